@@ -97,12 +97,14 @@ bench-%: $(TOOLS)
 soak: $(TOOLS) ## the long fault and endurance runs
 	$(BIN)/python -m pytest -m soak --timeout 3600
 
-lock: $(TOOLS) ## renew the pinned versions
+lock: $(TOOLS) ## renew the pinned versions and the bill of materials; fails if a licence is not permitted, or a version withdrawn
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade uv
 	echo uv | $(LOCK) - -o requirements-uv.lock
 	$(LOCK) --upgrade --extra server --extra embedded --extra dev pyproject.toml -o requirements-dev.lock
 	$(LOCK) --constraint requirements-dev.lock --extra server --extra embedded pyproject.toml -o requirements-up.lock
 	$(LOCK) --constraint requirements-dev.lock --extra server pyproject.toml -o requirements.lock
+	@$(MAKE) --no-print-directory $(TOOLS)
+	$(BIN)/python -m checks.sbom
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 

@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from infra import memory
-from infra.settings import EngineSettings
+from infra.component_settings import EngineTimingSettings
 from infra.temporal import BUILD_ID
 from services.services import Services
 from systems.protocol import TaskQueue
@@ -38,12 +38,12 @@ def list_queue_names() -> tuple[str, ...]:
     return tuple(name for system in SYSTEM_QUEUES for name in system.names)
 
 
-def is_known(name: str) -> bool:
+def is_known_queue(name: str) -> bool:
     """Return whether a worker can be asked to serve this queue."""
     return any(system.can_serve(name) for system in SYSTEM_QUEUES)
 
 
-def build_worker(client: Client, engine: EngineSettings, queue: TaskQueue) -> Worker:
+def build_worker(client: Client, engine: EngineTimingSettings, queue: TaskQueue) -> Worker:
     """Build the Temporal worker of one queue."""
     return Worker(
         client,
@@ -63,7 +63,7 @@ def build_worker(client: Client, engine: EngineSettings, queue: TaskQueue) -> Wo
     )
 
 
-async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+async def serve_queues(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the named queues until `stop` is set; activities may then finish within the graceful time."""
     chosen = [queue for queue in build_queues(services) if queue.is_among(queues)]
     workers = [build_worker(services.engine, services.settings.engine, queue) for queue in chosen]

@@ -12,6 +12,7 @@ from temporalio import activity
 
 from clients.http import GuardedClient, parse_retry_after
 from domain.faults import SourceFault
+from domain.redaction import Redactor
 from domain.secrets import SealedText
 from domain.webhooks import (
     PURGE,
@@ -21,12 +22,12 @@ from domain.webhooks import (
     WebhookAttemptInput,
     WebhookDeliveryInput,
     WebhookProgress,
-    build_headers,
+    build_signed_headers,
     decide_progress,
-    describe_error,
-    shorten,
+    describe_error_response,
+    truncate_text,
 )
-from infra import heartbeats, log
+from infra import heartbeats, log, metrics
 from infra.database import Database
 from infra.housekeeping import remove_in_batches
 from infra.secrets import Sealer
@@ -50,19 +51,22 @@ class WebhookActivities:
     @activity.defn(name="webhook_save_delivery")
     async def save_delivery(self, delivery: WebhookDeliveryInput) -> DeliveryState:
         """Insert the delivery, or make it pending again; return its state."""
-        return await webhooks.enqueue_delivery(self._database, delivery, self._sealer.open(delivery.url))
+        state = await webhooks.insert_or_reset_delivery(self._database, delivery, self._sealer.open(delivery.url))
+        if state is DeliveryState.DISABLED:
+            metrics.WEBHOOKS_ENDED.labels(state).inc()
+        return state
 
     @activity.defn(name="webhook_attempt")
-    async def attempt(self, attempt: WebhookAttemptInput) -> WebhookProgress:
+    async def attempt_delivery(self, attempt: WebhookAttemptInput) -> WebhookProgress:
         """Post the event once, and save the attempt with the resulting state of the delivery.
 
         A worker that dies between the two posts again; the receiver recognizes the repetition by `webhook-id`.
         """
         delivery = await webhooks.get_delivery(self._database, attempt.delivery_id)
-        secrets = await webhooks.load_signing_secrets(self._database, self._sealer, delivery.project_id)
+        secrets = await webhooks.load_or_create_signing_secrets(self._database, self._sealer, delivery.project_id)
         started_at, began = datetime.now(UTC), time.perf_counter()
         url, body = self._sealer.open(SealedText(token=delivery.url)), delivery.body.encode()
-        headers = build_headers(delivery.delivery_id, started_at, body, secrets)
+        headers = build_signed_headers(delivery.delivery_id, started_at, body, secrets)
         async with heartbeats.send_heartbeats():
             response = await self._post(url, body, headers, started_at)
         seconds = time.perf_counter() - began
@@ -75,6 +79,14 @@ class WebhookActivities:
             status=progress.status,
             state=progress.state,
             pause_seconds=progress.pause_seconds,
+        )
+        _report_attempt(
+            progress,
+            delivery.created_at,
+            delivery_id=delivery.delivery_id,
+            project_id=delivery.project_id,
+            type=delivery.event_type,
+            attempts=delivery.attempts + 1,
         )
         return progress
 
@@ -90,13 +102,27 @@ class WebhookActivities:
             )
         except SourceFault as fault:
             # The fault's hint is about sources of rows; its message is enough for a receiver.
-            error = shorten(fault.record.message)
+            error = truncate_text(fault.record.message)
             return ReceiverResponse(error=error, is_final=fault.record.code == "address_denied")
+        said = describe_error_response(answer.status, answer.body)
         return ReceiverResponse(
             status=answer.status,
-            error=describe_error(answer.status, answer.body),
+            # A receiver may repeat its own address, which may hold a secret.
+            error=said and Redactor(url).redact(said),
             retry_after_seconds=parse_retry_after(answer.headers, now),
         )
+
+
+def _report_attempt(progress: WebhookProgress, created_at: datetime, **fields: object) -> None:
+    """Count an attempt; if it was the last, count the end of the delivery, and log it in one line with these fields."""
+    answer = "unanswered" if progress.status is None else f"{progress.status // 100}xx"
+    metrics.WEBHOOK_ATTEMPTS.labels(answer).inc()
+    if progress.pause_seconds is not None:
+        return
+    seconds = (datetime.now(UTC) - created_at).total_seconds()
+    metrics.WEBHOOKS_ENDED.labels(progress.state).inc()
+    metrics.WEBHOOK_SECONDS.labels(progress.state).observe(seconds)
+    log.get(__name__).info("webhook_ended", state=progress.state, seconds=seconds, **fields)
 
 
 class WebhookHousekeeping:

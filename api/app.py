@@ -13,17 +13,16 @@ from typing import Any, TypeAlias, cast
 from aiohttp import web
 from pydantic import BaseModel
 
-from api import audit, console, docs, health, overview, projects, session, webhooks
-from api.http import auth, middleware, openapi, parsing, server
+from api import audit, codec, console, docs, health, overview, pauses, projects, quotas, session, webhooks
+from api.http import auth, middleware, parsing, rates, server
 from api.http.models import EmptyQuery
 from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, Route, Routes
 from domain.faults import Invalid
 from domain.secrets import ADMIN_KEY_MIN_CHARACTERS, PEPPER_MIN_CHARACTERS
-from infra import log
+from infra import log, tracing
 from infra.settings import ApiSettings, Settings
 from services import services
 from services.services import Services
-from stores import migrate
 from systems import System, import_modules, protocol
 
 SystemApi: TypeAlias = protocol.SystemApi[Routes]
@@ -43,33 +42,36 @@ ROUTE_GROUPS: Sequence[Routes] = (
     session.routes,
     overview.routes,
     projects.routes,
+    quotas.routes,
     audit.routes,
+    codec.routes,
+    pauses.routes,
     *(api.routes for api in import_apis().values()),
     webhooks.routes,
 )
-DOCUMENT = openapi.encode_document(ROUTE_GROUPS)
-"""Encoded on import, half of the processor time of a start: processes that are forked from one share it."""
 
 
 def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS) -> web.Application:
     """Return the application over these services, which the caller closes."""
     settings = services.settings
-    _check_secrets(settings)
+    _require_long_secrets(settings)
     app = web.Application(
         middlewares=[middleware.build_middleware(settings.api.request_timeout_seconds)],
         client_max_size=settings.api.body_max_bytes,
     )
-    app[docs.DOCUMENT] = DOCUMENT if route_groups is ROUTE_GROUPS else openapi.encode_document(route_groups)
+    app[docs.DOCUMENT] = docs.ApiDocument(route_groups)
     app.on_response_prepare.append(middleware.set_response_headers)
+    request_rates = app[rates.REQUEST_RATES] = rates.RequestRates()
     authenticator = app[auth.AUTHENTICATOR] = auth.Authenticator(services.database, settings, services.sealer)
+    app[pauses.CACHE] = pauses.PauseCache(services.database)
     app[auth.PUSH_AUTHENTICATOR] = auth.PushAuthenticator(services.http, settings.addresses.push)
     suffixes = group_remainders_by_prefix({route.path for group in route_groups for route in group})
     for group in route_groups:
         if group.attach:
             group.attach(app, services)
         for route in group:
-            path = build_resource_path(route.path, suffixes, route.slashes)
-            app.router.add_route(route.method, path, build_handler(route, services, authenticator))
+            path = build_path_pattern(route.path, suffixes, route.slashes)
+            app.router.add_route(route.method, path, build_handler(route, services, authenticator, request_rates))
     return app
 
 
@@ -82,7 +84,7 @@ def group_remainders_by_prefix(paths: Collection[str]) -> Mapping[str, Sequence[
     return suffixes
 
 
-def build_resource_path(path: str, suffixes: Mapping[str, Sequence[str]], slashes: str = "") -> str:
+def build_path_pattern(path: str, suffixes: Mapping[str, Sequence[str]], slashes: str = "") -> str:
     """Return a path as aiohttp matches it: a variable never matches a word that another path has in its place.
 
     Args:
@@ -91,7 +93,7 @@ def build_resource_path(path: str, suffixes: Mapping[str, Sequence[str]], slashe
     """
     longer = "".join(f"(?<!{re.escape(f'/{suffix}')})" for suffix in suffixes.get(f"{path}/", ()))
 
-    def restrict(variable: re.Match[str]) -> str:
+    def restrict_variable(variable: re.Match[str]) -> str:
         words = {suffix.partition("/")[0] for suffix in suffixes[path[: variable.start()]]}
         taken = "|".join(sorted(re.escape(word) for word in words if word and not word.startswith("{")))
         not_taken = f"(?!(?:{taken})(?:/|$))" if taken else ""
@@ -99,32 +101,32 @@ def build_resource_path(path: str, suffixes: Mapping[str, Sequence[str]], slashe
             return f"{{{variable[1]}:{not_taken}.+{longer}}}"
         return f"{{{variable[1]}:{not_taken}[^/]+}}" if taken else variable[0]
 
-    return re.sub(r"{(\w+)}", restrict, path)
+    return re.sub(r"{(\w+)}", restrict_variable, path)
 
 
 def build_handler(
-    route: Route, services: Services, authenticator: auth.Authenticator
+    route: Route, services: Services, authenticator: auth.Authenticator, request_rates: rates.RequestRates
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """Return the aiohttp handler of a route: authenticate, parse the inputs, call the route's handler."""
     limits = services.settings.api
     if route.body_max_bytes:
         limits = limits.model_copy(update={"body_max_bytes": route.body_max_bytes})
 
-    async def handle(request: web.Request) -> web.StreamResponse:
+    async def handle_request(request: web.Request) -> web.StreamResponse:
         request[REQUEST_STATE].route = route
-        caller = await _authenticate(route, request, authenticator)
-        if caller.project_id:
-            log.bind(project_id=caller.project_id, key_id=caller.key_id)
-        inputs = await _parse_inputs(route, request, caller, limits)
+        caller = await _authenticate(route, request, authenticator, request_rates)
+        if route.begins_work:
+            await request.app[pauses.CACHE].require_running(route.tag)
+        inputs = await _check_owner_and_parse_inputs(route, request, caller, limits)
         call = Call(request, caller, services, route)
         if not audit.is_audited(route):
             return _build_response(route, await route.handler(call, **inputs))
-        async with audit.record(call, inputs.get("body")) as entry:
+        async with audit.record_action(call, inputs.get("body")) as entry:
             response = _build_response(route, await route.handler(call, **inputs))
             entry.status = response.status
         return response
 
-    return handle
+    return handle_request
 
 
 async def serve(settings: Settings) -> None:
@@ -133,8 +135,9 @@ async def serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with services.connect(settings) as connected:
-        await migrate.require_head(connected.database)
+    tracing.start(settings.traces, "haulage-api")
+    async with services.open_services(settings) as connected:
+        await services.require_ready(connected)
         async with server.open_server(build_app(connected), settings.api) as (address, *own):
             # What is loaded by now stays, so the garbage collector need not visit it again. It may also run less often:
             # requests leave no reference cycles behind, and a thousand requests in progress are not garbage.
@@ -143,24 +146,41 @@ async def serve(settings: Settings) -> None:
             log.get(__name__).info("api_ready", address=address, own=next(iter(own), address))
             await stop.wait()
             log.get(__name__).info("api_stopping")
+    await tracing.stop()
 
 
-async def _authenticate(route: Route, request: web.Request, authenticator: auth.Authenticator) -> Caller:
+async def _authenticate(
+    route: Route, request: web.Request, authenticator: auth.Authenticator, request_rates: rates.RequestRates
+) -> Caller:
+    """Return the caller; a project's requests are counted whether or not the route is open to it."""
     if route.access is Access.PUSH:
         await request.app[auth.PUSH_AUTHENTICATOR].authenticate(request)
         return Caller()
-    return await authenticator.authenticate(request, route)
+    caller = await authenticator.identify(request, route)
+    _bind_caller(caller)
+    request_rates.admit(caller)
+    caller = await authenticator.authorize(caller, request, route)
+    if caller.is_admin:
+        _bind_caller(caller)
+    return caller
 
 
-async def _parse_inputs(route: Route, request: web.Request, caller: Caller, limits: ApiSettings) -> dict[str, Any]:
+def _bind_caller(caller: Caller) -> None:
+    if caller.project_id:
+        log.bind(project_id=caller.project_id, key_id=caller.key_id)
+
+
+async def _check_owner_and_parse_inputs(
+    route: Route, request: web.Request, caller: Caller, limits: ApiSettings
+) -> dict[str, Any]:
     """Return the handler's arguments. The project is checked before the body is read."""
     inputs: dict[str, Any] = {}
     if route.variables:
         inputs["path"] = parsing.parse_path(request, route.variables)
     if route.access is Access.OWNER:
-        auth.check_owner(caller, inputs["path"].project_id)
+        auth.require_owner(caller, inputs["path"].project_id)
     # These parameters were read by the authenticator.
-    ignored = [auth.PROJECT_PARAMETER] if route.project_in_query else []
+    ignored = [auth.PROJECT_PARAMETER] if route.allows_project_in_query else []
     ignored += [auth.TICKET_PARAMETER] if route.takes_ticket else []
     if route.query:
         inputs["query"] = parsing.parse_query(request, route.query, ignored)
@@ -188,7 +208,7 @@ def _build_response(route: Route, answer: BaseModel | web.StreamResponse | None)
             return web.Response(status=route.status)
 
 
-def _check_secrets(settings: Settings) -> None:
+def _require_long_secrets(settings: Settings) -> None:
     for name, key in settings.api.list_admin_keys().items():
         if len(key.get_secret_value()) < ADMIN_KEY_MIN_CHARACTERS:
             raise Invalid(

@@ -6,13 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Self
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, Field, model_validator
 
-from api.http import pagination, problems
+from api.http import pagination, problems, validation
 from api.http.models import Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Route, Routes
+from api.http.validation import QueryTimestamp
 from domain.faults import Invalid
 from domain.secrets import KeyRight
 from infra import log
@@ -31,6 +33,15 @@ class AuditQuery(PageQuery):
         default=None, max_length=200, description="`key <id>`, `admin`, or `admin <name>`", examples=["admin alice"]
     )
     action: str | None = Field(default=None, max_length=200, description="method and path template of the route")
+    happened_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
+    happened_before: QueryTimestamp | None = Field(default=None, description="before this time")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        validation.require_start_before_end(
+            self.happened_after, self.happened_before, ("happened_after", "happened_before")
+        )
+        return self
 
 
 class ActionResponse(Response):
@@ -48,25 +59,27 @@ class ActionResponse(Response):
 
 
 @dataclass(slots=True)
-class PendingEntry:
+class PendingAuditEntry:
     """An entry whose action is under way."""
 
     status: int = HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 @routes.get("/v1/audit", access=Access.PROJECTS, right=KeyRight.OPERATE, problems={"cursor_invalid": Invalid})
-async def browse(call: Call, query: AuditQuery) -> PageResponse[ActionResponse]:
+async def list_actions(call: Call, query: AuditQuery) -> PageResponse[ActionResponse]:
     """List actions, newest first.
 
     An action is a request that changes something that is there: a key, a setting, a run, what failed. Requests that
     only submit work (downloads, transfers, tasks) are not among them: the work itself says who submitted it.
     """
     after = query.after
-    place = None if after is None else (after[0], pagination.parse_numeric_id(after[1]))
-    filters = store.AuditFilter(call.scope, query.actor, query.action)
+    place = None if after is None else (after[0], pagination.parse_numeric_id_or_zero(after[1]))
+    filters = store.AuditFilter(
+        call.project_filter, query.actor, query.action, query.happened_after, query.happened_before
+    )
     async with call.services.database.session() as session:
         rows = await store.list_page(session, filters, place, query.limit)
-    return pagination.build_page(rows, query.limit, _build_action, lambda row: (row.happened_at, str(row.id)))
+    return pagination.build_page(rows, query.limit, _build_action_response, lambda row: (row.happened_at, str(row.id)))
 
 
 def is_audited(route: Route) -> bool:
@@ -75,7 +88,7 @@ def is_audited(route: Route) -> bool:
 
 
 @asynccontextmanager
-async def record(call: Call, body: BaseModel | None) -> AsyncIterator[PendingEntry]:
+async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[PendingAuditEntry]:
     """Write an action before it is done, and the status of its answer afterwards.
 
     An action that cannot be written is not done. A status that cannot be written stays null.
@@ -83,7 +96,7 @@ async def record(call: Call, body: BaseModel | None) -> AsyncIterator[PendingEnt
     database = call.services.database
     entry_id = await store.add_entry(
         database,
-        store.Action(
+        store.AuditedAction(
             project_id=call.caller.project_id or call.request.match_info.get("project_id"),
             actor=call.caller.actor,
             name=call.route.name,
@@ -93,7 +106,7 @@ async def record(call: Call, body: BaseModel | None) -> AsyncIterator[PendingEnt
             request_id=call.request_state.id,
         ),
     )
-    entry = PendingEntry()
+    entry = PendingAuditEntry()
     try:
         yield entry
     except Exception as error:
@@ -107,5 +120,5 @@ async def record(call: Call, body: BaseModel | None) -> AsyncIterator[PendingEnt
         log.get(__name__).info("action_recorded", action=call.route.name, actor=call.caller.actor, status=entry.status)
 
 
-def _build_action(row: AuditEntry) -> ActionResponse:
+def _build_action_response(row: AuditEntry) -> ActionResponse:
     return ActionResponse.model_validate(row, from_attributes=True)

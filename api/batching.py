@@ -93,7 +93,7 @@ class Batcher(ABC, Generic[Value, Result]):
             self.weight -= item.weight
             if not is_gone:
                 batch.append(item)
-        self.clear_ready()
+        self.clear_ready_unless_full()
         return batch
 
     def add_weight(self, item: BatchItem[Value, Result]) -> None:
@@ -102,7 +102,7 @@ class Batcher(ABC, Generic[Value, Result]):
         if self.is_ready():
             self.ready.set()
 
-    def clear_ready(self) -> None:
+    def clear_ready_unless_full(self) -> None:
         """Clear `ready`, unless what is left makes a full batch."""
         if not self.is_ready():
             self.ready.clear()
@@ -171,12 +171,12 @@ class RetryWindow:
         self._until = time.monotonic() + RETRY_WINDOW_SECONDS
         self._pause = PAUSE_MIN_SECONDS
 
-    async def wait(self, cause: Exception, *, soon: bool = False) -> None:
+    async def pause_or_raise(self, cause: Exception, *, is_short: bool = False) -> None:
         """Pause before the next attempt, longer each time.
 
         Args:
             cause: The error of the last attempt.
-            soon: Whether the message is known to be acceptable again in a few milliseconds.
+            is_short: Whether the message is known to be acceptable again in a few milliseconds.
 
         Raises:
             EngineSilent: The window has passed; an instance of `error_class`.
@@ -184,7 +184,7 @@ class RetryWindow:
         if time.monotonic() >= self._until:
             message = f"{self._service} did not answer in {RETRY_WINDOW_SECONDS:g} s: {cause}"
             raise self._error_class(message) from cause
-        if not soon:
+        if not is_short:
             self._pause = max(self._pause, PAUSE_USUAL_SECONDS)
         await asyncio.sleep(self._pause)
         self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from aiohttp import web
 
-from api import overview
+from api import gauges, overview
 from api.http.models import Response
 from api.http.problems import FieldProblem, RequestRejected
 from api.http.routes import Access, Call, Routes
@@ -45,7 +45,7 @@ async def ping(_call: Call) -> PingResponse:
 
 
 @routes.get("/livez", access=Access.PUBLIC)
-async def live(_call: Call) -> LivenessResponse:
+async def check_liveness(_call: Call) -> LivenessResponse:
     """Return 200 while the process is alive.
 
     It checks no other component: restart the process when this fails.
@@ -54,13 +54,13 @@ async def live(_call: Call) -> LivenessResponse:
 
 
 @routes.get("/readyz", access=Access.PUBLIC)
-async def ready(call: Call) -> ReadinessResponse:
+async def check_readiness(call: Call) -> ReadinessResponse:
     """Return 200 while every component answers and can be written.
 
     The problem `not_ready` (503) names each component that does not serve, with what is wrong: it does not answer, has
     no space left, or takes no writes. Send requests elsewhere meanwhile.
     """
-    troubles = await call.services.find_troubles()
+    troubles = await call.services.check_components()
     down = {name: trouble for name, trouble in troubles.items() if trouble}
     if not down:
         return ReadinessResponse(parts=dict.fromkeys(troubles, "ok"))
@@ -78,7 +78,9 @@ async def read_metrics(call: Call) -> web.Response:
     """Read the metrics of this process in the Prometheus text format, and gauges of the whole installation."""
     # An API that serves some routes only, as in tests, has no overview.
     if overview.CONTEXT in call.request.app:
-        await overview.update_gauges(call.request.app)
+        await gauges.update_gauges(call.request.app)
     return web.Response(
-        body=await metrics.render_page(temporal.telemetry().address), content_type="text/plain", charset="utf-8"
+        body=await metrics.render_metrics(temporal.get_or_start_telemetry().address),
+        content_type="text/plain",
+        charset="utf-8",
     )

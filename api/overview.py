@@ -8,23 +8,27 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, TypeAlias, cast
 from urllib.parse import quote
 
 from aiohttp import web
-from prometheus_client import Gauge
 from pydantic import AwareDatetime, Field
 
 from api.batching import FRESH_SECONDS, CachedRead
 from api.http import auth
 from api.http.models import Response
 from api.http.routes import Access, Call, Routes
+from api.pauses import PauseResponse, build_pause_response
 from domain import webhooks
-from domain.faults import Denied, Exhausted
+from domain.faults import QuotaExhausted, Unauthenticated
 from domain.workload import ConcernKind, Workload, Workloads, sum_workloads
 from infra import log, temporal
 from infra.settings import Settings
 from services.services import Services
+from stores import pauses
+from stores.pauses import SystemPause
+from stores.webhooks import PendingDeliveries, count_pending
 from systems import System, import_modules, protocol
 from systems.protocol import SystemNames
 
@@ -44,20 +48,6 @@ QUEUES: Final[Mapping[str, System]] = {
     webhooks.QUEUE: "downloads",
 }
 _POLLER_KINDS = (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE)
-
-COMPONENT_UP: Final = Gauge("haulage_component_up", "Whether a component answers and can be written.", ["component"])
-ITEMS: Final = Gauge("haulage_workload_items", "Items of a system by state.", ["system", "state"])
-OLDEST: Final = Gauge(
-    "haulage_workload_oldest_seconds", "Age of the oldest item of a system by state.", ["system", "state"]
-)
-CONCERNS: Final = Gauge("haulage_concerns", "What an operator should look at, by system and kind.", ["system", "kind"])
-QUEUE_WORKERS: Final = Gauge("haulage_queue_workers", "Workers that poll a queue.", ["system", "queue"])
-QUEUE_BACKLOG: Final = Gauge("haulage_queue_backlog", "What waits in a queue for a worker, about.", ["system", "queue"])
-QUEUE_WAIT: Final = Gauge(
-    "haulage_queue_wait_seconds", "How long the first of a queue has waited for a worker, about.", ["system", "queue"]
-)
-GAUGES_TIMEOUT_SECONDS: Final = 5.0
-"""A scrape that takes longer has no gauges, rather than no metrics at all."""
 
 _log = log.get(__name__)
 
@@ -102,6 +92,7 @@ class SystemWorkload(Response):
     oldest_waiting_seconds: float | None = Field(description="for how long the first of them waits; null if none does")
     oldest_failed_seconds: float | None = Field(description="how long ago the first of them failed; null if none did")
     concerns: list[Concern] = Field(description="what a person should look at, without those whose count is 0")
+    paused: PauseResponse | None = Field(default=None, description="by whom, since when and why; null while it runs")
     engine_url: str | None = Field(
         default=None, description="its running workflows in Temporal's Web UI; only for the admin key"
     )
@@ -131,10 +122,10 @@ class OverviewContext:
         """Count an open stream of a project.
 
         Raises:
-            Exhausted: The project has as many streams as it may.
+            QuotaExhausted: The project has as many streams as it may.
         """
         if self._streams[project_id] >= self._streams_max:
-            raise Exhausted(
+            raise QuotaExhausted(
                 TOO_MANY_STREAMS,
                 f"{self._streams_max} streams of this overview are open in this process, which is the limit.",
                 "Close one, or poll GET /v1/overview.",
@@ -148,7 +139,7 @@ class OverviewContext:
             self._streams[project_id] -= 1
             self._streams += Counter()  # removes projects without streams
 
-    async def wait_for_next(self) -> bool:
+    async def wait_for_next_snapshot(self) -> bool:
         """Wait until the next snapshot is due; return False if the process stops instead."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FRESH_SECONDS):
@@ -159,101 +150,65 @@ class OverviewContext:
 CONTEXT = web.AppKey("overview_context", OverviewContext)
 
 
-def _attach(app: web.Application, services: Services) -> None:
+def _attach_overview(app: web.Application, services: Services) -> None:
     context = app[CONTEXT] = OverviewContext(services)
 
-    async def stop(_app: web.Application) -> None:
+    async def end_streams(_app: web.Application) -> None:
         context.stopping.set()
 
-    app.on_shutdown.append(stop)
+    app.on_shutdown.append(end_streams)
 
 
-routes = Routes("overview", "The health of the components and the workload of every system.", attach=_attach)
+routes = Routes("overview", "The health of the components and the workload of every system.", attach=_attach_overview)
 
 
 @routes.get("/v1/overview", access=Access.PROJECTS)
-async def read(call: Call) -> OverviewResponse:
+async def read_overview(call: Call) -> OverviewResponse:
     """Read the overview.
 
     A project sees its own figures, the admin key those of all projects, or of the one that it names. Figures are at
     most a few seconds old; those that take long to count are counted less often.
     """
-    return await _read_snapshot(call)
+    return await _read_caller_snapshot(call)
 
 
 @routes.get(
     "/v1/overview/events",
     access=Access.PROJECTS,
     media_type="text/event-stream",
-    problems={TOO_MANY_STREAMS: Exhausted},
+    problems={TOO_MANY_STREAMS: QuotaExhausted},
 )
-async def events(call: Call) -> web.StreamResponse:
+async def stream_overview(call: Call) -> web.StreamResponse:
     """Watch the overview by server-sent events.
 
     Each event is what `GET /v1/overview` answers; there is one every two seconds.
     """
     context, authenticator = call.request.app[CONTEXT], call.request.app[auth.AUTHENTICATOR]
-    with context.count_stream(call.scope):
-        first = await _read_snapshot(call)
+    with context.count_stream(call.project_filter):
+        first = await _read_caller_snapshot(call)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         await response.prepare(call.request)
-        call.lift_time_limit()
-        await _send(response, f"retry: {RECONNECT_MILLISECONDS}\n\n{_format_event(first)}")
-        while await context.wait_for_next():
+        call.remove_time_limit()
+        await _send_or_time_out(response, f"retry: {RECONNECT_MILLISECONDS}\n\n{_format_server_sent_event(first)}")
+        while await context.wait_for_next_snapshot():
             try:
                 # A stream ends when its key is revoked.
                 await authenticator.authenticate(call.request, call.route)
-            except Denied:
+            except Unauthenticated:
                 break
-            await _send(response, _format_event(await _read_snapshot(call)))
+            await _send_or_time_out(response, _format_server_sent_event(await _read_caller_snapshot(call)))
     return response
 
 
-async def update_gauges(app: web.Application) -> None:
-    """Set the gauges to the present state of the installation; remove those that cannot be read at present."""
-    reader = app[CONTEXT].reader
-    overview: OverviewResponse | None = None
-    components: list[ComponentHealth] = []
-    try:
-        async with asyncio.timeout(GAUGES_TIMEOUT_SECONDS):
-            components = await reader.read_components()
-            overview = await reader.read_snapshot(None, is_admin=True)
-    except Exception as error:  # noqa: BLE001 (the metrics of this process are read even if no component serves)
-        _log.warning("gauges_not_updated", error=repr(error))
-    for gauge in (COMPONENT_UP, ITEMS, OLDEST, CONCERNS, QUEUE_WORKERS, QUEUE_BACKLOG, QUEUE_WAIT):
-        gauge.clear()
-    for component in components:
-        COMPONENT_UP.labels(component.name).set(component.ok)
-    if overview is not None:
-        _set_workload_gauges(overview)
+async def _read_caller_snapshot(call: Call) -> OverviewResponse:
+    return await call.request.app[CONTEXT].reader.read_snapshot(call.project_filter, is_admin=call.caller.is_admin)
 
 
-def _set_workload_gauges(overview: OverviewResponse) -> None:
-    for each in overview.rooms:
-        for state, count, seconds in (
-            ("running", each.running, each.oldest_running_seconds),
-            ("waiting", each.waiting, each.oldest_waiting_seconds),
-            ("failed", each.failed, each.oldest_failed_seconds),
-        ):
-            ITEMS.labels(each.room, state).set(count)
-            OLDEST.labels(each.room, state).set(seconds or 0.0)
-        for kind in ConcernKind:
-            CONCERNS.labels(each.room, kind).set(sum(one.count for one in each.concerns if one.trouble is kind))
-    for queue in overview.queues:
-        QUEUE_WORKERS.labels(queue.room, queue.name).set(queue.workers)
-        QUEUE_BACKLOG.labels(queue.room, queue.name).set(queue.backlog)
-        QUEUE_WAIT.labels(queue.room, queue.name).set(queue.backlog_seconds)
-
-
-async def _read_snapshot(call: Call) -> OverviewResponse:
-    return await call.request.app[CONTEXT].reader.read_snapshot(call.scope, is_admin=call.caller.is_admin)
-
-
-def _format_event(overview: OverviewResponse) -> str:
+def _format_server_sent_event(overview: OverviewResponse) -> str:
     return f"event: overview\ndata: {overview.model_dump_json()}\n\n"
 
 
-async def _send(response: web.StreamResponse, text: str) -> None:
+async def _send_or_time_out(response: web.StreamResponse, text: str) -> None:
     async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
         await response.write(text.encode())
 
@@ -272,12 +227,19 @@ class SnapshotReader:
 
     def __init__(self, services: Services, overviews: Mapping[System, SystemOverview]) -> None:
         self._services = services
-        self._components = CachedRead(self._check_components)
-        self._queues = CachedRead(self._read_queues, QUEUES_CACHE_SECONDS)
+        self._components = CachedRead(self._measure_components_health)
+        self._queues = CachedRead(self._read_queue_statuses, QUEUES_CACHE_SECONDS)
+        self._deliveries = CachedRead(partial(count_pending, services.database), QUEUES_CACHE_SECONDS)
+        self._pauses = CachedRead(partial(pauses.list_paused, services.database))
         self._overviews = overviews
         self._workloads = {
-            system: CachedRead(overview.make_counter(services)) for system, overview in self._overviews.items()
+            system: CachedRead(overview.build_workload_counter(services))
+            for system, overview in self._overviews.items()
         }
+
+    async def read_pending_deliveries(self) -> PendingDeliveries:
+        """Return how many webhooks have not ended, and since when the oldest waits."""
+        return await self._deliveries.get()
 
     async def read_components(self) -> list[ComponentHealth]:
         """Return the health of every component."""
@@ -286,39 +248,50 @@ class SnapshotReader:
     async def read_snapshot(self, project_id: str | None, *, is_admin: bool) -> OverviewResponse:
         """Return a snapshot of a project, or of all, with what this caller may see."""
         systems = [system for system, overview in self._overviews.items() if is_admin or overview.HAS_PROJECTS]
-        components, queues, workloads = await asyncio.gather(
+        components, queues, paused, workloads = await asyncio.gather(
             self._components.get(),
             self._queues.get(),
+            self._pauses.get(),
             asyncio.gather(*(self._workloads[system].get() for system in systems)),
         )
         now = datetime.now(UTC)
         shown = [
-            self._build_workload(system, self._select_project(project_id, system, each), queues, now)
+            self._build_workload(system, self._select_project(project_id, system, each), queues, paused, now)
             for system, each in zip(systems, workloads, strict=True)
         ]
         if is_admin:
-            shown = [each.model_copy(update={"engine_url": self._build_url(each.room, project_id)}) for each in shown]
+            shown = [
+                each.model_copy(update={"engine_url": self._build_engine_url(each.room, project_id)}) for each in shown
+            ]
         return OverviewResponse(
             at=now, project_id=project_id, parts=components, rooms=shown, queues=queues if is_admin else []
         )
 
     def _build_workload(
-        self, system: System, workload: Workload, queues: list[QueueStatus], now: datetime
+        self,
+        system: System,
+        workload: Workload,
+        queues: list[QueueStatus],
+        paused: Mapping[str, SystemPause],
+        now: datetime,
     ) -> SystemWorkload:
         overview = self._overviews[system]
         idle = sum(1 for queue in queues if queue.room == system and not queue.workers)
-        concerns = workload.concerns + Counter({ConcernKind.NO_WORKER: idle})
+        concerns = workload.concerns + Counter(
+            {ConcernKind.NO_WORKER: idle, ConcernKind.SYSTEM_PAUSED: int(system in paused)}
+        )
         return SystemWorkload(
             room=system,
             unit=overview.UNIT,
             running=workload.running.count,
             waiting=workload.waiting.count,
             failed=workload.failed.count,
-            failed_since=overview.failed_since(self._services.settings, now),
+            failed_since=overview.get_failures_counted_since(self._services.settings, now),
             oldest_running_seconds=workload.running.compute_age(now),
             oldest_waiting_seconds=workload.waiting.compute_age(now),
             oldest_failed_seconds=workload.failed.compute_age(now),
             concerns=[Concern(trouble=kind, count=count) for kind, count in sorted(concerns.items())],
+            paused=build_pause_response(paused.get(system)),
         )
 
     def _select_project(self, project_id: str | None, system: System, workloads: Workloads) -> Workload:
@@ -327,35 +300,37 @@ class SnapshotReader:
             return sum_workloads(workloads.values())
         return workloads.get(project_id, Workload())
 
-    def _build_url(self, system: System, project_id: str | None) -> str | None:
+    def _build_engine_url(self, system: System, project_id: str | None) -> str | None:
         ui_url = self._services.settings.engine.ui_url
         if not ui_url:
             return None
         within = project_id if self._overviews[system].HAS_PROJECTS else None
         return build_engine_url(ui_url, self._services.engine.namespace, system, within)
 
-    async def _check_components(self) -> list[ComponentHealth]:
-        return list(await asyncio.gather(*(self._check_component(name) for name in self._services.health_checks)))
+    async def _measure_components_health(self) -> list[ComponentHealth]:
+        return list(
+            await asyncio.gather(*(self._measure_component_health(name) for name in self._services.health_checks))
+        )
 
-    async def _check_component(self, name: str) -> ComponentHealth:
+    async def _measure_component_health(self, name: str) -> ComponentHealth:
         started = time.perf_counter()
-        trouble = await self._services.find_trouble(name)
+        trouble = await self._services.check_component(name)
         milliseconds = None if trouble else round((time.perf_counter() - started) * 1000, 1)
         return ComponentHealth(name=name, ok=trouble is None, milliseconds=milliseconds)
 
-    async def _read_queues(self) -> list[QueueStatus]:
+    async def _read_queue_statuses(self) -> list[QueueStatus]:
         try:
-            statuses = (_describe_queue(self._services, name, system) for name, system in QUEUES.items())
+            statuses = (_read_queue_status(self._services, name, system) for name, system in QUEUES.items())
             return list(await asyncio.gather(*statuses))
         except Exception as error:  # noqa: BLE001 (the engine is shown to be down; the rest is still worth showing)
             _log.warning("queues_not_read", error=repr(error))
             return []
 
 
-async def _describe_queue(services: Services, name: str, system: System) -> QueueStatus:
+async def _read_queue_status(services: Services, name: str, system: System) -> QueueStatus:
     # Asked of the matching service, which knows pollers and backlog, and not of the visibility store, which is slow.
     answers = await asyncio.gather(*(temporal.describe_queue(services.engine, name, kind) for kind in _POLLER_KINDS))
-    workers = {worker for answer in answers for worker in temporal.list_workers(answer)}
+    workers = {worker for answer in answers for worker in temporal.list_polling_workers(answer)}
     return QueueStatus(
         name=name,
         room=system,

@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 from pydantic import AliasChoices, AwareDatetime, Field, StringConstraints
 
 from api.http import pagination
-from api.http.auth import build_missing_problem
+from api.http.auth import build_not_found_fault
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Routes
@@ -112,40 +112,42 @@ class NewProjectResponse(ProjectResponse):
 
 
 @routes.post("/v1/projects", access=Access.ADMIN, status=201)
-async def create(call: Call, body: CreateProjectRequest) -> NewProjectResponse:
+async def create_project(call: Call, body: CreateProjectRequest) -> NewProjectResponse:
     """Create a project and its first key."""
     async with call.services.database.session() as session:
-        project = await store.add(session, f"prj_{_random(rules.PROJECT_ID_LENGTH)}", body.name)
+        project = await store.create_project(session, f"prj_{_create_random_text(rules.PROJECT_ID_LENGTH)}", body.name)
         key = await _create_key(call, session, project.project_id, KeyPermissions(KeyRight.OPERATE))
     log.get(__name__).info("project_created", project_id=project.project_id)
-    return NewProjectResponse(**_build_project(project).model_dump(), key=key)
+    return NewProjectResponse(**_build_project_response(project).model_dump(), key=key)
 
 
 @routes.get("/v1/projects", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def browse(call: Call, query: PageQuery) -> PageResponse[ProjectResponse]:
+async def list_projects(call: Call, query: PageQuery) -> PageResponse[ProjectResponse]:
     """List projects, newest first."""
     async with call.services.database.session() as session:
         rows = await store.list_page(session, query.after, query.limit)
-    return pagination.build_page(rows, query.limit, _build_project, lambda row: (row.created_at, row.project_id))
+    return pagination.build_page(
+        rows, query.limit, _build_project_response, lambda row: (row.created_at, row.project_id)
+    )
 
 
 @routes.get("/v1/projects/{project_id}", access=Access.OWNER)
-async def read(call: Call, path: ProjectPath) -> ProjectResponse:
+async def read_project(call: Call, path: ProjectPath) -> ProjectResponse:
     """Read one project."""
     async with call.services.database.session() as session:
-        return _build_project(_require_row(await store.find(session, path.project_id)))
+        return _build_project_response(_require_row(await store.find(session, path.project_id)))
 
 
 @routes.post("/v1/projects/{project_id}/revoke", access=Access.ADMIN)
-async def revoke(call: Call, path: ProjectPath) -> ProjectResponse:
+async def revoke_project(call: Call, path: ProjectPath) -> ProjectResponse:
     """Revoke a project for good: all its keys are refused from now on.
 
     What it owns is kept. Revoking it again changes nothing.
     """
     async with call.services.database.session() as session:
-        project = _require_row(await store.revoke(session, path.project_id))
+        project = _require_row(await store.revoke_project(session, path.project_id))
     log.get(__name__).info("project_revoked", project_id=path.project_id)
-    return _build_project(project)
+    return _build_project_response(project)
 
 
 @routes.post(
@@ -173,16 +175,16 @@ async def create_key(call: Call, path: ProjectPath, body: CreateKeyRequest) -> N
     systems = None if body.systems is None else frozenset[str](body.systems)
     permissions = KeyPermissions(body.right, systems, body.expires_at, body.name)
     async with call.services.database.session() as session:
-        return await _create_further_key(call, session, path.project_id, permissions)
+        return await _create_key_within_limit(call, session, path.project_id, permissions)
 
 
 @routes.get("/v1/projects/{project_id}/keys", access=Access.OWNER, problems={"cursor_invalid": Invalid})
-async def browse_keys(call: Call, path: ProjectPath, query: PageQuery) -> PageResponse[KeyResponse]:
+async def list_keys(call: Call, path: ProjectPath, query: PageQuery) -> PageResponse[KeyResponse]:
     """List a project's keys, newest first, revoked ones too."""
     async with call.services.database.session() as session:
         _require_row(await store.find(session, path.project_id))
         rows = await store.list_keys(session, path.project_id, query.after, query.limit)
-    return pagination.build_page(rows, query.limit, _build_key, lambda row: (row.created_at, row.key_id))
+    return pagination.build_page(rows, query.limit, _build_key_response, lambda row: (row.created_at, row.key_id))
 
 
 @routes.post(
@@ -198,13 +200,13 @@ async def rotate_key(call: Call, path: KeyPath, body: RotateKeyRequest) -> NewKe
     until the overlap ends, so that callers can be changed one by one.
     """
     async with call.services.database.session() as session:
-        old = _require_row(await store.find_key(session, path.project_id, path.key_id))
-        _require_systems(call, old)
+        old = _require_row(await store.find_and_lock_key(session, path.project_id, path.key_id))
+        _require_systems_of_key(call, old)
         if old.revoked_at is not None:
             raise Conflict("key_revoked", "This key was already revoked or replaced.", "Make a new key instead.")
         systems = None if old.systems is None else frozenset(old.systems)
         permissions = KeyPermissions(KeyRight(old.key_right), systems, old.expires_at, old.name)
-        new = await _create_further_key(call, session, path.project_id, permissions)
+        new = await _create_key_within_limit(call, session, path.project_id, permissions)
         await store.revoke_key(session, old, after=timedelta(seconds=body.overlap_seconds))
     log.get(__name__).info("key_rotated", key_id=old.key_id, new_key_id=new.key_id)
     return new
@@ -217,11 +219,13 @@ async def revoke_key(call: Call, path: KeyPath) -> None:
     Revoking it again changes nothing.
     """
     async with call.services.database.session() as session:
-        await store.revoke_key(session, _require_row(await store.find_key(session, path.project_id, path.key_id)))
+        await store.revoke_key(
+            session, _require_row(await store.find_and_lock_key(session, path.project_id, path.key_id))
+        )
     log.get(__name__).info("key_revoked", key_id=path.key_id)
 
 
-def _require_systems(call: Call, key: ApiKey) -> None:
+def _require_systems_of_key(call: Call, key: ApiKey) -> None:
     """Require that the caller may use every system of a key, so that rotating it gives no more than the caller has."""
     own = call.caller.systems
     if own is not None and not (key.systems is not None and own.issuperset(key.systems)):
@@ -234,11 +238,11 @@ def _require_systems(call: Call, key: ApiKey) -> None:
 
 def _require_row(row: Found | None) -> Found:
     if row is None:
-        raise build_missing_problem()
+        raise build_not_found_fault()
     return row
 
 
-async def _create_further_key(
+async def _create_key_within_limit(
     call: Call, session: Session, project_id: str, permissions: KeyPermissions
 ) -> NewKeyResponse:
     # The project's row is locked, so that two calls at once cannot both create the last key.
@@ -251,20 +255,22 @@ async def _create_further_key(
 
 
 async def _create_key(call: Call, session: Session, project_id: str, permissions: KeyPermissions) -> NewKeyResponse:
-    key = rules.ApiKeyText(key_id=_random(rules.KEY_ID_LENGTH), secret=_random(rules.SECRET_LENGTH))
+    key = rules.ApiKeyText(
+        key_id=_create_random_text(rules.KEY_ID_LENGTH), secret=_create_random_text(rules.SECRET_LENGTH)
+    )
     secret_hash = rules.digest_secret(call.services.settings.secrets.pepper.get_secret_value(), key.secret)
     row = await store.add_key(session, project_id, key.key_id, secret_hash, key.text[-4:], permissions)
     log.get(__name__).info("key_created", key_id=key.key_id, project_id=project_id)
-    return NewKeyResponse(**_build_key(row).model_dump(), api_key=key.text)
+    return NewKeyResponse(**_build_key_response(row).model_dump(), api_key=key.text)
 
 
-def _random(length: int) -> str:
+def _create_random_text(length: int) -> str:
     return "".join(secrets.choice(rules.ALPHABET) for _ in range(length))
 
 
-def _build_project(row: Project) -> ProjectResponse:
+def _build_project_response(row: Project) -> ProjectResponse:
     return ProjectResponse.model_validate(row, from_attributes=True)
 
 
-def _build_key(row: ApiKey) -> KeyResponse:
+def _build_key_response(row: ApiKey) -> KeyResponse:
     return KeyResponse.model_validate(row, from_attributes=True)

@@ -11,13 +11,13 @@ from pydantic import AwareDatetime, Field
 from api.http.auth import AUTHENTICATOR
 from api.http.models import Request, Response
 from api.http.routes import JSON, Access, Call, Caller, Routes
-from domain.faults import Denied, Exhausted
+from domain.faults import QuotaExhausted, Unauthenticated
 from domain.secrets import KeyRight
 from stores import projects
 
 routes = Routes("session", "The session of the console.")
 
-_DENIED = {"key_malformed": Denied, "key_unknown": Denied, "too_many_wrong_keys": Exhausted}
+_DENIED = {"key_malformed": Unauthenticated, "key_unknown": Unauthenticated, "too_many_wrong_keys": QuotaExhausted}
 
 
 class SignInRequest(Request):
@@ -40,7 +40,7 @@ class SessionResponse(Response):
 
 
 @routes.post("/v1/session", access=Access.PUBLIC, problems=_DENIED)
-async def begin(call: Call, body: SignInRequest) -> SessionResponse | web.Response:
+async def sign_in(call: Call, body: SignInRequest) -> SessionResponse | web.Response:
     """Sign in.
 
     The response sets the cookie `haulage_session`, which is accepted instead of the key until it expires, the key is
@@ -50,19 +50,21 @@ async def begin(call: Call, body: SignInRequest) -> SessionResponse | web.Respon
     authenticator = call.request.app[AUTHENTICATOR]
     caller, session = await authenticator.sign_in(body.api_key.strip(), call.request.remote)
     signed_in = replace(caller, until=session.until)
-    response = web.Response(body=(await _build_response(call, signed_in)).model_dump_json().encode(), content_type=JSON)
+    response = web.Response(
+        body=(await _build_session_response(call, signed_in)).model_dump_json().encode(), content_type=JSON
+    )
     authenticator.cookies.set_cookie(call.request, response, session)
     return response
 
 
 @routes.get("/v1/session", access=Access.PROJECTS)
-async def read(call: Call) -> SessionResponse:
+async def read_session(call: Call) -> SessionResponse:
     """Read the caller of the session or the key."""
-    return await _build_response(call, call.caller)
+    return await _build_session_response(call, call.caller)
 
 
 @routes.delete("/v1/session", access=Access.PUBLIC, status=HTTPStatus.NO_CONTENT)
-async def end(call: Call) -> web.Response:
+async def sign_out(call: Call) -> web.Response:
     """Sign out: the cookie is deleted.
 
     Revoke a key to end all its sessions.
@@ -72,7 +74,7 @@ async def end(call: Call) -> web.Response:
     return response
 
 
-async def _build_response(call: Call, caller: Caller) -> SessionResponse:
+async def _build_session_response(call: Call, caller: Caller) -> SessionResponse:
     return SessionResponse(
         is_admin=caller.is_admin,
         project_id=caller.project_id,

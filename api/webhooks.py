@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import AwareDatetime, Field
 
 from api.http import pagination
-from api.http.auth import build_missing_problem
+from api.http.auth import build_not_found_fault
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Routes
@@ -24,7 +24,7 @@ from domain.webhooks import (
     WebhookDeliveryInput,
     WebhookEvent,
     WebhookOwner,
-    build_workflow_id,
+    build_delivery_workflow_id,
     mask_secret,
 )
 from infra import log
@@ -105,9 +105,9 @@ class WebhookDeliveryResponse(Response):
 async def list_secrets(call: Call, path: ProjectPath) -> WebhookSecretsResponse:
     """Show which secrets sign, without showing them."""
     async with call.services.database.session() as session:
-        await _get_project(session, path.project_id)
+        await _require_project(session, path.project_id)
         rows = await webhooks.list_active_secrets(session, path.project_id)
-    return WebhookSecretsResponse(secrets=[WebhookSecretResponse(**_describe_secret(row)) for row in rows])
+    return WebhookSecretsResponse(secrets=[WebhookSecretResponse(**_build_secret_fields(row)) for row in rows])
 
 
 @routes.post(
@@ -125,13 +125,13 @@ async def rotate_secret(
     one: a message then carries several signatures, and one that matches is enough.
     """
     async with call.services.database.session() as session:
-        project = await _get_project(session, path.project_id)
+        project = await _require_project(session, path.project_id)
         if project.revoked_at is not None:
             raise Conflict("project_revoked", "This project was revoked, so it gets no new secret.", "Make a new one.")
         overlap = timedelta(seconds=body.overlap_seconds)
         created = await webhooks.rotate_secret(session, call.services.sealer, path.project_id, overlap)
     log.get(__name__).info("webhook_secret_rotated", project_id=path.project_id, last4=created.row.last4)
-    return CreatedWebhookSecretResponse(**_describe_secret(created.row), secret=created.text)
+    return CreatedWebhookSecretResponse(**_build_secret_fields(created.row), secret=created.text)
 
 
 async def list_deliveries(
@@ -142,11 +142,16 @@ async def list_deliveries(
     rows = await webhooks.list_deliveries(database, project_id, owner, query.after, query.limit)
     attempts = await webhooks.list_attempts(database, [row.delivery_id for row in rows], ATTEMPTS_SHOWN)
     return pagination.build_page(
-        rows, query.limit, lambda row: _build_delivery(row, attempts), lambda row: (row.created_at, row.delivery_id)
+        rows,
+        query.limit,
+        lambda row: _build_delivery_response(row, attempts),
+        lambda row: (row.created_at, row.delivery_id),
     )
 
 
-async def redeliver(call: Call, project_id: str, owner: WebhookOwner, delivery_id: str) -> WebhookDeliveryResponse:
+async def redeliver_webhook(
+    call: Call, project_id: str, owner: WebhookOwner, delivery_id: str
+) -> WebhookDeliveryResponse:
     """Send a delivery again now, under the same `webhook-id`, with a full set of retries.
 
     Raises:
@@ -155,7 +160,7 @@ async def redeliver(call: Call, project_id: str, owner: WebhookOwner, delivery_i
     database = call.services.database
     row = await webhooks.find_delivery(database, project_id, owner, delivery_id)
     if row is None:
-        raise build_missing_problem()
+        raise build_not_found_fault()
     attempts = await webhooks.list_attempts(database, [row.delivery_id], ATTEMPTS_SHOWN)
     delivery = WebhookDeliveryInput(
         delivery_id=row.delivery_id,
@@ -168,23 +173,25 @@ async def redeliver(call: Call, project_id: str, owner: WebhookOwner, delivery_i
     task_timeout = timedelta(seconds=call.services.settings.engine.task_timeout_seconds)
     await handle.redeliver(call.services.engine, delivery, task_timeout)
     log.get(__name__).info("webhook_redelivered", delivery_id=row.delivery_id)
-    return _build_delivery(row, attempts).model_copy(
+    return _build_delivery_response(row, attempts).model_copy(
         update={"state": DeliveryState.PENDING, "reason": None, "finished_at": None}
     )
 
 
-async def _get_project(session: Session, project_id: str) -> Project:
+async def _require_project(session: Session, project_id: str) -> Project:
     project = await projects_store.find(session, project_id)
     if project is None:
-        raise build_missing_problem()
+        raise build_not_found_fault()
     return project
 
 
-def _describe_secret(row: WebhookSecret) -> dict[str, object]:
+def _build_secret_fields(row: WebhookSecret) -> dict[str, object]:
     return {"masked": mask_secret(row.last4), "created_at": row.created_at, "expires_at": row.expires_at}
 
 
-def _build_delivery(row: Delivery, attempts: Mapping[str, Sequence[DeliveryAttempt]]) -> WebhookDeliveryResponse:
+def _build_delivery_response(
+    row: Delivery, attempts: Mapping[str, Sequence[DeliveryAttempt]]
+) -> WebhookDeliveryResponse:
     return WebhookDeliveryResponse(
         delivery_id=row.delivery_id,
         type=row.event_type,
@@ -198,5 +205,5 @@ def _build_delivery(row: Delivery, attempts: Mapping[str, Sequence[DeliveryAttem
         last_attempts=[
             WebhookAttemptResponse.model_validate(each, from_attributes=True) for each in attempts[row.delivery_id]
         ],
-        workflow_id=build_workflow_id(row.project_id, row.delivery_id),
+        workflow_id=build_delivery_workflow_id(row.project_id, row.delivery_id),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 
-from bench import foundation
+from bench import foundation, payloads
 from bench.addresses import benchmark as addresses
 from bench.downloads import benchmark as downloads
 from bench.excel import benchmark as excel
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "downloads": downloads.measure,
     "excel": excel.measure,
     "orders": orders.measure,
+    "payloads": payloads.measure,
     "tasks": tasks.measure,
     "transfers": transfers.measure,
 }

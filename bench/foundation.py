@@ -19,7 +19,7 @@ from typing import Final
 import psutil
 
 from bench.report import Figure, publish
-from dev.embedded import data_folder, preloading
+from dev.embedded import data_folder, fork_server
 from dev.embedded.components import DATABASE, ENGINE, STORE
 
 ROOT: Final = Path(__file__).parent.parent
@@ -158,13 +158,13 @@ async def _measure_start(clone: Path, data_dir: Path) -> Start:
     async with _running(clone, data_dir, "--no-stand-ins") as process:
         seconds = time.perf_counter() - began
         own = sum(_cpu_seconds(each) for name, each in _list_processes(process, data_dir) if name == OWN)
-        parts = data_folder.read_run(data_dir / "run.json").parts
+        parts = data_folder.read_run_state(data_dir / "run.json").parts
         return Start(seconds, {name: parts[name].ready_seconds for name in COMPONENTS}, own)
 
 
 def _measure_import(clone: Path) -> float:
     """Return the processor seconds of one import of all that API and workers need."""
-    modules = [*preloading.COMMON, *(name for role in preloading.ROLES.values() for name in role)]
+    modules = [*fork_server.COMMON, *(name for role in fork_server.ROLES.values() for name in role)]
     before = os.times()
     code = f"import gc; gc.disable(); import {', '.join(modules)}"
     subprocess.run([str(clone / ".venv/bin/python"), "-c", code], cwd=clone, env=_environment(), check=True)
@@ -195,7 +195,7 @@ def _sum_by_name(process: psutil.Process, data_dir: Path) -> Mapping[str, float]
 
 def _list_processes(process: psutil.Process, data_dir: Path) -> list[tuple[str, psutil.Process]]:
     """Return every process of an installation, with the component it belongs to or `ours`."""
-    parts = data_folder.read_run(data_dir / "run.json").parts
+    parts = data_folder.read_run_state(data_dir / "run.json").parts
     found = []
     roots = {parts[name].pid: name for name in COMPONENTS}
     for each in (process, *process.children(recursive=True)):

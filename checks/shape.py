@@ -30,8 +30,8 @@ CROWDED: Final = f"packages of more than {PACKAGE_FILES_MAX} files and no sub-pa
 SMALL: Final = f"modules under {SMALL_LINES} lines that only one other imports"
 
 BOUNDS: Final = {
-    FILES: Bound(most=380, target=380),
-    LINES: Bound(most=70_000, target=70_000),
+    FILES: Bound(most=365, target=365),
+    LINES: Bound(most=67_000, target=67_000),
     MEDIAN: Bound(least=120, most=250, target_least=120, target=250),
     LONG: Bound(most=0, target=0),
     CROWDED: Bound(most=0, target=0),
@@ -45,6 +45,7 @@ SMALL_BY_INTENT: Final = {
     "handle.py": "Every system has one in workflows/: what the API starts and steers.",
     "queues.py": "Every system has one in workflows/: its part of the worker's table.",
     "overview.py": "Every system has one in api/: what the overview counts of it.",
+    "quotas.py": "Every system has one in api/: what a project may use of it.",
     "housekeeping.py": "Every system has one in activities/, which the queue of housekeeping serves.",
 }
 """Small modules that may have one importer: their place is part of the layout that all systems share."""

@@ -4,29 +4,42 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 
 if __name__ == "__main__":
     gc.disable()  # until a command runs: collecting what is being loaded took a sixth of the start
 
+    def end_while_loading(*_: object) -> None:
+        """End as a command does on Ctrl-C; nothing has been started yet."""
+        os.write(2, b"haulage: Stopped before anything was started.\n")
+        os._exit(130)
+
+    signal.signal(signal.SIGINT, end_while_loading)
+
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import uvloop
 
-from cli import addresses, command, orders, tasks, transfers
-from cli.command import Api, AsJson, DataDir
-from dev.embedded import data_folder
+from cli import addresses, command, downloads, orders, task_steering, transfers
+from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay, Reason, Who
+from dev.embedded import data_folder, preloading
 from domain.faults import Fault
 from haulage import Columns, DownloadRequest, Encoding, FileType
 from infra import log, settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+systems_app = typer.Typer(no_args_is_help=True)
+app.add_typer(systems_app, name="systems", help="Pause and resume whole systems.")
+app.add_typer(downloads.app, name="downloads", help="List, cancel, retry and delete downloads.")
 app.add_typer(transfers.app, name="transfer", help="Send files of the repository to hosts.")
 app.add_typer(orders.app, name="orders")
 app.add_typer(addresses.app, name="addresses", help="Publish, follow, retry and compare changes of addresses.")
-app.add_typer(tasks.app, name="tasks", help="Queue tasks for workers, and run one.")
+app.add_typer(task_steering.app, name="tasks", help="Queue tasks for workers, and run one.")
 
 Queues = Annotated[
     list[str] | None, typer.Option(help="Task queue to serve; may be given several times. All by default.")
@@ -45,9 +58,11 @@ def up(
     With them run stand-ins for what each system works with: a source, a GSE, a file repository, order platforms,
     Pub/Sub and address modules.
     """
+    loaded = _load_quietly(data_dir)
+    forked = preloading.fork_here(loaded.data_dir)
     from cli import up as starting
 
-    command.run_and_exit(starting.run_until_stopped(_load_quietly(data_dir), stand_ins=stand_ins))
+    command.run_and_exit(starting.run_until_stopped(loaded, forked, stand_ins=stand_ins))
 
 
 @app.command()
@@ -112,7 +127,7 @@ def doctor(
     """
     from cli import doctor as checks
 
-    components = data_folder.choose_environment(_load_with_data_dir(data_dir).data_dir)
+    components = data_folder.load_environment_and_describe(_load_with_data_dir(data_dir).data_dir)
     settings.load.cache_clear()
     command.run_and_exit(checks.run_checks(_load_with_data_dir(data_dir), components, as_json=as_json))
 
@@ -166,9 +181,11 @@ def export(
         summary=summary,
         time_zone=time_zone,
     )
-    work = exporting.build_work(request, out)
-    check = partial(exporting.check_writable, out)
-    command.run_and_exit(command.run(command.load_data_dir(data_dir), api, work, as_json=as_json, check=check))
+    work = exporting.build_export(request, out)
+    check = partial(exporting.require_writable, out)
+    command.run_and_exit(
+        command.run_with_api(command.resolve_data_dir(data_dir), api, work, as_json=as_json, check=check)
+    )
 
 
 @app.command()
@@ -183,7 +200,67 @@ def ask(
 
     Exit codes: 0 the request succeeded, 2 the API refused it, 3 the API does not answer.
     """
-    command.run_and_exit(command.ask(command.load_data_dir(data_dir), api, method.upper(), path, body))
+    command.run_and_exit(command.send_request(command.resolve_data_dir(data_dir), api, method.upper(), path, body))
+
+
+System = Annotated[str, typer.Argument(help="downloads, transfers, orders, addresses or tasks.")]
+
+
+@systems_app.command("list")
+def list_systems(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """List the systems: which run, and which are paused, by whom and why."""
+    _ask_systems("GET", "/v1/systems", None, api, data_dir, as_json=as_json)
+
+
+@systems_app.command("pause")
+def pause_system(
+    system: System, reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Pause a system: it begins nothing, and finishes what it has begun."""
+    _ask_systems("POST", f"/v1/systems/{system}/pause", _sign_request(who, reason), api, data_dir, as_json=as_json)
+
+
+@systems_app.command("resume")
+def resume_system(
+    system: System, reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Resume a paused system."""
+    _ask_systems("POST", f"/v1/systems/{system}/resume", _sign_request(who, reason), api, data_dir, as_json=as_json)
+
+
+def _sign_request(who: str, reason: str) -> Mapping[str, str]:
+    return {"who": who or command.get_user_name(), "reason": reason}
+
+
+def _ask_systems(
+    method: str,
+    path: str,
+    body: Mapping[str, str] | None,
+    api: str | None,
+    data_dir: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    async def work(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
+        from haulage.transport import Transport
+
+        transport = Transport(address.url, address.key, command.CONNECT_TIMEOUT_SECONDS)
+        await transport.open()
+        try:
+            answer = await transport.json(method, path, **({} if body is None else {"json": body}))
+        finally:
+            await transport.close()
+        return CommandOutput(answer, tuple(map(_describe_system, answer.get("items", [answer]))))
+
+    folder = command.resolve_data_dir(data_dir)
+    command.run_and_exit(command.run_with_api(folder, api, work, as_json=as_json, as_admin=True))
+
+
+def _describe_system(system: Mapping[str, Any]) -> str:
+    pause = system["paused"]
+    if pause is None:
+        return f"{system['system']}: running"
+    return f"{system['system']}: paused since {pause['paused_at'][:19]} by {pause['who']}: {pause['reason']}"
 
 
 def _load_quietly(data_dir: Path | None) -> settings.Settings:

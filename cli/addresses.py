@@ -4,16 +4,26 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from cli import command
-from cli.command import Answer, Api, ApiAddress, AsJson, CommandFault, DataDir, ProgressDisplay
+from cli.command import (
+    Api,
+    ApiAddress,
+    AsJson,
+    CommandFault,
+    CommandOutput,
+    DataDir,
+    DryRun,
+    ProgressDisplay,
+    Reason,
+    Who,
+)
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
@@ -31,8 +41,6 @@ TOPICS: Final = {
 }
 
 MessageId = Annotated[int, typer.Argument(help="The id of a message.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
-Who = Annotated[str, typer.Option("--who", help="Your name, for the audit; by default that of your account.")]
 OfTopic = Annotated[str | None, typer.Option("--topic", help=f"One of {', '.join(TOPICS)}.")]
 InModule = Annotated[str | None, typer.Option("--module", help="Those that failed in ed, im, wfm or od.")]
 OfKind = Annotated[
@@ -41,7 +49,7 @@ OfKind = Annotated[
 InState = Annotated[
     str | None, typer.Option("--state", help="Those that are waiting, processing, failed, given_up or done.")
 ]
-Work = Callable[["Addresses", ProgressDisplay], Awaitable[Answer]]
+Work = Callable[["Addresses", ProgressDisplay], Awaitable[CommandOutput]]
 
 
 class AddressesUnfinished(WorkFailed):
@@ -65,30 +73,30 @@ def publish(
     if topic not in TOPICS:
         raise typer.BadParameter(f"{topic!r} is no topic. Choose one of {', '.join(TOPICS)}.")
 
-    async def work(addresses: Addresses, progress: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
         payloads = _read_messages(messages or [], file)
         since = (await addresses.get_figures()).at
         numbers = await _publish(TOPICS[topic], payloads)
         if not wait:
-            return Answer({"published": numbers}, (f"{len(numbers):,} messages are published.",))
+            return CommandOutput({"published": numbers}, (f"{len(numbers):,} messages are published.",))
         async for delivery in addresses.watch_published(numbers, since):
             progress.show("addresses", delivery.ended, delivery.total, _describe_delivery(delivery))
-        return _judge_delivery(delivery)
+        return _require_delivered(delivery)
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
 def status(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show whether cycles run, and how many messages are not done."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         figures, cycle = await asyncio.gather(addresses.get_figures(), addresses.get_cycle())
         state = "paused" if cycle.paused else f"running, {cycle.progress.phase}" if cycle.progress else "idle"
         fields = {"cycle": cycle.model_dump(mode="json"), "figures": figures.model_dump(mode="json")}
-        return Answer(fields, (f"cycles: {state}", *_describe_figures(figures)))
+        return CommandOutput(fields, (f"cycles: {state}", *_describe_figures(figures)))
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 @app.command(name="list", epilog=EXIT_CODES)
@@ -107,32 +115,32 @@ def list_(
     """List messages, newest first."""
     filters = {**_build_filters(topic, module, kind), "state": state, "uprn": uprn, "history": history}
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         found: list[Message] = []
         async for each in addresses.list_messages(**filters):
             found.append(each)
             if len(found) == limit:
                 break
         fields = {"messages": [each.model_dump(mode="json") for each in found]}
-        return Answer(fields, tuple(map(_describe_message, found)) or ("No message matches.",))
+        return CommandOutput(fields, tuple(map(_describe_message, found)) or ("No message matches.",))
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
 def show(message_id: MessageId, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show a message: its text, the answer of each module, why it waits, what operators did."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         message = await addresses.get(message_id)
         lines = [_describe_message(message), f"  published: {message.payload}"]
         for module, ack in message.acks.items():
             answer = {"Y": "has it", "N": f"failed: {ack.trace}"}.get(ack.ack or "", "not called yet")
             lines.append(f"  {module}: {answer}")
         lines += [f"  {each.action} by {each.who}: {each.reason}" for each in message.actions]
-        return Answer(message.model_dump(mode="json"), tuple(lines))
+        return CommandOutput(message.model_dump(mode="json"), tuple(lines))
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -143,13 +151,16 @@ def retry(
     kind: OfKind = None,
     reason: Reason = "retried from the command line",
     who: Who = "",
+    dry_run: DryRun = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Retry failed messages, and wait until cycles have nothing left to do."""
 
-    async def work(addresses: Addresses, progress: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
+        if dry_run:
+            return await _count_failed(addresses, ids, _build_filters(topic, module, kind), "retried")
         outcome = await addresses.retry_many(reason, ids=ids, **_build_filters(topic, module, kind))
         async for figures in addresses.watch():
             done = max(0, outcome.retried - figures.unfinished)
@@ -158,58 +169,105 @@ def retry(
         sentence = f"{outcome.retried:,} retried, {figures.given_up:,} given up"
         if figures.given_up:
             raise AddressesUnfinished(f"{sentence}. `haulage addresses list --state given_up` says why.", fields)
-        return Answer(fields, (sentence,))
+        return CommandOutput(fields, (sentence,))
 
-    _run(work, api, data_dir, as_json=as_json, who=who)
+    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
 
 
 @app.command(epilog=EXIT_CODES)
 def skip(
-    ids: Annotated[list[int], typer.Argument(help="Ids of messages.")],
+    reason: Reason,
+    ids: Annotated[list[int] | None, typer.Argument(help="Ids of messages; or give conditions.")] = None,
+    topic: OfTopic = None,
+    module: InModule = None,
+    kind: OfKind = None,
+    who: Who = "",
+    dry_run: DryRun = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give messages up for good, but none that a module has applied, or may have."""
+    filters = _build_filters(topic, module, kind)
+
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+        if not ids and not any(filters.values()):
+            raise CommandFault("Name messages by their ids, or choose them by --topic, --module and --kind.")
+        if dry_run:
+            return await _count_failed(addresses, ids, filters, "skipped")
+        outcome = await addresses.skip_many(reason, ids=ids, **filters)
+        left = len(ids) - outcome.skipped if ids else outcome.busy + outcome.touched
+        sentence = f"{outcome.skipped:,} messages were skipped."
+        if left:
+            hint = "The others are done, are being processed, or a module has them, or may have."
+            raise AddressesUnfinished(f"{sentence} {hint}", outcome.model_dump())
+        return CommandOutput(outcome.model_dump(), (sentence,))
+
+    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
+
+
+@app.command(epilog=EXIT_CODES)
+def mend(
+    quarantine_id: Annotated[int, typer.Argument(help="The id of a message in quarantine.")],
+    file: Annotated[Path, typer.Argument(help="A file with the corrected text.")],
     reason: Reason,
     who: Who = "",
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give messages up for good, but none that a module has applied, or may have."""
+    """Submit the corrected text of a message in quarantine; it becomes a new message."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
-        outcome = await addresses.skip_many(reason, ids=ids)
-        sentence = f"{outcome.skipped:,} of {len(ids):,} messages were skipped."
-        if outcome.skipped < len(ids):
-            hint = "The others are done, are being processed, or a module has them, or may have."
-            raise AddressesUnfinished(f"{sentence} {hint}", outcome.model_dump())
-        return Answer(outcome.model_dump(), (sentence,))
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+        message = await addresses.mend(quarantine_id, file.read_text(), reason)
+        return CommandOutput(message.model_dump(mode="json"), (_describe_message(message),))
 
-    _run(work, api, data_dir, as_json=as_json, who=who)
+    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
+
+
+@app.command(epilog=EXIT_CODES)
+def discard(
+    ids: Annotated[list[int], typer.Argument(help="Ids of messages in quarantine.")],
+    reason: Reason,
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete messages from quarantine, which their publisher publishes again."""
+
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+        discarded = await addresses.discard(ids, reason)
+        return CommandOutput({"discarded": discarded}, (f"{discarded:,} messages were discarded.",))
+
+    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
 
 
 @app.command(epilog=EXIT_CODES)
 def pause(reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Pause cycles; messages are still received."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
-        return Answer((await addresses.pause(reason)).model_dump(mode="json"), ("No further cycle begins.",))
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+        return CommandOutput((await addresses.pause(reason)).model_dump(mode="json"), ("No further cycle begins.",))
 
-    _run(work, api, data_dir, as_json=as_json, who=who)
+    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
 
 
 @app.command(epilog=EXIT_CODES)
 def resume(reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Resume cycles; what was received meanwhile is loaded at once."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
-        return Answer((await addresses.resume(reason)).model_dump(mode="json"), ("Cycles run again.",))
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+        return CommandOutput((await addresses.resume(reason)).model_dump(mode="json"), ("Cycles run again.",))
 
-    _run(work, api, data_dir, as_json=as_json, who=who)
+    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
 
 
 @app.command(epilog=EXIT_CODES)
 def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Compare all addresses of the four modules."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         comparison = await addresses.compare()
         fields, found = comparison.model_dump(mode="json"), comparison.found
         if found is None:
@@ -217,28 +275,20 @@ def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) 
         if found.different:
             sentence = f"{found.different:,} of {found.compared:,} UPRNs differ between modules."
             raise AddressesUnfinished(f"{sentence} The workbook names them: {found.url}", fields)
-        return Answer(fields, (f"The four modules are equal in all {found.compared:,} UPRNs.",))
+        return CommandOutput(fields, (f"The four modules are equal in all {found.compared:,} UPRNs.",))
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
-def _run(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool, who: str = "") -> None:
+def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool, who: str = "") -> None:
     from haulage.addresses import Addresses
 
-    async def open_client(address: ApiAddress, progress: ProgressDisplay) -> Answer:
-        async with Addresses(address.url, address.key, who=who or _find_user()) as addresses:
+    async def open_client(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
+        async with Addresses(address.url, address.key, who=who or command.get_user_name()) as addresses:
             return await work(addresses, progress)
 
-    folder = command.load_data_dir(data_dir)
-    command.run_and_exit(command.run(folder, api, open_client, as_json=as_json, as_admin=True))
-
-
-def _find_user() -> str:
-    """Return the name of the account; containers may have accounts without one."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "haulage"
+    folder = command.resolve_data_dir(data_dir)
+    command.run_and_exit(command.run_with_api(folder, api, open_client, as_json=as_json, as_admin=True))
 
 
 def _build_filters(topic: str | None, module: str | None, kind: str | None) -> dict[str, Any]:
@@ -277,6 +327,19 @@ def _read_messages(arguments: Iterable[str], file: Path | None) -> list[bytes]:
     return [each.encode() for each in texts]
 
 
+async def _count_failed(
+    addresses: Addresses, ids: Sequence[int] | None, filters: Mapping[str, Any], done: str
+) -> CommandOutput:
+    """Count the messages that an action would change: by their ids, or those that have failed and match."""
+    if ids:
+        found = [await addresses.get(each) for each in ids]
+        ready = [each.id for each in found if each.state not in ("done", "processing")]
+        return CommandOutput({"dry_run": True, "ids": ready}, (f"{len(ready):,} of {len(ids):,} would be {done}.",))
+    counted = await addresses.count_failed(**filters)
+    line = f"{counted.messages:,} would be {done}; a module has {counted.touched:,} of them, or may have."
+    return CommandOutput({"dry_run": True, **counted.model_dump()}, (line,))
+
+
 def _describe_figures(figures: Figures) -> Iterable[str]:
     for each in figures.messages:
         if each.messages:
@@ -296,7 +359,7 @@ def _describe_delivery(delivery: Delivery) -> str:
     )
 
 
-def _judge_delivery(delivery: Delivery) -> Answer:
+def _require_delivered(delivery: Delivery) -> CommandOutput:
     fields = {
         **delivery.model_dump(exclude={"messages"}),
         "unfinished": [each.id for each in delivery.messages if each.state != "done"],
@@ -305,7 +368,7 @@ def _judge_delivery(delivery: Delivery) -> Answer:
     if delivery.done < delivery.total:
         hint = "`haulage addresses list --state given_up` and the console's quarantine say why."
         raise AddressesUnfinished(f"{sentence}. {hint}", fields)
-    return Answer(fields, (sentence,))
+    return CommandOutput(fields, (sentence,))
 
 
 def _describe_message(message: Message) -> str:

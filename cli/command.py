@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import getpass
 import json
 import os
 import signal
@@ -22,14 +23,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Protocol
+from typing import Annotated, Any, NoReturn, Protocol, TypeVar
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from dev.embedded import data_folder
-from domain.faults import Fault
+from domain.faults import ComponentUnreachable, Fault
 from haulage.errors import FileDamaged, HaulageError, Refused, Unreachable, WorkFailed
 from haulage.projects import create_project
 from haulage.transport import Transport
@@ -41,12 +42,21 @@ Api = Annotated[
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of all data; by default .haulage.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
+Result = TypeVar("Result")
+Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit log.")]
+Who = Annotated[str, typer.Option("--who", help="Your name, for the audit log; by default that of your account.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+
 KEY_VARIABLE = "HAULAGE_API_KEY"
 KEY_FILE = "project-key"
 PROJECT_NAME = "local"
 CONNECT_TIMEOUT_SECONDS = 3.0
 """A wrong address is reported soon; later requests wait longer, as work survives a restart of the API."""
 LINE_EVERY_PERCENT = 25
+
+
+class StoppedEarly(Exception):
+    """The user has stopped the command before it was ready."""
 
 
 class CommandFault(Exception):
@@ -66,7 +76,7 @@ class ApiAddress:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandOutput:
     """What a command prints: fields for `--json`, or lines for people."""
 
     fields: Mapping[str, Any]
@@ -91,10 +101,10 @@ class ProgressDisplay(Protocol):
         """
 
 
-async def run(
+async def run_with_api(
     data_dir: Path,
     url: str | None,
-    work: Callable[[ApiAddress, ProgressDisplay], Awaitable[Answer]],
+    work: Callable[[ApiAddress, ProgressDisplay], Awaitable[CommandOutput]],
     *,
     as_json: bool,
     as_admin: bool = False,
@@ -112,21 +122,21 @@ async def run(
         with show_progress() as progress:
             answer = await work(address, progress)
     except (HaulageError, CommandFault) as error:
-        return report_error(error, as_json=as_json)
+        return print_error(error, as_json=as_json)
     if as_json:
-        say(json.dumps(answer.fields, ensure_ascii=False, default=str))
+        print_line(json.dumps(answer.fields, ensure_ascii=False, default=str))
         return 0
     for line in answer.lines:
-        say(line)
+        print_line(line)
     for sentence in answer.warnings:
-        warn(sentence)
+        print_warning(sentence)
     return 0
 
 
-async def ask(data_dir: Path, url: str | None, method: str, path: str, body: str | None) -> int:
+async def send_request(data_dir: Path, url: str | None, method: str, path: str, body: str | None) -> int:
     """Send one request and print its response, with the admin key of this machine by default; return the exit code."""
 
-    async def send(address: ApiAddress, _: ProgressDisplay) -> Answer:
+    async def send(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
         # A request that changes something is not repeated: the first one may have arrived.
         transport = Transport(address.url, address.key, CONNECT_TIMEOUT_SECONDS if method == "GET" else 0.0)
         await transport.open()
@@ -134,9 +144,9 @@ async def ask(data_dir: Path, url: str | None, method: str, path: str, body: str
             response = await transport.json(method, path, **_build_body(body))
         finally:
             await transport.close()
-        return Answer(response, (json.dumps(response, ensure_ascii=False, indent=2),))
+        return CommandOutput(response, (json.dumps(response, ensure_ascii=False, indent=2),))
 
-    return await run(data_dir, url, send, as_json=False, as_admin=True)
+    return await run_with_api(data_dir, url, send, as_json=False, as_admin=True)
 
 
 def _build_body(body: str | None) -> dict[str, object]:
@@ -149,7 +159,7 @@ def _build_body(body: str | None) -> dict[str, object]:
     return {"data": body.encode(), "headers": {"Content-Type": "application/json"}}
 
 
-def load_data_dir(data_dir: Path | None) -> Path:
+def resolve_data_dir(data_dir: Path | None) -> Path:
     """Return the folder of all data of a command at a terminal, which logs only warnings."""
     log.configure("WARNING")
     return (data_dir or settings.load().data_dir).absolute()
@@ -174,10 +184,10 @@ async def find_api(url: str | None, data_dir: Path, *, as_admin: bool = False) -
     local, admin_key = f"http://{api.host}:{api.port}", api.admin_key.get_secret_value()
     if KEY_VARIABLE in os.environ:
         return ApiAddress(local, os.environ[KEY_VARIABLE])
-    return ApiAddress(local, admin_key if as_admin else await load_project_key(local, admin_key, data_dir))
+    return ApiAddress(local, admin_key if as_admin else await load_or_create_project_key(local, admin_key, data_dir))
 
 
-async def load_project_key(url: str, admin_key: str, data_dir: Path) -> str:
+async def load_or_create_project_key(url: str, admin_key: str, data_dir: Path) -> str:
     """Return the key of this machine's own project; create the project at the first call."""
     path = data_dir / KEY_FILE
     if path.exists():
@@ -188,7 +198,7 @@ async def load_project_key(url: str, admin_key: str, data_dir: Path) -> str:
     return key
 
 
-def report_error(error: Exception, *, as_json: bool) -> int:
+def print_error(error: Exception, *, as_json: bool) -> int:
     """Print an error; return its exit code."""
     facts: Mapping[str, Any] = {}
     match error:
@@ -203,18 +213,26 @@ def report_error(error: Exception, *, as_json: bool) -> int:
         case _:
             code = 2
     if as_json:
-        say(json.dumps({"error": str(error), **facts}, ensure_ascii=False, default=str))
+        print_line(json.dumps({"error": str(error), **facts}, ensure_ascii=False, default=str))
     else:
-        warn(str(error))
+        print_warning(str(error))
     return code
 
 
-def warn(sentence: str) -> None:
+def get_user_name() -> str:
+    """Return the name of the account; containers may have accounts without one."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "haulage"
+
+
+def print_warning(sentence: str) -> None:
     """Print a sentence for people on standard error."""
     print(f"haulage: {sentence}", file=sys.stderr)  # noqa: T201 (output of a command)
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line of the answer on standard output."""
     print(line)  # noqa: T201 (output of a command)
 
@@ -275,11 +293,16 @@ def run_and_exit(
         loop_factory: Creates the event loop, if not asyncio's default.
     """
     gc.enable()
+    # Until now Ctrl-C ended the process at once; the runner handles the signal only where it finds Python's default.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             code = runner.run(main) or 0
     except Fault as fault:
         print(f"haulage: {fault.record.sentence}", file=sys.stderr)  # noqa: T201 (output of a command)
+        code = 1
+    except ComponentUnreachable as error:
+        print(f"haulage: {error}", file=sys.stderr)  # noqa: T201
         code = 1
     except KeyboardInterrupt:
         code = 130
@@ -287,13 +310,30 @@ def run_and_exit(
         # asyncio and typer would print it, but control does not return to them.
         sys.excepthook(*sys.exc_info())
         code = 1
-    log.line_buffer.drain()
+    log.line_buffer.write_buffered()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def stop_signal() -> asyncio.Event:
+async def wait_unless_stopped(starting: Awaitable[Result], stop: asyncio.Event) -> Result:
+    """Return the result of what is starting; cancel it once `stop` is set, and wait until it has cleaned up.
+
+    Raises:
+        StoppedEarly: `stop` was set first.
+    """
+    task, stopping = asyncio.ensure_future(starting), asyncio.create_task(stop.wait())
+    await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+        if task.cancelled() or task.exception():
+            raise StoppedEarly
+    return task.result()
+
+
+def create_stop_event() -> asyncio.Event:
     """Return an event that SIGTERM and SIGINT set."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,24 +16,20 @@ from rich.text import Text
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 
+from cli import outside_checks
+from cli.checks import CheckFailed, open_database
+from domain.faults import Fault
 from infra import temporal
-from infra.database import DATABASE_ERRORS, Database
 from infra.objects import ObjectStore, StoreFailure
+from infra.outages import EngineUnreachable
 from infra.settings import Settings
-from stores import migrate
+from stores import migrate, payload_keys
 from workflows import systems
 
 PROBE_KEY = ".doctor"
 FREE_BYTES_MIN = 2 * 1024**3
 CLOCK_SKEW_MAX_SECONDS = 2.0
 LIBRARIES = ("temporalio", "aiohttp", "sqlmodel", "minio", "pyarrow")
-
-
-class CheckFailed(Exception):
-    """A failed check: what was found, and the remedy."""
-
-    def __init__(self, found: str, remedy: str) -> None:
-        super().__init__(f"{_end_sentence(found)} {remedy}".rstrip())
 
 
 Check = Callable[[Settings], Awaitable[str]]
@@ -59,7 +55,7 @@ async def run_checks(settings: Settings, components: str, *, as_json: bool = Fal
     results: list[CheckResult] = []
     if not as_json:
         console.print(f"Looking at {components}.")
-    async for result in _iterate_results(settings):
+    async for result in iterate_results(settings):
         results.append(result)
         if not as_json:
             mark = ("ok   ", "green") if result.ok else ("wrong", "red")
@@ -71,12 +67,19 @@ async def run_checks(settings: Settings, components: str, *, as_json: bool = Fal
     return 0 if ok else 1
 
 
-async def _iterate_results(settings: Settings) -> AsyncIterator[CheckResult]:
+async def iterate_results(settings: Settings) -> AsyncIterator[CheckResult]:
     checks: dict[str, Check] = {
         "engine": _check_engine,
         "workers": _check_workers,
+        "skew": _check_skew,
         "database": _check_database,
         "bucket": _check_bucket,
+        "platforms": outside_checks.check_platforms,
+        "receivers": outside_checks.check_receivers,
+        "modules": outside_checks.check_modules,
+        "gse": outside_checks.check_gse,
+        "pubsub": outside_checks.check_pubsub,
+        "tls": outside_checks.check_certificates,
         "clock": _check_clock,
         "versions": _list_versions,
         "disk": _check_disk,
@@ -91,14 +94,16 @@ async def _iterate_results(settings: Settings) -> AsyncIterator[CheckResult]:
 async def _connect_engine() -> Client:
     try:
         return await temporal.connect()
-    except RuntimeError as error:
+    except EngineUnreachable as error:
         raise CheckFailed(str(error), "Start Temporal, or set TEMPORAL_ADDRESS to where it runs.") from error
+    except Fault as fault:
+        raise CheckFailed(fault.record.message, fault.record.hint) from fault
 
 
 async def _check_engine(settings: Settings) -> str:
     client = await _connect_engine()
     info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
-    missing = await temporal.missing_search_attributes(client)
+    missing = await temporal.list_missing_search_attributes(client)
     if missing:
         raise CheckFailed(f"Search attributes are missing: {', '.join(missing)}.", "Run `haulage migrate`.")
     return f"Temporal {info.server_version}, namespace {client.namespace}"
@@ -109,11 +114,11 @@ async def _check_workers(settings: Settings) -> str:
     client = await _connect_engine()
     waiting: list[str] = []
     served: list[str] = []
-    queues = sorted({queue for names in systems.list_names() for queue in names.QUEUES})
+    queues = sorted({queue for names in systems.list_system_names() for queue in names.QUEUES})
     for queue in queues:
         kinds = (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE)
         answers = [await temporal.describe_queue(client, queue, kind) for kind in kinds]
-        if any(temporal.list_workers(answer) for answer in answers):
+        if any(temporal.list_polling_workers(answer) for answer in answers):
             served.append(queue)
         elif backlog := sum(answer.stats.approximate_backlog_count for answer in answers):
             waiting.append(f"{queue} ({backlog})")
@@ -126,10 +131,26 @@ async def _check_workers(settings: Settings) -> str:
     return f"poll {len(served)} of {len(queues)} queues" + (f"; no work waits in {', '.join(idle)}" if idle else "")
 
 
+async def _check_skew(settings: Settings) -> str:
+    """Check that all workers that poll have this version."""
+    client = await _connect_engine()
+    others: dict[str, set[str]] = defaultdict(set)
+    for queue in sorted({queue for names in systems.list_system_names() for queue in names.QUEUES}):
+        for kind in (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE):
+            answer = await temporal.describe_queue(client, queue, kind)
+            for build_id in temporal.list_builds(answer) - {temporal.BUILD_ID}:
+                others[build_id].add(queue)
+    if others:
+        found = "; ".join(f"{build} polls {', '.join(sorted(queues))}" for build, queues in sorted(others.items()))
+        raise CheckFailed(f"Workers have another version than {temporal.BUILD_ID}: {found}.", "Restart them.")
+    return f"all workers that poll are {temporal.BUILD_ID}"
+
+
 async def _check_database(settings: Settings) -> str:
-    async with _open_database(settings) as database:
-        await migrate.require_head(database)
-        server = await database.server_version()
+    async with open_database(settings) as database:
+        await migrate.require_head_revision(database)
+        await payload_keys.require_keys(database, settings)
+        server = await database.read_server_version()
     return f"PostgreSQL {server}, at this version's revision"
 
 
@@ -149,7 +170,7 @@ async def _check_bucket(settings: Settings) -> str:
 
 
 async def _check_clock(settings: Settings) -> str:
-    async with _open_database(settings) as database:
+    async with open_database(settings) as database:
         # The first call opens the connection, so that the second measures the clock and not the connection.
         await database.now()
         before = datetime.now(UTC)
@@ -162,27 +183,6 @@ async def _check_clock(settings: Settings) -> str:
             "Keep both with NTP: links and windows depend on it.",
         )
     return f"at most {(skew + (after - before).total_seconds()) * 1000:.0f} ms from the database's"
-
-
-def _end_sentence(found: str) -> str:
-    """Return a message of a library with its full stop."""
-    return found if found.endswith((".", "!", "?")) else f"{found}."
-
-
-@asynccontextmanager
-async def _open_database(settings: Settings) -> AsyncIterator[Database]:
-    database = Database(settings.database)
-    try:
-        yield database
-    except migrate.WrongRevision as error:
-        raise CheckFailed(str(error), "") from error
-    except DATABASE_ERRORS as error:
-        reason = str(error).partition("\n")[0]
-        raise CheckFailed(
-            f"PostgreSQL does not answer: {reason}", "Start it, or correct HAULAGE_DATABASE__URL."
-        ) from error
-    finally:
-        await database.close()
 
 
 async def _list_versions(settings: Settings) -> str:

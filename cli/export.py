@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from cli.command import CONNECT_TIMEOUT_SECONDS, Answer, ApiAddress, CommandFault, ProgressDisplay, warn
+from cli.command import CONNECT_TIMEOUT_SECONDS, ApiAddress, CommandFault, CommandOutput, ProgressDisplay, print_warning
 from haulage import Client, Download, DownloadRequest, HaulageError, Saved
 
 CANCEL_TIMEOUT_SECONDS = 5.0
@@ -26,15 +26,15 @@ class FileNotWritable(CommandFault):
     """The file cannot be written."""
 
 
-def build_work(
+def build_export(
     request: DownloadRequest, out: Path | None
-) -> Callable[[ApiAddress, ProgressDisplay], Awaitable[Answer]]:
+) -> Callable[[ApiAddress, ProgressDisplay], Awaitable[CommandOutput]]:
     """Return what exports to a file and describes the file."""
 
-    async def export(address: ApiAddress, progress: ProgressDisplay) -> Answer:
+    async def export(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         started = time.monotonic()
-        saved, download = await _export(address, request, out, progress)
-        return _describe(saved, download, time.monotonic() - started)
+        saved, download = await _start_and_save(address, request, out, progress)
+        return _describe_saved_file(saved, download, time.monotonic() - started)
 
     return export
 
@@ -58,26 +58,28 @@ def load_template(path: Path | None) -> Any:
         raise typer.BadParameter(f"{path} holds no JSON: {error}.", param_hint="--template") from None
 
 
-async def _export(
+async def _start_and_save(
     address: ApiAddress, request: DownloadRequest, out: Path | None, progress: ProgressDisplay
 ) -> tuple[Saved, Download]:
     async with Client(address.url, address.key, patience_seconds=CONNECT_TIMEOUT_SECONDS) as first:
         try:
             download = await first.create(request)
         except asyncio.CancelledError:
-            warn("Stopped while the server was asked; it may have started a download, which GET /v1/downloads lists.")
+            print_warning(
+                "Stopped while the server was asked; it may have started a download, which GET /v1/downloads lists."
+            )
             raise
     async with Client(address.url, address.key) as client:
         try:
             async for download in client.watch(download.task_id):  # noqa: B020 (each replaces the one before)
                 show_download(progress, download)
-            return await _save(client, download, _choose_path(download, out), progress), download
+            return await _save_file(client, download, _choose_path(download, out), progress), download
         except asyncio.CancelledError:
-            warn(await _cancel(client, download))
+            print_warning(await _cancel_on_server(client, download))
             raise
 
 
-async def _save(client: Client, download: Download, path: Path, progress: ProgressDisplay) -> Saved:
+async def _save_file(client: Client, download: Download, path: Path, progress: ProgressDisplay) -> Saved:
     try:
         return await client.save(download, path, progress=build_byte_display(progress))
     except OSError as error:
@@ -95,7 +97,7 @@ def _choose_path(download: Download, out: Path | None) -> Path:
     return out.with_suffix(name.suffix) if name.suffix == ".zip" else out
 
 
-async def _cancel(client: Client, download: Download) -> str:
+async def _cancel_on_server(client: Client, download: Download) -> str:
     """Cancel the download on the server, waiting a few seconds at most; return a sentence about the outcome."""
     if download.state.final:
         return f"Stopped. The download {download.task_id} is over on the server ({download.state}); no file is here."
@@ -106,7 +108,7 @@ async def _cancel(client: Client, download: Download) -> str:
     return f"Stopped, but the server did not answer: the download {download.task_id} may go on there."
 
 
-def check_writable(out: Path | None) -> None:
+def require_writable(out: Path | None) -> None:
     """Raise FileNotWritable before the server does any work."""
     folder = Path() if out is None else out.parent
     if not folder.is_dir():
@@ -132,7 +134,7 @@ def build_byte_display(progress: ProgressDisplay) -> Callable[[int, int], None]:
     return show
 
 
-def _describe(saved: Saved, download: Download, seconds: float) -> Answer:
+def _describe_saved_file(saved: Saved, download: Download, seconds: float) -> CommandOutput:
     fields = {
         "task_id": download.task_id,
         "state": download.state,
@@ -146,4 +148,4 @@ def _describe(saved: Saved, download: Download, seconds: float) -> Answer:
     }
     line = f"{saved.path}: {saved.rows:,} rows, {saved.bytes:,} bytes, {seconds:.1f} s"
     left_out = f"The template does not show the keys {', '.join(download.left_out)}."
-    return Answer(fields, (line,), (*download.warnings, *([left_out] if download.left_out else [])))
+    return CommandOutput(fields, (line,), (*download.warnings, *([left_out] if download.left_out else [])))

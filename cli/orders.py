@@ -6,14 +6,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli import command
-from cli.command import Answer, Api, ApiAddress, AsJson, DataDir, ProgressDisplay
+from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, DryRun, ProgressDisplay, Reason, Who
 
 if TYPE_CHECKING:
     from haulage.orders import Orders, Platform
@@ -57,10 +57,10 @@ def set_up(
 
     options = {"credentials": credentials, "starttime": since, **_parse_options(option or [])}
 
-    async def work(orders: Orders, address: ApiAddress, _: ProgressDisplay) -> Answer:
+    async def work(orders: Orders, address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
         owner = project
         if owner is None and api is None:
-            own = await command.load_project_key(address.url, address.key, command.load_data_dir(data_dir))
+            own = await command.load_or_create_project_key(address.url, address.key, command.resolve_data_dir(data_dir))
             owner = await find_project_id(address.url, own)
         if owner is None:
             raise command.CommandFault("--api needs --project, the id of the project whose orders they are.")
@@ -69,7 +69,7 @@ def set_up(
             kind=kind,
             shop=shop,
             base_url=base_url,
-            capability=None if record is None else _load(record),
+            capability=None if record is None else _load_json(record),
             notify_url=notify_url,
         )
         # One that has not begun would else be fetched with the defaults before it is configured.
@@ -79,9 +79,9 @@ def set_up(
         if not has_begun:
             await orders.resume(platform)
         line = f"{platform}: {kind} at {base_url}, orders {since}; version {config.version} of its configuration"
-        return Answer(config.model_dump(mode="json"), (line,))
+        return CommandOutput(config.model_dump(mode="json"), (line,))
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 async def _has_begun(orders: Orders, platform: str) -> bool:
@@ -100,29 +100,29 @@ async def _has_begun(orders: Orders, platform: str) -> bool:
 def fetch(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Fetch all orders that have settled, now, and wait until they are stored."""
 
-    async def work(orders: Orders, _: ApiAddress, progress: ProgressDisplay) -> Answer:
+    async def work(orders: Orders, _: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         async for seen in orders.fetch(platform):
-            _show(seen, progress)
+            _show_platform(seen, progress)
         await _require_success(orders, seen)
-        return Answer(seen.model_dump(mode="json"), (_describe(seen),))
+        return CommandOutput(seen.model_dump(mode="json"), (_describe_platform(seen),))
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 @app.command()
 def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show how far a platform is complete, and what has failed."""
 
-    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> Answer:
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         seen = await orders.get(platform)
         faults = [
             f"{each.slice} {each.state}: {each.fault.sentence}"
             async for each in orders.list_slices(platform)
             if each.fault is not None
         ]
-        return Answer(seen.model_dump(mode="json"), (_describe(seen), *faults))
+        return CommandOutput(seen.model_dump(mode="json"), (_describe_platform(seen), *faults))
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 @app.command("list")
@@ -135,16 +135,16 @@ def list_orders(
 ) -> None:
     """List the orders that are stored, as their platform wrote them, one JSON object a line."""
 
-    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> Answer:
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         found = []
         async for each in orders.list_orders(platform=platform):
             found.append(each)
             if len(found) == limit:
                 break
         lines = tuple(json.dumps(each.order, ensure_ascii=False) for each in found)
-        return Answer({"orders": [each.model_dump(mode="json") for each in found]}, lines)
+        return CommandOutput({"orders": [each.model_dump(mode="json") for each in found]}, lines)
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -152,6 +152,7 @@ def redo(
     platform: Number,
     slices: Slices = None,
     code: Code = None,
+    dry_run: DryRun = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -160,11 +161,12 @@ def redo(
 
     async def act(orders: Orders) -> Any:
         before = {each.slice: each.finished_at async for each in orders.list_slices(platform)}
-        changed = await orders.redo(platform, _choose(slices, code))
-        await _await_rereads(orders, platform, {name: before[name] for name in changed.done})
+        changed = await orders.redo(platform, _build_choice(slices, code, dry_run))
+        if not dry_run:
+            await _wait_for_rereads(orders, platform, {name: before[name] for name in changed.done})
         return changed
 
-    _change(act, "read again", api, data_dir, as_json=as_json)
+    _run_slice_action(act, "read again", dry_run, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -172,12 +174,14 @@ def split(
     platform: Number,
     slices: Slices = None,
     code: Code = None,
+    dry_run: DryRun = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Split failed slices into halves, which are read next."""
-    _change(lambda orders: orders.split(platform, _choose(slices, code)), "split", api, data_dir, as_json=as_json)
+    choice = _build_choice(slices, code, dry_run)
+    _run_slice_action(lambda orders: orders.split(platform, choice), "split", dry_run, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -186,66 +190,112 @@ def skip(
     reason: Annotated[str, typer.Option(help="Why; the ledger keeps it.")],
     slices: Slices = None,
     code: Code = None,
+    dry_run: DryRun = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Give failed slices up: orders of their time may be missing for ever."""
-    choice = _choose(slices, code)
-    _change(lambda orders: orders.skip(platform, choice, reason), "skipped", api, data_dir, as_json=as_json)
+    choice = _build_choice(slices, code, dry_run)
+    _run_slice_action(
+        lambda orders: orders.skip(platform, choice, reason), "skipped", dry_run, api, data_dir, as_json=as_json
+    )
 
 
 @app.command()
 def pause(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Pause a platform: slices that are being read are finished, no other is claimed."""
 
-    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> Answer:
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         schedule = await orders.pause(platform, "paused by `haulage orders`")
-        return Answer(schedule.model_dump(mode="json"), (f"{platform}: paused",))
+        return CommandOutput(schedule.model_dump(mode="json"), (f"{platform}: paused",))
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 @app.command()
 def resume(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Resume a paused platform."""
 
-    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> Answer:
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         schedule = await orders.resume(platform)
-        return Answer(schedule.model_dump(mode="json"), (f"{platform}: resumed",))
+        return CommandOutput(schedule.model_dump(mode="json"), (f"{platform}: resumed",))
 
-    _run(work, api, data_dir, as_json=as_json)
-
-
-Work = Callable[["Orders", ApiAddress, ProgressDisplay], Awaitable[Answer]]
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
-def _run(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool) -> None:
+@app.command()
+def backfill(
+    platform: Number,
+    start: Annotated[datetime, typer.Argument(help="From this time on, in UTC.")],
+    end: Annotated[datetime, typer.Argument(help="Until this time; 12 hours later at most.")],
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read the complete slices of a time again; no watermark moves."""
+
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+        begun = await orders.start_backfill(platform, _in_utc(start), _in_utc(end), who=who or command.get_user_name())
+        return CommandOutput(begun.model_dump(mode="json"), (f"{platform}: back-fill {begun.backfill_id} has begun",))
+
+    _run_as_admin(work, api, data_dir, as_json=as_json)
+
+
+@app.command()
+def remove(
+    platform: Number,
+    reason: Reason,
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a paused platform with its ledger and its configuration; its orders stay."""
+
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+        await orders.remove(platform, who=who or command.get_user_name(), reason=reason)
+        return CommandOutput({"platform": platform, "removed": True}, (f"{platform}: removed; its orders stay",))
+
+    _run_as_admin(work, api, data_dir, as_json=as_json)
+
+
+Work = Callable[["Orders", ApiAddress, ProgressDisplay], Awaitable[CommandOutput]]
+
+
+def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool) -> None:
     """Do some work with a client that has the administrator's key."""
     from haulage.orders import Orders
 
-    async def open_client(address: ApiAddress, progress: ProgressDisplay) -> Answer:
+    async def open_client(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         async with Orders(address.url, address.key) as orders:
             return await work(orders, address, progress)
 
     command.run_and_exit(
-        command.run(command.load_data_dir(data_dir), api, open_client, as_json=as_json, as_admin=True),
+        command.run_with_api(command.resolve_data_dir(data_dir), api, open_client, as_json=as_json, as_admin=True),
     )
 
 
-def _change(
-    act: Callable[[Orders], Awaitable[Any]], done: str, api: str | None, data_dir: Path | None, *, as_json: bool
+def _run_slice_action(
+    act: Callable[[Orders], Awaitable[Any]],
+    done: str,
+    dry_run: bool,
+    api: str | None,
+    data_dir: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
-    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> Answer:
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         changed = await act(orders)
-        lines = [f"{name}: {done}" for name in changed.done]
+        lines = [f"{name}: {'would be ' if dry_run else ''}{done}" for name in changed.done]
         left = tuple(f"{each.slice} is unchanged: {each.detail}" for each in changed.left)
-        return Answer(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done}."]), left)
+        return CommandOutput(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done}."]), left)
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
-async def _await_rereads(orders: Orders, platform: str, before: Mapping[str, datetime | None]) -> None:
+async def _wait_for_rereads(orders: Orders, platform: str, before: Mapping[str, datetime | None]) -> None:
     """Wait until each slice has ended anew.
 
     Raises:
@@ -268,10 +318,11 @@ async def _await_rereads(orders: Orders, platform: str, before: Mapping[str, dat
                 raise WorkFailed(f"{each.slice} failed again: {fault.sentence}", {"slice": each.slice})
 
 
-def _choose(slices: list[str] | None, code: str | None) -> Any:
+def _build_choice(slices: list[str] | None, code: str | None, dry_run: bool) -> Any:
     from haulage.orders import SliceChoice
 
-    return SliceChoice(slices=slices) if slices else SliceChoice(code=code, all=code is None)
+    choice = SliceChoice(slices=slices) if slices else SliceChoice(code=code, all=code is None)
+    return choice.model_copy(update={"dry_run": dry_run})
 
 
 async def _require_success(orders: Orders, seen: Platform) -> None:
@@ -292,7 +343,7 @@ async def _require_success(orders: Orders, seen: Platform) -> None:
         )
 
 
-def _show(seen: Platform, progress: ProgressDisplay) -> None:
+def _show_platform(seen: Platform, progress: ProgressDisplay) -> None:
     if seen.starts_at is None or seen.claimed_to is None or seen.complete_to is None:
         progress.show(seen.platform, 0, None, "nothing is claimed yet")
         return
@@ -301,7 +352,7 @@ def _show(seen: Platform, progress: ProgressDisplay) -> None:
     progress.show(seen.platform, int(done.total_seconds()), int(total.total_seconds()), text)
 
 
-def _describe(seen: Platform) -> str:
+def _describe_platform(seen: Platform) -> str:
     complete_to = "nothing yet" if seen.complete_to is None else f"complete to {seen.complete_to:%Y-%m-%d %H:%M:%S} UTC"
     trouble = "" if seen.trouble is None else f"; {seen.trouble.sentence}"
     paused = ", paused" if seen.paused else ""
@@ -322,7 +373,11 @@ def _parse_options(lines: list[str]) -> dict[str, Any]:
     return options
 
 
-def _load(path: Path) -> Any:
+def _in_utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _load_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:

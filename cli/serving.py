@@ -12,12 +12,11 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 import worker
-from cli.command import stop_signal
+from cli.command import create_stop_event
 from domain.faults import Invalid
-from infra import log, memory, metrics, temporal
+from infra import log, memory, metrics, temporal, tracing
 from infra.settings import Settings, WorkerSettings
 from services import services
-from stores import migrate
 
 KEEPALIVE_SECONDS = 30.0
 METRICS_PORT = "HAULAGE_WORKER__METRICS_PORT"
@@ -26,21 +25,23 @@ OWN_PORT = "HAULAGE_API__OWN_PORT"
 
 async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
     """Serve task queues until SIGTERM or SIGINT, then let running activities finish."""
-    memory.configure()
-    chosen = _choose_queues(queues)
-    stop = stop_signal()
-    async with services.connect(settings) as connected, _serve_metrics(settings.worker) as address:
-        await migrate.require_head(connected.database)
+    memory.limit_allocator_memory()
+    chosen = _require_known_queues(queues)
+    stop = create_stop_event()
+    tracing.start(settings.traces, "haulage-worker")
+    async with services.open_services(settings) as connected, _serve_metrics(settings.worker) as address:
+        await services.require_ready(connected)
         # What is loaded by now stays; a collection of all of it would stop every activity of this process for a while.
         gc.freeze()
         log.get(__name__).info("worker_ready", queues=chosen, metrics=address)
-        await worker.serve(connected, chosen, stop)
+        await worker.serve_queues(connected, chosen, stop)
+        await tracing.stop()
         log.get(__name__).info("worker_stopped")
 
 
 async def serve_workers(settings: Settings, queues: Sequence[str], processes: int) -> int:
     """Run several worker processes; return their exit code."""
-    arguments = ("worker", *(f"--queues={queue}" for queue in _choose_queues(queues)))
+    arguments = ("worker", *(f"--queues={queue}" for queue in _require_known_queues(queues)))
     return await _run_processes(arguments, METRICS_PORT, settings.worker.metrics_port, processes)
 
 
@@ -55,7 +56,7 @@ async def _run_processes(arguments: Sequence[str], port_variable: str, first_por
     Args:
         port_variable: The variable of each process's own port; from a fixed first port they are numbered upwards.
     """
-    stop = stop_signal()
+    stop = create_stop_event()
     children = [
         await asyncio.create_subprocess_exec(
             sys.executable,
@@ -75,9 +76,9 @@ async def _run_processes(arguments: Sequence[str], port_variable: str, first_por
     return 0 if stop.is_set() else max(map(abs, codes))
 
 
-def _choose_queues(queues: Sequence[str]) -> list[str]:
+def _require_known_queues(queues: Sequence[str]) -> list[str]:
     known = worker.list_queue_names()
-    unknown = sorted(queue for queue in set(queues) if not worker.is_known(queue))
+    unknown = sorted(queue for queue in set(queues) if not worker.is_known_queue(queue))
     if unknown:
         raise Invalid(
             "unknown_queue",
@@ -92,7 +93,9 @@ async def _serve_metrics(settings: WorkerSettings) -> AsyncIterator[str]:
     """Serve `/metrics` and `/livez` of a worker process while the block runs."""
 
     async def show(_: web.Request) -> web.Response:
-        return web.Response(body=await metrics.render_page(temporal.telemetry().address), content_type="text/plain")
+        return web.Response(
+            body=await metrics.render_metrics(temporal.get_or_start_telemetry().address), content_type="text/plain"
+        )
 
     async def live(_: web.Request) -> web.Response:
         return web.Response(text="ok")

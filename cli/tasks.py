@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import command
-from cli.command import Answer, Api, ApiAddress, AsJson, CommandFault, DataDir, ProgressDisplay
+from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, ProgressDisplay
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ def register(
 
     from haulage.tasks import TaskType
 
-    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
+    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         await tasks.register(TaskType(task_type=task_type, max_retry_num=retries, max_processing_time=lease))
         [found] = [each for each in await tasks.types() if each.task_type == task_type]
         line = f"{task_type}: {found.max_retry_num} retries, a lease of {found.max_processing_time:.0f} s"
-        return Answer(found.model_dump(mode="json"), (line,))
+        return CommandOutput(found.model_dump(mode="json"), (line,))
 
-    _run(work, api, data_dir, as_json)
+    run_with_client(work, api, data_dir, as_json)
 
 
 @app.command()
@@ -63,7 +63,7 @@ def create(
     task_type: TypeName,
     contents: Annotated[list[str] | None, typer.Argument(help="Contents, one task each.")] = None,
     file: Annotated[Path | None, typer.Option(help="A file with one content a line, in addition.")] = None,
-    registers: Annotated[bool, typer.Option("--register", help="Register the type first if it is new.")] = False,
+    should_register: Annotated[bool, typer.Option("--register", help="Register the type first if it is new.")] = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -78,18 +78,18 @@ def create(
         if not read_contents(contents or [], file):
             raise CommandFault("No task was given. Give contents after the type, or --file.")
 
-    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
-        if registers:
+    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+        if should_register:
             await tasks.register(TaskType(task_type=task_type))
         new = [NewTask(task_type=task_type, task_content=text) for text in read_contents(contents or [], file)]
         outcomes = await tasks.create_many(new)
         ids = [outcome.task_id for outcome in outcomes if outcome.good]
         if refused := [outcome.msg for outcome in outcomes if not outcome.good]:
-            sentence = f"{len(refused):,} of {len(new):,} tasks were refused: {format_message(refused[0])}"
+            sentence = f"{len(refused):,} of {len(new):,} tasks were refused: {extract_reason(refused[0])}"
             raise TasksRefused(sentence, {"task_ids": ids, "refused": len(refused)})
-        return Answer({"task_ids": ids}, tuple(ids))
+        return CommandOutput({"task_ids": ids}, tuple(ids))
 
-    _run(work, api, data_dir, as_json, check)
+    run_with_client(work, api, data_dir, as_json, check)
 
 
 @app.command()
@@ -102,7 +102,7 @@ def counts(
 ) -> None:
     """Count the tasks of a type by state. With `--wait` the exit code is 1 if tasks have failed."""
 
-    async def work(tasks: Tasks, progress: ProgressDisplay) -> Answer:
+    async def work(tasks: Tasks, progress: ProgressDisplay) -> CommandOutput:
         found = await tasks.counts(task_type)
         while wait and found.pending + found.running:
             ended = found.task_count - found.pending - found.running
@@ -112,27 +112,28 @@ def counts(
         fields = found.model_dump(mode="json")
         if wait and found.failed:
             raise WorkFailed(f"{found.failed:,} of {found.task_count:,} tasks have failed.", fields)
-        return Answer(fields, (format_counts(task_type, found),))
+        return CommandOutput(fields, (format_counts(task_type, found),))
 
-    _run(work, api, data_dir, as_json)
+    run_with_client(work, api, data_dir, as_json)
 
 
 @app.command()
 def show(task_ids: TaskIds, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show tasks: state, content, and the attempts that did not end them."""
 
-    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
+    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         found = [await tasks.get(task_id) for task_id in task_ids]
         lines = tuple(line for task in found for line in format_history(task))
-        return Answer({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
+        return CommandOutput({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
 
-    _run(work, api, data_dir, as_json)
+    run_with_client(work, api, data_dir, as_json)
 
 
 @app.command(name="list")
 def list_(
     task_type: TypeName,
     status: Annotated[str | None, typer.Option(help="pending, running, success, failed or cancelled.")] = None,
+    user: Annotated[str | None, typer.Option(help="Those of this user.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=2_000, help="How many at most.")] = 20,
     api: Api = None,
     data_dir: DataDir = None,
@@ -141,52 +142,13 @@ def list_(
     """List tasks of a type, newest first."""
     from haulage.tasks import Status
 
-    def check() -> None:
-        if status is not None and status.upper() not in Status.__members__:
-            known = ", ".join(each.name.lower() for each in Status)
-            raise CommandFault(f"{status} is no state of a task. Choose from {known}.")
-
-    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
+    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         wanted = Status[status.upper()] if status else None
-        found = await tasks.find(task_type=task_type, status=wanted, limit=limit)
+        found = await tasks.find(task_type=task_type, status=wanted, user_id=user, limit=limit)
         lines = tuple(map(format_task, found)) or ("There is no such task.",)
-        return Answer({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
+        return CommandOutput({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
 
-    _run(work, api, data_dir, as_json, check)
-
-
-@app.command()
-def cancel(task_ids: TaskIds, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Cancel tasks, also those that a worker holds."""
-
-    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
-        for task_id in task_ids:
-            await tasks.cancel(task_id)
-        return Answer({"task_ids": task_ids}, tuple(f"{task_id}: cancelled" for task_id in task_ids))
-
-    _run(work, api, data_dir, as_json)
-
-
-@app.command()
-def pause(task_type: TypeName, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Pause a type: its tasks wait, and none is given to a worker."""
-
-    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
-        await tasks.pause(task_type)
-        return Answer({"task_type": task_type, "paused": True}, (f"{task_type}: paused",))
-
-    _run(work, api, data_dir, as_json)
-
-
-@app.command()
-def resume(task_type: TypeName, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Resume a paused type."""
-
-    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
-        await tasks.resume(task_type)
-        return Answer({"task_type": task_type, "paused": False}, (f"{task_type}: resumed",))
-
-    _run(work, api, data_dir, as_json)
+    run_with_client(work, api, data_dir, as_json, lambda: check_status(status))
 
 
 @app.command()
@@ -207,9 +169,9 @@ def work(
 
     from haulage.tasks import Worker
 
-    async def serve(tasks: Tasks, progress: ProgressDisplay) -> Answer:
+    async def serve(tasks: Tasks, progress: ProgressDisplay) -> CommandOutput:
         before = await tasks.counts(task_type)
-        worker = Worker(tasks, task_type, {"": build_handler(program)}, concurrency=concurrency)
+        worker = Worker(tasks, task_type, {"": build_program_handler(program)}, concurrency=concurrency)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, worker.stop)
         running = asyncio.create_task(worker.run())
@@ -218,9 +180,9 @@ def work(
         await running
         after = await tasks.counts(task_type)
         fields = {"success": after.success - before.success, "failed": after.failed - before.failed}
-        return Answer(fields, (f"{task_type}: {fields['success']:,} succeeded, {fields['failed']:,} failed",))
+        return CommandOutput(fields, (f"{task_type}: {fields['success']:,} succeeded, {fields['failed']:,} failed",))
 
-    _run(serve, api, data_dir, as_json)
+    run_with_client(serve, api, data_dir, as_json)
 
 
 async def _stop_when_empty(
@@ -236,7 +198,16 @@ async def _stop_when_empty(
         await asyncio.wait({running}, timeout=POLL_SECONDS)
 
 
-def build_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[None]]:
+def check_status(status: str | None) -> None:
+    """Raise CommandFault for a word that is no state of a task."""
+    from haulage.tasks import Status
+
+    if status is not None and status.upper() not in Status.__members__:
+        known = ", ".join(each.name.lower() for each in Status)
+        raise CommandFault(f"{status} is no state of a task. Choose from {known}.")
+
+
+def build_program_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[None]]:
     """Return a handler that runs a program with the task's content on its standard input."""
 
     async def run_program(task: HeldTask) -> None:
@@ -295,13 +266,13 @@ def format_history(task: FollowedTask) -> list[str]:
     return [format_task(task), *attempts]
 
 
-def format_message(message: str) -> str:
+def extract_reason(message: str) -> str:
     """Return the reason in the message of a refusal."""
     return message.removeprefix("FAIL_REASON::")
 
 
-def _run(
-    work_: Callable[[Tasks, ProgressDisplay], Awaitable[Answer]],
+def run_with_client(
+    work_: Callable[[Tasks, ProgressDisplay], Awaitable[CommandOutput]],
     api: str | None,
     data_dir: Path | None,
     as_json: bool,
@@ -309,8 +280,10 @@ def _run(
 ) -> None:
     from haulage.tasks import Tasks
 
-    async def open_and_work(address: ApiAddress, progress: ProgressDisplay) -> Answer:
+    async def open_and_work(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         async with Tasks(address.url, address.key) as tasks:
             return await work_(tasks, progress)
 
-    command.run_and_exit(command.run(command.load_data_dir(data_dir), api, open_and_work, as_json=as_json, check=check))
+    command.run_and_exit(
+        command.run_with_api(command.resolve_data_dir(data_dir), api, open_and_work, as_json=as_json, check=check)
+    )

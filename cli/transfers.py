@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli import command
-from cli.command import Answer, Api, ApiAddress, AsJson, CommandFault, DataDir, ProgressDisplay
+from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, ProgressDisplay
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
@@ -46,24 +46,24 @@ def send(
     """
     from haulage.transfers import Target, Transfers
 
-    async def work(address: ApiAddress, progress: ProgressDisplay) -> Answer:
-        described = describe_file(file, signature, path, biz=biz, app_id=app_id, user=user, folder=folder)
+    async def work(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
+        described = build_transfer_file(file, signature, path, biz=biz, app_id=app_id, user=user, folder=folder)
         targets = [Target(target_agent_id=host) for host in read_hosts(to or [], hosts)]
         async with Transfers(address.url, address.key) as transfers:
             tasks = await transfers.send(described, targets)
             job_ids = list(dict.fromkeys(task.job_id for task in tasks))
             if not wait:
                 lines = (f"{len(tasks):,} hosts are requested.", *(f"job {job_id}" for job_id in job_ids))
-                return Answer({"job_ids": job_ids, "hosts": len(tasks)}, lines)
-            return describe_jobs([await follow(transfers, job_id, progress) for job_id in job_ids])
+                return CommandOutput({"job_ids": job_ids, "hosts": len(tasks)}, lines)
+            return describe_jobs([await follow_job(transfers, job_id, progress) for job_id in job_ids])
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_command(work, api, data_dir, as_json=as_json)
 
 
 @app.command()
 def show(job_id: JobId, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Follow a job to its end, and say which hosts have the file. Exit codes are those of `send`."""
-    _run(_with_transfers(_follow_one, job_id), api, data_dir, as_json=as_json)
+    _run_command(_bind_client_and_job(_follow_and_describe_job, job_id), api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -76,25 +76,27 @@ def retry(
 ) -> None:
     """Send to the failed hosts of a job again, and follow that. Exit codes are those of `send`; 2 if none failed."""
 
-    async def again(transfers: Transfers, progress: ProgressDisplay, job_id: str) -> Answer:
+    async def again(transfers: Transfers, progress: ProgressDisplay, job_id: str) -> CommandOutput:
         made = await transfers.retry(job_id, reason=reason)
-        return describe_jobs([await follow(transfers, made.job_id, progress)])
+        return describe_jobs([await follow_job(transfers, made.job_id, progress)])
 
-    _run(_with_transfers(again, job_id), api, data_dir, as_json=as_json)
+    _run_command(_bind_client_and_job(again, job_id), api, data_dir, as_json=as_json)
 
 
 @app.command()
 def cancel(job_id: JobId, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Cancel what a job has not sent yet. Exit codes: 0 that is requested, 2 there is no such job, 3 no answer."""
 
-    async def stop(transfers: Transfers, _: ProgressDisplay, job_id: str) -> Answer:
+    async def stop(transfers: Transfers, _: ProgressDisplay, job_id: str) -> CommandOutput:
         job = await transfers.cancel_job(job_id)
-        return Answer(_build_fields([job]), (f"{job.job_id} is being cancelled; hosts that have the file keep it.",))
+        return CommandOutput(
+            _build_fields([job]), (f"{job.job_id} is being cancelled; hosts that have the file keep it.",)
+        )
 
-    _run(_with_transfers(stop, job_id), api, data_dir, as_json=as_json)
+    _run_command(_bind_client_and_job(stop, job_id), api, data_dir, as_json=as_json)
 
 
-def describe_file(
+def build_transfer_file(
     file: Path, signature: str | None, path: str | None, *, biz: int, app_id: int, user: str, folder: str
 ) -> TransferFile:
     """Describe a file of this machine, or one of the repository by its signature.
@@ -140,7 +142,7 @@ def read_hosts(named: Sequence[str], path: Path | None) -> list[str]:
     return hosts
 
 
-async def follow(transfers: Transfers, job_id: str, progress: ProgressDisplay) -> TransferJob:
+async def follow_job(transfers: Transfers, job_id: str, progress: ProgressDisplay) -> TransferJob:
     """Show a job until it has ended; return its last state."""
     async for job in transfers.watch(job_id):
         text = f"{job.ended:,} of {job.total:,} hosts" if job.ended else f"window open until {job.closes_at:%H:%M:%S}"
@@ -148,7 +150,7 @@ async def follow(transfers: Transfers, job_id: str, progress: ProgressDisplay) -
     return job
 
 
-def describe_jobs(jobs: Sequence[TransferJob]) -> Answer:
+def describe_jobs(jobs: Sequence[TransferJob]) -> CommandOutput:
     """Describe jobs that have ended.
 
     Raises:
@@ -161,7 +163,7 @@ def describe_jobs(jobs: Sequence[TransferJob]) -> Answer:
     lines += [f"job {job.job_id}" for job in jobs]
     if arrived < total:
         raise WorkFailed("\n".join(lines), _build_fields(jobs))
-    return Answer(_build_fields(jobs), tuple(lines))
+    return CommandOutput(_build_fields(jobs), tuple(lines))
 
 
 def _build_fields(jobs: Sequence[TransferJob]) -> dict[str, Any]:
@@ -169,28 +171,28 @@ def _build_fields(jobs: Sequence[TransferJob]) -> dict[str, Any]:
     return {"jobs": [job.model_dump(mode="json", include=wanted) for job in jobs]}
 
 
-async def _follow_one(transfers: Transfers, progress: ProgressDisplay, job_id: str) -> Answer:
-    return describe_jobs([await follow(transfers, job_id, progress)])
+async def _follow_and_describe_job(transfers: Transfers, progress: ProgressDisplay, job_id: str) -> CommandOutput:
+    return describe_jobs([await follow_job(transfers, job_id, progress)])
 
 
-def _with_transfers(
-    work: Callable[[Transfers, ProgressDisplay, str], Awaitable[Answer]], job_id: str
-) -> Callable[[ApiAddress, ProgressDisplay], Awaitable[Answer]]:
+def _bind_client_and_job(
+    work: Callable[[Transfers, ProgressDisplay, str], Awaitable[CommandOutput]], job_id: str
+) -> Callable[[ApiAddress, ProgressDisplay], Awaitable[CommandOutput]]:
     """Return what does the work about a job with a client."""
     from haulage.transfers import Transfers
 
-    async def connect_and_work(address: ApiAddress, progress: ProgressDisplay) -> Answer:
+    async def connect_and_work(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         async with Transfers(address.url, address.key) as transfers:
             return await work(transfers, progress, job_id)
 
     return connect_and_work
 
 
-def _run(
-    work: Callable[[ApiAddress, ProgressDisplay], Awaitable[Answer]],
+def _run_command(
+    work: Callable[[ApiAddress, ProgressDisplay], Awaitable[CommandOutput]],
     api: str | None,
     data_dir: Path | None,
     *,
     as_json: bool,
 ) -> None:
-    command.run_and_exit(command.run(command.load_data_dir(data_dir), api, work, as_json=as_json))
+    command.run_and_exit(command.run_with_api(command.resolve_data_dir(data_dir), api, work, as_json=as_json))

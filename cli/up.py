@@ -10,7 +10,8 @@ from typing import Final
 
 from rich.console import Console
 
-from cli.command import load_project_key, stop_signal
+from cli.command import StoppedEarly, create_stop_event, load_or_create_project_key, wait_unless_stopped
+from dev.embedded.preloading import ForkedPreloader
 from dev.local import LocalInstallation, run_installation
 from dev.stand_ins import PORTS
 from infra.settings import Settings
@@ -43,24 +44,34 @@ EXAMPLES = (
 """What is printed to paste; the tutorials begin with the same commands."""
 
 
-async def run_until_stopped(settings: Settings, *, stand_ins: bool) -> None:
-    """Start a local installation, print its addresses, and wait for SIGTERM or SIGINT."""
+async def run_until_stopped(settings: Settings, forked: ForkedPreloader | None, *, stand_ins: bool) -> int:
+    """Start a local installation, print its addresses, and wait for SIGTERM or SIGINT; return the exit code.
+
+    Args:
+        forked: The preloader, if it was forked from this process.
+    """
     console = Console(highlight=False, soft_wrap=True, markup=False)
-    stop = stop_signal()
+    stop = create_stop_event()
     started = time.perf_counter()
     async with AsyncExitStack() as held:
         with console.status("Starting engine, database, object store, API and workers"):
             names = tuple(PORTS) if stand_ins else ()
-            running = await held.enter_async_context(run_installation(settings, console.print, names))
-        key = await load_project_key(running.api, running.admin_key, settings.data_dir)
+            starting = held.enter_async_context(run_installation(settings, console.print, names, forked))
+            try:
+                running = await wait_unless_stopped(starting, stop)
+            except StoppedEarly:
+                console.print("Stopped before everything was ready; nothing runs any more.")
+                return 130
+        key = await load_or_create_project_key(running.api, running.admin_key, settings.data_dir)
         console.print(f"Ready after {time.perf_counter() - started:.1f} s. Ctrl-C stops everything.")
-        for line in describe(running, key):
+        for line in describe_installation(running, key):
             console.print(line)
         await stop.wait()
         console.print("Stopping.")
+    return 0
 
 
-def describe(running: LocalInstallation, key: str) -> list[str]:
+def describe_installation(running: LocalInstallation, key: str) -> list[str]:
     """Return the lines that tell how to use an installation; the last one is empty, for programs that wait for it."""
     lines = [
         f"  Console          {running.api}/console  (sign in with the admin key)",

@@ -7,6 +7,7 @@ import time
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -49,6 +50,9 @@ CONCURRENCY: Final = 64
 class PubSubFailure(ServiceFailure, ConnectionError):
     """Pub/Sub did not do what was asked. The call may be repeated: Pub/Sub delivers again what was not acknowledged."""
 
+    status: int | None = None
+    """The status of the answer; None if there was none."""
+
 
 class _PullResponse(msgspec.Struct, rename="camel"):
     received_messages: list[msgspec.Raw] = []
@@ -60,6 +64,7 @@ class _PublishResponse(msgspec.Struct, rename="camel"):
 
 _PULL_RESPONSE: Final = msgspec.json.Decoder(_PullResponse)
 _PUBLISH_RESPONSE: Final = msgspec.json.Decoder(_PublishResponse)
+_NO_MESSAGE: Final = "haulage-doctor"
 _log = log.get(__name__)
 
 
@@ -110,7 +115,7 @@ class PubSubClient:
             subscription, "pull", {"maxMessages": self._settings.pull_max}, self._settings.timeout_seconds
         )
         try:
-            return _read_messages(subscription, _PULL_RESPONSE.decode(body).received_messages)
+            return _parse_messages(subscription, _PULL_RESPONSE.decode(body).received_messages)
         except (ValueError, RecursionError) as error:
             raise PubSubFailure(f"Pub/Sub's answer to a pull of {subscription} cannot be read: {error}.") from error
 
@@ -120,12 +125,24 @@ class PubSubClient:
             ids = ack_ids[first : first + ACKS_MAX]
             await self._call(subscription, "acknowledge", {"ackIds": ids}, CALL_TIMEOUT_SECONDS)
 
-    async def release(self, subscription: str, ack_ids: Sequence[str]) -> None:
+    async def return_to_queue(self, subscription: str, ack_ids: Sequence[str]) -> None:
         """Return messages for the next pull at once, instead of when their deadline ends."""
         for first in range(0, len(ack_ids), ACKS_MAX):
             ids = ack_ids[first : first + ACKS_MAX]
             body = {"ackIds": ids, "ackDeadlineSeconds": 0}
             await self._call(subscription, "modifyAckDeadline", body, CALL_TIMEOUT_SECONDS)
+
+    async def check_subscription(self, subscription: str) -> None:
+        """Check that a subscription is there and may be pulled, by a call about a message that there is not.
+
+        Raises:
+            PubSubFailure: It is not there, access is denied, or there was no answer.
+        """
+        try:
+            await self.return_to_queue(subscription, [_NO_MESSAGE])
+        except PubSubFailure as failure:
+            if failure.status != HTTPStatus.BAD_REQUEST:
+                raise
 
     async def publish(self, topic: str, payloads: Sequence[bytes]) -> list[str]:
         """Publish messages, and return the ids that Pub/Sub gave them. A call is not repeated: it would publish twice.
@@ -145,7 +162,7 @@ class PubSubClient:
 
     async def _call(self, resource: str, verb: str, body: object, timeout_seconds: float) -> bytes:
         content = msgspec.json.encode(body)
-        return await self._caller.call(
+        return await self._caller.call_with_retries(
             verb,
             lambda: self._attempt(resource, verb, content, timeout_seconds),
             repeats=verb not in ("pull", "publish"),
@@ -171,13 +188,15 @@ class PubSubClient:
         if response.status == 200:
             return response.body
         excerpt = response.body.decode(errors="replace")[:EXCERPT_CHARACTERS]
-        raise PubSubFailure(
+        failure = PubSubFailure(
             f"Pub/Sub answered {response.status} to {verb} of {resource} in {self._settings.project!r}: {excerpt} "
             "Check HAULAGE_ADDRESSES__PUBSUB__… and that the service account may do this.",
             is_transient=response.status in BUSY_STATUSES,
             is_answered=True,
             retry_after_seconds=parse_retry_after(response.headers),
         )
+        failure.status = response.status
+        raise failure
 
     async def _post(
         self, resource: str, verb: str, content: bytes, token: str | None, timeout_seconds: float
@@ -197,12 +216,12 @@ class PubSubClient:
 
     def _build_open_failure(self, breaker: CircuitBreaker) -> PubSubFailure:
         return PubSubFailure(
-            f"Pub/Sub at {self._settings.base_url} {breaker.describe()} "
+            f"Pub/Sub at {self._settings.base_url} {breaker.describe_open_state()} "
             "Check the network, and HAULAGE_ADDRESSES__PUBSUB__BASE_URL."
         )
 
 
-def _read_messages(subscription: str, pulled: Sequence[msgspec.Raw]) -> list[ReceivedMessage]:
+def _parse_messages(subscription: str, pulled: Sequence[msgspec.Raw]) -> list[ReceivedMessage]:
     """Return the messages that can be acknowledged.
 
     Raises:
@@ -211,7 +230,7 @@ def _read_messages(subscription: str, pulled: Sequence[msgspec.Raw]) -> list[Rec
     received: list[ReceivedMessage] = []
     for raw in pulled:
         try:
-            received.append(_read_envelope(raw))
+            received.append(_parse_envelope(raw))
         except ValueError as error:
             if not received and raw is pulled[-1]:
                 raise
@@ -233,7 +252,7 @@ _ENVELOPE_DECODER: Final = msgspec.json.Decoder(_Envelope)
 _FIELDS_DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def _read_envelope(raw: bytes) -> ReceivedMessage:
+def _parse_envelope(raw: bytes) -> ReceivedMessage:
     """Read a pulled message; one that cannot be read keeps its text, with the reason.
 
     Raises:
@@ -242,11 +261,11 @@ def _read_envelope(raw: bytes) -> ReceivedMessage:
     try:
         envelope = _ENVELOPE_DECODER.decode(raw)
     except ValueError as error:
-        return _build_unreadable(raw, error)
+        return _build_unreadable_message(raw, error)
     return ReceivedMessage(envelope.ack_id, envelope.message)
 
 
-def _build_unreadable(raw: bytes, error: ValueError) -> ReceivedMessage:
+def _build_unreadable_message(raw: bytes, error: ValueError) -> ReceivedMessage:
     fields = _FIELDS_DECODER.decode(raw)
     ack_id = msgspec.json.decode(fields.get("ackId", msgspec.Raw(b"null")), type=str)
     rest = {name: value for name, value in fields.items() if name not in _DELIVERY_FIELDS}
@@ -300,14 +319,14 @@ class PubSubCredentials:
         Raises:
             PubSubFailure: There is no token.
         """
-        return await self._token.get(refused, self._fetch) if self._source else None
+        return await self._token.get_or_fetch(refused, self._fetch_token) if self._source else None
 
-    async def _fetch(self) -> tuple[str, float]:
+    async def _fetch_token(self) -> tuple[str, float]:
         if self._source == METADATA:
-            return await self._fetch_from_metadata()
-        return await asyncio.to_thread(_sign, Path(self._source))
+            return await self._fetch_token_from_metadata_server()
+        return await asyncio.to_thread(_sign_service_account_token, Path(self._source))
 
-    async def _fetch_from_metadata(self) -> tuple[str, float]:
+    async def _fetch_token_from_metadata_server(self) -> tuple[str, float]:
         try:
             response = await self._transport.request(
                 "GET",
@@ -328,7 +347,7 @@ class PubSubCredentials:
             ) from error
 
 
-def _sign(path: Path) -> tuple[str, float]:
+def _sign_service_account_token(path: Path) -> tuple[str, float]:
     """Return a token that the service account signs itself: Google accepts it for one service without an exchange."""
     now = int(time.time())
     try:

@@ -12,11 +12,11 @@ from typing import Protocol, TypeVar
 from clients.http import BUSY_STATUSES, GuardedClient, HttpResponse, ReadThreshold, parse_retry_after
 from domain import egress
 from domain.downloads.pages import LARGE_BYTES
-from domain.downloads.redaction import Redactor
 from domain.downloads.retries import TIMEOUTS_MAX, PageTries, RetryRules, RetryWait
 from domain.faults import SourceFault
+from domain.redaction import Redactor
 from infra import log, metrics
-from infra.limits import HostGate
+from infra.limits import HostRequestLimiter
 from infra.objects import ObjectMissing, ObjectStore
 from infra.settings import DownloadSettings
 
@@ -41,7 +41,7 @@ class SourceClient:
     def __init__(
         self,
         http: GuardedClient,
-        gate: HostGate,
+        gate: HostRequestLimiter,
         settings: DownloadSettings,
         url: str,
         headers: Mapping[str, str],
@@ -70,21 +70,21 @@ class SourceClient:
                 headers=self._headers,
                 max_bytes=self._settings.page_max_bytes,
                 timeout_seconds=self._settings.page_timeout_seconds,
-                threshold=None if self._has_slot else ReadThreshold(LARGE_BYTES, self._take_slot),
+                threshold=None if self._has_slot else ReadThreshold(LARGE_BYTES, self._take_large_page_slot),
             )
         if answer.status == HTTPStatus.NO_CONTENT:
             return b""
         if answer.status != HTTPStatus.OK:
-            raise _build_refused(answer, page)
+            raise _build_refused_fault(answer, page)
         return answer.body
 
-    def release(self) -> None:
+    def release_large_page_slot(self) -> None:
         """Release the slot for large pages."""
         if self._has_slot:
             self._has_slot = False
             self._large_pages.release()
 
-    async def _take_slot(self) -> None:
+    async def _take_large_page_slot(self) -> None:
         # The next page, which is requested ahead, may need the slot at the same time.
         async with self._taking:
             if not self._has_slot:
@@ -98,7 +98,7 @@ class PageClient(Protocol):
     async def fetch_page(self, page: int, page_size: int) -> bytes:
         """Return the body of a page."""
 
-    def release(self) -> None:
+    def release_large_page_slot(self) -> None:
         """Release what was reserved for large pages."""
 
 
@@ -107,7 +107,7 @@ async def parse_off_loop(parse: Callable[[bytes], T], body: bytes) -> T:
     return await asyncio.to_thread(parse, body) if len(body) >= LONG_BYTES else parse(body)
 
 
-def means_no_page(fault: SourceFault) -> bool:
+def means_beyond_last_page(fault: SourceFault) -> bool:
     """Return whether sources answer with such a fault if a page does not exist; an unreadable page may have rows."""
     return fault.record.code in ("source_status", "source_refused", "source_no_data")
 
@@ -149,7 +149,7 @@ class PageSource:
         self._redactor = redactor or Redactor()
         self._table = table
 
-    async def read(
+    async def read_page(
         self,
         page: int,
         page_size: int,
@@ -172,7 +172,7 @@ class PageSource:
         """
         number, began = page + self._first_page, time.monotonic()
         no_tries = PageTries(table=self._table, page=number, page_size=page_size)
-        tries_so_far = next((each for each in tries if each.key == no_tries.key), no_tries)
+        tries_so_far = next((each for each in tries if each.request_key == no_tries.request_key), no_tries)
         tries_so_far = tries_so_far.model_copy(
             update={"timeouts": max(tries_so_far.timeouts, TIMEOUTS_MAX - timeouts_max)}
         )
@@ -190,7 +190,7 @@ class PageSource:
                     code=fault.record.code,
                     pause_seconds=pause,
                     page=number,
-                    retry=tries_so_far.total,
+                    retry=tries_so_far.total_attempts,
                 )
                 if time.monotonic() - began + pause > SLOT_HELD_MAX_SECONDS:
                     raise RetryLater(RetryWait(tries=tries_so_far, seconds=pause)) from None
@@ -199,7 +199,7 @@ class PageSource:
                 metrics.PAGES.labels("done").inc()
                 return result
 
-    async def is_answering(self) -> bool:
+    async def probe_is_answering(self) -> bool:
         """Return whether the source answers at all."""
         try:
             await self._pages.fetch_page(self._first_page, 1)
@@ -208,13 +208,13 @@ class PageSource:
         return True
 
     @contextmanager
-    def open_session(self) -> Iterator[None]:
+    def hold_large_page_slot(self) -> Iterator[None]:
         """Read pages within the context; redact its faults, and release large pages behind it."""
         try:
             with self._redact_faults():
                 yield
         finally:
-            self._pages.release()
+            self._pages.release_large_page_slot()
 
     @contextmanager
     def _redact_faults(self) -> Iterator[None]:
@@ -222,7 +222,7 @@ class PageSource:
         try:
             yield
         except SourceFault as fault:
-            fault.reword(self._redactor.strike(fault.record.message))
+            fault.replace_message(self._redactor.redact(fault.record.message))
             raise
 
     async def _read_once(self, number: int, page_size: int, parse: Callable[[bytes], T]) -> T:
@@ -243,7 +243,7 @@ class InlinePages:
         self._objects = objects
         self._key = key
 
-    def release(self) -> None:
+    def release_large_page_slot(self) -> None:
         """Do nothing: the API limits the size of such rows."""
 
     async def fetch_page(self, page: int, page_size: int) -> bytes:
@@ -257,7 +257,7 @@ class InlinePages:
             ) from None
 
 
-def _build_refused(answer: HttpResponse, page: int) -> SourceFault:
+def _build_refused_fault(answer: HttpResponse, page: int) -> SourceFault:
     transient = answer.status in BUSY_STATUSES
     if 300 <= answer.status < 400:
         hint = "Redirects are not followed: give the address that answers directly."

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from demo.addresses import AddressesPart
-from demo.downloads import DownloadsPart
+from demo.downloads import BOOK, DownloadsPart, draw_book
 from demo.orders import OrdersPart
 from demo.part import Demo, Part, PartDisplay
 from demo.tasks import TasksPart
@@ -31,6 +31,7 @@ from infra.settings import Settings
 PARTS: tuple[type[Part], ...] = (DownloadsPart, TransfersPart, OrdersPart, AddressesPart, TasksPart)
 """The parts in the order of the table."""
 PICTURE = "progress.svg"
+DOWNLOADS = DownloadsPart.system
 
 
 @dataclass
@@ -57,24 +58,43 @@ async def run(
     started = time.perf_counter()
     console.print(f"Starting everything, with data of its own in {folder / 'data'}.")
     own = settings.model_copy(update={"data_dir": folder / "data"})
-    async with AsyncExitStack() as held:
-        with console.status("Starting engine, database, object store, API, workers and stand-ins"):
-            running = await held.enter_async_context(run_installation(own, console.print, tuple(PORTS)))
-        console.print(f"Everything is up after {time.perf_counter() - started:.1f} s.")
-        async with aiohttp.ClientSession() as session:
-            demo = await build_demo(running, session, folder)
-            with show_progress() as progress:
-                results = await run_parts(demo, parts, progress)
-        (folder / PICTURE).write_text(draw_progress(results))
-        console.print(build_table(results))
+    try:
+        results = await _run_in_installation(own, folder, parts, show_progress, console)
+    except asyncio.CancelledError:
+        console.print("The demo was stopped; nothing runs any more.")
+        raise
+    (folder / PICTURE).write_text(draw_progress(results))
+    console.print(build_table(results))
+    if (folder / DOWNLOADS / BOOK).exists():
+        with console.status("Drawing the workbook"):
+            console.print(await asyncio.to_thread(draw_book, folder / DOWNLOADS), soft_wrap=True)
     for result in results:
         if result.error:
             console.print(f"{result.system}: {result.error}", style="red", markup=False)
     if not any(result.error for result in results):
         console.print(f"All checks passed, {time.perf_counter() - started:.0f} s in all, start and stop included.")
-    console.print(f"Files and a picture are in {folder}. To look at all of it again:")
+    console.print(f"Files and pictures are in {folder}. To look at all of it again:")
     console.print(f"  .venv/bin/haulage up --data-dir {folder / 'data'}", soft_wrap=True)
     return 1 if any(result.error for result in results) else 0
+
+
+async def _run_in_installation(
+    settings: Settings,
+    folder: Path,
+    parts: Sequence[Part],
+    show_progress: Callable[[], AbstractContextManager[PartDisplay]],
+    console: Console,
+) -> list[Result]:
+    """Start everything, run the parts, and stop everything."""
+    started = time.perf_counter()
+    async with AsyncExitStack() as held:
+        with console.status("Starting engine, database, object store, API, workers and stand-ins"):
+            running = await held.enter_async_context(run_installation(settings, console.print, tuple(PORTS)))
+        console.print(f"Everything is up after {time.perf_counter() - started:.1f} s.")
+        session = await held.enter_async_context(aiohttp.ClientSession())
+        demo = await build_demo(running, session, folder)
+        with show_progress() as progress:
+            return await run_parts(demo, parts, progress)
 
 
 async def empty_folder(folder: Path) -> None:
@@ -85,7 +105,7 @@ async def empty_folder(folder: Path) -> None:
     """
     if (folder / "data").exists():
         with data_folder.lock_data_dir(folder / "data") as run_file:
-            await run_file.end_leftovers()
+            await run_file.end_leftover_processes()
     shutil.rmtree(folder, ignore_errors=True)
 
 

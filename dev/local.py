@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
@@ -12,18 +11,17 @@ from http import HTTPStatus
 from pathlib import Path
 
 from dev import stand_ins
-from dev.embedded import NotReady, ProcessSpec, Stack, StartFailed, data_folder, run_stack
-from dev.embedded.components import NAMESPACE, request
-from dev.embedded.preloading import ROOT_ROLE, ForkedProcess, Preloader
-from dev.embedded.processes import Announce, announce_by_log
+from dev.embedded import NotReady, ProcessSpec, Stack, StartFailed, data_folder, preloading, run_stack
+from dev.embedded.components import NAMESPACE, request_status
+from dev.embedded.fork_server import COMMON_ROLE
+from dev.embedded.preloading import ForkedPreloader, ForkedProcess, Preloader
+from dev.embedded.processes import ROOT, Announce, announce_by_log, inherit_variables
 from dev.embedded.supervisor import do_nothing
 from domain.faults import Fault
 from infra.settings import Settings
 
-ROOT = Path(__file__).parent.parent
 ReadinessCheck = Callable[[], Awaitable[None]]
 
-INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 LOOPBACK = "127.0.0.1"
 METRICS_PORT = 9091
 WORKER_PROCESSES = 2
@@ -55,22 +53,26 @@ class LocalInstallation:
 
 @asynccontextmanager
 async def run_installation(
-    settings: Settings, announce: Announce = announce_by_log, names: Collection[str] = ()
+    settings: Settings,
+    announce: Announce = announce_by_log,
+    names: Collection[str] = (),
+    forked: ForkedPreloader | None = None,
 ) -> AsyncIterator[LocalInstallation]:
     """Start an installation, yield when it serves, and stop it in order at the end.
 
     Args:
         announce: Gets a line about what takes long to start.
         names: The stand-ins to run, of `dev.stand_ins.PORTS`.
+        forked: The preloader, if it was forked from this process already.
     """
     async with AsyncExitStack() as held:
-        with _explaining_failures(settings.data_dir):
-            preloader = Preloader()
+        with _raise_failures_as_faults(settings.data_dir):
+            preloader = Preloader(forked)
             stack = await held.enter_async_context(
-                run_stack(settings.data_dir, ui=True, announce=announce, beside=[_build_preloader(preloader)])
+                run_stack(settings.data_dir, ui=True, announce=announce, beside=[_build_preloader_process(preloader)])
             )
             running = await held.enter_async_context(
-                _run_forks(stack, stack.build_settings(), preloader, NAMESPACE, names)
+                _run_forks_and_stand_ins(stack, stack.build_settings(), preloader, NAMESPACE, names)
             )
             variables = stack.build_environment(running.settings)
             held.enter_context(data_folder.publish_environment(settings.data_dir, variables))
@@ -78,7 +80,7 @@ async def run_installation(
 
 
 @contextmanager
-def _explaining_failures(data_dir: Path) -> Iterator[None]:
+def _raise_failures_as_faults(data_dir: Path) -> Iterator[None]:
     """Turn what a start may raise into a fault: one sentence, and the file that has the rest."""
     try:
         yield
@@ -102,7 +104,7 @@ def _save_traceback(error: Exception, data_dir: Path) -> Path | None:
 
 
 @asynccontextmanager
-async def run_processes(
+async def run_on_components(
     stack: Stack, settings: Settings, namespace: str = NAMESPACE, *, names: Collection[str] = ("source",)
 ) -> AsyncIterator[LocalInstallation]:
     """Prepare the components, then run API, workers and stand-ins on them; stop these at the end.
@@ -114,33 +116,33 @@ async def run_processes(
     """
     preloader = Preloader()
     async with (
-        stack.run_processes(_build_preloader(preloader)),
-        _run_forks(stack, settings, preloader, namespace, names) as running,
+        stack.run_processes(_build_preloader_process(preloader)),
+        _run_forks_and_stand_ins(stack, settings, preloader, namespace, names) as running,
     ):
         yield running
 
 
 @asynccontextmanager
-async def _run_forks(
+async def _run_forks_and_stand_ins(
     stack: Stack, settings: Settings, preloader: Preloader, namespace: str, names: Collection[str]
 ) -> AsyncIterator[LocalInstallation]:
     """Prepare the components and run the processes, all but the stand-ins as forks of the preloader."""
-    simulated = {name: stack.claim_port(name, port) for name, port in stand_ins.PORTS.items() if name in names}
+    simulated = {name: stack.reserve_port(name, port) for name, port in stand_ins.PORTS.items() if name in names}
     ports = {
-        "api": stack.claim_port("api", settings.api.port),
+        "api": stack.reserve_port("api", settings.api.port),
         **{
-            name: stack.claim_port(name, METRICS_PORT + n)
+            name: stack.reserve_port(name, METRICS_PORT + n)
             for n, name in enumerate((*list_worker_names(), *list_api_names()))
         },
     }
-    own = stand_ins.configure(_build_settings(settings, ports), simulated)
-    await stack.supervisor.run_to_end(
-        _build_fork(preloader, ROOT_ROLE, "preparation", stack.build_environment(own, namespace), "migrate")
+    own = stand_ins.add_stand_ins_to_settings(_add_ports_to_settings(settings, ports), simulated)
+    await stack.supervisor.run_until_it_ends(
+        _build_forked_process(preloader, COMMON_ROLE, "preparation", stack.build_environment(own, namespace), "migrate")
     )
     async with stack.run_processes(
-        *_build_stand_ins(own, simulated),
-        *(_build_api(stack, preloader, own, namespace, name, ports[name]) for name in list_api_names()),
-        *(_build_worker(stack, preloader, own, namespace, name, ports[name]) for name in list_worker_names()),
+        *_build_stand_ins_process(own, simulated),
+        *(_build_api_process(stack, preloader, own, namespace, name, ports[name]) for name in list_api_names()),
+        *(_build_worker_process(stack, preloader, own, namespace, name, ports[name]) for name in list_worker_names()),
     ):
         addresses = stack.addresses
         bases = {name: addresses[name] for name in simulated}
@@ -157,7 +159,7 @@ def list_api_names() -> list[str]:
     return [f"api-{number}" for number in range(1, API_PROCESSES + 1)]
 
 
-def _build_settings(base: Settings, ports: Mapping[str, int]) -> Settings:
+def _add_ports_to_settings(base: Settings, ports: Mapping[str, int]) -> Settings:
     """Return the settings with the ports of the processes."""
     return base.model_copy(
         update={
@@ -167,52 +169,54 @@ def _build_settings(base: Settings, ports: Mapping[str, int]) -> Settings:
     )
 
 
-def _build_stand_ins(settings: Settings, ports: Mapping[str, int]) -> list[ProcessSpec]:
+def _build_stand_ins_process(settings: Settings, ports: Mapping[str, int]) -> list[ProcessSpec]:
     """Return the one process of all stand-ins, or none; it serves when the last of them does."""
     if not ports:
         return []
-    ready = _check_http(list(ports.values())[-1], "/")
+    ready = _build_http_check(list(ports.values())[-1], "/")
     return [_build_python_process("stand-ins", "-m", "sims", *stand_ins.build_arguments(settings, ports), ready=ready)]
 
 
-def _build_worker(
+def _build_worker_process(
     stack: Stack, preloader: Preloader, settings: Settings, namespace: str, name: str, metrics_port: int
 ) -> ProcessSpec:
     own = settings.model_copy(
         update={"worker": settings.worker.model_copy(update={"metrics_host": LOOPBACK, "metrics_port": metrics_port})}
     )
     env = stack.build_environment(own, namespace)
-    return _build_fork(preloader, "worker", name, env, "worker", ready=_check_http(metrics_port, "/livez"))
+    return _build_forked_process(
+        preloader, "worker", name, env, "worker", ready=_build_http_check(metrics_port, "/livez")
+    )
 
 
-def _build_api(
+def _build_api_process(
     stack: Stack, preloader: Preloader, settings: Settings, namespace: str, name: str, own_port: int
 ) -> ProcessSpec:
     own = settings.model_copy(update={"api": settings.api.model_copy(update={"own_port": own_port})})
     env = stack.build_environment(own, namespace)
-    return _build_fork(preloader, "api", name, env, "api", ready=_check_http(own_port, "/livez"))
+    return _build_forked_process(preloader, "api", name, env, "api", ready=_build_http_check(own_port, "/livez"))
 
 
-def _build_preloader(preloader: Preloader) -> ProcessSpec:
+def _build_preloader_process(preloader: Preloader) -> ProcessSpec:
     async def ready() -> None:
         # The components are prepared while the roles still import.
-        if obstacle := preloader.find_obstacle([ROOT_ROLE]):
+        if obstacle := preloader.describe_missing_roles([COMMON_ROLE]):
             raise NotReady(obstacle)
 
     return ProcessSpec(
-        name="preloader",
-        argv=[sys.executable, "-c", "from dev.embedded import preloading; preloading.main()"],
-        # Libraries for matrices, which nothing here computes with, would start a thread for each core.
-        env={**_inherit_variables(), "OPENBLAS_NUM_THREADS": "1"},
+        name=preloading.NAME,
+        argv=[sys.executable, "-c", "from dev.embedded import fork_server; fork_server.main()"],
+        env=preloading.build_environment(),
         folder=ROOT,
         ready=ready,
         action="importing",
-        attach=preloader.attach,
-        clean=preloader.close,
+        fork=preloader.adopt,
+        attach=preloader.attach_process,
+        clean=preloader.wait_until_closed,
     )
 
 
-def _build_fork(
+def _build_forked_process(
     preloader: Preloader,
     role: str,
     name: str,
@@ -221,10 +225,10 @@ def _build_fork(
     ready: ReadinessCheck | None = None,
 ) -> ProcessSpec:
     """Return the process that runs a command of `haulage` in a fork of the preloader."""
-    own = {**_inherit_variables(), **env}
+    own = {**inherit_variables(), **env}
 
     async def fork(output: Path) -> ForkedProcess:
-        return await preloader.fork(role, [command], own, ROOT, output)
+        return await preloader.fork_command(role, [command], own, ROOT, output)
 
     return ProcessSpec(
         name=name,
@@ -232,18 +236,18 @@ def _build_fork(
         env=own,
         folder=ROOT,
         ready=ready or do_nothing,
-        action="starting" if role == ROOT_ROLE else "importing",
+        action="starting" if role == COMMON_ROLE else "importing",
         fork=fork,
         stop_timeout_seconds=20.0,
     )
 
 
-def _check_http(port: int, path: str) -> ReadinessCheck:
+def _build_http_check(port: int, path: str) -> ReadinessCheck:
     """Return a check that passes when one of our HTTP servers answers."""
 
     async def ready() -> None:
         try:
-            status = await request(port, path)
+            status = await request_status(port, path)
         except OSError as error:
             raise NotReady(f"port {port} does not answer: {error}") from error
         if status != HTTPStatus.OK:
@@ -252,15 +256,11 @@ def _check_http(port: int, path: str) -> ReadinessCheck:
     return ready
 
 
-def _inherit_variables() -> dict[str, str]:
-    return {**{key: os.environ[key] for key in INHERITED if key in os.environ}, "PYTHONPATH": str(ROOT)}
-
-
 def _build_python_process(name: str, *arguments: str, ready: ReadinessCheck) -> ProcessSpec:
     return ProcessSpec(
         name=name,
         argv=[sys.executable, *arguments],
-        env=_inherit_variables(),
+        env=inherit_variables(),
         folder=ROOT,
         ready=ready,
         action="importing",

@@ -28,7 +28,7 @@ WINDOW_SECONDS: Final = 3
 """Requests of so many seconds share a transfer: whoever tries it waits less than in production."""
 
 
-def configure(settings: Settings, ports: Mapping[str, int]) -> Settings:
+def add_stand_ins_to_settings(settings: Settings, ports: Mapping[str, int]) -> Settings:
     """Return settings with which each system uses the stand-ins at these ports; what is configured otherwise stays."""
     base = {name: f"http://{HOST}:{port}" for name, port in ports.items()}
     allow = [*settings.guard.allow, *(f"{HOST}:{port}" for port in ports.values())]

@@ -21,7 +21,7 @@ NAME_MAX_CHARACTERS = 253
 
 # Our own lists, because `ipaddress.is_global` of Python 3.11 calls 6to4, NAT64, multicast and site-local global,
 # and knows nothing of 168.63.129.16, where Azure answers every virtual machine.
-_CLOSED_V4 = (
+CLOSED_V4 = (
     IPv4Network("0.0.0.0/8"),  # "this" network; Linux takes 0.0.0.0 for itself
     IPv4Network("10.0.0.0/8"),
     IPv4Network("100.64.0.0/10"),  # carrier NAT; Alibaba's metadata answers at 100.100.100.200
@@ -40,8 +40,8 @@ _CLOSED_V4 = (
 )
 # Outside 2000::/3 lie loopback, IPv4-compatible, NAT64, ULA, link-local, site-local, multicast and segment routing.
 # Inside it: Teredo and its neighbours (2001::/23), documentation, 6to4.
-_GLOBAL_V6 = IPv6Network("2000::/3")
-_CLOSED_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+GLOBAL_V6 = IPv6Network("2000::/3")
+CLOSED_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
 _MAPPED_V4 = IPv6Network("::ffff:0:0/96")
 
 _FORBIDDEN_NAMES = ("localhost", "localhost.localdomain", "metadata.google.internal", "metadata.goog")
@@ -95,7 +95,7 @@ class AllowListEntry:
         try:
             if "%" in entry:
                 raise ValueError("zones cannot be told apart")
-            allowed = cls(ip_network(bracketed or plain), None if port is None else _port(port))
+            allowed = cls(ip_network(bracketed or plain), None if port is None else _parse_port(port))
         except ValueError as error:
             raise ValueError(
                 f"The allow list has the entry {entry!r}, which cannot be read ({error}). Write an address (10.1.2.3), "
@@ -124,7 +124,7 @@ class EgressRules:
         """Parse the settings; raise ValueError for a wrong entry. `own` is a URL such as http://api:8080/v1/rows."""
         return cls(tuple(map(AllowListEntry.parse, allow)), frozenset(ports), own=parse_url(own) if own else None)
 
-    def is_own(self, target: EgressTarget) -> bool:
+    def is_own_route(self, target: EgressTarget) -> bool:
         """Return whether the target is the installation's own route that is allowed; its query may be any."""
         return self._is_at_own_host(target) and self.own is not None and target.path == self.own.path
 
@@ -137,28 +137,28 @@ class EgressRules:
             return True
         return port in self.ports and is_public(address)
 
-    def check(self, url: str) -> EgressTarget:
+    def require_allowed_url(self, url: str) -> EgressTarget:
         """Return the target of a URL; raise Invalid if it is forbidden whatever its name resolves to."""
         target = parse_url(url)
-        if self.is_own(target):
+        if self.is_own_route(target):
             return target
         if self._is_at_own_host(target):
             raise build_denied_fault(f"{target} is this installation itself, which opens one route of its own only.")
         if isinstance(target.host, str):
-            self._check_name(target.host)
+            self._require_allowed_name(target.host)
         elif not self.allows(target.host, target.port) and not is_public(target.host):
             raise build_denied_fault(f"The address {target.host} is private, reserved or not open to sources.")
-        if not self._allows_target(target):
+        if not self._allows_port_or_address(target):
             allowed = ", ".join(map(str, sorted(self.ports)))
             raise build_denied_fault(f"Port {target.port} is not open to sources; open ports are {allowed}.")
         return target
 
-    def _allows_target(self, target: EgressTarget) -> bool:
+    def _allows_port_or_address(self, target: EgressTarget) -> bool:
         if not isinstance(target.host, str):
             return self.allows(target.host, target.port)
         return target.port in self.ports or any(allowed.port in (None, target.port) for allowed in self.allow_list)
 
-    def _check_name(self, name: str) -> None:
+    def _require_allowed_name(self, name: str) -> None:
         if name in _FORBIDDEN_NAMES:
             raise build_denied_fault(f"The host name {name} always names a machine of this installation.")
         # Where the operator has allowed whole networks, sources may have internal names; their addresses decide.
@@ -185,8 +185,8 @@ def parse_address(text: str) -> Address:
 def is_public(address: Address) -> bool:
     """Return whether the address is public."""
     if isinstance(address, IPv4Address):
-        return not any(address in network for network in _CLOSED_V4)
-    return address in _GLOBAL_V6 and not any(address in network for network in _CLOSED_V6)
+        return not any(address in network for network in CLOSED_V4)
+    return address in GLOBAL_V6 and not any(address in network for network in CLOSED_V6)
 
 
 def parse_url(url: str) -> EgressTarget:
@@ -214,17 +214,17 @@ def parse_url(url: str) -> EgressTarget:
         )
     pieces = _AUTHORITY.fullmatch(authority)
     if not pieces:
-        raise _malformed_host(parts[2])
+        raise _build_malformed_host_fault(parts[2])
     bracketed, name, port = pieces.groups()
     scheme = parts[1].lower()
     try:
-        host = parse_address(bracketed) if bracketed else _read_name(name)
-        return EgressTarget(scheme, host, _port(port) if port else _DEFAULT_PORTS[scheme], url[parts.end() :])
+        host = parse_address(bracketed) if bracketed else _parse_host(name)
+        return EgressTarget(scheme, host, _parse_port(port) if port else _DEFAULT_PORTS[scheme], url[parts.end() :])
     except ValueError:
-        raise _malformed_host(parts[2]) from None
+        raise _build_malformed_host_fault(parts[2]) from None
 
 
-def _read_name(name: str) -> str | Address:
+def _parse_host(name: str) -> str | Address:
     plain = (name if name.isascii() else idna.encode(name, uts46=True).decode("ascii")).rstrip(".")
     labels = plain.split(".")
     # A last label that is a number makes the whole an IPv4 address for the system's resolver, in whatever form
@@ -236,7 +236,7 @@ def _read_name(name: str) -> str | Address:
     return plain
 
 
-def _port(text: str) -> int:
+def _parse_port(text: str) -> int:
     if not 1 <= int(text) <= 65_535:
         raise ValueError(f"port {text} is not from 1 to 65535")
     return int(text)
@@ -246,7 +246,7 @@ def _build_malformed_fault(message: str, hint: str) -> Invalid:
     return Invalid("invalid_url", message, hint)
 
 
-def _malformed_host(authority: str) -> Invalid:
+def _build_malformed_host_fault(authority: str) -> Invalid:
     return _build_malformed_fault(
         f"The URL's host, {authority[:NAME_MAX_CHARACTERS]!r}, is no plain host name or address.",
         "Write a host name, four numbers with dots or an IPv6 address in brackets; a port is from 1 to 65535.",

@@ -44,17 +44,21 @@ class Fault(Exception):
         self.record = FaultRecord(code=code, message=sanitize_text(message), hint=sanitize_text(hint))
         super().__init__(self.record.sentence)
 
-    def reword(self, message: str) -> None:
+    def replace_message(self, message: str) -> None:
         """Replace the message."""
         self.record = self.record.model_copy(update={"message": sanitize_text(message)})
         self.args = (self.record.sentence,)
+
+
+class ComponentUnreachable(Exception):
+    """A component accepted no connection; the text says why, and which setting to look at where that is known."""
 
 
 class Invalid(Fault):
     """The request is invalid."""
 
 
-class Denied(Fault):
+class Unauthenticated(Fault):
     """The caller is not authenticated."""
 
 
@@ -74,7 +78,7 @@ class Gone(Fault):
     """What was named existed, and its retention is over."""
 
 
-class Exhausted(Fault):
+class QuotaExhausted(Fault):
     """A quota is used up.
 
     Args:
@@ -88,6 +92,10 @@ class Exhausted(Fault):
         super().__init__(code, message, hint)
         self.violated = list(violated)
         self.retry_after_seconds = retry_after_seconds
+
+
+class Paused(Fault):
+    """The operator has paused what would begin this work."""
 
 
 class SourceFault(Fault):

@@ -14,7 +14,7 @@ WINDOW_STEPS: Final = 60
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def compute_return_time(now: datetime, window_seconds: float) -> datetime:
+def compute_spending_end(now: datetime, window_seconds: float) -> datetime:
     """Return when an amount that is spent now is available again: never early, and late by one step at most."""
     window = timedelta(seconds=window_seconds)
     step = max(window // WINDOW_STEPS, timedelta.resolution)
@@ -79,21 +79,23 @@ class RateDemand:
 
     def fits(self, spent: Sequence[SpentAmount]) -> bool:
         """Return whether the demand can be met beside what is spent."""
-        return self._sum(spent) + max(self.amount, 1) <= self.limit
+        return self._sum_amounts(spent) + max(self.amount, 1) <= self.limit
 
-    def decide(self, now: datetime, spent: Sequence[SpentAmount], *, allowed: bool) -> LimitDecision:
+    def build_decision(self, now: datetime, spent: Sequence[SpentAmount], *, allowed: bool) -> LimitDecision:
         """Return the decision for the caller; `spent` includes its own amount if that was taken."""
         return LimitDecision(
             allowed=allowed,
-            remaining=max(0, self.limit - self._sum(spent)),
-            reset_seconds=self._seconds_until_return(now, spent) if allowed else self._seconds_until_fit(now, spent),
+            remaining=max(0, self.limit - self._sum_amounts(spent)),
+            reset_seconds=self._compute_seconds_until_first_return(now, spent)
+            if allowed
+            else self._compute_seconds_until_fit(now, spent),
         )
 
-    def _seconds_until_return(self, now: datetime, spent: Sequence[SpentAmount]) -> float:
+    def _compute_seconds_until_first_return(self, now: datetime, spent: Sequence[SpentAmount]) -> float:
         first = min((each.returns_at for each in spent), default=None)
         return self.window_seconds if first is None else (first - now).total_seconds()
 
-    def _seconds_until_fit(self, now: datetime, spent: Sequence[SpentAmount]) -> float:
+    def _compute_seconds_until_fit(self, now: datetime, spent: Sequence[SpentAmount]) -> float:
         rest = sorted(spent, key=lambda each: each.returns_at)
         fits_at = now
         while not self.fits(rest):
@@ -101,7 +103,7 @@ class RateDemand:
         return (fits_at - now).total_seconds()
 
     @staticmethod
-    def _sum(spent: Sequence[SpentAmount]) -> int:
+    def _sum_amounts(spent: Sequence[SpentAmount]) -> int:
         return sum(each.amount for each in spent)
 
 
@@ -126,7 +128,7 @@ class SlotDemand:
         """Return whether the holder may have a slot beside the present holders."""
         return self.is_held(held) or len(held) < self.limit
 
-    def decide(self, now: datetime, held: Sequence[HeldSlot], *, allowed: bool) -> LimitDecision:
+    def build_decision(self, now: datetime, held: Sequence[HeldSlot], *, allowed: bool) -> LimitDecision:
         """Return the decision for the caller: a slot is free when its holder releases it, or when it expires."""
         first = min((each.expires_at for each in held), default=now)
         return LimitDecision(
@@ -180,31 +182,31 @@ class PermitAllocation:
         for. While more permits are in use than there are, nothing new begins.
         """
         claims = [own, *others]
-        fair = self.divide(claims)
+        fair = self.divide_fairly(claims)
         free = self.limit - sum(claim.permits for claim in claims)
         lacking = {claim.holder: fair[claim.holder] - claim.permits for claim in claims}
-        gain = self._deal(claims, lacking, free)[own.holder] if free > 0 else free
+        gain = self._deal_in_rounds(claims, lacking, free)[own.holder] if free > 0 else free
         usable = max(0, min(fair[own.holder], own.permits + gain))
         return PermitShare(usable=usable, permits=max(usable, own.permits))
 
-    def divide(self, claims: Sequence[PermitClaim]) -> dict[str, int]:
+    def divide_fairly(self, claims: Sequence[PermitClaim]) -> dict[str, int]:
         """Divide all permits into equal parts; what one process does not need goes to the others.
 
         With fewer permits than processes, the processes take turns.
         """
-        return self._deal(claims, {claim.holder: claim.demand for claim in claims}, self.limit)
+        return self._deal_in_rounds(claims, {claim.holder: claim.demand for claim in claims}, self.limit)
 
-    def _deal(self, claims: Sequence[PermitClaim], demands: Mapping[str, int], amount: int) -> dict[str, int]:
+    def _deal_in_rounds(self, claims: Sequence[PermitClaim], demands: Mapping[str, int], amount: int) -> dict[str, int]:
         """Deal one permit to each process that needs another, round after round."""
         dealt = dict.fromkeys(demands, 0)
-        order = [claim.holder for claim in sorted(claims, key=self._rank)]
+        order = [claim.holder for claim in sorted(claims, key=self._compute_rank)]
         while needing := [holder for holder in order if dealt[holder] < demands[holder]][:amount]:
             for holder in needing:
                 dealt[holder] += 1
             amount -= len(needing)
         return dealt
 
-    def _rank(self, claim: PermitClaim) -> tuple[_Rank, float, str]:
+    def _compute_rank(self, claim: PermitClaim) -> tuple[_Rank, float, str]:
         """The longest waiting process gets a permit first; the one that holds permits longest loses one first."""
         seconds = claim.since.timestamp()
         if not claim.permits:

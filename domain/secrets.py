@@ -57,7 +57,7 @@ class ApiKeyText:
     def text(self) -> str:
         """The key as its owner sends it."""
         body = f"{PREFIX}_{self.key_id}_{self.secret}"
-        return body + _check(body)
+        return body + _compute_check_digits(body)
 
 
 class SealedText(BaseModel):
@@ -73,7 +73,7 @@ class SealedText(BaseModel):
     __str__ = __repr__
 
 
-def parse_key(text: str) -> ApiKeyText | None:
+def parse_api_key(text: str) -> ApiKeyText | None:
     """Parse a key; return None if its form or its check digits are wrong."""
     match = _KEY.fullmatch(text)
     if match is None:
@@ -87,7 +87,7 @@ def digest_secret(pepper: str, secret: str) -> bytes:
     return hmac.digest(pepper.encode(), secret.encode(), hashlib.sha256)
 
 
-def _check(body: str) -> str:
+def _compute_check_digits(body: str) -> str:
     number = zlib.crc32(body.encode())
     digits = ""
     for _ in range(CHECK_LENGTH):

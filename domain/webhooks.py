@@ -69,7 +69,7 @@ class WebhookEvent(BaseModel):
         """
         for limit in _TEXT_LIMITS:
             cut = WebhookEvent(
-                type=self.type, timestamp=self.timestamp.astimezone(UTC), data=_cut_texts(self.data, limit)
+                type=self.type, timestamp=self.timestamp.astimezone(UTC), data=_truncate_texts(self.data, limit)
             )
             body = cut.model_dump_json().encode()
             if len(body) < BODY_MAX_BYTES:
@@ -130,7 +130,7 @@ class ReceiverResponse(BaseModel):
     """Whether another attempt cannot succeed, as with a denied address."""
 
 
-def build_workflow_id(project_id: str, delivery_id: str) -> str:
+def build_delivery_workflow_id(project_id: str, delivery_id: str) -> str:
     """Return the id of a delivery's workflow; the project in it keeps other projects from using the same id."""
     return f"webhook:{project_id}:{delivery_id}"
 
@@ -161,7 +161,7 @@ def decide_progress(number: int, response: ReceiverResponse, pauses: Sequence[fl
     )
 
 
-def describe_error(status: int, body: bytes) -> str | None:
+def describe_error_response(status: int, body: bytes) -> str | None:
     """Describe a response that is no success, with an excerpt of its body; return None for a success."""
     if 200 <= status < 300:
         return None
@@ -170,11 +170,11 @@ def describe_error(status: int, body: bytes) -> str | None:
     if status == HTTPStatus.GONE:
         return "The receiver answered 410, so nothing more is sent to this address. Redeliver to begin again."
     excerpt = " ".join("".join(each if each.isprintable() else " " for each in body.decode(errors="replace")).split())
-    said = f": “{shorten(excerpt, EXCERPT_MAX_CHARACTERS)}”" if excerpt else ""
+    said = f": “{truncate_text(excerpt, EXCERPT_MAX_CHARACTERS)}”" if excerpt else ""
     return f"The receiver answered {status}{said}."
 
 
-def build_headers(delivery_id: str, now: datetime, body: bytes, secrets: Sequence[str]) -> dict[str, str]:
+def build_signed_headers(delivery_id: str, now: datetime, body: bytes, secrets: Sequence[str]) -> dict[str, str]:
     """Return the headers of an attempt, with one signature for each secret."""
     timestamp = str(int(now.timestamp()))
     signed = b".".join((delivery_id.encode(), timestamp.encode(), body))
@@ -182,7 +182,7 @@ def build_headers(delivery_id: str, now: datetime, body: bytes, secrets: Sequenc
         "Content-Type": "application/json",
         "webhook-id": delivery_id,
         "webhook-timestamp": timestamp,
-        "webhook-signature": " ".join(_sign(secret, signed) for secret in secrets),
+        "webhook-signature": " ".join(_build_signature(secret, signed) for secret in secrets),
     }
 
 
@@ -196,23 +196,23 @@ def mask_secret(last4: str) -> str:
     return f"{SECRET_PREFIX}…{last4}"
 
 
-def shorten(text: str, limit: int = ERROR_MAX_CHARACTERS) -> str:
+def truncate_text(text: str, limit: int = ERROR_MAX_CHARACTERS) -> str:
     """Cut a text at a limit, with an ellipsis at its end."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _sign(secret: str, signed: bytes) -> str:
+def _build_signature(secret: str, signed: bytes) -> str:
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
-def _cut_texts(value: JsonValue, limit: int) -> JsonValue:
+def _truncate_texts(value: JsonValue, limit: int) -> JsonValue:
     match value:
         case str():
-            return shorten(value, limit)
+            return truncate_text(value, limit)
         case list():
-            return [_cut_texts(each, limit) for each in value]
+            return [_truncate_texts(each, limit) for each in value]
         case dict():
-            return {key: _cut_texts(each, limit) for key, each in value.items()}
+            return {key: _truncate_texts(each, limit) for key, each in value.items()}
         case _:
             return value

@@ -21,6 +21,7 @@ class ConcernKind(StrEnum):
     SWEEPS_FAILED = "sweeps_failed"  # complete slices of orders whose last sweep failed
     GIVEN_UP = "given_up"  # messages of addresses that wait for a person
     QUARANTINED = "quarantined"  # messages of addresses that could not be read
+    SYSTEM_PAUSED = "system_paused"  # the whole system
     PAUSED = "paused"  # types of tasks that give out none
     OVERDUE = "overdue"  # tasks that are due and that no worker holds
 
@@ -80,7 +81,7 @@ def merge_workloads(*several: Workloads) -> Workloads:
     return {project: sum_workloads(each[project] for each in several if project in each) for project in projects}
 
 
-def read_workloads(rows: Iterable[RowValues]) -> Workloads:
+def parse_workloads(rows: Iterable[RowValues]) -> Workloads:
     """Read workloads from rows with `project_id` and, for `running`, `waiting` and `failed`, a count and its `…_at`."""
     found: defaultdict[str, list[Workload]] = defaultdict(list)
     for row in rows:
@@ -91,6 +92,6 @@ def read_workloads(rows: Iterable[RowValues]) -> Workloads:
     return {project: sum_workloads(parts) for project, parts in found.items()}
 
 
-def read_concerns(kind: ConcernKind, rows: Iterable[RowValues]) -> Workloads:
+def parse_concerns(kind: ConcernKind, rows: Iterable[RowValues]) -> Workloads:
     """Read one concern of each project from rows with `project_id` and `count`."""
     return {row["project_id"]: Workload(concerns=+Counter({kind: row["count"]})) for row in rows}

@@ -51,7 +51,7 @@ def deflate(*contents: bytes | memoryview, last: bool = False) -> DeflatedPiece:
     return DeflatedPiece(b"".join(data), crc32, sum(memoryview(content).nbytes for content in contents))
 
 
-class Spool:
+class PieceSpool:
     """Store pieces in memory, and in a temporary file once they are large.
 
     Args:
@@ -73,7 +73,7 @@ class Spool:
         self.length += piece.length
         self.size += len(piece.data)
 
-    def read(self) -> Iterator[bytes]:
+    def read_once_and_close(self) -> Iterator[bytes]:
         """Yield all bytes and close the file: a spool is read once."""
         self._file.seek(0)
         while data := self._file.read(_READ_BYTES):
@@ -89,32 +89,32 @@ class ZipArchive:
         self._position = 0
         self._directory: list[bytes] = []
 
-    def add(self, name: str, parts: Iterable[DeflatedPiece | Spool]) -> None:
+    def write_entry(self, name: str, parts: Iterable[DeflatedPiece | PieceSpool]) -> None:
         """Add an entry; the last part must end it."""
         parts = list(parts)
         crc32 = length = size = 0
         for part in parts:
             crc32 = isal_zlib.crc32_combine(crc32, part.crc32, part.length)
             length += part.length
-            size += part.size if isinstance(part, Spool) else len(part.data)
+            size += part.size if isinstance(part, PieceSpool) else len(part.data)
         if max(length, self._position + size) > SIZE_MAX:
             raise OverflowError(f"{name} has {length:,} bytes, and a workbook without Zip64 can hold {SIZE_MAX:,}.")
         encoded = name.encode()
         head = (_VERSION, 0, _DEFLATED, _TIME, _DATE, crc32, size, length, len(encoded), 0)
         self._directory.append(_CENTRAL.pack(b"PK\1\2", _VERSION, *head, 0, 0, 0, 0, self._position) + encoded)
-        self._put(_LOCAL.pack(b"PK\3\4", *head) + encoded)
+        self._write_and_advance(_LOCAL.pack(b"PK\3\4", *head) + encoded)
         for part in parts:
-            for data in part.read() if isinstance(part, Spool) else (part.data,):
-                self._put(data)
+            for data in part.read_once_and_close() if isinstance(part, PieceSpool) else (part.data,):
+                self._write_and_advance(data)
 
     def finish(self) -> int:
         """Write the directory and return the size of the whole file."""
         start, directory = self._position, b"".join(self._directory)
         entries = len(self._directory)
-        self._put(directory + _END.pack(b"PK\5\6", 0, 0, entries, entries, len(directory), start, 0))
+        self._write_and_advance(directory + _END.pack(b"PK\5\6", 0, 0, entries, entries, len(directory), start, 0))
         return self._position
 
-    def _put(self, data: bytes) -> None:
+    def _write_and_advance(self, data: bytes) -> None:
         self._write(data)
         self._position += len(data)
 
@@ -132,15 +132,15 @@ class BodyInset:
     first_row: int
     rows: int
     last_column: int
-    content: Spool
+    content: PieceSpool
 
 
-def splice_bodies(sheet: bytes, insets: Sequence[BodyInset]) -> list[DeflatedPiece | Spool]:
+def insert_bodies_into_sheet(sheet: bytes, insets: Sequence[BodyInset]) -> list[DeflatedPiece | PieceSpool]:
     """Return the parts of a sheet's entry: what xlsxwriter wrote, with the bodies set in from top to bottom."""
-    sheet = _set_dimension(sheet.replace(_NO_ROWS, b"<sheetData></sheetData>"), insets)
+    sheet = _extend_dimension(sheet.replace(_NO_ROWS, b"<sheetData></sheetData>"), insets)
     starts = [(int(row[1]) - 1, row.start()) for row in _ROW.finditer(sheet)]
     starts.append((2**20, sheet.index(_ROWS_END)))
-    parts: list[DeflatedPiece | Spool] = []
+    parts: list[DeflatedPiece | PieceSpool] = []
     done = 0
     for inset in insets:
         cut = next(start for row, start in starts if row >= inset.first_row)
@@ -149,7 +149,7 @@ def splice_bodies(sheet: bytes, insets: Sequence[BodyInset]) -> list[DeflatedPie
     return [*parts, deflate(sheet[done:], last=True)]
 
 
-def _set_dimension(sheet: bytes, insets: Sequence[BodyInset]) -> bytes:
+def _extend_dimension(sheet: bytes, insets: Sequence[BodyInset]) -> bytes:
     """Extend the dimension that the sheet declares over the bodies, as readers trust it."""
     found = _DIMENSION.search(sheet)
     if found is None:

@@ -18,11 +18,11 @@ from excel.sizes import (
     WIDTH_PADDING,
     GrownRows,
     Points,
-    display_width,
+    compute_column_widths,
+    compute_fitting_width,
     estimate_lines,
-    fit_width,
-    settle_widths,
-    to_whole_pixels,
+    measure_display_width,
+    round_up_to_whole_pixels,
 )
 from excel.template.models import (
     CellStyle,
@@ -31,7 +31,7 @@ from excel.template.models import (
 
 
 @dataclass(frozen=True)
-class TextMeasure:
+class TextMetrics:
     """The height and width that the text of a region needs."""
 
     line: float
@@ -43,16 +43,16 @@ class TextMeasure:
     width_max: float = WIDTH_MAX
     """The most characters that columns are widened to for its text."""
 
-    def fit_height(self, lines: int) -> float:
+    def compute_height(self, lines: int) -> float:
         """Return the height of a number of lines, in points."""
         # Of many lines, the usual font takes more than a region's own measure.
         return min(ROW_HEIGHT_MAX, max(self.line * lines + self.padding, LINE_POINTS * lines))
 
 
-TITLE: Final = TextMeasure(line=28, padding=8, scale=2.1)
-TEXT: Final = TextMeasure(line=14, padding=14, width_max=40)
-PAIR: Final = TextMeasure(line=14, padding=8, width_max=20)
-HEAD: Final = TextMeasure(line=15, padding=7, scale=1.1, margin=4, width_max=30)
+TITLE: Final = TextMetrics(line=28, padding=8, scale=2.1)
+TEXT: Final = TextMetrics(line=14, padding=14, width_max=40)
+PAIR: Final = TextMetrics(line=14, padding=8, width_max=20)
+HEAD: Final = TextMetrics(line=15, padding=7, scale=1.1, margin=4, width_max=30)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Area:
     columns: int
     runs: tuple[TextRun, ...]
     style: CellStyle
-    measure: TextMeasure
+    measure: TextMetrics
 
     @property
     def last_row(self) -> int:
@@ -112,12 +112,12 @@ class TableFrame:
         return max((area.last_column for area in (*self.above, *self.footer)), default=0)
 
     @property
-    def body_height(self) -> float | None:
+    def least_body_row_height(self) -> float | None:
         """The least height of each row of data, in points; None leaves it to Excel."""
         heights = [column.height for column in self.columns if column.height is not None]
         return min(ROW_HEIGHT_MAX, max(heights)) if heights else None
 
-    def find_end_row(self, body_rows: int, *, footer: bool = True) -> int:
+    def compute_end_row(self, body_rows: int, *, footer: bool = True) -> int:
         """Return the first row below the table."""
         body_end = self.first_body_row + body_rows
         return body_end + max((area.last_row + 1 for area in self.footer), default=0) if footer else body_end
@@ -154,7 +154,9 @@ class PlacedTable:
             texts[column] += sample
         fixed += [None] * (count - len(fixed))
         areas = [*frame.iterate_areas(0, footer=self.footer), *self.row_heads]
-        return settle_widths(fixed, [fit_width(column) for column in texts], list_width_demands(areas))
+        return compute_column_widths(
+            fixed, [compute_fitting_width(column) for column in texts], list_needed_widths(areas)
+        )
 
     @property
     def areas(self) -> list[Area]:
@@ -162,27 +164,27 @@ class PlacedTable:
         return list(self.frame.iterate_areas(self.body_rows, footer=self.footer))
 
     @property
-    def end(self) -> int:
+    def end_row(self) -> int:
         """Return the first row below the table."""
-        return self.frame.find_end_row(self.body_rows, footer=self.footer)
+        return self.frame.compute_end_row(self.body_rows, footer=self.footer)
 
 
-def fit_row_heights(areas: Iterable[Area], column_widths: Sequence[float]) -> dict[int, float]:
+def compute_row_heights(areas: Iterable[Area], column_widths: Sequence[float]) -> dict[int, float]:
     """Return the height of each row of these areas, so that their texts can be read."""
     found: dict[int, float] = {}
     for area in sorted(areas, key=lambda area: area.rows):
         width = sum(column_widths[area.column : area.last_column + 1])
-        needed = area.measure.fit_height(estimate_lines(area.text, width, area.measure.scale))
+        needed = area.measure.compute_height(estimate_lines(area.text, width, area.measure.scale))
         rows = range(area.row, area.last_row + 1)
         for row in rows:
-            found.setdefault(row, area.measure.fit_height(1))
+            found.setdefault(row, area.measure.compute_height(1))
         missing = needed - sum(found[row] for row in rows)
         if missing > 0:
             found[area.last_row] = min(ROW_HEIGHT_MAX, found[area.last_row] + missing)
     return found
 
 
-def fit_row_head_heights(areas: Sequence[Area], column_widths: Sequence[float], rows: int) -> Points | None:
+def compute_heights_beside_row_heads(areas: Sequence[Area], column_widths: Sequence[float], rows: int) -> Points | None:
     """Return the least height of each row of the body beside these row heads; None if a usual row is high enough.
 
     A row head of several rows spreads what it wants evenly over them.
@@ -192,17 +194,17 @@ def fit_row_head_heights(areas: Sequence[Area], column_widths: Sequence[float], 
         width = sum(column_widths[area.column : area.last_column + 1])
         needed = min(ROW_HEIGHT_MAX, LINE_POINTS * estimate_lines(area.text, width, area.measure.scale))
         part = points[area.row : area.last_row + 1]
-        np.maximum(part, to_whole_pixels(needed / area.rows), out=part)
+        np.maximum(part, round_up_to_whole_pixels(needed / area.rows), out=part)
     return points if (points > LINE_POINTS).any() else None
 
 
-def list_width_demands(areas: Iterable[Area]) -> list[tuple[int, int, float]]:
+def list_needed_widths(areas: Iterable[Area]) -> list[tuple[int, int, float]]:
     """Return first column, last column and needed width of each area, the narrowest areas first."""
     found = [
         (
             area.column,
             area.last_column,
-            min(area.measure.width_max, display_width(area.text) * area.measure.scale + area.measure.margin),
+            min(area.measure.width_max, measure_display_width(area.text) * area.measure.scale + area.measure.margin),
         )
         for area in areas
     ]

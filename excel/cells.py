@@ -52,7 +52,7 @@ class CellValues:
         """Return whether any cell has one of these forms."""
         return any(self.counts[form] for form in forms)
 
-    def mask(self, *forms: CellForm) -> Mask:
+    def mask_of_forms(self, *forms: CellForm) -> Mask:
         """Return a mask of the cells that have one of these forms."""
         found: Mask = self.forms == forms[0]
         for form in forms[1:]:
@@ -109,7 +109,7 @@ def view_bytes(texts: pa.Array) -> BytesView:
     return BytesView(np.frombuffer(data or b"", np.uint8), positions[:-1], positions[1:])
 
 
-def find_valid(cells: pa.Array) -> Mask:
+def mask_not_null(cells: pa.Array) -> Mask:
     """Return a mask of the cells that are not null."""
     if not cells.null_count:
         return np.ones(len(cells), np.bool_)
@@ -117,12 +117,12 @@ def find_valid(cells: pa.Array) -> Mask:
     return found
 
 
-def as_string(texts: pa.Array) -> pa.Array:
+def view_as_string(texts: pa.Array) -> pa.Array:
     """Return a column of UTF-8 as strings without validating it."""
     return texts if pa.types.is_string(texts.type) else texts.view(pa.string())
 
 
-def keep_where(texts: pa.Array, mask: Mask) -> pa.Array:
+def keep_only_where(texts: pa.Array, mask: Mask) -> pa.Array:
     """Return the column with nulls wherever the mask is false."""
     if mask.all():
         return texts

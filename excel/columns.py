@@ -121,13 +121,13 @@ def _build_column(leaf: ColumnNode, keys: Sequence[str], drawing: Drawing) -> Ta
         title=leaf.title,
         kind=leaf.kind,
         style=style,
-        looks=tuple((rule.condition, apply_look(style, rule.look)) for rule in _drop_repeated(leaf.rules)),
+        looks=tuple((rule.condition, apply_conditional_look(style, rule.look)) for rule in _drop_repeated(leaf.rules)),
         width=width,
         height=_prefer_own(leaf.height, drawing.height),
     )
 
 
-def apply_look(style: CellStyle, look: ConditionalLook) -> CellStyle:
+def apply_conditional_look(style: CellStyle, look: ConditionalLook) -> CellStyle:
     """Return a style with the changes of a conditional look."""
     return replace(
         style,
@@ -160,20 +160,20 @@ class StyleSheet:
         self._formats: dict[CellStyle, Format] = {}
         self._lock = Lock()
 
-    def get_format(self, style: CellStyle) -> Format:
+    def get_or_add_format(self, style: CellStyle) -> Format:
         """Return the format of a style, for cells that xlsxwriter writes."""
         if style not in self._formats:
-            self._formats[style] = self._workbook.add_format(_format_properties(style))
+            self._formats[style] = self._workbook.add_format(_build_format_properties(style))
         return self._formats[style]
 
-    def get_index(self, style: CellStyle) -> int:
+    def get_or_add_format_index(self, style: CellStyle) -> int:
         """Return the index of a style, for cells that are written without xlsxwriter."""
         with self._lock:
-            return int(self.get_format(style)._get_xf_index())
+            return int(self.get_or_add_format(style)._get_xf_index())
 
 
 @cache
-def _format_properties(style: CellStyle) -> dict[str, Any]:
+def _build_format_properties(style: CellStyle) -> dict[str, Any]:
     properties: dict[str, Any] = {"align": style.align.value, "valign": _V_ALIGN[style.v_align]}
     if style.bold:
         properties["bold"] = True
@@ -214,22 +214,23 @@ class ColumnStyles:
         self._kind = column.kind
         self._styles = styles
         self._numbers = [
-            [styles.get_index(_style_for_form(style, column.kind, form)) for form in CellForm] for style in self._own
+            [styles.get_or_add_format_index(_style_for_form(style, column.kind, form)) for form in CellForm]
+            for style in self._own
         ]
         self._wrapping: list[int] = []
 
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def get_index(self, look: int, form: CellForm) -> int:
+    def get_style_index(self, look: int, form: CellForm) -> int:
         """Return the style index of a cell."""
         return self._numbers[look][form]
 
-    def get_wrapping_index(self, look: int) -> int:
+    def get_or_add_wrapping_style_index(self, look: int) -> int:
         """Return the style index of a text with line breaks. Not thread-safe."""
         if not self._wrapping:
             styles = (_style_for_form(replace(style, wrap=True), self._kind, CellForm.TEXT) for style in self._own)
-            self._wrapping = [self._styles.get_index(style) for style in styles]
+            self._wrapping = [self._styles.get_or_add_format_index(style) for style in styles]
         return self._wrapping[look]
 
     def choose_looks(self, values: CellValues) -> StyleIndexes | None:
@@ -240,7 +241,7 @@ class ColumnStyles:
         looks = np.zeros(len(values.forms), np.intp)
         # In reverse, so that the first condition that is met overwrites the others.
         for look, condition in reversed(list(enumerate(self._conditions, start=1))):
-            looks[find_matches(condition, numbers, texts).to_numpy(zero_copy_only=False)] = look
+            looks[mask_matching_cells(condition, numbers, texts).to_numpy(zero_copy_only=False)] = look
         return looks if looks.any() else None
 
 
@@ -271,7 +272,7 @@ _FUNCTIONS = {
 }
 
 
-def find_matches(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa.BooleanArray:
+def mask_matching_cells(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa.BooleanArray:
     """Return a mask of the cells that meet the condition.
 
     Args:

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 
 from excel.cells import CellForm, CellValues, Mask
 from excel.columns import ColumnStyles, StyleIndexes, StyleSheet, TableColumn
-from excel.html import RichText, encode_html
+from excel.html import RichText, encode_html_cell
 from excel.moments import TimeZone
 from excel.row_builder import EMPTY_END, Markup, RowBuilder, Workspace, join_rows
 from excel.sizes import BOLD_SCALE, WIDTH_MAX, GrownRows, Lines, Points, count_lines, encode_row_heights, to_row_heights
 from excel.template.models import CellKind
-from excel.texts import escape_texts, find_edge_spaces, limit_texts
+from excel.texts import escape_column_xml, mask_edge_spaces, truncate_column_to_cells
 from excel.values import read_values
 
 # To read columns takes hundreds of short steps, and each asks for the interpreter's lock again. Threads, of one book or
@@ -56,7 +56,7 @@ class CellLink:
 
 
 @dataclass
-class RowTally:
+class EncodedRowCounts:
     """What was counted while rows were encoded."""
 
     cut_cells: int = 0
@@ -66,7 +66,7 @@ class RowTally:
     links: list[CellLink] = field(default_factory=list)
     grown: GrownRows = field(default_factory=GrownRows)
 
-    def add(self, other: RowTally) -> None:
+    def add(self, other: EncodedRowCounts) -> None:
         """Add the counts of later rows."""
         self.cut_cells += other.cut_cells
         self.long_numbers += other.long_numbers
@@ -97,18 +97,18 @@ class RowEncoder:
     def set_column_widths(self, column_widths: Sequence[float]) -> None:
         """Set the width of each column before the first rows, as it decides how texts wrap."""
         self._line_widths = [
-            width / (BOLD_SCALE if _is_bold(column) else 1.0)
+            width / (BOLD_SCALE if _may_be_bold(column) else 1.0)
             for column, width in zip(self._columns, column_widths, strict=True)
         ]
 
-    def encode(
+    def encode_rows(
         self,
         cells: Sequence[pa.Array | None],
         first_row: int,
         rows: int,
         heads: Sequence[pa.Array] = (),
         heights: Points | None = None,
-    ) -> tuple[list[memoryview], RowTally]:
+    ) -> tuple[list[memoryview], EncodedRowCounts]:
         """Encode rows; return their XML, in one part or several, and the counts.
 
         Args:
@@ -119,19 +119,19 @@ class RowEncoder:
             heights: The least height of each row for the cells left of it.
         """
         with _ENCODING_LOCK:
-            builder, tally = RowBuilder(first_row + 1, rows), RowTally()
+            builder, tally = RowBuilder(first_row + 1, rows), EncodedRowCounts()
             needed = self._encode_cells(builder, cells, first_row, heads, tally)
             if heights is not None:
                 needed = heights if needed is None else np.maximum(needed, heights)
             attributes, tally.grown = encode_row_heights(self._height, needed, first_row)
-            builder.begin_rows(attributes)
+            builder.insert_row_starts(attributes)
             workspace = self._take_workspace()
-            spans = builder.lay_out(workspace)
+            spans = builder.build_spans(workspace)
         xml = [join_rows(columns) for columns in spans]
         self._workspaces.append(workspace)
         return xml, tally
 
-    def read_values(self, place: int, cells: pa.Array) -> CellValues:
+    def read_column_values(self, place: int, cells: pa.Array) -> CellValues:
         """Read the cells of a column by its kind."""
         return read_values(cells, self._columns[place].kind, self._zone)
 
@@ -148,13 +148,13 @@ class RowEncoder:
         cells: Sequence[pa.Array | None],
         first_row: int,
         heads: Sequence[pa.Array],
-        tally: RowTally,
+        tally: EncodedRowCounts,
     ) -> Points | None:
         """Encode the cells of rows; return the heights that show them."""
         highest: Lines | None = None
         for place, head in enumerate(heads):
             builder.begin_cell(place)
-            builder.add_cells(head)
+            builder.add_varying_texts(head)
         for place, column in enumerate(cells):
             lines = self._encode_column(builder, place, column, first_row, tally)
             if lines is not None:
@@ -163,15 +163,15 @@ class RowEncoder:
         return None if highest is None else to_row_heights(highest)
 
     def _encode_column(
-        self, builder: RowBuilder, place: int, cells: pa.Array | None, first_row: int, tally: RowTally
+        self, builder: RowBuilder, place: int, cells: pa.Array | None, first_row: int, tally: EncodedRowCounts
     ) -> Lines | None:
         """Encode the cells of a column; return the lines of each, or None if all take one."""
         styles, sheet_column = self._styles[place], self._first_column + place
         if cells is None:
-            builder.begin_cell(sheet_column, _style_attribute(styles.get_index(0, CellForm.EMPTY)))
+            builder.begin_cell(sheet_column, _build_style_attribute(styles.get_style_index(0, CellForm.EMPTY)))
             builder.add_text(EMPTY_END)
             return None
-        values = self.read_values(place, cells)
+        values = self.read_column_values(place, cells)
         found = styles.choose_looks(values)
         if values.counts[CellForm.EMPTY] < len(values.forms):
             tally.filled.add(place)
@@ -183,12 +183,12 @@ class RowEncoder:
         forms = [form for form in CellForm if form is not CellForm.EMPTY and values.counts[form]]
         if found is None and spaced is None and broken is None and len(forms) <= 1:
             form = forms[0] if forms else CellForm.TEXT
-            builder.begin_cell(sheet_column, _style_attribute(styles.get_index(0, form)))
+            builder.begin_cell(sheet_column, _build_style_attribute(styles.get_style_index(0, form)))
             builder.add_uniform_cells(_MARKUP[form], payload)
             return lines
         shapes = (*_MARKUP.items(), (CellForm.TEXT, _SPACED_TEXT_MARKUP))
         around = [
-            (f"{_style_attribute(styles.get_index(look, form))}{before}", after)
+            (f"{_build_style_attribute(styles.get_style_index(look, form))}{before}", after)
             for look in range(len(styles))
             for form, (before, after) in shapes
         ]
@@ -200,7 +200,7 @@ class RowEncoder:
         if broken is not None:
             kinds[broken] += len(around)
             around += [
-                (f"{_style_attribute(styles.get_wrapping_index(look))}{before}", after)
+                (f"{_build_style_attribute(styles.get_or_add_wrapping_style_index(look))}{before}", after)
                 for look in range(len(styles))
                 for _, (before, after) in shapes
             ]
@@ -211,7 +211,7 @@ class RowEncoder:
     def _find_links(self, values: CellValues, place: int, first_row: int) -> list[CellLink]:
         if not values.has_form(CellForm.LINK):
             return []
-        where = values.mask(CellForm.LINK)
+        where = values.mask_of_forms(CellForm.LINK)
         urls = values.payload.filter(pa.array(where)).to_pylist()
         column = self._first_column + place
         return [
@@ -219,23 +219,23 @@ class RowEncoder:
         ]
 
     def _escape_texts(
-        self, values: CellValues, found: StyleIndexes | None, place: int, tally: RowTally
+        self, values: CellValues, found: StyleIndexes | None, place: int, tally: EncodedRowCounts
     ) -> tuple[pa.Array, Mask | None, Lines | None]:
         """Return the payload as XML, a mask of texts with white space at their ends, if any, and the lines of cells."""
         payload = values.payload
         if not values.has_form(CellForm.TEXT, CellForm.RICH, CellForm.LINK, CellForm.FORMULA):
             return payload, None, None
-        rich = pa.array(values.mask(CellForm.RICH))
+        rich = pa.array(values.mask_of_forms(CellForm.RICH))
         if values.has_form(CellForm.RICH):
             payload = pc.if_else(rich, "", payload)
         if values.has_form(CellForm.FORMULA):
             bare = pc.binary_replace_slice(payload, 0, 1, "")
-            payload = pc.if_else(pa.array(values.mask(CellForm.FORMULA)), bare, payload)
-        payload, cut = limit_texts(payload)
+            payload = pc.if_else(pa.array(values.mask_of_forms(CellForm.FORMULA)), bare, payload)
+        payload, cut = truncate_column_to_cells(payload)
         tally.cut_cells += cut
-        spaced = find_edge_spaces(payload) & values.mask(CellForm.TEXT)
+        spaced = mask_edge_spaces(payload) & values.mask_of_forms(CellForm.TEXT)
         shown = payload
-        payload = escape_texts(payload)
+        payload = escape_column_xml(payload)
         if values.has_form(CellForm.RICH):
             cells = self._encode_rich_texts(values, found, place, tally)
             shown = pc.replace_with_mask(shown, rich, pa.array([cell.text for cell in cells], pa.string()))
@@ -247,26 +247,26 @@ class RowEncoder:
         lines = count_lines(shown, self._line_widths[place], wraps=self._columns[place].style.wrap)
         if lines is None:
             return None
-        lines[~values.mask(CellForm.TEXT, CellForm.RICH, CellForm.LINK)] = 1
+        lines[~values.mask_of_forms(CellForm.TEXT, CellForm.RICH, CellForm.LINK)] = 1
         return lines if (lines > 1).any() else None
 
     def _encode_rich_texts(
-        self, values: CellValues, found: StyleIndexes | None, place: int, tally: RowTally
+        self, values: CellValues, found: StyleIndexes | None, place: int, tally: EncodedRowCounts
     ) -> list[RichText]:
         """Encode cells of HTML; what their runs do not say of the font, the cell's style does."""
-        column, where = self._columns[place], values.mask(CellForm.RICH)
+        column, where = self._columns[place], values.mask_of_forms(CellForm.RICH)
         styles = [column.style, *(style for _, style in column.looks)]
         looks = [0] * values.counts[CellForm.RICH] if found is None else found[where].tolist()
         sources = values.payload.filter(pa.array(where)).to_pylist()
-        made = [encode_html(source, styles[look]) for source, look in zip(sources, looks, strict=True)]
+        made = [encode_html_cell(source, styles[look]) for source, look in zip(sources, looks, strict=True)]
         tally.cut_cells += sum(cell.was_cut for cell in made)
         return made
 
 
-def _is_bold(column: TableColumn) -> bool:
+def _may_be_bold(column: TableColumn) -> bool:
     """Return whether any cell of a column may be bold."""
     return column.kind is CellKind.RICH or column.style.bold or any(style.bold for _, style in column.looks)
 
 
-def _style_attribute(number: int) -> str:
+def _build_style_attribute(number: int) -> str:
     return f' s="{number}"'

@@ -16,11 +16,11 @@ from xlsxwriter import Workbook
 from xlsxwriter.format import Format
 from xlsxwriter.worksheet import Worksheet
 
-from excel.areas import Area, PlacedTable, fit_row_heights
+from excel.areas import Area, PlacedTable, compute_row_heights
 from excel.columns import StyleSheet
 from excel.html import TextRun
 from excel.template.models import CellStyle, Chart, ChartKind
-from excel.texts import limit_text, replace_controls, replace_invalid
+from excel.texts import replace_control_characters, replace_invalid_characters, truncate_to_cell
 
 FROZEN_POINTS_MAX: Final = 240
 FROZEN_CHARACTERS_MAX: Final = 60
@@ -38,7 +38,7 @@ _PAGE_NUMBERS = "&C&P / &N"
 _ESCAPE_LIKE = re.compile("(?<=_)(?=x[0-9A-Fa-f]{4}_)")
 
 
-def draw_sheet(
+def draw_frames_and_set_up_sheet(
     workbook: Workbook,
     worksheet: Worksheet,
     tables: Sequence[PlacedTable],
@@ -55,14 +55,14 @@ def draw_sheet(
         filtered: Whether the heads have a filter; of several tables none has, nor has one with row heads, whose merged
             cells neither filter nor sort.
     """
-    column_widths = settle_sheet_widths(tables)
+    column_widths = compute_sheet_column_widths(tables)
     for column, width in enumerate(column_widths):
         worksheet.set_column(column, column, width)
     heights: dict[int, float] = {}
     for table in tables:
-        heights |= fit_row_heights(table.areas, column_widths)
+        heights |= compute_row_heights(table.areas, column_widths)
         for area in table.areas:
-            _draw_area(worksheet, area, styles.get_format(area.style))
+            _draw_area(worksheet, area, styles.get_or_add_format(area.style))
         for area in table.row_heads:
             if area.rows * area.columns > 1:
                 top = table.frame.first_body_row
@@ -72,16 +72,18 @@ def draw_sheet(
     if len(tables) == 1:
         _freeze_and_filter_heads(worksheet, tables[0], heights, column_widths, freeze=freeze, filtered=filtered)
     charted = add_charts(workbook, worksheet, tables, heights)
-    _set_up_print(worksheet, column_widths, charted=charted)
+    _set_up_printing(worksheet, column_widths, charted=charted)
 
 
-def set_properties(workbook: Workbook, title: str | None) -> None:
+def set_document_title(workbook: Workbook, title: str | None) -> None:
     """Set the document's title; xlsxwriter sets the time of creation."""
     if title:
-        workbook.set_properties({"title": limit_text(replace_invalid(title), PROPERTY_CHARACTERS_MAX)[0]})
+        workbook.set_properties(
+            {"title": truncate_to_cell(replace_invalid_characters(title), PROPERTY_CHARACTERS_MAX)[0]}
+        )
 
 
-def settle_sheet_widths(tables: Sequence[PlacedTable]) -> list[float]:
+def compute_sheet_column_widths(tables: Sequence[PlacedTable]) -> list[float]:
     """Return the width of each column of a sheet: of several tables, the widest."""
     count = max((table.frame.last_column + 1 for table in tables), default=0)
     found = [0.0] * count
@@ -114,7 +116,7 @@ def _split_runs(runs: Sequence[TextRun], style: CellStyle) -> Iterator[tuple[For
         run, text = parts[0]
         parts = [(run, text[:1]), (run, text[1:])] if text[1:] else parts
     for run, text in parts:
-        yield _build_font(run, style), text if len(parts) == 1 else replace_controls(text)
+        yield _build_font(run, style), text if len(parts) == 1 else replace_control_characters(text)
 
 
 def _needs_no_font(run: TextRun, text: str) -> bool:
@@ -162,7 +164,7 @@ def _freeze_and_filter_heads(
         worksheet.repeat_columns(0, frame.row_depth - 1)
 
 
-def _set_up_print(worksheet: Worksheet, column_widths: Sequence[float], *, charted: bool) -> None:
+def _set_up_printing(worksheet: Worksheet, column_widths: Sequence[float], *, charted: bool) -> None:
     """Set A4, centred, with page numbers, and scaled to the width of a page where that can be read.
 
     No print area: all that is used is printed, and LibreOffice shows booleans as numbers where there is one.
@@ -200,7 +202,7 @@ def add_charts(
     bottom = 0
     for table in tables:
         row = table.frame.first_head_row
-        top = _find_top_pixels(row, tables, heights)
+        top = _compute_top_pixels(row, tables, heights)
         for spec in table.frame.charts:
             chart = _build_chart(workbook, worksheet.name, table, spec)
             if chart is not None:
@@ -245,7 +247,7 @@ def _build_series(sheet: str, table: PlacedTable, spec: Chart, column: int) -> d
         "name": [sheet, head.row, head.column],
         "name_data": [head.text],
     }
-    category = _find_category_column(table, spec)
+    category = _choose_category_column(table, spec)
     if category is not None:
         series["categories"] = [sheet, first, category, last, category]
         series["categories_data"] = []
@@ -254,7 +256,7 @@ def _build_series(sheet: str, table: PlacedTable, spec: Chart, column: int) -> d
     return series
 
 
-def _find_category_column(table: PlacedTable, spec: Chart) -> int | None:
+def _choose_category_column(table: PlacedTable, spec: Chart) -> int | None:
     """Return the column of categories: the one that is named, else the row heads next to the body."""
     if spec.categories is not None:
         return _find_column(table, spec.categories)
@@ -270,35 +272,35 @@ def _find_column(table: PlacedTable, key: str) -> int | None:
 
 def _build_chart_title(spec: Chart, rows: int) -> str | None:
     shown = f"first {CHART_POINTS_MAX:,} rows" if rows > CHART_POINTS_MAX else ""
-    title = limit_text(replace_invalid(spec.title or ""), CHART_TITLE_CHARACTERS_MAX)[0]
+    title = truncate_to_cell(replace_invalid_characters(spec.title or ""), CHART_TITLE_CHARACTERS_MAX)[0]
     if title and shown:
         return f"{title} ({shown})"
     return title or shown or None
 
 
-def _find_top_pixels(row: int, tables: Sequence[PlacedTable], heights: Mapping[int, float]) -> int:
+def _compute_top_pixels(row: int, tables: Sequence[PlacedTable], heights: Mapping[int, float]) -> int:
     """Return the top of a row, in pixels."""
     pixels = _ROW_PIXELS * row
     pixels += sum(_to_pixels(height) - _ROW_PIXELS for place, height in heights.items() if place < row)
     for table in tables:
         if table.frame.first_body_row < row:
-            own = _default_row_pixels(table)
+            own = _compute_body_row_pixels(table)
             pixels += table.body_rows * (own - _ROW_PIXELS)
             pixels += _to_pixels(table.grown.points) - table.grown.count * own
     return pixels
 
 
-def _default_row_pixels(table: PlacedTable) -> int:
+def _compute_body_row_pixels(table: PlacedTable) -> int:
     """Return the height of a row of data that has not grown, in pixels."""
-    height = table.frame.body_height
+    height = table.frame.least_body_row_height
     return _ROW_PIXELS if height is None else _to_pixels(height)
 
 
 def _set_body_heights(worksheet: Worksheet, tables: Sequence[PlacedTable], bottom: int) -> None:
     """Give xlsxwriter the heights of rows that it does not write, or charts beside them would be stretched."""
     for table in tables:
-        if table.frame.body_height is not None:
-            pixels = max(1, _default_row_pixels(table))
+        if table.frame.least_body_row_height is not None:
+            pixels = max(1, _compute_body_row_pixels(table))
             first = table.frame.first_body_row
             for row in range(first, first + min(table.body_rows, bottom // pixels + 1)):
                 worksheet.row_sizes[row] = [pixels, False]

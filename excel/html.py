@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from excel.template.models import NAMED_COLORS, CellStyle
-from excel.texts import escape_text, limit_text, replace_controls, replace_invalid
+from excel.texts import escape_xml, replace_control_characters, replace_invalid_characters, truncate_to_cell
 
 TAG_MAX_CHARACTERS: Final = 2_000
 NESTING_MAX: Final = 100
@@ -75,7 +75,7 @@ class TextRun:
 
 def parse_html(text: str) -> list[TextRun]:
     """Return the runs of a text of HTML, none of them empty, without characters that XML cannot hold."""
-    reader = _RunReader()
+    reader = _RunCollector()
     position = 0
     marked = False
     for start, end, closing, name, attributes in _iterate_tags(text):
@@ -84,16 +84,16 @@ def parse_html(text: str) -> list[TextRun]:
         reader.read_tag(name, attributes, closing=closing)
         position = end
     if not marked:
-        plain = replace_invalid(_decode_entities(text))
+        plain = replace_invalid_characters(_decode_entities(text))
         return [TextRun(plain)] if plain else []
     reader.read_text(text[position:])
     return reader.finish()
 
 
-def limit_runs(pieces: Sequence[TextRun]) -> tuple[list[TextRun], bool]:
+def truncate_runs(pieces: Sequence[TextRun]) -> tuple[list[TextRun], bool]:
     """Cut the runs to what a cell can hold; return them and whether anything was changed."""
     whole = "".join(piece.text for piece in pieces)
-    kept, changed = limit_text(whole)
+    kept, changed = truncate_to_cell(whole)
     if not changed:
         return list(pieces), False
     found, start = [], 0
@@ -138,10 +138,10 @@ def _find_hidden_end(text: str, position: int, last_comment_end: int) -> int | N
 def _decode_entities(text: str) -> str:
     """Decode entities, and replace control characters, which HTML has no use for."""
     decoded = _ENTITY.sub(lambda found: html.unescape(found[0]), text).replace("\r\n", "\n").replace("\r", "\n")
-    return replace_controls(decoded)
+    return replace_control_characters(decoded)
 
 
-class _RunReader:
+class _RunCollector:
     """Collects runs while a text is read from left to right."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class _RunReader:
 
     def finish(self) -> list[TextRun]:
         """Return all runs, without line feeds at the end."""
-        found = [replace(look, text=replace_invalid("".join(texts))) for look, texts in self._pieces]
+        found = [replace(look, text=replace_invalid_characters("".join(texts))) for look, texts in self._pieces]
         while found and not found[-1].text.rstrip("\n"):
             found.pop()
         if found:
@@ -277,9 +277,9 @@ class RichText:
     """Whether the text was cut to the limits of a cell."""
 
 
-def encode_html(source: str, style: CellStyle) -> RichText:
+def encode_html_cell(source: str, style: CellStyle) -> RichText:
     """Encode HTML for a cell of this style."""
-    runs, cut = limit_runs(parse_html(source))
+    runs, cut = truncate_runs(parse_html(source))
     text = "".join(run.text for run in runs)
     if all(run == TextRun(run.text) for run in runs):
         return RichText(_encode_text(text), text, cut)
@@ -287,7 +287,7 @@ def encode_html(source: str, style: CellStyle) -> RichText:
 
 
 def _encode_text(text: str) -> str:
-    return f'<t xml:space="preserve">{escape_text(text)}</t>'
+    return f'<t xml:space="preserve">{escape_xml(text)}</t>'
 
 
 def _encode_font(run: TextRun, style: CellStyle) -> str:

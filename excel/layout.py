@@ -15,9 +15,9 @@ from pydantic import JsonValue
 
 from excel.areas import HEAD, PAIR, TEXT, TITLE, Area, TableFrame
 from excel.columns import TableColumn
-from excel.html import TextRun, limit_runs, parse_html
+from excel.html import TextRun, parse_html, truncate_runs
 from excel.template.models import HEAD_COLOR, Align, CellStyle, ColumnNode, RowNode, TableDrawing, Template, VAlign
-from excel.texts import limit_text, replace_invalid
+from excel.texts import replace_invalid_characters, truncate_to_cell
 
 MERGED_COLUMNS_MAX: Final = 20
 GAP_ROWS: Final = 3
@@ -37,16 +37,16 @@ def lay_out_table(
     row_depth = template.row_depth if template else 0
     width = min(MERGED_COLUMNS_MAX, max(1, row_depth + len(columns)))
     above = [*_lay_out_title(table.title, first_row, width)]
-    above += _lay_out_html(table.summary, _next_row(above, first_row), width)
-    above += _lay_out_region(table.header, _next_row(above, first_row), width)
-    first_head_row = _next_row(above, first_row)
+    above += _lay_out_html(table.summary, _find_row_below(above, first_row), width)
+    above += _lay_out_region(table.header, _find_row_below(above, first_row), width)
+    first_head_row = _find_row_below(above, first_row)
     above += _lay_out_heads(columns, template, first_head_row)
     return TableFrame(
         columns=tuple(columns),
         row_depth=row_depth,
         above=tuple(above),
         first_head_row=first_head_row,
-        first_body_row=_next_row(above, first_row),
+        first_body_row=_find_row_below(above, first_row),
         footer=tuple(_lay_out_region(table.footer, 0, width)),
         charts=template.charts if template else (),
     )
@@ -64,11 +64,11 @@ def lay_out_row_heads(template: Template, counts: Sequence[int]) -> tuple[Area, 
 
 def to_plain_runs(text: str) -> tuple[TextRun, ...]:
     """Return a text that is no HTML as runs within the limits of a cell."""
-    kept, _ = limit_text(replace_invalid(text.replace("\r\n", "\n").replace("\r", "\n")))
+    kept, _ = truncate_to_cell(replace_invalid_characters(text.replace("\r\n", "\n").replace("\r", "\n")))
     return (TextRun(kept),) if kept else ()
 
 
-def _next_row(areas: Sequence[Area], first_row: int) -> int:
+def _find_row_below(areas: Sequence[Area], first_row: int) -> int:
     return max((area.last_row + 1 for area in areas), default=first_row)
 
 
@@ -88,7 +88,7 @@ def _lay_out_region(content: JsonValue, row: int, width: int) -> list[Area]:
 
 
 def _lay_out_html(text: str | None, row: int, width: int) -> Iterator[Area]:
-    found, _ = limit_runs(parse_html(text or ""))
+    found, _ = truncate_runs(parse_html(text or ""))
     if found:
         yield Area(row, 0, 1, width, tuple(found), TEXT_STYLE, TEXT)
 
@@ -96,7 +96,7 @@ def _lay_out_html(text: str | None, row: int, width: int) -> Iterator[Area]:
 def _lay_out_pairs(row_of: Sequence[Pair], row: int, width: int, grid: int) -> Iterator[Area]:
     """Yield one row of pairs, each as two areas side by side, or as one where only one column is left."""
     column = 0
-    for (name, value), size in zip(row_of, share_width(width, grid or len(row_of)), strict=False):
+    for (name, value), size in zip(row_of, divide_width(width, grid or len(row_of)), strict=False):
         if size == 1:
             both = (*(replace(run, bold=True) for run in to_plain_runs(f"{name}：")), *to_plain_runs(value))
             yield Area(row, column, 1, 1, both, PAIR_STYLE, PAIR)
@@ -176,7 +176,7 @@ def arrange_pairs(value: JsonValue, width: int) -> list[list[Pair]]:
     return [part for row in given for part in _split_rows(row, max(1, width))]
 
 
-def share_width(width: int, parts: int) -> list[int]:
+def divide_width(width: int, parts: int) -> list[int]:
     """Divide a width as evenly as possible; the first parts get the remainder."""
     share, extra = divmod(width, parts)
     return [share + (place < extra) for place in range(parts)]
@@ -192,10 +192,10 @@ def _split_rows(pairs: list[Pair], size: int) -> list[list[Pair]]:
 
 
 def _list_pairs(row: dict[str, JsonValue]) -> list[Pair]:
-    return [(name, _render_value(value)) for name, value in row.items()]
+    return [(name, _render_pair_value(value)) for name, value in row.items()]
 
 
-def _render_value(value: JsonValue) -> str:
+def _render_pair_value(value: JsonValue) -> str:
     """Return a value as people write it."""
     match value:
         case None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel.cells import BytesView, Mask, Positions, find_valid, view_bytes
+from excel.cells import BytesView, Mask, Positions, mask_not_null, view_bytes
 
 Milliseconds: TypeAlias = npt.NDArray[np.int64]
 """Since 1970-01-01."""
@@ -50,48 +50,48 @@ class TimeZone:
             return instants
         first, last = (int(instant) // _ERA_MS for instant in (instants.min(), instants.max()))
         if first == last:
-            return instants + _find_offsets(self.name, first, instants)
+            return instants + _compute_zone_offsets(self.name, first, instants)
         shown = instants.copy()
         eras = instants // _ERA_MS - first
         for era in np.flatnonzero(np.bincount(eras)).tolist():
             within = eras == era
-            shown[within] += _find_offsets(self.name, first + era, instants[within])
+            shown[within] += _compute_zone_offsets(self.name, first + era, instants[within])
         return shown
 
 
-def _find_offsets(name: str, era: int, instants: Milliseconds) -> Milliseconds:
+def _compute_zone_offsets(name: str, era: int, instants: Milliseconds) -> Milliseconds:
     """Return how far local time is ahead of UTC at instants of one era."""
-    changes, offsets = _read_changes(name, era)
+    changes, offsets = _find_offset_changes(name, era)
     return offsets if len(offsets) == 1 else offsets[np.searchsorted(changes, instants, side="right") - 1]
 
 
 @lru_cache(maxsize=1024)
-def _read_changes(name: str, era: int) -> tuple[Milliseconds, Milliseconds]:
+def _find_offset_changes(name: str, era: int) -> tuple[Milliseconds, Milliseconds]:
     """Return the instants of an era at which the offset from UTC changes, and the offsets from then on."""
     info = ZoneInfo(name)
     first, end = era * _ERA_SECONDS, (era + 1) * _ERA_SECONDS
-    changes, offsets = [first], [_find_offset(info, first)]
+    changes, offsets = [first], [_get_zone_offset(info, first)]
     for second in range(first + _STEP_SECONDS, end + _STEP_SECONDS, _STEP_SECONDS):
-        offset = _find_offset(info, second)
+        offset = _get_zone_offset(info, second)
         if offset != offsets[-1]:
-            changes.append(_find_change(info, second - _STEP_SECONDS, second))
+            changes.append(_find_first_second_of_offset(info, second - _STEP_SECONDS, second))
             offsets.append(offset)
     return np.array(changes, np.int64) * 1000, np.array(offsets, np.int64) * 1000
 
 
-def _find_change(info: ZoneInfo, before: int, after: int) -> int:
+def _find_first_second_of_offset(info: ZoneInfo, before: int, after: int) -> int:
     """Return the first second of the offset that holds at `after`."""
-    new = _find_offset(info, after)
+    new = _get_zone_offset(info, after)
     while after - before > 1:
         middle = (before + after) // 2
-        if _find_offset(info, middle) == new:
+        if _get_zone_offset(info, middle) == new:
             after = middle
         else:
             before = middle
     return after
 
 
-def _find_offset(info: ZoneInfo, second: int) -> int:
+def _get_zone_offset(info: ZoneInfo, second: int) -> int:
     found = (_EPOCH + timedelta(seconds=min(second, _LAST_SECOND))).astimezone(info).utcoffset()
     return int(found.total_seconds()) if found is not None else 0
 
@@ -130,14 +130,14 @@ _Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class FoundMoments:
+class DetectedMoments:
     """The cells that hold moments, and the local time of each in milliseconds."""
 
     found: Mask
     ms: Milliseconds
 
 
-def find_moments(texts: pa.Array, zone: TimeZone, *, zoned_only: bool) -> FoundMoments | None:
+def detect_moments(texts: pa.Array, zone: TimeZone, *, zoned_only: bool) -> DetectedMoments | None:
     """Find the cells that are dates of RFC 3339; return their local times, or None if there are none.
 
     Args:
@@ -153,53 +153,55 @@ def find_moments(texts: pa.Array, zone: TimeZone, *, zoned_only: bool) -> FoundM
     likely &= seen.lengths <= _SECOND_LENGTH + 1 + _FRACTION_MAX + 6
     if not likely.any():
         return None
-    if (alike := _read_uniform(texts, seen, zone)) is not None:
+    if (alike := _parse_uniform_column(texts, seen, zone)) is not None:
         return alike if alike.found.any() else None
     places = np.flatnonzero(likely)
     ms, right = _parse_moments(seen.data, seen.starts[places], seen.ends[places], zone, zoned_only=zoned_only)
-    right &= find_representable(ms)
+    right &= mask_representable(ms)
     found = np.zeros(len(texts), np.bool_)
     found[places[right]] = True
-    return FoundMoments(found, ms[right]) if right.any() else None
+    return DetectedMoments(found, ms[right]) if right.any() else None
 
 
-def to_serials(ms: Milliseconds) -> pa.Array:
+def to_excel_serial_numbers(ms: Milliseconds) -> pa.Array:
     """Return the serial numbers of local times, as texts."""
     days = ms // DAY_MS
     rest = ms - days * DAY_MS
     days += SERIAL_OF_1970
     if not rest.any():
         return pa.array(days).cast(pa.string())
-    fractions = _spell_fractions(rest)
+    fractions = _format_day_fractions(rest)
     if days.min() < _LONG_DAYS.start or days.max() >= _LONG_DAYS.stop:
-        return pc.binary_join_element_wise(pa.array(days).cast(pa.string()), _to_column(fractions), "")
+        return pc.binary_join_element_wise(
+            pa.array(days).cast(pa.string()), _build_column_of_equal_lengths(fractions), ""
+        )
     serial = np.empty(len(ms), _SERIAL)
-    serial["day"] = _five_digit_days()[days - _LONG_DAYS.start]
+    serial["day"] = _build_day_texts()[days - _LONG_DAYS.start]
     serial["fraction"] = fractions
-    return _to_column(serial)
+    return _build_column_of_equal_lengths(serial)
 
 
-def find_representable(ms: Milliseconds) -> Mask:
+def mask_representable(ms: Milliseconds) -> Mask:
     """Return a mask of the local times that Excel can hold."""
     found: Mask = (ms >= _FIRST_MS) & (ms < _END_MS)
     return found
 
 
-def to_local(instants: Milliseconds, zone: TimeZone) -> Milliseconds:
+def to_local_within_excel_range(instants: Milliseconds, zone: TimeZone) -> Milliseconds:
     """Return the local times of instants; what Excel cannot hold is clipped to another time that it cannot hold."""
     return zone.to_local(np.clip(instants, _FIRST_MS - 2 * DAY_MS, _END_MS + 2 * DAY_MS))
 
 
-def to_clock_texts(serial_numbers: pa.Array, *, days: bool) -> pa.Array:
+def format_serial_numbers(serial_numbers: pa.Array, *, days: bool) -> pa.Array:
     """Return serial numbers as texts such as `2024-02-29T08:00:00`, or `2024-02-29`."""
     ms = pc.multiply(pc.subtract(serial_numbers.cast(pa.float64()), float(SERIAL_OF_1970)), float(DAY_MS))
     instants = pc.round(ms).cast(pa.int64()).cast(pa.timestamp("ms")).cast(pa.timestamp("s"), safe=False)
     return pc.strftime(instants, "%Y-%m-%d" if days else "%Y-%m-%dT%H:%M:%S")
 
 
-def _read_uniform(texts: pa.Array, seen: BytesView, zone: TimeZone) -> FoundMoments | None:
+def _parse_uniform_column(texts: pa.Array, seen: BytesView, zone: TimeZone) -> DetectedMoments | None:
     """Read a column whose texts all have one usual shape, which Arrow parses fast; None if they have not."""
-    filled = find_valid(texts)
+    filled = mask_not_null(texts)
     starts, ends = (seen.starts, seen.ends) if filled.all() else (seen.starts[filled], seen.ends[filled])
     shape = _SHAPES.get(int(ends[0] - starts[0])) if len(ends) else None
     if shape is None or (ends - starts != ends[0] - starts[0]).any():
@@ -213,10 +215,10 @@ def _read_uniform(texts: pa.Array, seen: BytesView, zone: TimeZone) -> FoundMome
     except pa.ArrowInvalid:
         return None
     ms = np.frombuffer(read.buffers()[1], np.int64, len(texts), read.offset * 8)[filled]
-    ms = to_local(ms, zone) if zoned else ms
+    ms = to_local_within_excel_range(ms, zone) if zoned else ms
     found = filled.copy()
-    found[filled] = find_representable(ms)
-    return FoundMoments(found, ms[find_representable(ms)])
+    found[filled] = mask_representable(ms)
+    return DetectedMoments(found, ms[mask_representable(ms)])
 
 
 def _parse_moments(
@@ -225,18 +227,18 @@ def _parse_moments(
     """Return the local times of texts, and a mask of the texts that are moments."""
     offsets, zone_lengths, right = _parse_zones(data, starts, ends, zoned_only=zoned_only)
     lengths = ends - starts - zone_lengths
-    right &= _has_known_length(lengths, zoned_only=zoned_only) & ((zone_lengths == 0) | (lengths > _DATE_LENGTH))
+    right &= _mask_known_lengths(lengths, zoned_only=zoned_only) & ((zone_lengths == 0) | (lengths > _DATE_LENGTH))
     # What a text lacks is filled up to midnight.
     columns = np.arange(len(_EMPTY))
     picture = data.take(starts[:, None] + columns, mode="clip")
     picture = np.where(columns < lengths[:, None], picture, _EMPTY)
-    right &= _has_separators(picture)
+    right &= _mask_with_separators(picture)
     digits = picture[:, _DIGITS] - ord("0")
     right &= (digits <= 9).all(axis=1)
     ms, possible = _compute_milliseconds(digits.astype(np.int64))
     zoned = zone_lengths > 0
     if zoned.any():
-        ms = np.where(zoned, to_local(ms - offsets, zone), ms)
+        ms = np.where(zoned, to_local_within_excel_range(ms - offsets, zone), ms)
     return ms, right & possible
 
 
@@ -268,13 +270,13 @@ def _parse_zones(
     return np.where(named, ahead, 0), lengths, np.where(named, right, utc | (not zoned_only))
 
 
-def _has_known_length(lengths: Positions, *, zoned_only: bool) -> Mask:
+def _mask_known_lengths(lengths: Positions, *, zoned_only: bool) -> Mask:
     with_fraction = (lengths > _SECOND_LENGTH + 1) & (lengths <= len(_EMPTY))
     found: Mask = (lengths == _SECOND_LENGTH) | with_fraction
     return found if zoned_only else found | (lengths == _DATE_LENGTH) | (lengths == _MINUTE_LENGTH)
 
 
-def _has_separators(picture: _Bytes) -> Mask:
+def _mask_with_separators(picture: _Bytes) -> Mask:
     between = picture[:, 10]
     right: Mask = (between == ord("T")) | (between == ord("t")) | (between == ord(" "))
     for column, sign in ((4, "-"), (7, "-"), (13, ":"), (16, ":"), (19, ".")):
@@ -291,11 +293,15 @@ def _compute_milliseconds(digits: npt.NDArray[np.int64]) -> tuple[Milliseconds, 
     possible = (month >= 1) & (month <= 12) & (day >= 1) & (day <= month_days)
     possible &= (hour <= 23) & (minute <= 59) & (second <= 59)
     fraction = digits[:, 14:18] @ np.array([1000, 100, 10, 1])
-    ms = ((_count_days(year, month, day) * 24 + hour) * 60 + minute) * 60_000 + second * 1000 + (fraction + 5) // 10
+    ms = (
+        ((_compute_days_since_1970(year, month, day) * 24 + hour) * 60 + minute) * 60_000
+        + second * 1000
+        + (fraction + 5) // 10
+    )
     return ms, possible
 
 
-def _count_days(
+def _compute_days_since_1970(
     year: npt.NDArray[np.int64], month: npt.NDArray[np.int64], day: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return days since 1970-01-01, computed in years that begin in March, so that a leap day comes last."""
@@ -308,39 +314,39 @@ def _count_days(
 
 
 @cache
-def _five_digit_days() -> npt.NDArray[np.void]:
-    return _to_fixed_texts(np.arange(_LONG_DAYS.start, _LONG_DAYS.stop), _SERIAL["day"])
+def _build_day_texts() -> npt.NDArray[np.void]:
+    return _format_equally_long_numbers(np.arange(_LONG_DAYS.start, _LONG_DAYS.stop), _SERIAL["day"])
 
 
 @cache
-def _second_fractions() -> npt.NDArray[np.void]:
-    return _compute_fractions(np.arange(DAY_MS // 1000, dtype=np.int64) * 1000)
+def _build_second_fraction_texts() -> npt.NDArray[np.void]:
+    return _format_day_fractions_exactly(np.arange(DAY_MS // 1000, dtype=np.int64) * 1000)
 
 
-def _spell_fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
+def _format_day_fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
     """Return times of day as fractions of a day: a point and ten digits."""
     seconds = rest // 1000
     if (rest == seconds * 1000).all():
-        found: npt.NDArray[np.void] = _second_fractions()[seconds]
+        found: npt.NDArray[np.void] = _build_second_fraction_texts()[seconds]
         return found
-    return _compute_fractions(rest)
+    return _format_day_fractions_exactly(rest)
 
 
-def _compute_fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
+def _format_day_fractions_exactly(rest: Milliseconds) -> npt.NDArray[np.void]:
     # Never less than the moment is, by some microseconds more: LibreOffice cuts seconds off instead of rounding.
     scaled = -(-rest * _FRACTION_SCALE // DAY_MS)
     # One more digit in front keeps the zeros, and gives its place to the point.
-    found = _to_fixed_texts(scaled + _FRACTION_SCALE, _SERIAL["fraction"]).copy()
+    found = _format_equally_long_numbers(scaled + _FRACTION_SCALE, _SERIAL["fraction"]).copy()
     found.view(np.uint8)[:: _SERIAL["fraction"].itemsize] = ord(".")
     return found
 
 
-def _to_fixed_texts(numbers: npt.NDArray[np.int64], of: np.dtype[np.void]) -> npt.NDArray[np.void]:
+def _format_equally_long_numbers(numbers: npt.NDArray[np.int64], of: np.dtype[np.void]) -> npt.NDArray[np.void]:
     """Return numbers that have as many digits as the type has bytes, as texts."""
     return np.frombuffer(pa.array(numbers).cast(pa.string()).buffers()[2], of, len(numbers))
 
 
-def _to_column(texts: npt.NDArray[np.void]) -> pa.Array:
+def _build_column_of_equal_lengths(texts: npt.NDArray[np.void]) -> pa.Array:
     """Return texts of one length as a column."""
     ends = np.arange(len(texts) + 1, dtype=np.int32) * np.int32(texts.dtype.itemsize)
     return pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(texts)])

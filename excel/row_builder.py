@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xlsxwriter.utility import xl_col_to_name
 
-from excel.cells import find_valid, repeat_where, view_bytes
+from excel.cells import mask_not_null, repeat_where, view_bytes
 
 EMPTY_END: Final = "/>"
 """Written for a null: the end of an empty cell."""
@@ -40,13 +40,13 @@ class Workspace:
         self.thread: int | None = None
         """The thread that used it last."""
 
-    def clear(self) -> None:
+    def reset(self) -> None:
         """Start again: parts handed out before may be overwritten. Grow to what was needed last time."""
         if self._used > len(self._bytes):
             self._bytes = np.empty(self._used, np.uint8)
         self._used = 0
 
-    def fill(self, text: bytes, times: int) -> npt.NDArray[np.uint8]:
+    def allocate_filled(self, text: bytes, times: int) -> npt.NDArray[np.uint8]:
         """Return a part of the memory filled with repetitions of a text."""
         size = len(text) * times
         part = self._bytes[self._used : self._used + size]
@@ -85,7 +85,7 @@ class RowBuilder:
         self._parts: list[_Fixed | pa.Array] = []
         self._fixed = self._first = list[str | _RowNumber | _FixedTexts]()
 
-    def begin_rows(self, attributes: str | pa.Array) -> None:
+    def insert_row_starts(self, attributes: str | pa.Array) -> None:
         """Insert the beginning of the row before all that was added.
 
         Args:
@@ -115,7 +115,7 @@ class RowBuilder:
         """
         self._fixed += [f'<c{attributes} r="{xl_col_to_name(column)}', _ROW_NUMBER, '"']
 
-    def add_cells(self, column: pa.Array) -> None:
+    def add_varying_texts(self, column: pa.Array) -> None:
         """Add a text that differs from row to row; a null is the end of an empty cell."""
         texts = _view_fixed_length(column)
         if texts is not None:
@@ -129,25 +129,25 @@ class RowBuilder:
         before, after = around
         if not payload.null_count:
             self.add_text(before)
-            self.add_cells(payload)
+            self.add_varying_texts(payload)
             self.add_text(after)
             return
-        filled = find_valid(payload)
-        self.add_cells(repeat_where(before, filled))
-        self.add_cells(payload)
-        self.add_cells(repeat_where(after, filled))
+        filled = mask_not_null(payload)
+        self.add_varying_texts(repeat_where(before, filled))
+        self.add_varying_texts(payload)
+        self.add_varying_texts(repeat_where(after, filled))
 
     def add_mixed_cells(self, kinds: npt.NDArray[np.intp], around: Sequence[Markup], payload: pa.Array) -> None:
         """Add values of several kinds: the markup around each is taken from a list."""
         picked = pa.array(kinds)
         before, after = (pa.array(list(sides), pa.string()) for sides in zip(*around, strict=True))
-        self.add_cells(before.take(picked))
-        self.add_cells(payload)
-        self.add_cells(after.take(picked))
+        self.add_varying_texts(before.take(picked))
+        self.add_varying_texts(payload)
+        self.add_varying_texts(after.take(picked))
 
-    def lay_out(self, workspace: Workspace) -> list[TextColumns]:
+    def build_spans(self, workspace: Workspace) -> list[TextColumns]:
         """Return all rows, ready to be joined; until then they use the workspace."""
-        workspace.clear()
+        workspace.reset()
         parts = [*self._parts, self._fixed]
         return [
             self._build_span(parts, first, rows, workspace)
@@ -159,9 +159,11 @@ class RowBuilder:
     ) -> TextColumns:
         """Return the columns of rows whose numbers have the same number of digits."""
         start = first - self._first_number
-        digits = _spell_numbers(first, rows)
+        digits = _format_row_numbers(first, rows)
         return [
-            _fill_column(part, digits, start, workspace) if isinstance(part, list) else part.slice(start, rows)
+            _build_fixed_length_column(part, digits, start, workspace)
+            if isinstance(part, list)
+            else part.slice(start, rows)
             for part in parts
             if len(part)
         ]
@@ -183,7 +185,7 @@ def _split_by_digits(first: int, rows: int) -> Iterator[tuple[int, int]]:
         first = stop
 
 
-def _spell_numbers(first: int, rows: int) -> _FixedTexts:
+def _format_row_numbers(first: int, rows: int) -> _FixedTexts:
     """Return consecutive numbers that have the same number of digits, as texts."""
     texts = pa.array(np.arange(first, first + rows)).cast(pa.string())
     return np.frombuffer(texts.buffers()[2], f"V{len(str(first))}", rows)
@@ -201,7 +203,7 @@ def _view_fixed_length(column: pa.Array) -> _FixedTexts | None:
     return np.frombuffer(seen.data, f"V{length}", len(column), int(seen.starts[0]))
 
 
-def _fill_column(fixed: _Fixed, digits: _FixedTexts, start: int, workspace: Workspace) -> pa.Array:
+def _build_fixed_length_column(fixed: _Fixed, digits: _FixedTexts, start: int, workspace: Workspace) -> pa.Array:
     """Return a column of the parts that have the same length in every row.
 
     Args:
@@ -217,7 +219,7 @@ def _fill_column(fixed: _Fixed, digits: _FixedTexts, start: int, workspace: Work
             texts = digits if isinstance(part, _RowNumber) else part[start : start + rows]
             insets.append((len(template), texts))
             template += "0" * texts.dtype.itemsize
-    filled = workspace.fill(template.encode(), rows)
+    filled = workspace.allocate_filled(template.encode(), rows)
     for place, texts in insets:
         np.ndarray(rows, texts.dtype, filled.data, place, (len(template),))[:] = texts
     ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(template))

@@ -35,22 +35,22 @@ _AMBIGUOUS_WIDE_FROM = "\u2000"
 _WITHOUT_WIDTH = frozenset({"Mn", "Me", "Cf"})
 
 
-def display_width(text: str) -> int:
+def measure_display_width(text: str) -> int:
     """Return the width of a text's longest line in characters; Chinese, Japanese and Korean ones count double."""
     if text.isascii():
         return len(text) if "\n" not in text else max(map(len, text.split("\n")))
-    return max(sum(map(_character_width, line)) for line in text.split("\n"))
+    return max(sum(map(_measure_character_width, line)) for line in text.split("\n"))
 
 
-def fit_width(texts: Iterable[str]) -> float:
+def compute_fitting_width(texts: Iterable[str]) -> float:
     """Return the width of a column that shows these texts, within limits."""
-    widest = max(map(_needed_width, texts), default=0)
+    widest = max(map(_compute_needed_width, texts), default=0)
     return float(min(WIDTH_MAX, max(WIDTH_MIN, widest) + WIDTH_PADDING))
 
 
-def character_tenths(character: str) -> int:
+def measure_character_tenths(character: str) -> int:
     """Return the width of a character on the screen, in tenths of a digit."""
-    width = _character_width(character)
+    width = _measure_character_width(character)
     if width == 2:
         return WIDE_TENTHS
     return CAPITAL_TENTHS if character.isupper() else 10 * width
@@ -59,10 +59,10 @@ def character_tenths(character: str) -> int:
 def estimate_lines(text: str, width: float, scale: float = 1.0) -> int:
     """Return how many lines a text takes in a cell of a width, in a font that is `scale` times the usual one."""
     line_width = max(1.0, (width - 1) / scale)
-    return sum(max(1, -(-int(display_width(line) * 100) // int(line_width * 100))) for line in text.split("\n"))
+    return sum(max(1, -(-int(measure_display_width(line) * 100) // int(line_width * 100))) for line in text.split("\n"))
 
 
-def settle_widths(
+def compute_column_widths(
     fixed: Sequence[float | None], fitted: Sequence[float], demands: Iterable[tuple[int, int, float]]
 ) -> list[float]:
     """Return the widths of a sheet's columns: fixed ones unchanged, others wide enough for all demands.
@@ -82,14 +82,14 @@ def settle_widths(
     return widths
 
 
-def _needed_width(text: str) -> int:
+def _compute_needed_width(text: str) -> int:
     """Return the width of a column for a text; one of several lines must not be wrapped again."""
     if "\n" not in text:
-        return display_width(text)
-    return max(-(-sum(map(character_tenths, line)) // 10) for line in text.split("\n"))
+        return measure_display_width(text)
+    return max(-(-sum(map(measure_character_tenths, line)) // 10) for line in text.split("\n"))
 
 
-def _character_width(character: str) -> int:
+def _measure_character_width(character: str) -> int:
     if character.isascii():
         return 1
     if unicodedata.category(character) in _WITHOUT_WIDTH:
@@ -107,16 +107,16 @@ _LITERAL = re.compile(r'"([^"]*)"|\\(.)|\[[^]]*\]|[_*].')
 _DECIMALS = re.compile(r"\.([0#?]+)")
 
 
-def render_cells(values: CellValues, column: TableColumn) -> list[str]:
+def render_displayed_texts(values: CellValues, column: TableColumn) -> list[str]:
     """Return the texts of cells as Excel shows them; empty ones are empty texts."""
     cells = values.payload.to_pylist()
     return [
-        "" if cell is None else _render_cell(cell, CellForm(int(form)), column)[:SAMPLE_CHARACTERS]
+        "" if cell is None else _render_displayed_text(cell, CellForm(int(form)), column)[:SAMPLE_CHARACTERS]
         for cell, form in zip(cells, values.forms, strict=True)
     ]
 
 
-def _render_cell(cell: str, form: CellForm, column: TableColumn) -> str:
+def _render_displayed_text(cell: str, form: CellForm, column: TableColumn) -> str:
     number_format = column.style.number_format
     match form:
         case CellForm.NUMBER:
@@ -217,13 +217,13 @@ def count_lines(texts: pa.Array, width: float, *, wraps: bool) -> Lines | None:
     return lines
 
 
-def measure_texts(texts: pa.Array) -> npt.NDArray[np.float64]:
+def measure_text_widths(texts: pa.Array) -> npt.NDArray[np.float64]:
     """Return the width of each text, in digits."""
     codes = np.frombuffer(view_bytes(texts).join().decode().encode("utf-32-le"), np.uint32)
     tenths = _TENTHS.take(codes)
     unknown = np.unique(codes[tenths == _UNKNOWN])
     if len(unknown):
-        _TENTHS[unknown] = [character_tenths(chr(code)) for code in unknown.tolist()]
+        _TENTHS[unknown] = [measure_character_tenths(chr(code)) for code in unknown.tolist()]
         tenths = _TENTHS.take(codes)
     sums = np.concatenate([[0], np.cumsum(tenths, dtype=np.int64)])
     ends = np.cumsum(pc.utf8_length(texts).to_numpy())
@@ -236,7 +236,7 @@ def to_row_heights(lines: Lines) -> Points:
     return np.asarray(lines * LINE_POINTS)
 
 
-def to_whole_pixels(points: float) -> float:
+def round_up_to_whole_pixels(points: float) -> float:
     """Round a height up to whole pixels."""
     return float(-int(-points * _PIXELS_PER_POINT // 1)) / _PIXELS_PER_POINT
 
@@ -251,20 +251,20 @@ def encode_row_heights(
         needed: The height that each row needs to show its texts.
         first_row: The first of these rows in the sheet.
     """
-    own = _height_attribute(requested)
+    own = _build_height_attribute(requested)
     grows = None if needed is None else needed > (LINE_POINTS if requested is None else requested)
     if needed is None or grows is None or not grows.any():
         return own, GrownRows()
     points = np.where(grows, np.minimum(needed, ROW_HEIGHT_MAX), 0.0)
     distinct, picked = np.unique(points, return_inverse=True)
-    attributes = pa.array([_height_attribute(height) if height else own for height in distinct.tolist()])
+    attributes = pa.array([_build_height_attribute(height) if height else own for height in distinct.tolist()])
     places = np.flatnonzero(grows)
     first = places[:GROWN_ROWS_KEPT]
     heights = dict(zip((first + first_row).tolist(), points[first].tolist(), strict=True))
     return attributes.take(pa.array(picked)), GrownRows(len(places), float(points.sum()), heights)
 
 
-def _height_attribute(height: float | None) -> str:
+def _build_height_attribute(height: float | None) -> str:
     return "" if height is None else f' ht="{height:g}" customHeight="1"'
 
 
@@ -286,6 +286,6 @@ def _count_line_feeds(seen: BytesView) -> Lines | None:
 
 def _count_wrapped_lines(lines: pa.Array, width: float) -> Lines:
     """Count the lines that texts without line feeds are wrapped into."""
-    taken = measure_texts(lines)
+    taken = measure_text_widths(lines)
     used = max(width * _USED_MIN, width - _UNUSED_DIGITS)
     return np.where(taken > width, np.ceil(taken / used), 1).astype(np.int64)

@@ -12,17 +12,17 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from xlsxwriter.utility import xl_rowcol_to_cell
 
-from excel.archive import BodyInset, DeflatedPiece, Spool, deflate
-from excel.areas import Area, PlacedTable, TableFrame, fit_row_head_heights
+from excel.archive import BodyInset, DeflatedPiece, PieceSpool, deflate
+from excel.areas import Area, PlacedTable, TableFrame, compute_heights_beside_row_heads
 from excel.columns import StyleSheet
-from excel.encoder import CellLink, RowEncoder, RowTally
+from excel.encoder import CellLink, EncodedRowCounts, RowEncoder
 from excel.layout import lay_out_row_heads
 from excel.limits import SHEET_BYTES_MAX, SHEET_ROWS_MAX, SheetFull, UncoveredRows
 from excel.moments import TimeZone
-from excel.sizes import SAMPLE_ROWS, Points, render_cells
+from excel.sizes import SAMPLE_ROWS, Points, render_displayed_texts
 from excel.template.models import ROW_HEAD_NAMES, Template
-from excel.texts import escape_text
-from excel.values import read_json
+from excel.texts import escape_xml
+from excel.values import read_json_cells
 
 _CHUNKS_PER_THREAD: Final = 2
 
@@ -69,31 +69,30 @@ class TableBody:
         self._frame = frame
         self._places = {key: place for place, key in reversed(list(enumerate(keys)))}
         self._encoder = RowEncoder(
-            frame.columns, frame.first_body_column, frame.body_height, resources.styles, resources.zone
+            frame.columns, frame.first_body_column, frame.least_body_row_height, resources.styles, resources.zone
         )
         self._grouped = (
-            GroupedRowsWriter(template, keys, resources.styles) if template is not None and template.rows else None
+            GroupedRowsBuffer(template, keys, resources.styles) if template is not None and template.rows else None
         )
         self._row_heads: tuple[Area, ...] = ()
         self._head_points: Points | None = None
         self._chunks = ChunkBuffer(len(frame.columns))
         self._resources = resources
-        self._running: deque[Future[tuple[DeflatedPiece, RowTally]]] = deque()
-        self._spool = Spool(resources.folder)
+        self._running: deque[Future[tuple[DeflatedPiece, EncodedRowCounts]]] = deque()
+        self._spool = PieceSpool(resources.folder)
         self._link_bytes = 0
         self._body_rows = 0
         self._samples: list[list[str]] = []
         self.rows = 0
         """The rows of data that were added."""
-        self.tally = RowTally()
+        self.tally = EncodedRowCounts()
 
-    @property
-    def compressed_bytes(self) -> int:
-        """The size of rows and links in the workbook so far; 0 while rows under row heads are held.
+    def flush_and_count_bytes(self) -> int:
+        """Encode the rows that wait for a full chunk; return the size of rows and links in the workbook so far.
 
-        Exact: rows that wait for a full chunk are packed now.
+        It is 0 while rows under row heads are held.
         """
-        self._flush()
+        self._encode_waiting_rows()
         return self._spool.size + self._link_bytes
 
     @property
@@ -118,9 +117,9 @@ class TableBody:
             self._grouped.add(batch)
             return
         for chunk in self._chunks.add(batch):
-            self._submit_chunk(chunk, _count_rows(chunk))
+            self._submit_chunk_for_encoding(chunk, _count_rows(chunk))
 
-    def close(self, *, footer: bool = True) -> PlacedTable:
+    def finish(self, *, footer: bool = True) -> PlacedTable:
         """Pack the last rows and return the placed table.
 
         Raises:
@@ -128,27 +127,27 @@ class TableBody:
             UncoveredRows: Some rows have keys that no row head has.
         """
         if self._grouped is not None:
-            arranged, self._row_heads = self._grouped.arrange()
+            arranged, self._row_heads = self._grouped.arrange_under_heads()
             self._grouped = None
             for batch, heads in arranged:
-                self._submit_chunk([] if batch is None else [batch], len(heads[0]), heads)
-        self._flush()
+                self._submit_chunk_for_encoding([] if batch is None else [batch], len(heads[0]), heads)
+        self._encode_waiting_rows()
         return self._build_placed_table(footer=footer)
 
-    def to_inset(self) -> BodyInset:
+    def to_body_inset(self) -> BodyInset:
         """Return the packed rows, to be spliced into the sheet."""
         last_column = self._frame.first_body_column + len(self._frame.columns) - 1
         return BodyInset(self._frame.first_body_row, self._body_rows, last_column, self._spool)
 
-    def _submit_chunk(self, chunk: Chunk, rows: int, heads: Sequence[pa.Array] = ()) -> None:
+    def _submit_chunk_for_encoding(self, chunk: Chunk, rows: int, heads: Sequence[pa.Array] = ()) -> None:
         """Submit a chunk of rows; without a batch, rows without data."""
         first_row = self._frame.first_body_row + self._body_rows
-        if self._frame.find_end_row(self._body_rows + rows) > SHEET_ROWS_MAX:
+        if self._frame.compute_end_row(self._body_rows + rows) > SHEET_ROWS_MAX:
             raise SheetFull(f"A sheet has {SHEET_ROWS_MAX:,} rows at most; ask for fewer rows, or for several files.")
         if not self._samples:
             self._samples = self._render_samples(self._select_cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
-            self._fit_columns()
-        work = _EncodingJob(chunk, first_row, rows, heads, self._find_row_heights(rows))
+            self._set_column_widths()
+        work = _EncodingJob(chunk, first_row, rows, heads, self._get_heights_beside_row_heads(rows))
         self._body_rows += rows
         if self._resources.executor is None:
             self._store_piece(*self._encode_job(work))
@@ -165,13 +164,13 @@ class TableBody:
             for column in self._frame.columns
         ]
 
-    def _encode_job(self, work: _EncodingJob) -> tuple[DeflatedPiece, RowTally]:
-        xml, tally = self._encoder.encode(
+    def _encode_job(self, work: _EncodingJob) -> tuple[DeflatedPiece, EncodedRowCounts]:
+        xml, tally = self._encoder.encode_rows(
             self._select_cells(work.chunk), work.first_row, work.rows, work.heads, heights=work.heights
         )
         return deflate(*xml), tally
 
-    def _fit_columns(self) -> None:
+    def _set_column_widths(self) -> None:
         """Set the widths of columns, as far as they are known when the first rows are there.
 
         The footer, or another table of the sheet, may widen them later: then rows turn out higher than need be, but
@@ -182,16 +181,16 @@ class TableBody:
         self._encoder.set_column_widths(column_widths[first : first + len(self._frame.columns)])
         if self._row_heads:
             rows = max(area.last_row for area in self._row_heads) + 1
-            self._head_points = fit_row_head_heights(self._row_heads, column_widths, rows)
+            self._head_points = compute_heights_beside_row_heads(self._row_heads, column_widths, rows)
 
     def _build_placed_table(self, *, footer: bool) -> PlacedTable:
         return PlacedTable(self._frame, self._body_rows, self._samples, self._row_heads, footer, self.tally.grown)
 
-    def _find_row_heights(self, rows: int) -> Points | None:
+    def _get_heights_beside_row_heads(self, rows: int) -> Points | None:
         """Return the least heights of the next rows for the row heads."""
         return None if self._head_points is None else self._head_points[self._body_rows : self._body_rows + rows]
 
-    def _store_piece(self, piece: DeflatedPiece, tally: RowTally) -> None:
+    def _store_piece(self, piece: DeflatedPiece, tally: EncodedRowCounts) -> None:
         if self._spool.length + piece.length > SHEET_BYTES_MAX:
             raise SheetFull(
                 f"The rows of a sheet take {SHEET_BYTES_MAX >> 20:,} MiB at most, unpacked; "
@@ -202,15 +201,17 @@ class TableBody:
         if tally.links:
             self._link_bytes += _estimate_link_bytes(tally.links)
 
-    def _flush(self) -> None:
+    def _encode_waiting_rows(self) -> None:
         for chunk in self._chunks.flush():
-            self._submit_chunk(chunk, _count_rows(chunk))
+            self._submit_chunk_for_encoding(chunk, _count_rows(chunk))
         while self._running:
             self._store_piece(*self._running.popleft().result())
 
     def _render_samples(self, cells: Sequence[pa.Array | None]) -> list[list[str]]:
         return [
-            [] if column is None else render_cells(self._encoder.read_values(place, column.slice(0, SAMPLE_ROWS)), of)
+            []
+            if column is None
+            else render_displayed_texts(self._encoder.read_column_values(place, column.slice(0, SAMPLE_ROWS)), of)
             for place, (column, of) in enumerate(zip(cells, self._frame.columns, strict=True))
         ]
 
@@ -271,7 +272,7 @@ GROUPED_ROWS_MAX: Final = 200_000
 GROUPED_BYTES_MAX: Final = 512 * 1024 * 1024
 
 
-class GroupedRowsWriter:
+class GroupedRowsBuffer:
     """Holds all rows of a table with row heads, and arranges them under their heads.
 
     Args:
@@ -301,24 +302,24 @@ class GroupedRowsWriter:
             )
         self._batches.append(batch)
 
-    def arrange(self) -> tuple[Iterator[tuple[pa.RecordBatch | None, list[pa.Array]]], tuple[Area, ...]]:
+    def arrange_under_heads(self) -> tuple[Iterator[tuple[pa.RecordBatch | None, list[pa.Array]]], tuple[Area, ...]]:
         """Return the rows in chunks with the cells of the row heads left of them, and the areas of these heads.
 
         Raises:
             UncoveredRows: Some rows have keys that no row head has.
         """
-        leaves = arrange_by_leaf(self._template, self._read_keys())
+        leaves = list_row_places_by_leaf(self._template, self._read_row_head_keys())
         areas = lay_out_row_heads(self._template, [len(places) for places in leaves])
         return self._iterate_chunks(list(chain.from_iterable(leaves)), self._encode_heads(areas)), areas
 
-    def _read_keys(self) -> list[str]:
+    def _read_row_head_keys(self) -> list[str]:
         if self._place is None:
             # Rows without a key belong to no row head, which is reported.
             return [""] * sum(batch.num_rows for batch in self._batches)
         found: list[str] = []
         for batch in self._batches:
             column = batch.column(self._place)
-            texts = read_json(column).payload if pa.types.is_binary(column.type) else column.cast(pa.string())
+            texts = read_json_cells(column).payload if pa.types.is_binary(column.type) else column.cast(pa.string())
             found += texts.fill_null("").to_pylist()
         return found
 
@@ -335,16 +336,16 @@ class GroupedRowsWriter:
         """Return the cells of each column of row heads, without their addresses."""
         columns: list[list[str]] = [[] for _ in range(self._template.row_depth)]
         for area in sorted(areas, key=lambda area: area.row):
-            style = f' s="{self._styles.get_index(area.style)}"'
+            style = f' s="{self._styles.get_or_add_format_index(area.style)}"'
             blank = f"{style}/>"
-            text = f'{style} t="inlineStr"><is><t xml:space="preserve">{escape_text(area.text)}</t></is></c>'
+            text = f'{style} t="inlineStr"><is><t xml:space="preserve">{escape_xml(area.text)}</t></is></c>'
             for place in range(area.column, area.last_column + 1):
                 columns[place].append(text if place == area.column and area.text else blank)
                 columns[place] += [blank] * (area.rows - 1)
         return [pa.array(cells, pa.string()) for cells in columns]
 
 
-def arrange_by_leaf(template: Template, keys: Sequence[str]) -> list[list[int | None]]:
+def list_row_places_by_leaf(template: Template, keys: Sequence[str]) -> list[list[int | None]]:
     """Return the places of the data rows under each leaf of the row heads, from top to bottom.
 
     A place is None where a head reserves a row that has no data.

@@ -1,15 +1,15 @@
 """Texts: what a text must become before a workbook can hold it, one text or a column at a time, and numbers in text.
 
-Two steps, for heads and titles (`..._text`) and for columns of cells (`..._texts`), which must agree:
+Two steps, for single texts such as heads and titles and for columns of cells (`..._column_...`), which must agree:
 
-1. `replace_invalid`: what no XML 1.0 document and no UTF-8 can hold becomes U+FFFD: lone surrogates, U+FFFE and U+FFFF.
-   This is what is given to xlsxwriter, which escapes for itself.
-2. `escape_text`: the text as content of an element. Control characters other than tab and line feed become `_xHHHH_`,
+1. `replace_invalid_characters`: what no XML 1.0 document and no UTF-8 can hold becomes U+FFFD: lone surrogates, U+FFFE
+   and U+FFFF. This is what is given to xlsxwriter, which escapes for itself.
+2. `escape_xml`: the text as content of an element. Control characters other than tab and line feed become `_xHHHH_`,
    as Excel writes them (a carriage return, too: a reader of XML would take it for a line feed), and an underscore that
    begins such a spelling in the text itself becomes `_x005F_`, even where two of them share an underscore. Then `&`,
    `<`, `>`.
 
-Lengths are counted in UTF-16 units, as Excel counts: an emoji is two. `limit_text` is the declared cut.
+Lengths are counted in UTF-16 units, as Excel counts: an emoji is two. `truncate_to_cell` is the declared cut.
 
 Excel keeps 15 significant digits of a number. Zeros before the first digit and at the end of a fraction do not count,
 as they cannot be lost; zeros at the end of a whole number do, as it may be an identifier.
@@ -43,17 +43,17 @@ _NOT_IN_SHEET_NAMES = re.compile(r"[\[\]:*?/\\\x00-\x1f\x7f\ufffd]+")
 _RESERVED_SHEET_NAME = "history"
 
 
-def replace_invalid(value: str) -> str:
+def replace_invalid_characters(value: str) -> str:
     """Replace the characters that no workbook can hold."""
     return _NOT_TEXT.sub(REPLACEMENT, value)
 
 
-def replace_controls(value: str) -> str:
+def replace_control_characters(value: str) -> str:
     """Replace control characters, too: they have no meaning in rich text."""
     return _CONTROL.sub(REPLACEMENT, value)
 
 
-def limit_text(value: str, limit: int = TEXT_CHARACTERS_MAX) -> tuple[str, bool]:
+def truncate_to_cell(value: str, limit: int = TEXT_CHARACTERS_MAX) -> tuple[str, bool]:
     """Cut a text to the limits of a cell; return it and whether it was changed.
 
     What is too long is cut, never within a character; line feeds beyond the limit become spaces.
@@ -62,17 +62,17 @@ def limit_text(value: str, limit: int = TEXT_CHARACTERS_MAX) -> tuple[str, bool]
     if value.count("\n") > LINE_FEEDS_MAX:
         lines = value.split("\n")
         kept = "\n".join(lines[:LINE_FEEDS_MAX]) + "\n" + " ".join(lines[LINE_FEEDS_MAX:])
-    if count_units(kept) > limit:
+    if count_utf16_units(kept) > limit:
         kept = kept.encode("utf-16-le")[: 2 * limit].decode("utf-16-le", "ignore")
     return kept, kept != value
 
 
-def count_units(value: str) -> int:
+def count_utf16_units(value: str) -> int:
     """Count characters as Excel does, in UTF-16 units."""
     return len(value) if value.isascii() else len(value) + sum(character > "\uffff" for character in value)
 
 
-def escape_text(value: str) -> str:
+def escape_xml(value: str) -> str:
     """Escape a valid text as the content of an XML element."""
     escaped = LITERAL_ESCAPE.sub("_x005F_", value)
     escaped = _CONTROL.sub(lambda found: f"_x{ord(found[0]):04X}_", escaped)
@@ -82,7 +82,7 @@ def escape_text(value: str) -> str:
 def choose_sheet_name(requested: str | None, taken: Collection[str]) -> str:
     """Return a sheet name that Excel accepts and the workbook does not have, close to the requested one."""
     used = {_RESERVED_SHEET_NAME, *map(_fold_case, taken)}
-    name = _trim_sheet_name(_NOT_IN_SHEET_NAMES.sub(" ", replace_invalid(requested or "")), SHEET_NAME_MAX)
+    name = _trim_sheet_name(_NOT_IN_SHEET_NAMES.sub(" ", replace_invalid_characters(requested or "")), SHEET_NAME_MAX)
     if name and _fold_case(name) not in used:
         return name
     numbered = (
@@ -93,7 +93,7 @@ def choose_sheet_name(requested: str | None, taken: Collection[str]) -> str:
 
 
 def _trim_sheet_name(name: str, limit: int) -> str:
-    return limit_text(name.strip(" '"), limit)[0].rstrip(" '")
+    return truncate_to_cell(name.strip(" '"), limit)[0].rstrip(" '")
 
 
 def _fold_case(name: str) -> str:
@@ -109,7 +109,7 @@ _FIRST_PRINTED = 0x20
 _SPACE, _TAB, _LINE_FEED = 0x20, 0x09, 0x0A
 
 
-def limit_texts(texts: pa.Array) -> tuple[pa.Array, int]:
+def truncate_column_to_cells(texts: pa.Array) -> tuple[pa.Array, int]:
     """Cut texts to the limits of cells; return them and how many were changed."""
     seen = view_bytes(texts)
     lengths = seen.lengths
@@ -123,12 +123,12 @@ def limit_texts(texts: pa.Array) -> tuple[pa.Array, int]:
         suspects |= feeds > LINE_FEEDS_MAX
     if not suspects.any():
         return texts, 0
-    found = [limit_text(text) for text in texts.filter(pa.array(suspects)).to_pylist()]
+    found = [truncate_to_cell(text) for text in texts.filter(pa.array(suspects)).to_pylist()]
     changed = pc.replace_with_mask(texts, pa.array(suspects), pa.array([text for text, _ in found], pa.string()))
     return changed, sum(was_cut for _, was_cut in found)
 
 
-def escape_texts(texts: pa.Array) -> pa.Array:
+def escape_column_xml(texts: pa.Array) -> pa.Array:
     """Escape texts as contents of XML elements."""
     seen = view_bytes(texts)
     joined = seen.join()
@@ -141,13 +141,13 @@ def escape_texts(texts: pa.Array) -> pa.Array:
         if sign.encode() in joined:
             spelled = pc.replace_substring(spelled, sign, entity)
     # To look for one byte takes a tenth of the time of looking for two.
-    if (b"_" in joined and b"_x" in joined) or _has_controls(seen):
+    if (b"_" in joined and b"_x" in joined) or _has_control_characters(seen):
         rare = pc.match_substring_regex(texts, _ESCAPED).fill_null(False)
-        spelled = _replace_where(spelled, rare, texts, escape_text)
+        spelled = _replace_where(spelled, rare, texts, escape_xml)
     return spelled
 
 
-def find_edge_spaces(texts: pa.Array) -> Mask:
+def mask_edge_spaces(texts: pa.Array) -> Mask:
     """Return a mask of the texts that begin or end with white space, which XML readers drop by default."""
     seen = view_bytes(texts)
     if not len(seen.data):
@@ -162,7 +162,7 @@ def _replace_where(texts: pa.Array, where: pa.Array, sources: pa.Array, function
     return pc.replace_with_mask(texts, where, pa.array(made, pa.string())) if made else texts
 
 
-def _has_controls(seen: BytesView) -> bool:
+def _has_control_characters(seen: BytesView) -> bool:
     if not len(seen.data) or seen.data.min() >= _FIRST_PRINTED:
         return False
     controls = seen.data[seen.data < _FIRST_PRINTED]
@@ -175,42 +175,42 @@ _MINUS = ord("-")
 _PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
 
 
-def find_exact_numbers(numerals: pa.Array) -> Mask:
+def mask_exact_numbers(numerals: pa.Array) -> Mask:
     """Return a mask of the JSON numbers that Excel can hold; null is true."""
     seen = view_bytes(numerals)
     joined = seen.join()
     if b"e" in joined or b"E" in joined:
         found = pc.match_substring_regex(numerals, "[eE]").fill_null(False)
         with_exponent: Mask = found.to_numpy(zero_copy_only=False)
-        fits = _find_short(pc.if_else(found, "0", numerals), pointed=b"." in joined)
+        fits = _mask_at_most_15_digits(pc.if_else(found, "0", numerals), pointed=b"." in joined)
         fits[with_exponent] = [_is_exact_scientific(text) for text in numerals.filter(found).to_pylist()]
         return fits
-    return _find_short(numerals, pointed=b"." in joined)
+    return _mask_at_most_15_digits(numerals, pointed=b"." in joined)
 
 
-def find_plain_numbers(texts: pa.Array) -> Mask:
+def mask_plain_numbers(texts: pa.Array) -> Mask:
     """Return a mask of the texts that are plain numbers that Excel can hold: no exponent, no leading zero."""
     found = pc.match_substring_regex(texts, _PLAIN_NUMBER).fill_null(False)
     if not pc.any(found).as_py():
         return np.zeros(len(texts), np.bool_)
-    mask: Mask = found.to_numpy(zero_copy_only=False) & find_exact_numbers(pc.if_else(found, texts, "0"))
+    mask: Mask = found.to_numpy(zero_copy_only=False) & mask_exact_numbers(pc.if_else(found, texts, "0"))
     return mask
 
 
-def _find_short(numerals: pa.Array, *, pointed: bool) -> Mask:
+def _mask_at_most_15_digits(numerals: pa.Array, *, pointed: bool) -> Mask:
     """Return a mask of the numbers with 15 significant digits or less; none may have an exponent."""
     seen = view_bytes(numerals)
     fits: Mask = seen.lengths <= DIGITS_MAX
     if fits.all():
         return fits
     if not pointed:
-        return seen.lengths - _find_signs(seen) <= DIGITS_MAX
+        return seen.lengths - _flag_texts_with_minus(seen) <= DIGITS_MAX
     long = pa.array(~fits)
     fits[~fits] = _count_digits(numerals.filter(long)) <= DIGITS_MAX
     return fits
 
 
-def _find_signs(seen: BytesView) -> Mask:
+def _flag_texts_with_minus(seen: BytesView) -> Mask:
     signs: Mask = seen.bytes_at(seen.starts) == _MINUS
     return signs
 
@@ -232,7 +232,7 @@ def _is_exact_scientific(text: str) -> bool:
     return digits <= DIGITS_MAX and (not number or abs(number.adjusted()) <= _EXPONENT_MAX)
 
 
-def find_binary_fractions(numerals: pa.Array) -> Mask:
+def mask_binary_fractions(numerals: pa.Array) -> Mask:
     """Return a mask of the fractions that a float of 64 bits is written as, so that no digits are lost."""
     found = ["." in text and Decimal(repr(float(text))) == Decimal(text) for text in numerals.to_pylist()]
     return np.array(found, np.bool_)

@@ -15,10 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel.cells import CellForm, CellValues, Mask, as_string, find_valid, keep_where, view_bytes
-from excel.moments import Milliseconds, TimeZone, find_moments, find_representable, to_clock_texts, to_local, to_serials
+from excel.cells import CellForm, CellValues, Mask, keep_only_where, mask_not_null, view_as_string, view_bytes
+from excel.moments import (
+    Milliseconds,
+    TimeZone,
+    detect_moments,
+    format_serial_numbers,
+    mask_representable,
+    to_excel_serial_numbers,
+    to_local_within_excel_range,
+)
 from excel.template.models import CellKind
-from excel.texts import find_binary_fractions, find_exact_numbers, find_plain_numbers, replace_invalid
+from excel.texts import mask_binary_fractions, mask_exact_numbers, mask_plain_numbers, replace_invalid_characters
 
 URL_MAX_CHARACTERS: Final = 2_079
 FORMULA_MAX_CHARACTERS: Final = 8_192
@@ -39,9 +47,9 @@ def read_values(cells: pa.Array, kind: CellKind, zone: TimeZone) -> CellValues:
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     is_json = pa.types.is_binary(cells.type)
-    values = read_json(cells) if is_json else _read_typed(cells, zone)
+    values = read_json_cells(cells) if is_json else _read_typed_cells(cells, zone)
     if kind is CellKind.TEXT:
-        return _to_texts(values)
+        return _convert_to_texts(values)
     if not pa.types.is_floating(cells.type):
         values = _keep_long_numbers_as_texts(values)
     match kind:
@@ -63,24 +71,28 @@ def read_values(cells: pa.Array, kind: CellKind, zone: TimeZone) -> CellValues:
 
 def to_comparable(values: CellValues) -> tuple[pa.Array, pa.Array]:
     """Return the cells as conditions compare them: as numbers, and as texts. A date is the text of its local time."""
-    numbers = keep_where(values.payload, values.mask(CellForm.NUMBER)).cast(pa.float64())
-    texts = keep_where(values.payload, values.mask(CellForm.TEXT, CellForm.RICH, CellForm.LINK, CellForm.FORMULA))
+    numbers = keep_only_where(values.payload, values.mask_of_forms(CellForm.NUMBER)).cast(pa.float64())
+    texts = keep_only_where(
+        values.payload, values.mask_of_forms(CellForm.TEXT, CellForm.RICH, CellForm.LINK, CellForm.FORMULA)
+    )
     if values.has_form(CellForm.BOOLEAN):
         words = pc.if_else(pc.equal(values.payload, "1"), "true", "false")
-        texts = pc.coalesce(texts, keep_where(words, values.mask(CellForm.BOOLEAN)))
+        texts = pc.coalesce(texts, keep_only_where(words, values.mask_of_forms(CellForm.BOOLEAN)))
     for form in (CellForm.DAY, CellForm.MOMENT):
         if values.has_form(form):
-            dates = to_clock_texts(keep_where(values.payload, values.mask(form)), days=form is CellForm.DAY)
+            dates = format_serial_numbers(
+                keep_only_where(values.payload, values.mask_of_forms(form)), days=form is CellForm.DAY
+            )
             texts = pc.coalesce(texts, dates)
     return numbers, texts
 
 
-def _to_texts(values: CellValues) -> CellValues:
+def _convert_to_texts(values: CellValues) -> CellValues:
     payload = values.payload
     if values.has_form(CellForm.BOOLEAN):
         words = pc.if_else(pc.equal(payload, "1"), "true", "false")
-        payload = pc.if_else(pa.array(values.mask(CellForm.BOOLEAN)), words, payload)
-    return values.with_form(values.mask(CellForm.NUMBER, CellForm.BOOLEAN), CellForm.TEXT, payload)
+        payload = pc.if_else(pa.array(values.mask_of_forms(CellForm.BOOLEAN)), words, payload)
+    return values.with_form(values.mask_of_forms(CellForm.NUMBER, CellForm.BOOLEAN), CellForm.TEXT, payload)
 
 
 def _keep_long_numbers_as_texts(values: CellValues) -> CellValues:
@@ -92,11 +104,11 @@ def _keep_long_numbers_as_texts(values: CellValues) -> CellValues:
     if not values.has_form(CellForm.NUMBER):
         return values
     numbers, where = _select_form(values, CellForm.NUMBER)
-    exact = find_exact_numbers(numbers)
+    exact = mask_exact_numbers(numbers)
     if exact.all():
         return values
-    exact[~exact] = find_binary_fractions(numbers.filter(pa.array(~exact)))
-    long = _spread_mask(~exact, where)
+    exact[~exact] = mask_binary_fractions(numbers.filter(pa.array(~exact)))
+    long = _expand_mask(~exact, where)
     return replace(values.with_form(long, CellForm.TEXT), long_numbers=int(long.sum()))
 
 
@@ -104,13 +116,13 @@ def _detect_moments(values: CellValues, zone: TimeZone, *, zoned_only: bool) -> 
     if not values.has_form(CellForm.TEXT):
         return values
     texts, where = _select_form(values, CellForm.TEXT)
-    found = find_moments(texts, zone, zoned_only=zoned_only)
+    found = detect_moments(texts, zone, zoned_only=zoned_only)
     if found is None:
         return values
-    mask = _spread_mask(found.found, where)
+    mask = _expand_mask(found.found, where)
     if mask.all():
-        return values.with_form(mask, CellForm.MOMENT, to_serials(found.ms))
-    payload = pc.replace_with_mask(values.payload, pa.array(mask), to_serials(found.ms))
+        return values.with_form(mask, CellForm.MOMENT, to_excel_serial_numbers(found.ms))
+    payload = pc.replace_with_mask(values.payload, pa.array(mask), to_excel_serial_numbers(found.ms))
     return values.with_form(mask, CellForm.MOMENT, payload)
 
 
@@ -118,14 +130,16 @@ def _detect_numbers(values: CellValues) -> CellValues:
     if not values.has_form(CellForm.TEXT):
         return values
     texts, where = _select_form(values, CellForm.TEXT)
-    return values.with_form(_spread_mask(find_plain_numbers(texts), where), CellForm.NUMBER)
+    return values.with_form(_expand_mask(mask_plain_numbers(texts), where), CellForm.NUMBER)
 
 
 def _detect_booleans(values: CellValues) -> CellValues:
     words = pc.utf8_lower(values.payload)
     true, false = (pc.is_in(words, value_set=pa.array(names)) for names in (["true", "1"], ["false", "0"]))
     payload = pc.if_else(true, "1", pc.if_else(false, "0", values.payload))
-    where: Mask = pc.or_(true, false).to_numpy(zero_copy_only=False) & values.mask(CellForm.TEXT, CellForm.NUMBER)
+    where: Mask = pc.or_(true, false).to_numpy(zero_copy_only=False) & values.mask_of_forms(
+        CellForm.TEXT, CellForm.NUMBER
+    )
     return values.with_form(where, CellForm.BOOLEAN, payload)
 
 
@@ -139,18 +153,18 @@ def _detect_pattern(values: CellValues, pattern: str, form: CellForm, characters
         # As Excel counts: whatever lies beyond the basic plane is two.
         units = pc.add(pc.utf8_length(texts), pc.count_substring_regex(texts, r"[^\x{0}-\x{ffff}]"))
         found = pc.and_(found, pc.less_equal(units, characters_max))
-    return values.with_form(_spread_mask(found.fill_null(False).to_numpy(zero_copy_only=False), where), form)
+    return values.with_form(_expand_mask(found.fill_null(False).to_numpy(zero_copy_only=False), where), form)
 
 
 def _select_form(values: CellValues, form: CellForm) -> tuple[pa.Array, Mask | None]:
     """Return the cells of one form and a mask of them; None if all others are empty."""
     if values.counts[form] + values.counts[CellForm.EMPTY] == len(values.forms):
         return values.payload, None
-    where = values.mask(form)
+    where = values.mask_of_forms(form)
     return values.payload.filter(pa.array(where)), where
 
 
-def _spread_mask(found: Mask, where: Mask | None) -> Mask:
+def _expand_mask(found: Mask, where: Mask | None) -> Mask:
     """Return a mask over the cells of one form as a mask over all cells."""
     if where is None:
         return found
@@ -168,14 +182,14 @@ _FORM_BY_FIRST_BYTE[ord("n")] = CellForm.EMPTY
 _FORM_BY_FIRST_BYTE[ord('"')] = CellForm.TEXT
 
 
-def read_json(cells: pa.Array) -> CellValues:
+def read_json_cells(cells: pa.Array) -> CellValues:
     """Read the cells of a binary column, whose bytes are JSON in UTF-8."""
     seen = view_bytes(cells)
     firsts = seen.bytes_at(seen.starts)
     forms = _FORM_BY_FIRST_BYTE.take(firsts)
     forms[seen.lengths == 0] = CellForm.EMPTY
     if cells.null_count:
-        forms[~find_valid(cells)] = CellForm.EMPTY
+        forms[~mask_not_null(cells)] = CellForm.EMPTY
     nested = forms == _NESTED
     payload = cells
     counts = np.bincount(forms, minlength=_NESTED + 1)
@@ -186,17 +200,17 @@ def read_json(cells: pa.Array) -> CellValues:
             payload = pc.if_else(pa.array(quoted), payload, cells)
         if b"\\" in seen.join():
             escaped = pc.and_(pa.array(quoted), pc.match_substring(cells, b"\\").fill_null(False))
-            payload = _unescape(payload, escaped, cells)
-    payload = as_string(payload)
+            payload = _replace_escaped(payload, escaped, cells)
+    payload = view_as_string(payload)
     if counts[CellForm.BOOLEAN]:
         true = pa.array(firsts == ord("t"))
         payload = pc.if_else(pa.array(forms == CellForm.BOOLEAN), pc.if_else(true, "1", "0"), payload)
-    payload = keep_where(payload, forms != CellForm.EMPTY)
+    payload = keep_only_where(payload, forms != CellForm.EMPTY)
     forms[nested] = CellForm.TEXT
     return CellValues(payload, forms)
 
 
-def _unescape(payload: pa.Array, escaped: pa.Array, cells: pa.Array) -> pa.Array:
+def _replace_escaped(payload: pa.Array, escaped: pa.Array, cells: pa.Array) -> pa.Array:
     sources = cells.filter(escaped)
     if not len(sources):
         return payload
@@ -211,36 +225,38 @@ def _decode_texts(sources: pa.Array) -> list[str]:
         return msgspec.json.decode(b"[%b]" % view_bytes(listed).join()[:-1], type=list[str])
     except msgspec.DecodeError:
         # Some source writes half of a pair of surrogates: it is made safe, as no file could hold it.
-        return [replace_invalid(json.loads(source, strict=False)) for source in sources.to_pylist()]
+        return [replace_invalid_characters(json.loads(source, strict=False)) for source in sources.to_pylist()]
 
 
-def _read_typed(cells: pa.Array, zone: TimeZone) -> CellValues:
+def _read_typed_cells(cells: pa.Array, zone: TimeZone) -> CellValues:
     """Read cells by the type of their column alone."""
     kind = cells.type
     if pa.types.is_string(kind):
-        return _to_form(cells, CellForm.TEXT)
+        return _build_values_of_form(cells, CellForm.TEXT)
     if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
-        return _to_form(cells.cast(pa.string()), CellForm.NUMBER)
+        return _build_values_of_form(cells.cast(pa.string()), CellForm.NUMBER)
     if pa.types.is_floating(kind):
         return _read_floats(cells)
     if pa.types.is_boolean(kind):
-        return _to_form(pc.if_else(cells, "1", "0"), CellForm.BOOLEAN)
+        return _build_values_of_form(pc.if_else(cells, "1", "0"), CellForm.BOOLEAN)
     if pa.types.is_date(kind):
-        return _read_moments(_raw_milliseconds(cells.cast(pa.date32()).cast(pa.timestamp("ms"))), cells, CellForm.DAY)
+        return _build_moment_values(
+            _view_milliseconds(cells.cast(pa.date32()).cast(pa.timestamp("ms"))), cells, CellForm.DAY
+        )
     if pa.types.is_timestamp(kind):
-        ms = _raw_milliseconds(cells.cast(pa.timestamp("ms", tz=kind.tz), safe=False))
-        return _read_moments(to_local(ms, zone) if kind.tz else ms, cells, CellForm.MOMENT)
-    return _to_form(_to_text_column(cells), CellForm.TEXT)
+        ms = _view_milliseconds(cells.cast(pa.timestamp("ms", tz=kind.tz), safe=False))
+        return _build_moment_values(to_local_within_excel_range(ms, zone) if kind.tz else ms, cells, CellForm.MOMENT)
+    return _build_values_of_form(_to_text_column(cells), CellForm.TEXT)
 
 
-def _to_form(payload: pa.Array, form: CellForm) -> CellValues:
-    return CellValues(payload, np.where(find_valid(payload), np.uint8(form), np.uint8(CellForm.EMPTY)))
+def _build_values_of_form(payload: pa.Array, form: CellForm) -> CellValues:
+    return CellValues(payload, np.where(mask_not_null(payload), np.uint8(form), np.uint8(CellForm.EMPTY)))
 
 
 def _read_floats(cells: pa.Array) -> CellValues:
     """Read floats as numbers; infinities and NaN, which Excel does not have, become texts."""
     payload = cells.cast(pa.float64()).cast(pa.string())
-    found = _to_form(payload, CellForm.NUMBER)
+    found = _build_values_of_form(payload, CellForm.NUMBER)
     finite = pc.is_finite(cells.cast(pa.float64()))
     if pc.all(finite).as_py() is not False:
         return found
@@ -248,7 +264,7 @@ def _read_floats(cells: pa.Array) -> CellValues:
     return CellValues(payload, np.where(odd, np.uint8(CellForm.TEXT), found.forms))
 
 
-def _raw_milliseconds(times: pa.Array) -> Milliseconds:
+def _view_milliseconds(times: pa.Array) -> Milliseconds:
     """Return the milliseconds of each cell; an arbitrary value where it is null."""
     return (
         np.frombuffer(times.buffers()[1], np.int64, len(times), times.offset * 8)
@@ -257,11 +273,11 @@ def _raw_milliseconds(times: pa.Array) -> Milliseconds:
     )
 
 
-def _read_moments(ms: Milliseconds, cells: pa.Array, form: CellForm) -> CellValues:
-    filled = find_valid(cells)
-    held = find_representable(ms)
+def _build_moment_values(ms: Milliseconds, cells: pa.Array, form: CellForm) -> CellValues:
+    filled = mask_not_null(cells)
+    held = mask_representable(ms)
     forms = np.where(filled, np.uint8(form), np.uint8(CellForm.EMPTY))
-    payload = keep_where(to_serials(ms), filled)
+    payload = keep_only_where(to_excel_serial_numbers(ms), filled)
     if held[filled].all():
         return CellValues(payload, forms)
     texts = cells.cast(pa.string())
@@ -278,4 +294,4 @@ def _to_text_column(cells: pa.Array) -> pa.Array:
         written = (
             None if cell is None else json.dumps(cell, ensure_ascii=False, default=str) for cell in cells.to_pylist()
         )
-        return pa.array([text if text is None else replace_invalid(text) for text in written], pa.string())
+        return pa.array([text if text is None else replace_invalid_characters(text) for text in written], pa.string())

@@ -17,9 +17,9 @@ import xlsxwriter
 from pydantic import JsonValue
 from xlsxwriter.worksheet import Worksheet
 
-from excel.archive import Write, ZipArchive, deflate, splice_bodies
+from excel.archive import Write, ZipArchive, deflate, insert_bodies_into_sheet
 from excel.columns import StyleSheet, build_columns
-from excel.frame import draw_sheet, set_properties
+from excel.frame import draw_frames_and_set_up_sheet, set_document_title
 from excel.layout import GAP_ROWS, lay_out_table
 from excel.limits import LINKS_MAX, WorkbookReport
 from excel.moments import TimeZone
@@ -77,7 +77,7 @@ class Workbook:
             taken = [sheet.worksheet.name for sheet in self._sheets]
             self._sheets.append(_WorkbookSheet(self._workbook.add_worksheet(choose_sheet_name(table.sheet, taken)), []))
         bodies = self._sheets[-1].bodies
-        first_row = bodies[-1].close().end + GAP_ROWS if bodies else 0
+        first_row = bodies[-1].finish().end_row + GAP_ROWS if bodies else 0
         template = None if is_empty_template(table.template) else read_template(table.template)
         columns = build_columns(template, keys, self._drawing)
         body = TableBody(lay_out_table(table, columns, template, first_row), template, keys, self._resources)
@@ -96,8 +96,8 @@ class Workbook:
         """
         plain_links = 0
         for sheet in self._sheets:
-            placed = [body.close(footer=footer) for body in sheet.bodies]
-            draw_sheet(
+            placed = [body.finish(footer=footer) for body in sheet.bodies]
+            draw_frames_and_set_up_sheet(
                 self._workbook,
                 sheet.worksheet,
                 placed,
@@ -105,8 +105,8 @@ class Workbook:
                 freeze=self._drawing.freeze,
                 filtered=self._drawing.filter,
             )
-            plain_links += _write_links(sheet)
-        set_properties(self._workbook, next((table.title for table in self._drawing.tables), None))
+            plain_links += _write_hyperlinks(sheet)
+        set_document_title(self._workbook, next((table.title for table in self._drawing.tables), None))
         self._workbook.close()
         if self._pool is not None:
             self._pool.shutdown()
@@ -120,9 +120,11 @@ class Workbook:
             for name in drawn.namelist():
                 content = drawn.read(name)
                 if name in sheets:
-                    archive.add(name, splice_bodies(content, [body.to_inset() for body in sheets[name].bodies]))
+                    archive.write_entry(
+                        name, insert_bodies_into_sheet(content, [body.to_body_inset() for body in sheets[name].bodies])
+                    )
                 else:
-                    archive.add(name, [deflate(content, last=True)])
+                    archive.write_entry(name, [deflate(content, last=True)])
         return archive.finish()
 
     def _build_report(self, size: int, plain_links: int) -> WorkbookReport:
@@ -144,7 +146,7 @@ def render_tables(tables: Mapping[str, pa.Table]) -> bytes:
     numbers.
     """
     drawing = Drawing(
-        tables=[TableDrawing(sheet=name, template=_plain_columns(table)) for name, table in tables.items()]
+        tables=[TableDrawing(sheet=name, template=_build_plain_template(table)) for name, table in tables.items()]
     )
     book = Workbook(drawing, time_zone="UTC")
     for drawn, table in zip(drawing.tables, tables.values(), strict=True):
@@ -156,17 +158,17 @@ def render_tables(tables: Mapping[str, pa.Table]) -> bytes:
     return out.getvalue()
 
 
-def _plain_columns(table: pa.Table) -> JsonValue:
-    return [{"name": field.name, "title": field.name, "type": _plain_kind(field.type)} for field in table.schema]
+def _build_plain_template(table: pa.Table) -> JsonValue:
+    return [{"name": field.name, "title": field.name, "type": _choose_plain_kind(field.type)} for field in table.schema]
 
 
-def _plain_kind(kind: pa.DataType) -> CellKind:
+def _choose_plain_kind(kind: pa.DataType) -> CellKind:
     if pa.types.is_binary(kind):
         return CellKind.NUMBER
     return CellKind.TEXT if pa.types.is_string(kind) or pa.types.is_large_string(kind) else CellKind.AUTO
 
 
-def _write_links(sheet: _WorkbookSheet) -> int:
+def _write_hyperlinks(sheet: _WorkbookSheet) -> int:
     """Write hyperlinks; return how many exceed the limit of a sheet."""
     links = [link for body in sheet.bodies for link in body.tally.links]
     # The texts of the cells are written with the body.

@@ -68,13 +68,15 @@ class Client:
         self,
         *,
         state: State | None = None,
+        cause: str | None = None,
         operator_id: str | None = None,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
     ) -> AsyncIterator[Download]:
-        """Yield the project's downloads, newest first."""
+        """Yield the project's downloads, newest first; `cause` is the code of a fault."""
         filters = {
             "state": state,
+            "cause": cause,
             "operator_id": operator_id,
             "created_after": created_after and created_after.isoformat(),
             "created_before": created_before and created_before.isoformat(),
@@ -91,6 +93,14 @@ class Client:
     async def cancel(self, task_id: str) -> Download:
         """Cancel a download and remove its data; a download that has ended is not changed."""
         return Download.model_validate(await self._transport.json("POST", f"/v1/downloads/{task_id}/cancel"))
+
+    async def retry(self, task_id: str) -> Download:
+        """Retry a failed download, under the same id."""
+        return Download.model_validate(await self._transport.json("POST", f"/v1/downloads/{task_id}/retry"))
+
+    async def delete(self, task_id: str) -> Download:
+        """Delete the file of a download that has ended."""
+        return Download.model_validate(await self._transport.json("DELETE", f"/v1/downloads/{task_id}"))
 
     async def save(self, download: Download, path: Path, *, progress: Progress = ignore_progress) -> Saved:
         """Save the file of a finished download; on failure the path keeps its former content.

@@ -13,14 +13,14 @@ METADATA: Final = "metadata"
 """In place of a key file: the machine's own service account on Google Cloud."""
 
 
-def _check_address(value: str) -> str:
+def _require_web_address(value: str) -> str:
     parts = urlsplit(value)
     if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment):
         raise ValueError(f"{value!r} is not an address of a web service. Write it like https://host.example.com/path.")
     return value.rstrip("/")
 
 
-WebAddress = Annotated[str, AfterValidator(_check_address)]
+WebAddress = Annotated[str, AfterValidator(_require_web_address)]
 
 
 class SubscriptionSettings(BaseModel):
@@ -62,7 +62,7 @@ class PushSettings(BaseModel):
 
     @field_validator("secret")
     @classmethod
-    def _check_length(cls, secret: SecretStr) -> SecretStr:
+    def _require_long_secret(cls, secret: SecretStr) -> SecretStr:
         if 0 < len(secret.get_secret_value()) < 16:
             raise ValueError("it has fewer than 16 characters and could be guessed. Create a longer one.")
         return secret
@@ -121,3 +121,10 @@ class AddressSettings(BaseModel):
     modules: ModulesSettings = ModulesSettings()
     pubsub: PubSubSettings = PubSubSettings()
     push: PushSettings = PushSettings()
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether messages can come in, or a module is named."""
+        modules = (self.modules.ed, self.modules.im, self.modules.wfm, self.modules.od)
+        takes_pushes = bool(self.push.audience or self.push.secret.get_secret_value())
+        return takes_pushes or bool(self.pubsub.project) or any(module.base_url for module in modules)

@@ -33,7 +33,7 @@ _INTERNAL = ".cache"
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _CacheEntry:
     """One file, with the files that belong to it. The folder of a business holds only complete files."""
 
     root: Path
@@ -45,18 +45,18 @@ class _Entry:
         return self.root / self.biz / self.sha256
 
     @property
-    def pin(self) -> Path:
+    def pin_path(self) -> Path:
         """Locked, shared, by all users of the file; its modification time is that of the last use."""
         return self.root / _INTERNAL / "pins" / f"{self.biz}.{self.sha256}"
 
     @property
-    def fetch_lock(self) -> Path:
+    def fetch_lock_path(self) -> Path:
         """Locked by the process that fetches or checks the file."""
         return self.root / _INTERNAL / "flights" / f"{self.biz}.{self.sha256}"
 
     @property
-    def partials(self) -> Path:
-        """The prefix of partially fetched files, which are stale unless `fetch_lock` is locked."""
+    def partial_path_prefix(self) -> Path:
+        """The prefix of partially fetched files, which are stale unless `fetch_lock_path` is locked."""
         return self.root / _INTERNAL / "partials" / f"{self.biz}.{self.sha256}"
 
 
@@ -75,7 +75,7 @@ class FileCache:
         self._turns: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def pin(self, biz: int, sha256: str, fetch: FetchFile) -> AsyncIterator[Path]:
+    async def provide_pinned(self, biz: int, sha256: str, fetch: FetchFile) -> AsyncIterator[Path]:
         """Yield the path of the complete file, and keep the file there while the body runs.
 
         Args:
@@ -89,43 +89,43 @@ class FileCache:
         """
         if not _SHA256.fullmatch(sha256):
             raise ValueError(f"{sha256!r} is no SHA-256. Give 64 digits of 0-9 and a-f.")
-        entry = _Entry(self._root, str(biz), sha256)
-        async with _lock_shared(entry.pin):
+        entry = _CacheEntry(self._root, str(biz), sha256)
+        async with _hold_shared_lock(entry.pin_path):
             if not self._is_verified(entry):
                 await self._fetch_unless_verified(entry, fetch)
             yield entry.path
 
-    def invalidate(self, biz: int, sha256: str) -> None:
+    def require_verification(self, biz: int, sha256: str) -> None:
         """Check the whole file again before its next use."""
-        self._verified.pop(_Entry(self._root, str(biz), sha256).path, None)
+        self._verified.pop(_CacheEntry(self._root, str(biz), sha256).path, None)
 
-    async def _fetch_unless_verified(self, entry: _Entry, fetch: FetchFile) -> None:
+    async def _fetch_unless_verified(self, entry: _CacheEntry, fetch: FetchFile) -> None:
         turn = self._turns.setdefault(entry.path, asyncio.Lock())
-        async with turn, _lock_exclusive(entry.fetch_lock):
-            if self._is_verified(entry) or await asyncio.to_thread(self._verify, entry):
+        async with turn, _hold_exclusive_lock(entry.fetch_lock_path):
+            if self._is_verified(entry) or await asyncio.to_thread(self._verify_digest, entry):
                 return
             try:
-                await self._fetch(entry, fetch)
+                await self._fetch_and_accept(entry, fetch)
             except SourceFault:
                 # The repository may be between two versions, or was cut off: the same result twice is believed.
                 await asyncio.sleep(REFETCH_PAUSE_SECONDS)
-                await self._fetch(entry, fetch)
-        await asyncio.to_thread(self._evict)
+                await self._fetch_and_accept(entry, fetch)
+        await asyncio.to_thread(self._evict_to_limit)
 
-    async def _fetch(self, entry: _Entry, fetch: FetchFile) -> None:
-        partial = _create_partial_path(entry)
+    async def _fetch_and_accept(self, entry: _CacheEntry, fetch: FetchFile) -> None:
+        partial = _prepare_partial_path(entry)
         try:
             await fetch(partial)
-            await asyncio.to_thread(self._accept, entry, partial)
+            await asyncio.to_thread(self._move_into_cache, entry, partial)
         finally:
             partial.unlink(missing_ok=True)
 
-    def _is_verified(self, entry: _Entry) -> bool:
+    def _is_verified(self, entry: _CacheEntry) -> bool:
         stamp = self._verified.get(entry.path)
-        return stamp is not None and stamp == _read_stamp(entry.path)
+        return stamp is not None and stamp == _read_change_stamp(entry.path)
 
-    def _verify(self, entry: _Entry) -> bool:
-        stamp = _read_stamp(entry.path)
+    def _verify_digest(self, entry: _CacheEntry) -> bool:
+        stamp = _read_change_stamp(entry.path)
         if stamp is None:
             return False
         digest = _compute_sha256(entry.path)
@@ -135,7 +135,7 @@ class FileCache:
         self._verified[entry.path] = stamp
         return True
 
-    def _accept(self, entry: _Entry, partial: Path) -> None:
+    def _move_into_cache(self, entry: _CacheEntry, partial: Path) -> None:
         digest = _compute_sha256(partial)
         if digest != entry.sha256:
             raise SourceFault(
@@ -143,44 +143,44 @@ class FileCache:
                 f"The file that was fetched has the SHA-256 {digest}, not {entry.sha256}.",
                 "Send the signature of the file that lies in the repository, or put the right file there.",
             )
-        _sync(partial)
+        _flush_to_disk(partial)
         partial.replace(entry.path)
-        _sync(entry.path.parent)
-        stamp = _read_stamp(entry.path)
+        _flush_to_disk(entry.path.parent)
+        stamp = _read_change_stamp(entry.path)
         if stamp is not None:
             self._verified[entry.path] = stamp
 
-    def _evict(self) -> None:
+    def _evict_to_limit(self) -> None:
         """Remove what killed processes left behind, then the least recently used files, down to the limit."""
         self._remove_leftovers()
-        files = sorted(self._list_files(), key=lambda file: file.used_at, reverse=True)
+        files = sorted(self._iterate_cached_files(), key=lambda file: file.used_at, reverse=True)
         held = sum(file.bytes for file in files)
         while files and held > self._max_bytes:
             oldest = files.pop()
-            if self._evict_file(oldest.entry):
+            if self._evict_unless_pinned(oldest.entry):
                 held -= oldest.bytes
 
     def _remove_leftovers(self) -> None:
         internal = self._root / _INTERNAL
         for partial in (internal / "partials").glob("*"):
-            with _try_lock_exclusive(internal / "flights" / partial.stem) as locked:
+            with _try_exclusive_lock(internal / "flights" / partial.stem) as locked:
                 if locked:
                     partial.unlink(missing_ok=True)
         for pin in (internal / "pins").glob("*"):
             biz, _, sha256 = pin.name.partition(".")
             if not (self._root / biz / sha256).exists():
-                with _try_lock_exclusive(pin):
+                with _try_exclusive_lock(pin):
                     pass  # releasing the lock removes the file
 
-    def _list_files(self) -> Iterator[_File]:
+    def _iterate_cached_files(self) -> Iterator[_CachedFile]:
         for path in self._root.glob("[0-9]*/*"):
-            entry = _Entry(self._root, path.parent.name, path.name)
+            entry = _CacheEntry(self._root, path.parent.name, path.name)
             if status := _read_status(path):
-                used = _read_status(entry.pin) or status
-                yield _File(entry, status.st_size, used.st_mtime)
+                used = _read_status(entry.pin_path) or status
+                yield _CachedFile(entry, status.st_size, used.st_mtime)
 
-    def _evict_file(self, entry: _Entry) -> bool:
-        with _try_lock_exclusive(entry.pin) as locked:
+    def _evict_unless_pinned(self, entry: _CacheEntry) -> bool:
+        with _try_exclusive_lock(entry.pin_path) as locked:
             if locked:
                 entry.path.unlink(missing_ok=True)
                 self._verified.pop(entry.path, None)
@@ -189,19 +189,19 @@ class FileCache:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    entry: _Entry
+class _CachedFile:
+    entry: _CacheEntry
     bytes: int
     used_at: float
 
 
-def _create_partial_path(entry: _Entry) -> Path:
+def _prepare_partial_path(entry: _CacheEntry) -> Path:
     # A new path each time, because the thread of a cancelled fetch may still write to the old one.
-    for folder in (entry.partials.parent, entry.path.parent):
+    for folder in (entry.partial_path_prefix.parent, entry.path.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    for stale in entry.partials.parent.glob(f"{entry.partials.name}.*"):
+    for stale in entry.partial_path_prefix.parent.glob(f"{entry.partial_path_prefix.name}.*"):
         stale.unlink(missing_ok=True)
-    return entry.partials.with_name(f"{entry.partials.name}.{uuid4().hex}")
+    return entry.partial_path_prefix.with_name(f"{entry.partial_path_prefix.name}.{uuid4().hex}")
 
 
 def _compute_sha256(path: Path) -> str:
@@ -209,7 +209,7 @@ def _compute_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync(path: Path) -> None:
+def _flush_to_disk(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -224,14 +224,14 @@ def _read_status(path: Path) -> os.stat_result | None:
         return None
 
 
-def _read_stamp(path: Path) -> Stamp | None:
+def _read_change_stamp(path: Path) -> Stamp | None:
     """Return values that change whenever the file does; None if it is missing."""
     status = _read_status(path)
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns) if status else None
 
 
 @asynccontextmanager
-async def _lock_shared(path: Path) -> AsyncIterator[None]:
+async def _hold_shared_lock(path: Path) -> AsyncIterator[None]:
     """Wait for a shared lock, and set the file's modification time to now."""
     descriptor = await _wait_for_lock(path, fcntl.LOCK_SH)
     try:
@@ -242,24 +242,24 @@ async def _lock_shared(path: Path) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _lock_exclusive(path: Path) -> AsyncIterator[None]:
+async def _hold_exclusive_lock(path: Path) -> AsyncIterator[None]:
     """Wait for an exclusive lock; remove the file afterwards."""
     descriptor = await _wait_for_lock(path, fcntl.LOCK_EX)
     try:
         yield
     finally:
-        _remove(path, descriptor)
+        _delete_and_unlock(path, descriptor)
 
 
 @contextmanager
-def _try_lock_exclusive(path: Path) -> Iterator[bool]:
+def _try_exclusive_lock(path: Path) -> Iterator[bool]:
     """Yield whether the exclusive lock was free and is now held; if so, remove the file afterwards."""
     descriptor = _try_lock(path, fcntl.LOCK_EX)
     try:
         yield descriptor is not None
     finally:
         if descriptor is not None:
-            _remove(path, descriptor)
+            _delete_and_unlock(path, descriptor)
 
 
 async def _wait_for_lock(path: Path, kind: int) -> int:
@@ -285,7 +285,7 @@ def _try_lock(path: Path, kind: int) -> int | None:
     return None
 
 
-def _remove(path: Path, descriptor: int) -> None:
+def _delete_and_unlock(path: Path, descriptor: int) -> None:
     path.unlink(missing_ok=True)
     os.close(descriptor)
 

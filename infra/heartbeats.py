@@ -36,7 +36,7 @@ async def send_heartbeats(
         pause_seconds: The pause between heartbeats; several must fit into the heartbeat timeout.
         at_once: Whether the first is sent without a pause; otherwise a body shorter than the pause sends none.
     """
-    standby = _Standby.create(pause_seconds)
+    standby = _HeartbeatFallback.create(pause_seconds)
 
     async def send() -> None:
         if not at_once:
@@ -45,7 +45,7 @@ async def send_heartbeats(
             progress = details()
             activity.heartbeat(*progress)
             if standby is not None:
-                standby.note(progress)
+                standby.record_sent(progress)
             await asyncio.sleep(pause_seconds)
 
     task = asyncio.create_task(send())
@@ -62,7 +62,7 @@ async def send_heartbeats(
 
 
 @dataclass(eq=False)
-class _Standby:
+class _HeartbeatFallback:
     """Sends the heartbeats of an activity whose event loop is blocked."""
 
     client: Client
@@ -72,7 +72,7 @@ class _Standby:
     details: Sequence[object] = ()
 
     @classmethod
-    def create(cls, pause_seconds: float) -> _Standby | None:
+    def create(cls, pause_seconds: float) -> _HeartbeatFallback | None:
         """Return one for the current activity; None without an engine, as in tests of a single activity."""
         try:
             return cls(activity.client(), activity.info().task_token, pause_seconds)
@@ -84,26 +84,26 @@ class _Standby:
         """Whether a heartbeat should have been sent by now."""
         return time.monotonic() - self.sent_at > self.pause_seconds + LATE_SECONDS
 
-    def note(self, details: Sequence[object]) -> None:
+    def record_sent(self, details: Sequence[object]) -> None:
         """Record a heartbeat that the loop has sent."""
         self.sent_at, self.details = time.monotonic(), details
 
-    async def send(self) -> None:
+    async def send_one(self) -> None:
         """Send one heartbeat. The loop finds out by itself later that the activity was cancelled meanwhile."""
         self.sent_at = time.monotonic()
         with suppress(Exception):
             await self.client.get_async_activity_handle(task_token=self.task_token).heartbeat(*self.details)
 
 
-class _Standbys:
+class _HeartbeatFallbackThread:
     """The activities of this process that send heartbeats, and the thread that sends late ones."""
 
     def __init__(self) -> None:
-        self._all: set[_Standby] = set()
+        self._all: set[_HeartbeatFallback] = set()
         self._lock = threading.Lock()
         self._is_running = False
 
-    def add(self, standby: _Standby) -> None:
+    def add(self, standby: _HeartbeatFallback) -> None:
         """Add an activity; start the thread if it does not run."""
         with self._lock:
             self._all.add(standby)
@@ -111,15 +111,15 @@ class _Standbys:
                 self._is_running = True
                 threading.Thread(target=self._run, name="heartbeats", daemon=True).start()
 
-    def discard(self, standby: _Standby) -> None:
+    def discard(self, standby: _HeartbeatFallback) -> None:
         """Remove an activity that has ended."""
         with self._lock:
             self._all.discard(standby)
 
     def _run(self) -> None:
-        asyncio.run(self._send_late())
+        asyncio.run(self._send_late_heartbeats())
 
-    async def _send_late(self) -> None:
+    async def _send_late_heartbeats(self) -> None:
         needed_at = time.monotonic()
         while True:
             await asyncio.sleep(PAUSE_SECONDS / 2)
@@ -131,7 +131,7 @@ class _Standbys:
                     return
                 late = [standby for standby in self._all if standby.is_late]
             for standby in late:
-                await standby.send()
+                await standby.send_one()
 
 
-_standbys = _Standbys()
+_standbys = _HeartbeatFallbackThread()

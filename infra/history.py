@@ -83,15 +83,15 @@ async def list_activities(
             if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
                 if len(found) == limit:
                     return found, False
-                found.append(await _read_activity(client, event, later, pending))
+                found.append(await _build_activity_record(client, event, later, pending))
             else:
-                _note(event, later)
+                _collect_later_event(event, later)
         read, token = read + len(answer.history.events), answer.next_page_token
         if not token or read >= EVENTS_READ_MAX:
             return found, not token
 
 
-def _note(event: HistoryEvent, later: _LaterEvents) -> None:
+def _collect_later_event(event: HistoryEvent, later: _LaterEvents) -> None:
     if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
         started = event.activity_task_started_event_attributes
         failure = started.last_failure if started.HasField("last_failure") else None
@@ -106,7 +106,7 @@ def _note(event: HistoryEvent, later: _LaterEvents) -> None:
         )
 
 
-async def _read_activity(
+async def _build_activity_record(
     client: Client, event: HistoryEvent, later: _LaterEvents, pending: dict[str, PendingActivityInfo]
 ) -> ActivityRecord:
     scheduled = event.activity_task_scheduled_event_attributes
@@ -119,19 +119,21 @@ async def _read_activity(
     if event.event_id in later.ended:
         attempts, last = later.started.get(event.event_id, (1, None))
         record.state, record.ended_at, failure = later.ended[event.event_id]
-        record.attempts, record.fault = attempts, await _read_failure(client, failure or last)
+        record.attempts, record.fault = attempts, await _to_visible_fault(client, failure or last)
     elif scheduled.activity_id in pending:
         running = pending[scheduled.activity_id]
         is_running = running.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
         record.state = ActivityState.RUNNING if is_running else ActivityState.WAITING
         record.attempts = running.attempt
-        record.fault = await _read_failure(client, running.last_failure if running.HasField("last_failure") else None)
+        record.fault = await _to_visible_fault(
+            client, running.last_failure if running.HasField("last_failure") else None
+        )
         if not is_running and running.HasField("next_attempt_schedule_time"):
             record.next_attempt_at = _to_datetime(running.next_attempt_schedule_time)
     return record
 
 
-async def _read_failure(client: Client, failure: Failure | None) -> FaultRecord | None:
+async def _to_visible_fault(client: Client, failure: Failure | None) -> FaultRecord | None:
     """Return what a user may see of a failure: a fault in full, of any other error only that there was one."""
     if failure is None:
         return None

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
 from temporalio import activity, client, worker, workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.client import ScheduleActionStartWorkflow, ScheduleUpdate, ScheduleUpdateInput, WorkflowHandle
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, is_cancelled_exception
+from temporalio.common import SearchAttributeKey
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError, is_cancelled_exception
 from temporalio.worker import (
     ActivityInboundInterceptor,
     ExecuteActivityInput,
@@ -25,6 +31,11 @@ from domain.faults import Fault
 from infra import log, metrics
 
 FAULT_TYPE = "Fault"
+ALL_PROJECTS: Final = "*"
+"""The project of workflows that belong to none or to several."""
+
+# `infra.temporal`, which imports this module, has all three search attributes.
+_PROJECT: Final = SearchAttributeKey.for_keyword("HaulageProject")
 
 _RUN: Final = r"(?:-\d{4}-\d\d-\d\dT[0-9:.]+Z)?"
 """The suffix of the workflow ids that a schedule starts."""
@@ -54,8 +65,20 @@ _PAGES: Final = tuple(
 _log = log.get(__name__)
 
 
-class ContextInterceptor(worker.Interceptor):
-    """Log and measure every activity, bind ids to log lines, and report a `Fault` as an error that is not retried."""
+CONTEXT_HEADER: Final = "haulage-context"
+"""The header of workflows and activities with the ids that their log lines have."""
+_CONTEXT_FIELDS: Final = ("request_id", "project_id")
+
+
+class ContextInterceptor(client.Interceptor, worker.Interceptor):
+    """Log and measure workflows and activities, and report a `Fault` as an error that is not retried.
+
+    Their log lines have the ids of the workflow, the run and the project, and of the request that started them.
+    """
+
+    def intercept_client(self, next: client.OutboundInterceptor) -> client.OutboundInterceptor:  # noqa: A002
+        """See base class."""
+        return _ContextClient(next)
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (the SDK's name)
         """See base class."""
@@ -66,12 +89,56 @@ class ContextInterceptor(worker.Interceptor):
         return _ContextWorkflow
 
 
+class _ContextClient(client.OutboundInterceptor):
+    async def start_workflow(self, input: client.StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002
+        input.headers = _add_context(input.headers)
+        return await super().start_workflow(input)
+
+    async def start_update_with_start_workflow(
+        self,
+        input: client.StartWorkflowUpdateWithStartInput,  # noqa: A002
+    ) -> client.WorkflowUpdateHandle[Any]:
+        start = input.start_workflow_input
+        start.headers = _add_context(start.headers)
+        return await super().start_update_with_start_workflow(input)
+
+
+def _add_context(headers: Mapping[str, Payload], **fields: str) -> Mapping[str, Payload]:
+    """Add the ids that are bound to log lines to headers; later fields replace those."""
+    bound = {name: value for name in _CONTEXT_FIELDS if (value := log.get_bound(name)) is not None}
+    if not (values := {**bound, **fields}):
+        return headers
+    return {**headers, CONTEXT_HEADER: Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(values).encode())}
+
+
+def _read_context(headers: Mapping[str, Payload]) -> dict[str, str]:
+    """Return the ids in headers; nothing where another version or another client wrote something else."""
+    if (payload := headers.get(CONTEXT_HEADER)) is None:
+        return {}
+    try:
+        values = json.loads(payload.data)
+    except ValueError:
+        return {}
+    return {name: values[name] for name in _CONTEXT_FIELDS if name in values} if isinstance(values, dict) else {}
+
+
 class _ContextActivity(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
         info = activity.info()
+        if info.attempt > 1:
+            metrics.ACTIVITY_RETRIES.labels(info.activity_type).inc()
+        if not info.is_local:
+            wait = info.started_time - info.current_attempt_scheduled_time
+            metrics.ACTIVITY_WAITS.labels(info.activity_type).observe(max(0.0, wait.total_seconds()))
         with (
-            log.bound_fields(workflow_id=info.workflow_id, activity=info.activity_type, attempt=info.attempt),
-            _log_outcome(info.activity_type),
+            log.bound_fields(
+                workflow_id=info.workflow_id,
+                run_id=info.workflow_run_id,
+                activity=info.activity_type,
+                attempt=info.attempt,
+                **_read_context(input.headers),
+            ),
+            _log_and_measure_outcome(info.activity_type),
         ):
             try:
                 return await self.next.execute_activity(input)
@@ -87,7 +154,7 @@ class _ContextActivity(ActivityInboundInterceptor):
 
 
 @contextmanager
-def _log_outcome(activity_type: str) -> Iterator[None]:
+def _log_and_measure_outcome(activity_type: str) -> Iterator[None]:
     """Log and measure how the body ends."""
     started = time.perf_counter()
     outcome, error = "done", None
@@ -95,7 +162,7 @@ def _log_outcome(activity_type: str) -> Iterator[None]:
         yield
     except BaseException as raised:
         error = repr(raised)
-        outcome = _classify(raised)
+        outcome = _classify_outcome(raised)
         raise
     finally:
         seconds = time.perf_counter() - started
@@ -104,17 +171,88 @@ def _log_outcome(activity_type: str) -> Iterator[None]:
         write("activity_ended", outcome=outcome, seconds=round(seconds, 3), **({"error": error} if error else {}))
 
 
-def _classify(raised: BaseException) -> str:
+def _classify_outcome(raised: BaseException) -> str:
     if isinstance(raised, ApplicationError) and raised.type == FAULT_TYPE:
         return "fault"
-    return "cancelled" if is_cancelled_exception(raised) else "failed"
+    if not is_cancelled_exception(raised) and not isinstance(raised, asyncio.CancelledError):
+        return "failed"
+    details = activity.cancellation_details()
+    return "timed_out" if details is not None and details.timed_out else "cancelled"
 
 
 class _ContextWorkflow(WorkflowInboundInterceptor):
+    def init(self, outbound: worker.WorkflowOutboundInterceptor) -> None:
+        super().init(_ContextOutbound(outbound))
+
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002
         info = workflow.info()
-        with log.bound_fields(workflow_id=info.workflow_id, workflow=info.workflow_type):
-            return await super().execute_workflow(input)
+        with log.bound_fields(
+            workflow_id=info.workflow_id, run_id=info.run_id, workflow=info.workflow_type, **_find_context(info)
+        ):
+            try:
+                result = await super().execute_workflow(input)
+            except FailureError as error:
+                _report_failure(info, error)
+                raise
+            _log_end(info, logging.INFO, "completed")
+            return result
+
+
+def _find_context(info: workflow.Info) -> dict[str, str]:
+    """Return the ids of a workflow's log lines and of its activities': its project, and the request that began it."""
+    project_id = info.typed_search_attributes.get(_PROJECT)
+    own = {} if project_id in {None, ALL_PROJECTS} else {"project_id": str(project_id)}
+    return {**_read_context(info.headers), **own}
+
+
+def _report_failure(info: workflow.Info, error: FailureError) -> None:
+    """Count and log a workflow that fails in the engine; what a user can mend completes with `HaulageState=failed`."""
+    if workflow.unsafe.is_replaying():
+        return
+    if is_cancelled_exception(error):
+        _log_end(info, logging.INFO, "cancelled")
+        return
+    root: BaseException = error
+    while isinstance(root, FailureError) and root.cause is not None:
+        root = root.cause
+    cause = (isinstance(root, ApplicationError) and root.type) or type(root).__name__
+    metrics.WORKFLOWS_FAILED.labels(info.workflow_type, cause).inc()
+    _log_end(info, logging.ERROR, "failed", cause=cause, error=str(root))
+
+
+def _log_end(info: workflow.Info, level: int, outcome: str, **fields: str) -> None:
+    if workflow.unsafe.is_replaying():
+        return
+    seconds = (workflow.now() - info.workflow_start_time).total_seconds()
+    # Not by `_log`, whose buffer calls itself later: within a workflow that would be a timer in its history.
+    logging.getLogger(__name__).log(level, "workflow_ended", extra={"outcome": outcome, "seconds": seconds, **fields})
+
+
+class _ContextOutbound(worker.WorkflowOutboundInterceptor):
+    """Pass the ids of a workflow on to its activities and children."""
+
+    @cached_property
+    def _context(self) -> dict[str, str]:
+        return _find_context(workflow.info())
+
+    def start_activity(self, input: worker.StartActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002
+        input.headers = _add_context(input.headers, **self._context)
+        return super().start_activity(input)
+
+    def start_local_activity(self, input: worker.StartLocalActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002
+        input.headers = _add_context(input.headers, **self._context)
+        return super().start_local_activity(input)
+
+    async def start_child_workflow(
+        self,
+        input: worker.StartChildWorkflowInput,  # noqa: A002
+    ) -> ChildWorkflowHandle[Any, Any]:
+        input.headers = _add_context(input.headers, **self._context)
+        return await super().start_child_workflow(input)
+
+    def continue_as_new(self, input: worker.ContinueAsNewInput) -> NoReturn:  # noqa: A002
+        input.headers = _add_context(input.headers, **self._context)
+        super().continue_as_new(input)
 
 
 class ConsoleLinkInterceptor(client.Interceptor, worker.Interceptor):
@@ -143,7 +281,7 @@ class _LinkClient(client.OutboundInterceptor):
         self._base = base
 
     async def start_workflow(self, input: client.StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002
-        input.static_details = build_details(self._base, input.id)
+        input.static_details = build_console_link(self._base, input.id)
         return await super().start_workflow(input)
 
     async def start_update_with_start_workflow(
@@ -151,7 +289,7 @@ class _LinkClient(client.OutboundInterceptor):
         input: client.StartWorkflowUpdateWithStartInput,  # noqa: A002
     ) -> client.WorkflowUpdateHandle[Any]:
         start = input.start_workflow_input
-        start.static_details = build_details(self._base, start.id)
+        start.static_details = build_console_link(self._base, start.id)
         return await super().start_update_with_start_workflow(input)
 
     async def create_schedule(self, input: client.CreateScheduleInput) -> client.ScheduleHandle:  # noqa: A002
@@ -173,7 +311,7 @@ class _LinkClient(client.OutboundInterceptor):
 
     def _add_link(self, schedule: client.Schedule) -> None:
         if isinstance(schedule.action, ScheduleActionStartWorkflow):
-            schedule.action.static_details = build_details(self._base, schedule.action.id)
+            schedule.action.static_details = build_console_link(self._base, schedule.action.id)
 
 
 class _LinkWorkflow(WorkflowInboundInterceptor):
@@ -193,11 +331,11 @@ class _LinkOutbound(worker.WorkflowOutboundInterceptor):
         input: worker.StartChildWorkflowInput,  # noqa: A002
     ) -> ChildWorkflowHandle[Any, Any]:
         # A replay does not compare details, so that they may change from one version to the next.
-        input.static_details = build_details(self._base, input.id)
+        input.static_details = build_console_link(self._base, input.id)
         return await super().start_child_workflow(input)
 
 
-def find_page(workflow_id: str) -> str | None:
+def find_console_path(workflow_id: str) -> str | None:
     """Return the path of the page that shows a workflow; None if there is none."""
     for pattern, path in _PAGES:
         if match := pattern.fullmatch(workflow_id):
@@ -207,7 +345,7 @@ def find_page(workflow_id: str) -> str | None:
     return None
 
 
-def build_details(base: str, workflow_id: str) -> str | None:
+def build_console_link(base: str, workflow_id: str) -> str | None:
     """Return the link to a workflow's page in Markdown; None if it has none, or the console's address is not set."""
-    path = find_page(workflow_id) if base else None
+    path = find_console_path(workflow_id) if base else None
     return path and f"[Open in the console]({base.rstrip('/')}{path})"

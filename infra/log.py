@@ -44,13 +44,13 @@ class LineBuffer:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self.drain()
+            self.write_buffered()
             return
         if self._due_in is not loop:
             self._due_in = loop
-            loop.call_later(BUFFER_SECONDS, self.drain)
+            loop.call_later(BUFFER_SECONDS, self.write_buffered)
 
-    def drain(self) -> None:
+    def write_buffered(self) -> None:
         """Write the buffered lines."""
         self._due_in = None
         lines = []
@@ -79,7 +79,7 @@ def configure(level: str) -> None:
     """Write the lines of structlog, and those of the standard library's loggers, to standard error in the same form."""
     structlog.configure(
         # One processor, and not the standard library: every request logs a line, which could cost more than to answer.
-        processors=[_render],
+        processors=[_render_structlog_line],
         logger_factory=_LineLogger,
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
@@ -93,7 +93,7 @@ def configure(level: str) -> None:
                 structlog.processors.format_exc_info,
                 structlog.stdlib.ExtraAdder(),
             ],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _render_foreign],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _render_standard_line],
         )
     )
     root = logging.getLogger()
@@ -112,6 +112,11 @@ def bind(**values: Any) -> None:
     _bound.set({**_bound.get(), **values})
 
 
+def get_bound(name: str) -> Any:
+    """Return a field that is bound to the running task; None if there is none."""
+    return _bound.get().get(name)
+
+
 @contextmanager
 def bound_fields(**values: Any) -> Iterator[None]:
     """Add fields to all lines that are logged while the body runs."""
@@ -124,20 +129,20 @@ def bound_fields(**values: Any) -> Iterator[None]:
         _bound.set(before)
 
 
-def _render(logger: _LineLogger, method: str, event: EventDict) -> bytes:
+def _render_structlog_line(logger: _LineLogger, method: str, event: EventDict) -> bytes:
     """Render a line of structlog."""
     if "exc_info" in event:
         event = structlog.processors.format_exc_info(logger, method, event)
-    return _encode(event, level=_LEVELS.get(method, method), logger=logger.name) + b"\n"
+    return _encode_line(event, level=_LEVELS.get(method, method), logger=logger.name) + b"\n"
 
 
-def _render_foreign(_logger: object, _method: str, event: EventDict) -> str:
+def _render_standard_line(_logger: object, _method: str, event: EventDict) -> str:
     """Render a line of the standard library."""
-    return _encode(event).decode()
+    return _encode_line(event).decode()
 
 
-def _encode(event: EventDict, **more: str) -> bytes:
-    line = {**_bound.get(), **event, **more, "timestamp": _now()}
+def _encode_line(event: EventDict, **more: str) -> bytes:
+    line = {**_bound.get(), **event, **more, "timestamp": _format_now()}
     try:
         return _encoder.encode(line)
     except (ValueError, OverflowError, TypeError):
@@ -145,11 +150,11 @@ def _encode(event: EventDict, **more: str) -> bytes:
         return json.dumps(line, default=str, skipkeys=True).encode()
 
 
-def _now() -> str:
+def _format_now() -> str:
     now = time.time()
-    return f"{_second(int(now))}.{int(now % 1 * 1e6):06d}Z"
+    return f"{_format_second(int(now))}.{int(now % 1 * 1e6):06d}Z"
 
 
 @lru_cache(maxsize=2)
-def _second(seconds: int) -> str:
+def _format_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

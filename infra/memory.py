@@ -16,9 +16,9 @@ MAPPED_FROM_BYTES: Final = 2 * 1024 * 1024
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8  # the GNU library's numbers
 
 
-def configure() -> None:
+def limit_allocator_memory() -> None:
     """Have the GNU library's allocator keep less free memory; do nothing with another one."""
-    if (library := _gnu_library()) is not None:
+    if (library := _load_gnu_library()) is not None:
         library.mallopt(_ARENA_MAX, ARENAS_MAX)
         library.mallopt(_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
 
@@ -37,11 +37,11 @@ def return_free_memory() -> None:
     """Return the unused memory of Arrow and of the allocator to the system."""
     if (arrow := sys.modules.get("pyarrow")) is not None:
         arrow.default_memory_pool().release_unused()
-    if (library := _gnu_library()) is not None:
+    if (library := _load_gnu_library()) is not None:
         library.malloc_trim(0)
 
 
-def _gnu_library() -> ctypes.CDLL | None:
+def _load_gnu_library() -> ctypes.CDLL | None:
     if not sys.platform.startswith("linux"):
         return None
     library = ctypes.CDLL(None)

@@ -11,7 +11,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from temporalio.client import RPCTimeoutOrCancelledError, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from domain.faults import ComponentUnreachable
 from infra.objects.failures import StoreFailure, StoreUnreachable
+from infra.payloads import PayloadKeyMissing
 
 
 class Component(StrEnum):
@@ -22,12 +24,16 @@ class Component(StrEnum):
     STORE = "The object store"
 
 
-class DatabaseUnreachable(ConnectionError):
+class DatabaseUnreachable(ComponentUnreachable, ConnectionError):
     """PostgreSQL accepted no connection."""
 
 
 class DatabaseReadOnly(ConnectionError):
     """PostgreSQL answers, and takes no writes: it is a standby, or was made read-only."""
+
+
+class EngineUnreachable(ComponentUnreachable, ConnectionError):
+    """Temporal accepted no connection."""
 
 
 class EngineUnresponsive(ConnectionError):
@@ -71,13 +77,32 @@ ENGINE_OUTAGE_STATUSES: Final = frozenset(
 )
 
 
+def is_absent(error: RPCError) -> bool:
+    """Return whether Temporal says that the workflow or schedule does not exist.
+
+    One that has just started may not know its own namespace for a moment, which says nothing of what is in it.
+    """
+    return error.status is RPCStatusCode.NOT_FOUND and not _misses_namespace(error)
+
+
+def _misses_namespace(error: RPCError) -> bool:
+    return error.status is RPCStatusCode.NOT_FOUND and error.message.startswith("Namespace ")
+
+
 def find_component(error: BaseException) -> Component | None:
     """Return the component whose outage an error reports; None if it reports none, or does not say of which."""
     match error:
         case RPCError():
-            return Component.ENGINE if error.status in ENGINE_OUTAGE_STATUSES else None
+            is_out = error.status in ENGINE_OUTAGE_STATUSES or _misses_namespace(error)
+            return Component.ENGINE if is_out else None
         # Our queries raise nothing: the failure is that of `infra.query_guard`.
-        case EngineUnresponsive() | RPCTimeoutOrCancelledError() | WorkflowQueryFailedError():
+        case (
+            EngineUnreachable()
+            | EngineUnresponsive()
+            | PayloadKeyMissing()
+            | RPCTimeoutOrCancelledError()
+            | WorkflowQueryFailedError()
+        ):
             return Component.ENGINE
         case StoreUnreachable():
             return Component.STORE
@@ -95,7 +120,7 @@ def is_deadlock(error: DBAPIError) -> bool:
     return error.orig is not None and getattr(error.orig, "sqlstate", None) == DEADLOCK
 
 
-def describe_state(error: BaseException) -> str:
+def describe_failed_check(error: BaseException) -> str:
     """Return what is wrong with a component that failed a check, for anybody: it contains no address and no path."""
     cause: BaseException | None = error
     while cause is not None:
@@ -112,8 +137,10 @@ def describe_state(error: BaseException) -> str:
     return "it does not answer."
 
 
-def describe(error: BaseException) -> str:
+def describe_outage(error: BaseException) -> str:
     """Return a sentence for callers about an outage: which component, and what to do. It contains no address."""
+    if isinstance(error, PayloadKeyMissing):
+        return str(error)
     match find_component(error):
         case None:
             return "A component that this request needs does not answer at present. Try again in a moment."

@@ -78,20 +78,20 @@ class GuardedWorkflowInstance(WorkflowInstance):
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """Pass the activation on, or fail it if it belongs to no workflow task."""
         if {job.WhichOneof("variant") for job in act.jobs} <= _PASSIVE_JOBS:
-            return self._answer(act)
+            return self._activate_unless_too_early(act)
         at = act.timestamp.ToNanoseconds()
         # During a replay, tasks may share a time where the engine's clock is coarse; all their events are in history.
         if at == self._time and act.history_length > self._events and not act.is_replaying:
-            return _refuse(act)
+            return _build_refusal(act)
         self._time, self._events = at, act.history_length
         self._was_replayed |= act.is_replaying
         self._tasks += not act.is_replaying
         return self._inner.activate(act)
 
-    def _answer(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+    def _activate_unless_too_early(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         is_direct = any(job.query_workflow.query_id == _DIRECT_QUERY for job in act.jobs)
         if is_direct and self._was_replayed and self._tasks == 1 and not self._is_answering:
-            return _refuse(act)
+            return _build_refusal(act)
         self._is_answering |= is_direct
         return self._inner.activate(act)
 
@@ -112,7 +112,7 @@ class GuardedWorkflowInstance(WorkflowInstance):
         return self._inner.get_external_store_context(command_info)  # type: ignore[arg-type]
 
 
-def _refuse(act: WorkflowActivation) -> WorkflowActivationCompletion:
+def _build_refusal(act: WorkflowActivation) -> WorkflowActivationCompletion:
     refusal = WorkflowActivationCompletion(run_id=act.run_id)
     refusal.failed.failure.message = QUERY_TOO_EARLY
     return refusal

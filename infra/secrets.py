@@ -48,16 +48,16 @@ class Sealer:
             raise SealUnreadableError(SealUnreadableError.__doc__) from error
 
 
-def create_token() -> str:
+def create_random_token() -> str:
     """Return 128 random bits as 32 hexadecimal digits."""
     try:
         return _block.pop()
     except IndexError:
-        _block.extend(_create_block())
+        _block.extend(_create_random_tokens())
         return _block.pop()
 
 
-def _create_block() -> Iterator[str]:
+def _create_random_tokens() -> Iterator[str]:
     block = os.urandom(BLOCK_TOKENS * TOKEN_BYTES)
     return (block[start : start + TOKEN_BYTES].hex() for start in range(0, len(block), TOKEN_BYTES))
 

@@ -6,58 +6,15 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from domain import egress
 from domain.faults import Invalid
+from domain.quotas import PartyQuotas, QuotaLimits
 from infra.address_settings import AddressSettings
-
-
-def _require_scheme_and_host(value: str) -> str:
-    """Refuse a path: links with one would be signed differently from how they arrive."""
-    parts = urlsplit(value)
-    if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/")):
-        raise ValueError(f"{value!r} is not scheme and host alone. Write it like https://files.example.com.")
-    return value
-
-
-PublicBase = Annotated[str, AfterValidator(_require_scheme_and_host)]
-
-
-def _use_asyncpg(url: SecretStr) -> SecretStr:
-    """Accept the usual schemes of PostgreSQL, and write that of the driver."""
-    scheme, colon, rest = url.get_secret_value().partition("://")
-    if scheme not in ("postgresql+asyncpg", "postgresql", "postgres") or not colon:
-        raise ValueError("it is not an address of PostgreSQL; write postgresql://user:password@host:5432/database")
-    return SecretStr(f"postgresql+asyncpg://{rest}")
-
-
-class DatabaseSettings(BaseModel):
-    """PostgreSQL."""
-
-    url: Annotated[SecretStr, AfterValidator(_use_asyncpg)] = SecretStr(
-        "postgresql+asyncpg://haulage:haulage@127.0.0.1:5432/haulage"
-    )
-    pool_size: int = Field(default=8, ge=1)
-    application_name: str = Field(default="haulage", description="the name in pg_stat_activity")
-    statement_timeout_seconds: float = Field(default=60.0, ge=0, description="0 for no timeout")
-
-
-class ObjectSettings(BaseModel):
-    """The S3 object store."""
-
-    endpoint: str = "127.0.0.1:8333"
-    secure: bool = False
-    region: str = "us-east-1"
-    bucket: str = "haulage"
-    prefix: str = Field(default="", description="prefix of every key, so that installations can share a bucket")
-    access_key: str = "haulage"
-    secret_key: SecretStr = SecretStr("")
-    public_base: PublicBase = Field(default="", description="scheme and host of the store for browsers, e.g. a CDN")
-    threads: int = Field(default=8, ge=1, description="concurrent requests to the store")
+from infra.component_settings import DatabaseSettings, EngineTimingSettings, ObjectSettings, PublicBase
 
 
 class GuardSettings(BaseModel):
@@ -70,18 +27,9 @@ class GuardSettings(BaseModel):
 
     @field_validator("allow")
     @classmethod
-    def _check_allow(cls, allow: list[str]) -> list[str]:
+    def _require_valid_allow_list(cls, allow: list[str]) -> list[str]:
         egress.EgressRules.parse(allow, ())
         return allow
-
-
-class EngineSettings(BaseModel):
-    """The use of Temporal. Its address, namespace and keys come from `TEMPORAL_…` (temporalio.envconfig)."""
-
-    sticky_timeout_seconds: float = 1.0
-    task_timeout_seconds: float = 2.0
-    graceful_shutdown_seconds: float = 10.0
-    ui_url: str = Field(default="", description="address of the Temporal Web UI, for links")
 
 
 class ApiSettings(BaseModel):
@@ -134,9 +82,19 @@ class ApiSettings(BaseModel):
 
 
 class SecretSettings(BaseModel):
-    """The installation's own keys. `seal` lists Fernet keys, newest first; `pepper` hashes API keys."""
+    """The installation's own keys.
+
+    `seal` lists keys of sealed values, and `payloads` those of what goes through Temporal: 32 random bytes in URL-safe
+    base64, newest first. `pepper` hashes API keys.
+    """
 
     seal: list[SecretStr] = []
+    payloads: list[SecretStr] = Field(
+        default=[], description="the first encrypts where HAULAGE_ENGINE__ENCRYPT_PAYLOADS is true; each decrypts"
+    )
+    payloads_given_up: list[str] = Field(
+        default=[], description="ids of keys that are gone for good, with all that only they decrypt"
+    )
     pepper: SecretStr = SecretStr("")
 
 
@@ -156,21 +114,6 @@ class EmbeddedSettings(BaseModel):
     ui_port: int = 8233
     database_port: int = 5432
     store_port: int = 8333
-
-
-class PartyQuotas(BaseModel):
-    """The quotas of one party. A download is active until its file is ready or it has failed."""
-
-    submissions_per_minute: int = Field(default=60, ge=1)
-    active: int = Field(default=10, ge=1)
-    bytes_per_day: int = Field(default=20_000_000_000, ge=1, lt=10**15, description="of created files")
-
-
-class QuotaSettings(BaseModel):
-    """The quotas of each project, and of each operator within it."""
-
-    project: PartyQuotas = PartyQuotas()
-    operator: PartyQuotas = PartyQuotas()
 
 
 class DownloadSettings(BaseModel):
@@ -196,7 +139,12 @@ class DownloadSettings(BaseModel):
     excel_file_max_rows: int = Field(
         default=800_000, ge=1, le=1_000_000, description="an Excel file with more rows is split"
     )
-    quotas: QuotaSettings = QuotaSettings()
+    rows_kept_days: int = Field(
+        default=400,
+        ge=1,
+        description="how long an ended download without a file is listed, at least as long as its Idempotency-Key",
+    )
+    operator_quotas: PartyQuotas = PartyQuotas()
 
 
 class WebhookSettings(BaseModel):
@@ -242,7 +190,7 @@ class GseSettings(BaseModel):
     )
 
 
-def _check_repository(value: str) -> str:
+def _require_valid_template(value: str) -> str:
     """Refuse a template that cannot be filled in, at the start rather than in the middle of a job."""
     names = "{biz_id}, {app_id}, {path} and {signature}"
     try:
@@ -279,7 +227,7 @@ class TransferSettings(BaseModel):
     host_wait_seconds: float = Field(
         default=15.0, gt=0, description="a host that takes no activity for this long is replaced"
     )
-    repository: Annotated[str, AfterValidator(_check_repository)] = Field(
+    repository: Annotated[str, AfterValidator(_require_valid_template)] = Field(
         default="store:transfers/{biz_id}/{signature}",
         description="where files are fetched: a URL, or store: and a key, with {biz_id}, {app_id}, {path}, {signature}",
     )
@@ -326,6 +274,15 @@ class TaskSettings(BaseModel):
     )
 
 
+class TraceSettings(BaseModel):
+    """Traces in OpenTelemetry's form."""
+
+    endpoint: str = Field(
+        default="", description="a collector that takes OTLP over HTTP, like http://127.0.0.1:4318; empty for no traces"
+    )
+    sampled_share: float = Field(default=1.0, ge=0, le=1, description="share of new traces that are recorded")
+
+
 class Settings(BaseSettings):
     """All settings of a process."""
 
@@ -342,7 +299,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = DatabaseSettings()
     objects: ObjectSettings = ObjectSettings()
     guard: GuardSettings = GuardSettings()
-    engine: EngineSettings = EngineSettings()
+    engine: EngineTimingSettings = EngineTimingSettings()
     api: ApiSettings = ApiSettings()
     secrets: SecretSettings = SecretSettings()
     worker: WorkerSettings = WorkerSettings()
@@ -353,7 +310,9 @@ class Settings(BaseSettings):
     orders: OrderSettings = OrderSettings()
     addresses: AddressSettings = AddressSettings()
     tasks: TaskSettings = TaskSettings()
+    traces: TraceSettings = TraceSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
+    quotas: QuotaLimits = QuotaLimits()
 
 
 @cache
@@ -367,13 +326,13 @@ def load() -> Settings:
         return Settings()
     except ValidationError as error:
         wrong = [
-            f"{_name_variable(each['loc'])}: {_clean_message(each['msg'])}."
+            f"{_build_variable_name(each['loc'])}: {_clean_message(each['msg'])}."
             for each in error.errors(include_input=False)
         ]
     raise Invalid("settings_invalid", " ".join(wrong), "Correct the environment, or the file .env.")
 
 
-def _name_variable(path: Sequence[int | str]) -> str:
+def _build_variable_name(path: Sequence[int | str]) -> str:
     return "HAULAGE_" + "__".join(str(step).upper() for step in path)
 
 

@@ -26,12 +26,17 @@ from temporalio.common import (
     WorkflowIDReusePolicy,
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
-from infra import temporal
+from infra import outages, temporal
+from infra.interceptors import ALL_PROJECTS
 
 SUMMARY_MAX_BYTES: Final = 300
 """Temporal documents a limit of 400, which counts quotes and what JSON escapes; its servers may take more."""
+
+
+STANDING: Final = "standing"
+"""The state of workflows without an outcome of their own, such as cycles and lanes: lists leave them out by it."""
 
 
 class SameIdPolicy(Enum):
@@ -72,7 +77,7 @@ class WorkflowStart:
     priority: Priority = Priority.default
 
     @property
-    def options(self) -> dict[str, Any]:
+    def start_options(self) -> dict[str, Any]:
         """The arguments that the SDK's ways to start a workflow have in common."""
         reuse, conflict = self.same_id.value
         return {
@@ -91,40 +96,41 @@ class WorkflowStart:
 async def start_workflow(engine: Client, start: WorkflowStart) -> bool:
     """Start a workflow; return False if that was refused because of another one with the same id."""
     try:
-        await engine.start_workflow(start.workflow, start.argument, start_signal=start.signal, **start.options)
+        await engine.start_workflow(start.workflow, start.argument, start_signal=start.signal, **start.start_options)
     except WorkflowAlreadyStartedError:
         return False
     return True
 
 
-def build_start_operation(start: WorkflowStart) -> WithStartWorkflowOperation[Any, Any]:
+def build_start_with_update(start: WorkflowStart) -> WithStartWorkflowOperation[Any, Any]:
     """Return the SDK's operation for a start that goes together with an update."""
-    return WithStartWorkflowOperation[Any, Any](start.workflow, start.argument, **start.options)
+    return WithStartWorkflowOperation[Any, Any](start.workflow, start.argument, **start.start_options)
 
 
 def build_search_attributes(
-    system: str, *, project_id: str | None = None, state: str | None = None
+    system: str, *, project_id: str = ALL_PROJECTS, state: str = STANDING
 ) -> TypedSearchAttributes:
     """Return the search attributes of a workflow of a system."""
-    pairs = [SearchAttributePair(temporal.SYSTEM, system)]
-    if project_id is not None:
-        pairs.append(SearchAttributePair(temporal.PROJECT, project_id))
-    if state is not None:
-        pairs.append(SearchAttributePair(temporal.STATE, state))
-    return TypedSearchAttributes(pairs)
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(temporal.SYSTEM, system),
+            SearchAttributePair(temporal.PROJECT, project_id),
+            SearchAttributePair(temporal.STATE, state),
+        ]
+    )
 
 
-async def ensure_schedule(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
+async def create_or_update_schedule(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
     """Create a schedule, or update the one of this name; a paused one stays paused."""
     try:
         return await client.create_schedule(name, schedule)
     except ScheduleAlreadyRunningError:
         handle = client.get_schedule_handle(name)
-        await handle.update(lambda current: _replace_schedule(current, schedule))
+        await handle.update(lambda current: _build_schedule_update(current, schedule))
         return handle
 
 
-async def find_schedule(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
+async def get_or_create_schedule(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
     """Return the schedule of this name as it is; create it only if the engine has lost it.
 
     An update writes the whole state that was read a moment before, and so undoes a pause that came in between.
@@ -133,10 +139,22 @@ async def find_schedule(client: Client, name: str, schedule: Schedule) -> Schedu
     try:
         await handle.describe()
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
-        return await ensure_schedule(client, name, schedule)
+        return await create_or_update_schedule(client, name, schedule)
     return handle
+
+
+async def start_intervals(client: Client, name: str, schedule: Schedule) -> None:
+    """Give a schedule that has no interval those of this one; do nothing if it has some, or is missing."""
+    handle = client.get_schedule_handle(name)
+    try:
+        spec = (await handle.describe()).schedule.spec
+        if not spec.intervals:
+            await handle.update(lambda current: _build_schedule_update(current, schedule))
+    except RPCError as error:
+        if not outages.is_absent(error):
+            raise
 
 
 async def remove_schedule(client: Client, name: str) -> None:
@@ -144,7 +162,7 @@ async def remove_schedule(client: Client, name: str) -> None:
     try:
         await client.get_schedule_handle(name).delete()
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
 
 
@@ -153,16 +171,16 @@ async def is_schedule_paused(client: Client, name: str) -> bool:
     try:
         return (await client.get_schedule_handle(name).describe()).schedule.state.paused
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
         return False
 
 
-def list_next_runs(description: ScheduleDescription) -> list[datetime]:
+def list_next_run_times(description: ScheduleDescription) -> list[datetime]:
     """Return when a schedule runs next; nothing for a paused one, although the engine lists times for it as well."""
     return [] if description.schedule.state.paused else list(description.info.next_action_times)
 
 
-def _replace_schedule(current: ScheduleUpdateInput, schedule: Schedule) -> ScheduleUpdate:
+def _build_schedule_update(current: ScheduleUpdateInput, schedule: Schedule) -> ScheduleUpdate:
     schedule.state = current.description.schedule.state
     return ScheduleUpdate(schedule=schedule)

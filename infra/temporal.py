@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -26,7 +27,7 @@ from temporalio.client import Client, GrpcCompression, WorkflowExecutionDescript
 from temporalio.common import SearchAttributeKey
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, pydantic_data_converter
 from temporalio.converter import CompositePayloadConverter, DefaultPayloadConverter, JSONPlainPayloadConverter
-from temporalio.envconfig import ClientConfig
+from temporalio.envconfig import ClientConfigProfile, ClientConfigTLS
 from temporalio.plugin import SimplePlugin
 from temporalio.runtime import (
     LogForwardingConfig,
@@ -40,7 +41,11 @@ from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from domain import VERSION
+from domain.faults import Invalid
+from infra import payloads, tls, tracing
+from infra.component_settings import TlsSettings
 from infra.interceptors import ConsoleLinkInterceptor, ContextInterceptor
+from infra.outages import EngineUnreachable
 from infra.query_guard import GuardedWorkflowRunner, QueryRetryInterceptor
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -89,14 +94,17 @@ class StructJsonConverter(PydanticJSONPlainPayloadConverter):
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
         """See base class."""
         if isinstance(type_hint, type) and issubclass(type_hint, msgspec.Struct):
-            return _decoder(type_hint).decode(payload.data)
+            return _get_decoder(type_hint).decode(payload.data)
         return super().from_payload(payload, type_hint)
 
 
 # Shared: the SDK makes a converter for each activity of a workflow, and each would learn all types anew.
-_CONVERTERS = tuple(
-    StructJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
-    for each in DefaultPayloadConverter.default_encoding_payload_converters
+_CONVERTERS = (
+    *(
+        StructJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
+        for each in DefaultPayloadConverter.default_encoding_payload_converters
+    ),
+    payloads.EncryptedPayloadConverter(),
 )
 
 
@@ -111,22 +119,30 @@ data_converter = dataclasses.replace(pydantic_data_converter, payload_converter_
 
 
 @cache
-def _decoder(struct: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Struct]:
+def _get_decoder(struct: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Struct]:
     return msgspec.json.Decoder(struct)
 
 
-def plugin(console: str = "", *, sandboxed: bool = False) -> SimplePlugin:
+def build_plugin(
+    console: str = "", *, sandboxed: bool = False, codec: payloads.EncryptingCodec | None = None
+) -> SimplePlugin:
     """Return the converter, interceptors and workflow runner that every client and worker of the engine uses.
 
     Args:
         console: Scheme and host of the console, for links back to it.
         sandboxed: Whether workflows are kept from what history does not determine. Replays of recorded histories find
             that out; a worker with the sandbox spends more on it than on all the rest of a workflow.
+        codec: Encrypts and decrypts what goes through the engine.
     """
     return SimplePlugin(
         "haulage",
-        data_converter=data_converter,
-        interceptors=[ContextInterceptor(), ConsoleLinkInterceptor(console), QueryRetryInterceptor()],
+        data_converter=payloads.add_codec(data_converter, codec),
+        interceptors=[
+            *tracing.build_interceptors(),
+            ContextInterceptor(),
+            ConsoleLinkInterceptor(console),
+            QueryRetryInterceptor(),
+        ],
         workflow_runner=_make_sandboxed_runner if sandboxed else _make_runner,
     )
 
@@ -141,7 +157,7 @@ def _make_sandboxed_runner(existing: WorkflowRunner | None) -> WorkflowRunner:
 
 
 @dataclass(frozen=True)
-class Telemetry:
+class SdkTelemetry:
     """The SDK's runtime of this process, and the loopback address where it exports its metrics."""
 
     runtime: Runtime
@@ -149,20 +165,20 @@ class Telemetry:
 
 
 @cache
-def telemetry() -> Telemetry:
+def get_or_start_telemetry() -> SdkTelemetry:
     """Return the one runtime of this process; create it at the first call."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         host, port = probe.getsockname()
     address = f"{host}:{port}"
     metrics = PrometheusConfig(bind_address=address, durations_as_seconds=True, unit_suffix=True)
-    return Telemetry(Runtime(telemetry=TelemetryConfig(metrics=metrics, logging=_forward_logs())), address)
+    return SdkTelemetry(Runtime(telemetry=TelemetryConfig(metrics=metrics, logging=_build_log_forwarding())), address)
 
 
-def _forward_logs() -> LoggingConfig:
+def _build_log_forwarding() -> LoggingConfig:
     """Have the SDK's core log by the standard library, whose lines are JSON: by itself it writes coloured text."""
     logger = logging.getLogger(CORE_LOGGER)
-    logger.addFilter(_keep_fields)
+    logger.addFilter(_move_fields_to_structlog)
     return LoggingConfig(
         filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
         forwarding=LogForwardingConfig(
@@ -171,15 +187,17 @@ def _forward_logs() -> LoggingConfig:
     )
 
 
-def _keep_fields(record: logging.LogRecord) -> bool:
+def _move_fields_to_structlog(record: logging.LogRecord) -> bool:
     """Replace the SDK's own record by its fields, which a line can hold."""
     if (core := record.__dict__.pop("temporal_log", None)) is not None:
         record.__dict__["target"], record.__dict__["fields"] = core.target, core.fields
     return True
 
 
-async def connect(environment: Mapping[str, str] | None = None, *, console: str = "") -> Client:
-    """Connect with the address, namespace and credentials of the `TEMPORAL_…` variables or of the profile.
+async def connect(
+    environment: Mapping[str, str] | None = None, *, console: str = "", codec: payloads.EncryptingCodec | None = None
+) -> Client:
+    """Connect with the address, namespace, credentials and TLS of the `TEMPORAL_…` variables or of the profile.
 
     Messages are not compressed: to compress each and have the engine compress its answers costs more than to send the
     small ones that a history takes.
@@ -187,15 +205,45 @@ async def connect(environment: Mapping[str, str] | None = None, *, console: str 
     Args:
         environment: Variables to read instead of this process' own.
         console: Scheme and host of the console, for links back to it.
+        codec: Encrypts and decrypts what goes through the engine.
+
+    Raises:
+        EngineUnreachable: There was no connection; the text names the setting where TLS is why.
+        Invalid: A file of TLS cannot be read.
     """
-    config = ClientConfig.load_client_connect_config(override_env_vars=environment)
+    profile = ClientConfigProfile.load(override_env_vars=environment)
+    if profile.tls is not None:
+        _check_tls_files(profile.tls)
+    config = profile.to_client_connect_config()
     config.setdefault("target_host", "127.0.0.1:7233")
-    return await Client.connect(
-        **config,
-        plugins=[plugin(console)],
-        runtime=telemetry().runtime,
-        grpc_compression=GrpcCompression.NONE,
+    try:
+        return await Client.connect(
+            **config,
+            plugins=[build_plugin(console, codec=codec)],
+            runtime=get_or_start_telemetry().runtime,
+            grpc_compression=GrpcCompression.NONE,
+        )
+    except RuntimeError as error:
+        reason = tls.explain_engine(str(error)) if config.get("tls") else None
+        raise EngineUnreachable(reason or str(error)) from error
+
+
+def _check_tls_files(settings: ClientConfigTLS) -> None:
+    """Read the files of TLS as the SDK will: its own errors name no setting."""
+    ca, cert, key = settings.server_root_ca_cert, settings.client_cert, settings.client_private_key
+    if (cert is None) != (key is None):
+        raise Invalid(
+            "tls_file_wrong",
+            f"{tls.ENGINE.cert_file} and {tls.ENGINE.key_file} belong together.",
+            "Set both, or neither.",
+        )
+    has_pair = isinstance(cert, Path) and isinstance(key, Path)
+    files = TlsSettings(
+        ca_file=ca if isinstance(ca, Path) else None,
+        cert_file=cert if has_pair else None,
+        key_file=key if has_pair else None,
     )
+    tls.build_context(files, tls.ENGINE)
 
 
 async def check_health(client: Client) -> None:
@@ -204,14 +252,16 @@ async def check_health(client: Client) -> None:
     await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
 
 
-async def read_heartbeats(client: Client, description: WorkflowExecutionDescription, model: type[Model]) -> list[Model]:
+async def list_heartbeat_details(
+    client: Client, description: WorkflowExecutionDescription, model: type[Model]
+) -> list[Model]:
     """Return the last heartbeats of a workflow's running activities. Any may be missing: use them as hints only."""
     pending = description.raw_description.pending_activities
     details = [activity.heartbeat_details.payloads for activity in pending if activity.heartbeat_details.payloads]
     return [(await client.data_converter.decode(payloads, [model]))[0] for payloads in details]
 
 
-async def missing_search_attributes(client: Client) -> list[str]:
+async def list_missing_search_attributes(client: Client) -> list[str]:
     """Return the names of our search attributes that this namespace does not have yet."""
     request = ListSearchAttributesRequest(namespace=client.namespace)
     known = await client.operator_service.list_search_attributes(request)
@@ -221,7 +271,7 @@ async def missing_search_attributes(client: Client) -> list[str]:
 async def ensure_search_attributes(client: Client) -> None:
     """Register the search attributes that are missing."""
     kind = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-    missing = dict.fromkeys(await missing_search_attributes(client), kind)
+    missing = dict.fromkeys(await list_missing_search_attributes(client), kind)
     if missing:
         request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
         await client.operator_service.add_search_attributes(request)
@@ -235,7 +285,14 @@ async def describe_queue(engine: Client, queue: str, kind: TaskQueueType.ValueTy
     return await engine.workflow_service.describe_task_queue(request, timeout=DESCRIBE_TIMEOUT)
 
 
-def list_workers(description: DescribeTaskQueueResponse, within: timedelta = POLLED_WITHIN) -> set[str]:
+def list_builds(description: DescribeTaskQueueResponse, within: timedelta = POLLED_WITHIN) -> set[str]:
+    """Return the build ids of the workers that polled a queue no longer ago than `within`."""
+    since = datetime.now(UTC) - within
+    recent = (each for each in description.pollers if each.last_access_time.ToDatetime(UTC) > since)
+    return {build_id for each in recent if (build_id := each.worker_version_capabilities.build_id)}
+
+
+def list_polling_workers(description: DescribeTaskQueueResponse, within: timedelta = POLLED_WITHIN) -> set[str]:
     """Return the identities of the workers that polled a queue no longer ago than `within`."""
     since = datetime.now(UTC) - within
     return {poller.identity for poller in description.pollers if poller.last_access_time.ToDatetime(UTC) > since}

@@ -6,9 +6,16 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
-from temporalio.client import Client, ScheduleOverlapPolicy
+from temporalio.client import (
+    Client,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    ScheduleUpdate,
+    ScheduleUpdateInput,
+)
 from temporalio.service import RPCError
 
 from clients.modules import ModulesClient
@@ -33,16 +40,18 @@ class EffectiveConfiguration:
 def apply_options(defaults: AddressSettings, options: AddressOptions) -> AddressSettings:
     """Return the environment's settings with the options applied."""
     modules = {
-        module.value: getattr(defaults.modules, module).model_copy(update=options.get_module(module).set_values)
+        module.value: getattr(defaults.modules, module).model_copy(
+            update=options.get_module_options(module).given_values
+        )
         for module in Module
     }
-    values = {**options.set_values, "modules": ModulesSettings(**modules)}
+    values = {**options.given_values, "modules": ModulesSettings(**modules)}
     return defaults.model_copy(update=values)
 
 
-async def load_settings(database: Database, defaults: AddressSettings) -> AddressSettings:
+async def load_effective_settings(database: Database, defaults: AddressSettings) -> AddressSettings:
     """Return the settings in force now."""
-    return apply_options(defaults, (await versions.load_newest(database)).options)
+    return apply_options(defaults, (await versions.load_newest_version(database)).options)
 
 
 class ConfigurationLoader:
@@ -60,7 +69,7 @@ class ConfigurationLoader:
 
     async def load_newest(self) -> EffectiveConfiguration:
         """Return the configuration for a cycle that begins now."""
-        return self._build_effective(await versions.load_newest(self._database))
+        return self._build_effective(await versions.load_newest_version(self._database))
 
     async def load_version(self, version: int) -> EffectiveConfiguration:
         """Return the configuration of a cycle that began under this version."""
@@ -73,25 +82,25 @@ class ConfigurationLoader:
         return EffectiveConfiguration(version.version, settings, self._modules.with_settings(settings))
 
 
-class CurrentModules:
+class ModulesClientWithNewestSettings:
     """A client of the modules that uses the newest settings for each call, for work outside of cycles."""
 
     def __init__(self, configuration: ConfigurationLoader) -> None:
         self._configuration = configuration
 
-    async def apply(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
-        return await (await self._modules()).apply(module, operations)
+    async def apply_operations(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
+        return await (await self._load_client()).apply_operations(module, operations)
 
     async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
-        return await (await self._modules()).list_addresses(module, after, limit)
+        return await (await self._load_client()).list_addresses(module, after, limit)
 
-    async def look_up(self, module: Module, operations: Sequence[Operation]) -> ModuleLookup:
-        return await (await self._modules()).look_up(module, operations)
+    async def look_up_operations(self, module: Module, operations: Sequence[Operation]) -> ModuleLookup:
+        return await (await self._load_client()).look_up_operations(module, operations)
 
     async def list_addresses_with_open_orders(self, module: Module, address_ids: Collection[int]) -> set[int]:
-        return await (await self._modules()).list_addresses_with_open_orders(module, address_ids)
+        return await (await self._load_client()).list_addresses_with_open_orders(module, address_ids)
 
-    async def _modules(self) -> ModulesClient:
+    async def _load_client(self) -> ModulesClient:
         return (await self._configuration.load_newest()).modules
 
 
@@ -101,9 +110,14 @@ _log = log.get(__name__)
 
 
 class CycleTrigger:
-    """Triggers the schedule of cycles in the background."""
+    """Triggers the schedule of cycles in the background.
 
-    def __init__(self, engine: Client) -> None:
+    Args:
+        pause_seconds: The interval of a schedule that had none until its first message came.
+    """
+
+    def __init__(self, engine: Client, pause_seconds: float) -> None:
+        self._pause = timedelta(seconds=pause_seconds)
         self._schedule = engine.get_schedule_handle(names.CYCLE_SCHEDULE)
         self._is_requested = False
         self._task: asyncio.Task[None] | None = None
@@ -132,7 +146,15 @@ class CycleTrigger:
             await asyncio.sleep(TRIGGER_INTERVAL_SECONDS)
 
     async def _trigger(self) -> None:
+        found = (await self._schedule.describe()).schedule
+        if not found.spec.intervals:
+            await self._schedule.update(self._add_interval)
         # A trigger would also start a paused schedule.
-        if not (await self._schedule.describe()).schedule.state.paused:
+        if not found.state.paused:
             # Not SKIP: a cycle that is about to end may have loaded its messages before the commit.
             await self._schedule.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)
+
+    def _add_interval(self, current: ScheduleUpdateInput) -> ScheduleUpdate:
+        schedule = current.description.schedule
+        schedule.spec.intervals = [ScheduleIntervalSpec(every=self._pause)]
+        return ScheduleUpdate(schedule=schedule)

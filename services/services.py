@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from temporalio.client import Client
 
@@ -14,20 +15,19 @@ from clients.gse import GseClient
 from clients.http import GuardedClient
 from clients.modules import ModulesClient
 from domain.orders.names import EXPORT_ROUTE
-from infra import log, outages, temporal
-from infra.database import Database
+from infra import log, outages, payloads, temporal
+from infra.database import Database, build_tls_arguments
 from infra.filecache import FileCache
-from infra.limits import HostGate, Limiter
+from infra.limits import HostRequestLimiter, Limiter
 from infra.objects import ObjectStore
 from infra.secrets import Sealer
 from infra.settings import Settings
-from services import addresses
-from stores import migrate
+from stores import migrate, payload_keys
 
 PING_TIMEOUT_SECONDS = 2.0
 
-HealthCheck = Callable[[], Awaitable[object]]
-CreateOrUpdateSchedules = Callable[[Client, Settings], Awaitable[None]]
+HealthCheck = Callable[[], Coroutine[Any, Any, object]]
+CreateOrUpdateSchedules = Callable[[Client, Database, Settings], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,13 @@ class Services:
     objects: ObjectStore
     http: GuardedClient
     sealer: Sealer
-    gate: HostGate
+    gate: HostRequestLimiter
     engine: Client
     gse: GseClient
     modules: ModulesClient
     files: FileCache
+    _hanging: dict[str, asyncio.Task[object]] = field(default_factory=dict, repr=False)
+    """Checks that did not end in time: the next caller waits for them, so that they do not use up the threads."""
 
     @property
     def health_checks(self) -> Mapping[str, HealthCheck]:
@@ -54,45 +56,65 @@ class Services:
             "bucket": self.objects.check_health,
         }
 
-    async def find_troubles(self) -> dict[str, str | None]:
+    async def check_components(self) -> dict[str, str | None]:
         """Check every component at once; return for each what is wrong with it, or None."""
-        answers = await asyncio.gather(*map(self.find_trouble, self.health_checks))
+        answers = await asyncio.gather(*map(self.check_component, self.health_checks))
         return dict(zip(self.health_checks, answers, strict=True))
 
-    async def find_trouble(self, component: str) -> str | None:
+    async def check_component(self, component: str) -> str | None:
         """Return what is wrong with a component; None if it serves."""
-        try:
-            async with asyncio.timeout(PING_TIMEOUT_SECONDS):
-                await self.health_checks[component]()
-        except Exception as error:  # noqa: BLE001 (whatever the error, the component does not serve)
-            return outages.describe_state(error)
-        return None
+        check = self._hanging.pop(component, None)
+        if check is None or check.done():
+            check = asyncio.create_task(self.health_checks[component]())
+        # Not `timeout`: the call of a store that hangs waits for its thread when it is cancelled, for minutes.
+        done, _ = await asyncio.wait([check], timeout=PING_TIMEOUT_SECONDS)
+        if not done:
+            check.cancel()
+            self._hanging[component] = check
+        if not done or check.cancelled():
+            return outages.describe_failed_check(TimeoutError())
+        # Whatever the error, the component does not serve.
+        return None if (error := check.exception()) is None else outages.describe_failed_check(error)
 
 
 @asynccontextmanager
-async def connect(settings: Settings) -> AsyncIterator[Services]:
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """Open every client, and close them in reverse order at the end of the block."""
     async with AsyncExitStack() as stack:
         database = Database(settings.database)
         stack.push_async_callback(database.close)
         objects = ObjectStore(settings.objects)
         stack.push_async_callback(objects.close)
-        http = await stack.enter_async_context(GuardedClient(settings.guard, own=_build_own_route(settings)))
+        http = await stack.enter_async_context(GuardedClient(settings.guard, own=_build_own_export_url(settings)))
         yield Services(
             settings=settings,
             database=database,
             objects=objects,
             http=http,
             sealer=Sealer(settings.secrets),
-            gate=await stack.enter_async_context(HostGate(Limiter(database), settings.downloads.requests_per_host)),
-            engine=await temporal.connect(console=settings.api.console_base),
+            gate=await stack.enter_async_context(
+                HostRequestLimiter(Limiter(database), settings.downloads.requests_per_host)
+            ),
+            engine=await temporal.connect(console=settings.api.console_base, codec=payloads.build_codec(settings)),
             gse=await stack.enter_async_context(GseClient(settings.gse)),
             modules=await stack.enter_async_context(ModulesClient(settings.addresses, http.open_socket)),
             files=FileCache(settings.gse.cache_folder, settings.gse.cache_max_bytes),
         )
 
 
-def _build_own_route(settings: Settings) -> str:
+async def require_ready(services: Services) -> None:
+    """Check that the database is at this version's revision, and that no key of payloads is missing.
+
+    Raises:
+        WrongRevision: It is at another revision.
+        Invalid: A key is missing.
+    """
+    await migrate.require_head_revision(services.database)
+    await payload_keys.require_keys(services.database, services.settings)
+    await payload_keys.note_use(services.database, services.settings)
+
+
+def _build_own_export_url(settings: Settings) -> str:
     """Return the URL of the one route of our own API that sources may be, or an empty text."""
     own = settings.orders.own_address.rstrip("/")
     return f"{own}{EXPORT_ROUTE}" if own else ""
@@ -109,23 +131,25 @@ async def prepare_installation(
         create_or_update_schedules: Creates the schedules, or updates them.
         environment: Variables that lead to the engine, if they are not this process' own.
     """
-    await migrate.migrate(settings.database.url.get_secret_value())
-    engine = await temporal.connect(environment, console=settings.api.console_base)
-    await temporal.ensure_search_attributes(engine)
-    await create_or_update_schedules(engine, await _read_effective_settings(settings))
+    engine = await temporal.connect(
+        environment, console=settings.api.console_base, codec=payloads.build_codec(settings)
+    )
+    await asyncio.gather(
+        migrate.migrate(settings.database.url.get_secret_value(), build_tls_arguments(settings.database)),
+        temporal.ensure_search_attributes(engine),
+        _ensure_bucket(settings),
+    )
+    database = Database(settings.database)
+    try:
+        await create_or_update_schedules(engine, database, settings)
+    finally:
+        await database.close()
+    log.get(__name__).info("installation_prepared")
+
+
+async def _ensure_bucket(settings: Settings) -> None:
     store = ObjectStore(settings.objects)
     try:
         await store.ensure_bucket()
     finally:
         await store.close()
-    log.get(__name__).info("installation_prepared")
-
-
-async def _read_effective_settings(settings: Settings) -> Settings:
-    """Return the settings with what operators have set through the API."""
-    database = Database(settings.database)
-    try:
-        effective = await addresses.load_settings(database, settings.addresses)
-    finally:
-        await database.close()
-    return settings.model_copy(update={"addresses": effective})

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlmodel import select
+from sqlmodel import col, select
 
 from infra.database import Database, Session
 from stores import keyset
@@ -21,7 +21,7 @@ _PURGE = "DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE happ
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class AuditedAction:
     """An action that a caller is about to do."""
 
     project_id: str | None
@@ -46,9 +46,12 @@ class AuditFilter:
     project_id: str | None = None
     actor: str | None = None
     action: str | None = None
+    happened_after: datetime | None = None
+    """This moment is included."""
+    happened_before: datetime | None = None
 
 
-async def add_entry(database: Database, action: Action) -> int:
+async def add_entry(database: Database, action: AuditedAction) -> int:
     """Write an action that is about to be done; return the id of its entry."""
     async with database.connection() as connection:
         entry_id: int = await connection.fetchval(
@@ -81,6 +84,10 @@ async def list_page(
         statement = statement.where(AuditEntry.actor == filters.actor)
     if filters.action is not None:
         statement = statement.where(AuditEntry.action == filters.action)
+    if filters.happened_after is not None:
+        statement = statement.where(col(AuditEntry.happened_at) >= filters.happened_after)
+    if filters.happened_before is not None:
+        statement = statement.where(col(AuditEntry.happened_at) < filters.happened_before)
     statement = keyset.select_page(statement, (AuditEntry.happened_at, AuditEntry.id), after, limit)
     return (await session.exec(statement)).all()
 

@@ -30,28 +30,28 @@ class SqlKeyset:
         """The ORDER BY clause."""
         return "ORDER BY " + ", ".join(f"{each} DESC" if self.is_descending else each for each in self.columns)
 
-    def format_behind(self, *place: str) -> str:
+    def format_after_condition(self, *place: str) -> str:
         """The condition that a row comes behind a place, given the parameter of each column."""
         comparison = "<" if self.is_descending else ">"
         return f"({', '.join(self.columns)}) {comparison} ({', '.join(place)})"
 
 
-def is_behind(place: Sequence[Any], after: tuple[object, ...]) -> ColumnElement[bool]:
+def build_after_condition(columns: Sequence[Any], after: tuple[object, ...]) -> ColumnElement[bool]:
     """Whether a row comes behind a place, newest first."""
-    return tuple_(*place) < after
+    return tuple_(*columns) < after
 
 
 def select_page(
-    statement: SelectOfScalar[Row], place: Sequence[Any], after: tuple[object, ...] | None, limit: int
+    statement: SelectOfScalar[Row], columns: Sequence[Any], after: tuple[object, ...] | None, limit: int
 ) -> SelectOfScalar[Row]:
     """Order rows newest first, begin behind a place, and select one row more than the page has.
 
     The surplus row says that another page follows.
 
     Args:
-        place: The columns that name a row's place; together they are unique.
+        columns: The columns that name a row's place; together they are unique.
         after: The place of the last row of the page before; None on the first page.
     """
     if after is not None:
-        statement = statement.where(is_behind(place, after))
-    return statement.order_by(*(col(column).desc() for column in place)).limit(limit + 1)
+        statement = statement.where(build_after_condition(columns, after))
+    return statement.order_by(*(col(column).desc() for column in columns)).limit(limit + 1)

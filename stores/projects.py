@@ -20,12 +20,12 @@ LAST_USED_PRECISION = timedelta(minutes=1)  # a busy key costs a write a minute,
 # Not through the ORM: every request runs these.
 _KEY = """
     SELECT k.project_id, k.hash, k.key_right, k.systems,
-        coalesce(k.last_used_at <= now() - $2::interval, true) AS unseen,
+        coalesce(k.last_used_at <= now() - $2::interval, true) AS unseen, p.quotas::text,
         coalesce(least(k.revoked_at, p.revoked_at, k.expires_at) > now(), true) AS live
     FROM api_keys k JOIN projects p ON p.id = k.project_id WHERE k.id = $1
 """
 _USED = "UPDATE api_keys SET last_used_at = now() WHERE id = $1"
-_EXISTS = "SELECT true FROM projects WHERE id = $1"
+_QUOTAS = "SELECT quotas::text FROM projects WHERE id = $1"
 _PURGE_IDEMPOTENCY_KEYS = """
     DELETE FROM idempotency_keys WHERE (project_id, key) IN
         (SELECT project_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)
@@ -47,6 +47,9 @@ class KeyCredential:
     right: KeyRight
     systems: frozenset[str] | None
     """The systems that it may use; None for all."""
+
+    quota_overrides: str
+    """The quotas that were set for its project, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +81,21 @@ async def find_key_credential(database: Database, key_id: str) -> KeyCredential 
         return None
     systems = None if row["systems"] is None else frozenset(row["systems"])
     return KeyCredential(
-        row["project_id"], row["hash"], row["live"], row["unseen"], KeyRight(row["key_right"]), systems
+        row["project_id"], row["hash"], row["live"], row["unseen"], KeyRight(row["key_right"]), systems, row["quotas"]
     )
 
 
-async def note_use(database: Database, key_id: str) -> None:
+async def record_key_use(database: Database, key_id: str) -> None:
     """Write the time of a key's last use."""
     async with database.connection() as connection:
         await connection.execute(_USED, key_id)
 
 
-async def exists(database: Database, project_id: str) -> bool:
-    """Return whether a project exists, revoked or not."""
+async def find_quota_overrides(database: Database, project_id: str) -> str | None:
+    """Return the quotas that were set for a project, revoked or not, as JSON; None if it does not exist."""
     async with database.connection() as connection:
-        return bool(await connection.fetchval(_EXISTS, project_id))
+        overrides: str | None = await connection.fetchval(_QUOTAS, project_id)
+    return overrides
 
 
 async def find(session: Session, project_id: str, *, lock: bool = False) -> Project | None:
@@ -113,23 +117,23 @@ async def list_page(session: Session, after: tuple[datetime, str] | None, limit:
     return (await session.exec(statement)).all()
 
 
-async def add(session: Session, project_id: str, name: str) -> Project:
+async def create_project(session: Session, project_id: str, name: str) -> Project:
     """Create a project."""
-    project = Project(project_id=project_id, name=name, created_at=await _read_clock(session))
+    project = Project(project_id=project_id, name=name, created_at=await _read_transaction_time(session))
     session.add(project)
     await session.flush()
     return project
 
 
-async def revoke(session: Session, project_id: str) -> Project | None:
+async def revoke_project(session: Session, project_id: str) -> Project | None:
     """Revoke a project unless it is revoked already."""
     project = await find(session, project_id, lock=True)
     if project is not None:
-        project.revoked_at = project.revoked_at or await _read_clock(session)
+        project.revoked_at = project.revoked_at or await _read_transaction_time(session)
     return project
 
 
-async def find_key(session: Session, project_id: str, key_id: str) -> ApiKey | None:
+async def find_and_lock_key(session: Session, project_id: str, key_id: str) -> ApiKey | None:
     """Return a key of a project, locked."""
     statement = select(ApiKey).where(ApiKey.project_id == project_id, ApiKey.key_id == key_id)
     return (await session.exec(statement.with_for_update())).one_or_none()
@@ -149,7 +153,11 @@ async def count_live_keys(session: Session, project_id: str) -> int:
     live = (
         select(func.count())
         .select_from(ApiKey)
-        .where(ApiKey.project_id == project_id, is_live(ApiKey.revoked_at), is_live(ApiKey.expires_at))
+        .where(
+            ApiKey.project_id == project_id,
+            build_live_condition(ApiKey.revoked_at),
+            build_live_condition(ApiKey.expires_at),
+        )
     )
     return (await session.exec(live)).one()
 
@@ -167,7 +175,7 @@ async def add_key(
         key_right=permissions.right,
         systems=None if permissions.systems is None else sorted(permissions.systems),
         expires_at=permissions.expires_at,
-        created_at=await _read_clock(session),
+        created_at=await _read_transaction_time(session),
     )
     session.add(key)
     return key
@@ -175,7 +183,7 @@ async def add_key(
 
 async def revoke_key(session: Session, key: ApiKey, *, after: timedelta = timedelta()) -> None:
     """Revoke a key now or after a time, unless it is revoked earlier."""
-    ends_at = await _read_clock(session) + after
+    ends_at = await _read_transaction_time(session) + after
     key.revoked_at = min(key.revoked_at or ends_at, ends_at)
 
 
@@ -204,11 +212,11 @@ async def purge_idempotency_keys(database: Database, before: datetime, limit: in
     return int(deleted.rpartition(" ")[2])
 
 
-def is_live(ended_at: datetime | None) -> ColumnElement[bool]:
+def build_live_condition(ended_at: datetime | None) -> ColumnElement[bool]:
     """Return the condition that the end of a row, by revocation or expiry, has not come yet."""
     return or_(col(ended_at).is_(None), col(ended_at) > func.now())
 
 
-async def _read_clock(session: Session) -> datetime:
+async def _read_transaction_time(session: Session) -> datetime:
     """Return the time at which the transaction began, which is the same for all that it writes."""
     return (await session.exec(select(func.now()))).one()

@@ -33,14 +33,14 @@ ACTIVE_SECRETS_MAX = 5
 """Each active secret adds a signature to the header of every attempt."""
 
 
-async def enqueue_delivery(database: Database, delivery: WebhookDeliveryInput, url: str) -> DeliveryState:
+async def insert_or_reset_delivery(database: Database, delivery: WebhookDeliveryInput, url: str) -> DeliveryState:
     """Insert a delivery, or make an existing one pending again; return its state.
 
     The state is disabled if the receiver last answered 410, unless a user asked for this redelivery.
     """
     now, endpoint = datetime.now(UTC), _hash_endpoint(delivery.project_id, url)
     async with database.session() as session:
-        disabled = not delivery.redelivery and await _is_disabled(session, endpoint)
+        disabled = not delivery.redelivery and await _is_receiver_disabled(session, endpoint)
         state = DeliveryState.DISABLED if disabled else DeliveryState.PENDING
         changes = {
             "state": state,
@@ -75,7 +75,7 @@ async def list_deliveries(
     database: Database, project_id: str, owner: WebhookOwner, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[Delivery]:
     """Return a page of an owner's deliveries, newest first, and one more if another page follows."""
-    statement = select(Delivery).where(*_belongs_to(project_id, owner))
+    statement = select(Delivery).where(*_build_owner_conditions(project_id, owner))
     statement = keyset.select_page(statement, (Delivery.created_at, Delivery.delivery_id), after, limit)
     async with database.session() as session:
         return (await session.exec(statement)).all()
@@ -83,7 +83,7 @@ async def list_deliveries(
 
 async def find_delivery(database: Database, project_id: str, owner: WebhookOwner, delivery_id: str) -> Delivery | None:
     """Return a delivery if it belongs to this owner."""
-    statement = select(Delivery).where(Delivery.delivery_id == delivery_id, *_belongs_to(project_id, owner))
+    statement = select(Delivery).where(Delivery.delivery_id == delivery_id, *_build_owner_conditions(project_id, owner))
     async with database.session() as session:
         return (await session.exec(statement)).one_or_none()
 
@@ -105,6 +105,48 @@ async def list_attempts(
         for attempt in await session.exec(statement.where(ranked.c.place <= limit).order_by(newest_first)):
             attempts[attempt.delivery_id].append(attempt)
     return attempts
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDeliveries:
+    """Deliveries that have not ended."""
+
+    count: int
+    oldest_at: datetime | None
+
+    def compute_age(self) -> float:
+        """Return the age of the oldest in seconds; 0 if there is none."""
+        return (datetime.now(UTC) - self.oldest_at).total_seconds() if self.oldest_at else 0.0
+
+
+async def count_pending(database: Database) -> PendingDeliveries:
+    """Count the deliveries that have not ended, of all projects."""
+    statement = select(func.count(), func.min(Delivery.created_at)).where(col(Delivery.finished_at).is_(None))
+    async with database.session() as session:
+        count, oldest_at = (await session.exec(statement)).one()
+    return PendingDeliveries(count, oldest_at)
+
+
+@dataclass(frozen=True, slots=True)
+class FailingReceiver:
+    """A receiver that did not accept the last attempts of some deliveries."""
+
+    receiver: str
+    count: int
+    oldest_at: datetime
+
+
+async def list_failing_receivers(database: Database) -> list[FailingReceiver]:
+    """Return the receivers with deliveries that were attempted and have not ended, those that fail longest first."""
+    oldest = func.min(Delivery.created_at)
+    statement = (
+        select(Delivery.receiver, func.count(), oldest)
+        .where(col(Delivery.finished_at).is_(None), col(Delivery.attempts) > 0)
+        .group_by(Delivery.receiver)
+        .order_by(oldest)
+    )
+    async with database.session() as session:
+        return [FailingReceiver(*row) for row in await session.exec(statement)]
 
 
 async def save_attempt(
@@ -155,7 +197,7 @@ class CreatedSecret:
     text: str = field(repr=False)
 
 
-async def load_signing_secrets(database: Database, sealer: Sealer, project_id: str) -> list[str]:
+async def load_or_create_signing_secrets(database: Database, sealer: Sealer, project_id: str) -> list[str]:
     """Return the active secrets of a project in clear, newest first; create the first one if there is none."""
     async with database.session() as session:
         rows = await list_active_secrets(session, project_id)
@@ -169,7 +211,7 @@ async def load_signing_secrets(database: Database, sealer: Sealer, project_id: s
 
 async def list_active_secrets(session: AsyncSession, project_id: str) -> Sequence[WebhookSecret]:
     """Return the secrets of a project that have not expired, newest first."""
-    statement = select(WebhookSecret).where(WebhookSecret.project_id == project_id, _is_active())
+    statement = select(WebhookSecret).where(WebhookSecret.project_id == project_id, _build_active_condition())
     return (await session.exec(statement.order_by(col(WebhookSecret.secret_id).desc()))).all()
 
 
@@ -189,13 +231,13 @@ async def rotate_secret(session: AsyncSession, sealer: Sealer, project_id: str, 
     ends = func.now() + overlap
     await session.exec(
         update(WebhookSecret)
-        .where(col(WebhookSecret.project_id) == project_id, _is_active())
+        .where(col(WebhookSecret.project_id) == project_id, _build_active_condition())
         .values(expires_at=func.least(func.coalesce(WebhookSecret.expires_at, ends), ends))
     )
     return await _create_secret(session, sealer, project_id)
 
 
-async def _is_disabled(session: AsyncSession, endpoint: bytes) -> bool:
+async def _is_receiver_disabled(session: AsyncSession, endpoint: bytes) -> bool:
     """Return whether the receiver answered 410, and no redelivery succeeded since."""
     last_states = (DeliveryState.SUCCEEDED, DeliveryState.DISABLED)
     statement = select(Delivery.state).where(Delivery.endpoint == endpoint, col(Delivery.state).in_(last_states))
@@ -203,7 +245,7 @@ async def _is_disabled(session: AsyncSession, endpoint: bytes) -> bool:
     return last.first() == DeliveryState.DISABLED
 
 
-def _belongs_to(project_id: str, owner: WebhookOwner) -> tuple[ColumnElement[bool], ...]:
+def _build_owner_conditions(project_id: str, owner: WebhookOwner) -> tuple[ColumnElement[bool], ...]:
     return (
         col(Delivery.owner_id) == owner.id,
         col(Delivery.owner_system) == owner.system,
@@ -229,5 +271,5 @@ async def _lock_project(session: AsyncSession, project_id: str) -> None:
     await session.get_one(Project, project_id, with_for_update=True)
 
 
-def _is_active() -> ColumnElement[bool]:
+def _build_active_condition() -> ColumnElement[bool]:
     return or_(col(WebhookSecret.expires_at).is_(None), col(WebhookSecret.expires_at) > func.now())

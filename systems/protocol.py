@@ -13,9 +13,13 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 Client_contra = TypeVar("Client_contra", contravariant=True)
+Database_contra = TypeVar("Database_contra", contravariant=True)
 Services_contra = TypeVar("Services_contra", contravariant=True)
 Settings_contra = TypeVar("Settings_contra", contravariant=True)
 Routes_co = TypeVar("Routes_co", covariant=True)
+Call_contra = TypeVar("Call_contra", contravariant=True)
+Limits_contra = TypeVar("Limits_contra", contravariant=True)
+Usage_co = TypeVar("Usage_co", covariant=True)
 Workloads_co = TypeVar("Workloads_co", covariant=True)
 
 
@@ -59,14 +63,19 @@ class SystemNames(Protocol):
         """The activities that remove what is past its retention, in this order; a worker of `QUEUE` serves them."""
 
 
-class SystemSchedules(Protocol[Client_contra, Settings_contra]):
+class SystemSchedules(Protocol[Client_contra, Database_contra, Settings_contra]):
     """`workflows/<system>/handle.py`: the schedules of the system beside its housekeeping."""
 
-    async def create_or_update_schedules(self, client: Client_contra, settings: Settings_contra) -> None:
-        """Create the schedules, or update those that exist; a paused one stays paused."""
+    async def create_or_update_schedules(
+        self, client: Client_contra, database: Database_contra, settings: Settings_contra
+    ) -> None:
+        """Create the schedules, or update those that exist; a paused one stays paused.
+
+        A schedule of what is not configured has no interval: it runs when it is triggered.
+        """
 
 
-async def run_nothing(_services: object, _queues: Sequence[str], _stop: asyncio.Event) -> None:
+async def do_nothing_in_background(_services: object, _queues: Sequence[str], _stop: asyncio.Event) -> None:
     """Do nothing: most systems have no work beside their queues."""
 
 
@@ -80,7 +89,9 @@ class SystemQueues(Generic[Services_contra]):
     """All its workflows."""
     build: Callable[[Services_contra], list[TaskQueue]]
     """Builds the queues whose activities work with these clients."""
-    run_background: Callable[[Services_contra, Sequence[str], asyncio.Event], Coroutine[Any, Any, None]] = run_nothing
+    run_background: Callable[[Services_contra, Sequence[str], asyncio.Event], Coroutine[Any, Any, None]] = (
+        do_nothing_in_background
+    )
     """Runs what a worker of the named queues does beside them, until the event is set."""
     is_named_later: Callable[[str], bool] = lambda _queue: False
     """Whether a queue that is not in `names` is one of the system's that appear at run time."""
@@ -109,11 +120,18 @@ class SystemOverview(Protocol[Services_contra, Settings_contra, Workloads_co]):
     def HAS_PROJECTS(self) -> bool:  # noqa: N802 - a module's constant
         """Whether its work belongs to projects; otherwise only the admin key sees it."""
 
-    def failed_since(self, settings: Settings_contra, now: datetime) -> datetime | None:
+    def get_failures_counted_since(self, settings: Settings_contra, now: datetime) -> datetime | None:
         """Return since when failures are counted; None where they count until an operator resolves them."""
 
-    def make_counter(self, services: Services_contra) -> Callable[[], Awaitable[Workloads_co]]:
+    def build_workload_counter(self, services: Services_contra) -> Callable[[], Awaitable[Workloads_co]]:
         """Return a function that counts the work of every project."""
+
+
+class SystemQuotas(Protocol[Call_contra, Limits_contra, Usage_co]):
+    """`api/<system>/quotas.py`: what a project may use of the system."""
+
+    async def read_usage(self, call: Call_contra, project_id: str, limits: Limits_contra, /) -> Sequence[Usage_co]:
+        """Return how much of its quotas a project has used, in the order in which they are shown."""
 
 
 class SystemApi(Protocol[Routes_co]):
@@ -124,7 +142,9 @@ class SystemApi(Protocol[Routes_co]):
         """Its routes, all declared when the package is imported."""
 
 
-class SystemModules(Protocol[Client_contra, Services_contra, Settings_contra, Routes_co, Workloads_co]):
+class SystemModules(
+    Protocol[Client_contra, Database_contra, Services_contra, Settings_contra, Routes_co, Workloads_co]
+):
     """All modules of a system that other packages use. A process imports only those of the layers that it loads."""
 
     @property
@@ -140,9 +160,13 @@ class SystemModules(Protocol[Client_contra, Services_contra, Settings_contra, Ro
         """`api/<system>/overview.py`."""
 
     @property
+    def quotas(self) -> SystemQuotas[Any, Any, Any]:
+        """`api/<system>/quotas.py`."""
+
+    @property
     def queues(self) -> QueuesModule[Services_contra]:
         """`workflows/<system>/queues.py`."""
 
     @property
-    def schedules(self) -> SystemSchedules[Client_contra, Settings_contra]:
+    def schedules(self) -> SystemSchedules[Client_contra, Database_contra, Settings_contra]:
         """`workflows/<system>/handle.py`."""

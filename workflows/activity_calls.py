@@ -52,7 +52,7 @@ class LongActivityOptions(ActivityOptions):
 Options = TypeVar("Options", bound=ActivityOptions)
 
 
-def without_retry_on(options: Options, *errors: type[Exception]) -> Options:
+def disable_retry_on(options: Options, *errors: type[Exception]) -> Options:
     """Return the same options for an activity that is not retried after one of these errors."""
     changed = copy(options)
     types = [error.__name__ for error in errors]
@@ -80,7 +80,7 @@ def read_fault_note(error: ActivityError, model: type[Model]) -> Model | None:
     return None
 
 
-def is_error_type(error: ActivityError, name: str) -> bool:
+def has_error_type(error: ActivityError, name: str) -> bool:
     """Return whether an activity failed with an error of the class called *name*."""
     return isinstance(error.cause, ApplicationError) and error.cause.type == name
 

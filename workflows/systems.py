@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TypeAlias, cast
@@ -18,6 +19,7 @@ from temporalio.client import (
 
 from domain import webhooks
 from infra import housekeeping, starts
+from infra.database import Database
 from infra.housekeeping import HousekeepingInput
 from infra.settings import Settings
 from services.services import Services
@@ -25,14 +27,14 @@ from systems import System, import_modules, protocol
 from systems.protocol import QueuesModule, SystemNames
 
 SystemQueues: TypeAlias = protocol.SystemQueues[Services]
-SystemSchedules: TypeAlias = protocol.SystemSchedules[Client, Settings]
+SystemSchedules: TypeAlias = protocol.SystemSchedules[Client, Database, Settings]
 
 _HOUSEKEEPING_INTERVAL = timedelta(minutes=10)
 _FORMER_HOUSEKEEPING = "housekeeping"
 """The one schedule that earlier versions had for all systems, on the queue of downloads."""
 
 
-def list_names() -> list[SystemNames]:
+def list_system_names() -> list[SystemNames]:
     """Return the names of every system, and of the webhooks that they share."""
     return [*cast("Mapping[System, SystemNames]", import_modules("domain.{}.names")).values(), webhooks]
 
@@ -48,16 +50,21 @@ def import_schedules() -> Mapping[System, SystemSchedules]:
     return cast("Mapping[System, SystemSchedules]", import_modules("workflows.{}.handle"))
 
 
-async def create_or_update_schedules(client: Client, settings: Settings) -> None:
+async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
     """Create the schedules of all systems, or update those that exist; a paused one stays paused."""
-    await starts.remove_schedule(client, _FORMER_HOUSEKEEPING)
-    for names in list_names():
-        await starts.ensure_schedule(client, housekeeping.build_schedule_id(names.SYSTEM), _build_housekeeping(names))
-    for system in import_schedules().values():
-        await system.create_or_update_schedules(client, settings)
+    await asyncio.gather(
+        starts.remove_schedule(client, _FORMER_HOUSEKEEPING),
+        *(
+            starts.create_or_update_schedule(
+                client, housekeeping.build_schedule_id(names.SYSTEM), _build_housekeeping_schedule(names)
+            )
+            for names in list_system_names()
+        ),
+        *(system.create_or_update_schedules(client, database, settings) for system in import_schedules().values()),
+    )
 
 
-def _build_housekeeping(names: SystemNames) -> Schedule:
+def _build_housekeeping_schedule(names: SystemNames) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             housekeeping.WORKFLOW,

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias
 
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from activities.addresses import delivery
 from clients.modules import ModuleFailure
@@ -21,7 +21,10 @@ from domain.addresses import activity_models, names
 from domain.addresses.activity_models import (
     ApplyStepInput,
     ApplyStepResult,
+    ArchiveInput,
     IntakeResult,
+    ListWaitingSwapsInput,
+    ListWaitingSwapsResult,
     LoadCycleInput,
     LoadCycleResult,
     LogicalDeleteCheckResult,
@@ -29,19 +32,17 @@ from domain.addresses.activity_models import (
     PullResult,
     PurgeAddressesInput,
     PurgeAddressesResult,
-    WaitingSwapsInput,
-    WaitingSwapsResult,
 )
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, Operation, OperationResult
 from domain.addresses.results import (
     IN_FLIGHT_MODULES,
-    ListedDelete,
+    ListedLogicalDelete,
     PurgeOutcome,
-    combine_purge_results,
+    decide_purge_outcome,
     list_busy_modules,
 )
-from infra import log, metrics, secrets
+from infra import log, metrics, outages, secrets
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from infra.heartbeats import send_heartbeats
@@ -49,6 +50,7 @@ from infra.housekeeping import remove_in_batches
 from services import addresses
 from services.addresses import ConfigurationLoader, CycleTrigger
 from services.services import Services
+from stores import pauses
 from stores.addresses import cycle, logical_deletes
 from stores.addresses.inbox import DeliveredMessage, Inbox
 
@@ -64,23 +66,23 @@ class AddressCycleActivities:
         self._configuration = configuration
 
     @activity.defn(name="address_load")
-    async def load(self, params: LoadCycleInput) -> LoadCycleResult:
+    async def load_cycle(self, params: LoadCycleInput) -> LoadCycleResult:
         """Load the messages of a cycle; none while the schedule is paused, which also ends a running cycle's run."""
         async with send_heartbeats():
             if await self._is_paused():
                 return LoadCycleResult(paused=True)
             config = await self._configuration.load_newest()
-            plan = await cycle.load_cycle(self._database, config.settings, params.cycle_id)
+            plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
             if not plan.loaded:
-                await delivery.confirm_unsure(self._database, config.modules)
-                if await delivery.revive_swaps(self._database, config.settings.retries, config.modules):
-                    plan = await cycle.load_cycle(self._database, config.settings, params.cycle_id)
+                await delivery.confirm_unsure_messages(self._database, config.modules)
+                if await delivery.retry_completable_swaps(self._database, config.settings.retries, config.modules):
+                    plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
                 # Messages that operators skipped are done without a cycle.
-                await cycle.archive_done(self._database)
+                await cycle.move_done_to_history(self._database)
             return plan.model_copy(update={"config_version": config.version})
 
     @activity.defn(name="address_apply")
-    async def apply(self, params: ApplyStepInput) -> ApplyStepResult:
+    async def apply_step(self, params: ApplyStepInput) -> ApplyStepResult:
         """Apply some messages in all four modules, and write the results."""
         async with send_heartbeats():
             config = await self._configuration.load_version(params.config_version)
@@ -98,26 +100,37 @@ class AddressCycleActivities:
         return applied
 
     @activity.defn(name="address_waiting")
-    async def waiting(self, params: WaitingSwapsInput) -> WaitingSwapsResult:
+    async def list_waiting_swaps(self, params: ListWaitingSwapsInput) -> ListWaitingSwapsResult:
         """List the swaps of the cycle to be tried once more."""
         async with send_heartbeats():
             config = await self._configuration.load_version(params.config_version)
-            return WaitingSwapsResult(
-                steps=await cycle.list_waiting_swaps(self._database, config.settings, params.cycle_id)
+            return ListWaitingSwapsResult(
+                steps=await cycle.list_unfinished_swaps(self._database, config.settings, params.cycle_id)
             )
 
     @activity.defn(name="address_archive")
-    async def archive(self) -> int:
-        """Ask about unconfirmed messages, then move done messages to the history."""
+    async def confirm_and_archive(self, ended: ArchiveInput | None = None) -> int:
+        """Ask about unconfirmed messages, then move done messages to the history.
+
+        Args:
+            ended: The cycle; None where a workflow of an earlier version calls.
+        """
         async with send_heartbeats():
-            await delivery.confirm_unsure(self._database, (await self._configuration.load_newest()).modules)
-            return await cycle.archive_done(self._database)
+            await delivery.confirm_unsure_messages(self._database, (await self._configuration.load_newest()).modules)
+            archived = await cycle.move_done_to_history(self._database)
+        if ended is not None:
+            metrics.ADDRESS_CYCLE_SECONDS.observe(ended.seconds)
+            counts = ended.totals.model_dump(exclude={"cycles"})
+            _log.info("address_cycle_ended", cycle=ended.cycle_id, **counts, archived=archived, seconds=ended.seconds)
+        return archived
 
     async def _is_paused(self) -> bool:
+        if await pauses.is_paused(self._database, names.SYSTEM):
+            return True
         try:
             schedule = await self._engine.get_schedule_handle(names.CYCLE_SCHEDULE).describe()
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if outages.is_absent(error):
                 return False
             raise
         return schedule.schedule.state.paused
@@ -133,27 +146,27 @@ class AddressIntakeActivities:
     def __init__(self, services: Services) -> None:
         self._settings = services.settings.addresses
         self._inbox = Inbox(services.database, self._settings.message_max_bytes)
-        self._trigger = CycleTrigger(services.engine)
+        self._trigger = CycleTrigger(services.engine, self._settings.pause_seconds)
 
     @activity.defn(name="address_pull")
-    async def pull(self, params: PullInput) -> PullResult:
+    async def pull_messages(self, params: PullInput) -> PullResult:
         """Pull for a number of seconds, or until this worker stops."""
         if not self._settings.pubsub.project:
             return PullResult(is_off=True)
         async with send_heartbeats(), PubSubClient(self._settings.pubsub) as pubsub:
-            slice_ = _PullSlice(
-                pubsub, self._inbox, self._trigger, params, get_subscription(self._settings, params.topic)
+            slice_ = _TimedPuller(
+                pubsub, self._inbox, self._trigger, params, get_subscription_name(self._settings, params.topic)
             )
-            return PullResult(taken=await slice_.run(self._settings.pubsub.pulls))
+            return PullResult(taken=await slice_.pull_until_end(self._settings.pubsub.pulls))
 
 
-def get_subscription(settings: AddressSettings, topic: Topic) -> str:
+def get_subscription_name(settings: AddressSettings, topic: Topic) -> str:
     """Return the subscription of a topic."""
     names = settings.pubsub.subscriptions
     return {Topic.SWAP: names.swap, Topic.CREATE_UPDATE: names.create_update, Topic.DELETE: names.delete}[topic]
 
 
-class _PullSlice:
+class _TimedPuller:
     """Pulls one topic for a while with several pulls at a time: while one writes, another waits for messages."""
 
     def __init__(self, pubsub: PubSubClient, inbox: Inbox, trigger: CycleTrigger, params: PullInput, name: str) -> None:
@@ -166,7 +179,7 @@ class _PullSlice:
         self._stopping = asyncio.create_task(activity.wait_for_worker_shutdown())
         self._counts = IntakeResult()
 
-    async def run(self, pulls: int) -> IntakeResult:
+    async def pull_until_end(self, pulls: int) -> IntakeResult:
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(pulls):
@@ -183,7 +196,7 @@ class _PullSlice:
             begun = time.monotonic()
             received = await self._pull_once(left)
             if received:
-                await self._store(received)
+                await self._store_and_acknowledge(received)
             elif time.monotonic() - begun < IDLE_SECONDS:
                 await asyncio.wait([self._stopping], timeout=IDLE_SECONDS)
 
@@ -198,16 +211,16 @@ class _PullSlice:
             with suppress(asyncio.CancelledError, PubSubFailure):
                 await pulling
 
-    async def _store(self, received: list[ReceivedMessage]) -> None:
+    async def _store_and_acknowledge(self, received: list[ReceivedMessage]) -> None:
         ack_ids = [each.ack_id for each in received]
         try:
-            taken = await self._inbox.store(
+            taken = await self._inbox.store_messages(
                 [DeliveredMessage(self._topic, each.message, each.refusal) for each in received]
             )
         except Exception:
             # Another worker may reach the database; kept here, they would wait for the end of their deadline.
             with suppress(PubSubFailure):
-                await self._pubsub.release(self._subscription, ack_ids)
+                await self._pubsub.return_to_queue(self._subscription, ack_ids)
             raise
         if taken.new:
             self._trigger.request_cycle()
@@ -222,10 +235,10 @@ CHECK_BATCH: Final = activity_models.PURGE_MAX
 AUTO_PURGE_ACTOR: Final = "auto_purge"
 
 
-class PurgeCalls(Protocol):
+class PurgeModulesClient(Protocol):
     """The calls to modules that checks and purges need."""
 
-    async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
+    async def apply_operations(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
         """Return one result for each operation."""
         ...
 
@@ -241,38 +254,38 @@ class LogicalDeleteActivities:
         settings: The settings of the environment; the newest version of the configuration overrides them.
     """
 
-    def __init__(self, database: Database, modules: PurgeCalls, settings: AddressSettings) -> None:
+    def __init__(self, database: Database, modules: PurgeModulesClient, settings: AddressSettings) -> None:
         self._database = database
         self._modules = modules
         self._settings = settings
 
     @activity.defn(name="address_check")
-    async def check(self) -> LogicalDeleteCheckResult:
+    async def check_logical_deletes(self) -> LogicalDeleteCheckResult:
         """Ask modules about every listed address, and purge the removable ones where that is configured."""
         report = LogicalDeleteCheckResult(checked_at=await self._database.now())
-        auto_purge = (await addresses.load_settings(self._database, self._settings)).auto_purge
+        auto_purge = (await addresses.load_effective_settings(self._database, self._settings)).auto_purge
         last = 0
         async with send_heartbeats(lambda: [last]):
-            while page := await logical_deletes.load_listed(self._database, last, CHECK_BATCH):
+            while page := await logical_deletes.load_unpurged_page(self._database, last, CHECK_BATCH):
                 last = page[-1].address_id
-                report = await self._check_page(report, page, auto_purge=auto_purge)
+                report = await self._check_and_purge_page(report, page, auto_purge=auto_purge)
         _log.info("logical_deletes_checked", **report.model_dump(mode="json", exclude={"checked_at"}))
         return report
 
     @activity.defn(name="address_purge")
-    async def purge(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
+    async def purge_addresses(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
         """Remove addresses from all modules, unless one has orders in flight at this moment."""
         async with send_heartbeats():
-            found = await logical_deletes.find_listed(self._database, params.address_ids)
+            found = await logical_deletes.find_unpurged(self._database, params.address_ids)
             return await self._purge_listed(found, params.who, params.reason)
 
-    async def _check_page(
-        self, report: LogicalDeleteCheckResult, page: Sequence[ListedDelete], *, auto_purge: bool
+    async def _check_and_purge_page(
+        self, report: LogicalDeleteCheckResult, page: Sequence[ListedLogicalDelete], *, auto_purge: bool
     ) -> LogicalDeleteCheckResult:
-        checked, silent = await self._ask_modules(page)
+        checked, silent = await self._ask_modules_and_save_answers(page)
         removable = [each for each in checked if each.is_removable]
         purged = (
-            await self._purge_listed(removable, AUTO_PURGE_ACTOR, None, asked=True)
+            await self._purge_listed(removable, AUTO_PURGE_ACTOR, None, is_already_checked=True)
             if auto_purge
             else PurgeAddressesResult()
         )
@@ -285,16 +298,18 @@ class LogicalDeleteActivities:
             }
         )
 
-    async def _ask_modules(self, listed: Sequence[ListedDelete]) -> tuple[list[ListedDelete], set[Module]]:
+    async def _ask_modules_and_save_answers(
+        self, listed: Sequence[ListedLogicalDelete]
+    ) -> tuple[list[ListedLogicalDelete], set[Module]]:
         """Ask the modules, write their answers, and return them with the modules that gave none."""
         ids = [each.address_id for each in listed]
-        answers = await asyncio.gather(*(self._in_flight(module, ids) for module in IN_FLIGHT_MODULES))
+        answers = await asyncio.gather(*(self._list_open_orders_or_none(module, ids) for module in IN_FLIGHT_MODULES))
         in_flight = dict(zip(IN_FLIGHT_MODULES, answers, strict=True))
-        checked = [each.update_busy(in_flight) for each in listed]
-        await logical_deletes.write_checks(self._database, checked)
+        checked = [each.with_reported_orders(in_flight) for each in listed]
+        await logical_deletes.write_check_results(self._database, checked)
         return checked, {module for module, answer in in_flight.items() if answer is None}
 
-    async def _in_flight(self, module: Module, ids: Sequence[int]) -> Set[int] | None:
+    async def _list_open_orders_or_none(self, module: Module, ids: Sequence[int]) -> Set[int] | None:
         try:
             return await self._modules.list_addresses_with_open_orders(module, ids)
         except ModuleFailure:
@@ -302,34 +317,36 @@ class LogicalDeleteActivities:
             return None
 
     async def _purge_listed(
-        self, listed: Sequence[ListedDelete], who: str, reason: str | None, *, asked: bool = False
+        self, listed: Sequence[ListedLogicalDelete], who: str, reason: str | None, *, is_already_checked: bool = False
     ) -> PurgeAddressesResult:
-        """Remove addresses that no module needs; unless `asked`, the modules are asked first."""
+        """Remove addresses that no module needs; ask the modules first unless they were asked already."""
         if not listed:
             return PurgeAddressesResult()
-        checked = listed if asked else (await self._ask_modules(listed))[0]
+        checked = listed if is_already_checked else (await self._ask_modules_and_save_answers(listed))[0]
         endings = {
             each: PurgeOutcome.BUSY if each.busy else PurgeOutcome.FAILED for each in checked if not each.is_removable
         }
         for each, results in (await self._send_purges([each for each in checked if each.is_removable])).items():
-            endings[each] = combine_purge_results(results)
+            endings[each] = decide_purge_outcome(results)
             if endings[each] is PurgeOutcome.BUSY:
-                await logical_deletes.write_checks(self._database, [each.add_busy(list_busy_modules(results))])
+                await logical_deletes.write_check_results(
+                    self._database, [each.with_more_busy_modules(list_busy_modules(results))]
+                )
         purged = [each for each, ending in endings.items() if ending is PurgeOutcome.PURGED]
         await logical_deletes.mark_purged(self._database, purged, who, reason)
         alive = [each for each, ending in endings.items() if ending is PurgeOutcome.ALIVE]
-        await logical_deletes.remove_listed(self._database, alive)
+        await logical_deletes.remove_revived(self._database, alive)
         ids = {
             kind: sorted(each.address_id for each, ending in endings.items() if ending is kind) for kind in PurgeOutcome
         }
         return PurgeAddressesResult(**{kind.value: found for kind, found in ids.items()})
 
-    async def _send_purges(self, removable: Sequence[ListedDelete]) -> dict[ListedDelete, PurgeResults]:
+    async def _send_purges(self, removable: Sequence[ListedLogicalDelete]) -> dict[ListedLogicalDelete, PurgeResults]:
         """Send the purges under an attempt id of their own, so that a refused one can be tried again."""
         # Not a timestamp: clocks are set back, databases are restored, and two purges may share a millisecond.
-        attempt = secrets.create_token()
-        operations = [each.build_purge(attempt) for each in removable]
-        answers = await asyncio.gather(*(self._modules.apply(module, operations) for module in Module))
+        attempt = secrets.create_random_token()
+        operations = [each.build_purge_operation(attempt) for each in removable]
+        answers = await asyncio.gather(*(self._modules.apply_operations(module, operations) for module in Module))
         rows = zip(*answers, strict=True)
         return {each: dict(zip(Module, row, strict=True)) for each, row in zip(removable, rows, strict=True)}
 
@@ -347,11 +364,11 @@ class AddressHousekeeping:
     @activity.defn(name=names.PURGE_LOG_ACTIVITY)
     async def purge(self) -> None:
         """Delete what is past retention, in batches."""
-        purged = {table: await self._purge(table) for table in cycle.EXPIRING_TABLES}
+        purged = {table: await self._delete_expired_rows(table) for table in cycle.EXPIRING_TABLES}
         if any(purged.values()):
             _log.info("address_history_deleted", **purged)
 
-    async def _purge(self, table: str) -> int:
+    async def _delete_expired_rows(self, table: str) -> int:
         return await remove_in_batches(
-            partial(cycle.delete_expired, self._database, table, self._retention), DELETE_BATCH
+            partial(cycle.delete_expired_rows, self._database, table, self._retention), DELETE_BATCH
         )

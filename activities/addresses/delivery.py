@@ -21,24 +21,24 @@ from domain.addresses import ordering
 from domain.addresses.activity_models import ApplyStepInput, ApplyStepResult
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, ModuleLookup, Operation, OperationResult
-from domain.addresses.results import MessageUpdate, combine_results
+from domain.addresses.results import MessageUpdate, combine_module_results
 from infra import log
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from stores.addresses import acknowledgements, delivery
-from stores.addresses.delivery import LoggedMessage, UnconfirmedMessage, find_blocked_messages, load_group
+from stores.addresses.delivery import LoggedMessage, UnconfirmedMessage, find_blocked_messages, load_unfinished_messages
 
 ResultsByMessage: TypeAlias = dict[int, dict[Module, OperationResult]]
 
 
-class ModuleCalls(Protocol):
+class DeliveryModulesClient(Protocol):
     """The calls to modules that delivery needs."""
 
-    async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
+    async def apply_operations(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
         """Return one result for each operation, whatever happens on the way."""
         ...
 
-    async def look_up(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
+    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
         """Return what the module has of these operations and their UPRNs.
 
         Raises:
@@ -48,22 +48,24 @@ class ModuleCalls(Protocol):
 
 
 async def apply_step(
-    database: Database, settings: AddressSettings, modules: ModuleCalls, params: ApplyStepInput
+    database: Database, settings: AddressSettings, modules: DeliveryModulesClient, params: ApplyStepInput
 ) -> ApplyStepResult:
     """Apply a step, group by group."""
     total = ApplyStepResult()
     for group in params.step:
-        messages = await load_group(database, params.cycle_id, group)
+        messages = await load_unfinished_messages(database, params.cycle_id, group)
         blocked = await find_blocked_messages(database, settings, params, messages)
         sendable = [each for each in messages if each.operation.seq not in blocked]
-        answers = await _collect_results(modules, sendable)
-        updates = [combine_results(each.operation, each.reason, answers[each.operation.seq]) for each in sendable]
+        answers = await _send_and_collect_results(modules, sendable)
+        updates = [
+            combine_module_results(each.operation, each.reason, answers[each.operation.seq]) for each in sendable
+        ]
         updates += [
             _build_blocked_update(each, blocked[each.operation.seq])
             for each in messages
             if each.operation.seq in blocked
         ]
-        written = await acknowledgements.write_results(database, settings, params, updates)
+        written = await acknowledgements.write_module_results(database, settings, params, updates)
         total = ApplyStepResult(
             done=total.done + written.done,
             failed=total.failed + written.failed,
@@ -72,7 +74,9 @@ async def apply_step(
     return total
 
 
-async def _collect_results(modules: ModuleCalls, messages: Sequence[LoggedMessage]) -> ResultsByMessage:
+async def _send_and_collect_results(
+    modules: DeliveryModulesClient, messages: Sequence[LoggedMessage]
+) -> ResultsByMessage:
     """Send messages, and return the results; swaps that no module has acknowledged are looked up first."""
     unsent_swaps = [
         each.operation for each in messages if each.topic is Topic.SWAP and len(each.waits_for) == len(Module)
@@ -83,12 +87,12 @@ async def _collect_results(modules: ModuleCalls, messages: Sequence[LoggedMessag
     )
 
 
-async def _find_unsendable(modules: ModuleCalls, swaps: Sequence[Operation]) -> ResultsByMessage:
+async def _find_unsendable(modules: DeliveryModulesClient, swaps: Sequence[Operation]) -> ResultsByMessage:
     """Return the swaps that must not be sent, with the reason by module."""
 
     async def look_up(module: Module) -> ModuleLookup | str:
         try:
-            return await modules.look_up(module, swaps)
+            return await modules.look_up_operations(module, swaps)
         except ModuleFailure as failure:
             return str(failure)
 
@@ -97,14 +101,14 @@ async def _find_unsendable(modules: ModuleCalls, swaps: Sequence[Operation]) -> 
     return {seq: answers for seq, answers in found.items() if answers}
 
 
-async def _send_messages(modules: ModuleCalls, messages: Sequence[LoggedMessage]) -> ResultsByMessage:
+async def _send_messages(modules: DeliveryModulesClient, messages: Sequence[LoggedMessage]) -> ResultsByMessage:
     """Send messages to all modules at a time, and return their results."""
     answers: ResultsByMessage = {each.operation.seq: {} for each in messages}
 
     async def send_to(module: Module) -> None:
         operations = [each.operation for each in messages if module in each.waits_for]
         if operations:
-            for operation, result in zip(operations, await modules.apply(module, operations), strict=True):
+            for operation, result in zip(operations, await modules.apply_operations(module, operations), strict=True):
                 answers[operation.seq][module] = result
 
     async with asyncio.TaskGroup() as group:
@@ -114,7 +118,7 @@ async def _send_messages(modules: ModuleCalls, messages: Sequence[LoggedMessage]
 
 
 def _build_blocked_update(message: LoggedMessage, behind: int) -> MessageUpdate:
-    return MessageUpdate(message.operation.seq, reason=message.reason.wait_behind(behind))
+    return MessageUpdate(message.operation.seq, reason=message.reason.with_blocking_message(behind))
 
 
 LateResults: TypeAlias = dict[int, OperationResult | None]
@@ -123,25 +127,26 @@ LateResults: TypeAlias = dict[int, OperationResult | None]
 UNCONFIRMED_PAGE: Final = 500
 
 
-async def confirm_unsure(database: Database, modules: ModuleCalls) -> None:
+async def confirm_unsure_messages(database: Database, modules: DeliveryModulesClient) -> None:
     """Ask the modules that may have applied done messages, and list the addresses that they keep because of them."""
     silent: set[Module] = set()
     last, page = 0, UNCONFIRMED_PAGE
     while page == UNCONFIRMED_PAGE:
         by_id = {
-            each.pair.id: each for each in await delivery.list_unconfirmed(database, silent, last, UNCONFIRMED_PAGE)
+            each.pair.id: each
+            for each in await delivery.list_unconfirmed_messages(database, silent, last, UNCONFIRMED_PAGE)
         }
-        for group in ordering.group_swaps(each.pair for each in by_id.values()):
-            silent |= await _confirm_group(database, modules, [by_id[id_] for id_ in group], silent)
+        for group in ordering.group_independent_swaps(each.pair for each in by_id.values()):
+            silent |= await _confirm_messages(database, modules, [by_id[id_] for id_ in group], silent)
         last, page = max(by_id, default=0), len(by_id)
 
 
-async def _confirm_group(
-    database: Database, modules: ModuleCalls, messages: Sequence[UnconfirmedMessage], silent: Set[Module]
+async def _confirm_messages(
+    database: Database, modules: DeliveryModulesClient, messages: Sequence[UnconfirmedMessage], silent: Set[Module]
 ) -> Set[Module]:
     """Ask the modules that are not silent, write their answers, and return those that gave none."""
     answers = await asyncio.gather(
-        *(_ask_module(modules, module, messages) for module in Module if module not in silent)
+        *(_repeat_applied_operations(modules, module, messages) for module in Module if module not in silent)
     )
     answers_by_module = dict(zip((module for module in Module if module not in silent), answers, strict=True))
     reasons: dict[int, str | None] = {}
@@ -149,10 +154,10 @@ async def _confirm_group(
     for each in messages:
         seq, reason = each.message.operation.seq, each.message.reason
         late_results = {
-            module: answer for module in each.modules if (answer := answers_by_module.get(module, {}).get(seq))
+            module: answer for module in each.possible_modules if (answer := answers_by_module.get(module, {}).get(seq))
         }
-        updates.append(combine_results(each.message.operation, reason, late_results))
-        left = [module for module in each.modules if not _is_settled(each, answers_by_module.get(module, {}))]
+        updates.append(combine_module_results(each.message.operation, reason, late_results))
+        left = [module for module in each.possible_modules if not _is_settled(each, answers_by_module.get(module, {}))]
         if left != reason.unsure:
             written = reason.model_copy(update={"unsure": left}).to_json()
             reasons[seq] = None if written == "{}" else written
@@ -161,23 +166,25 @@ async def _confirm_group(
     return {module for module, said in answers_by_module.items() if _is_silent(module, messages, said)}
 
 
-async def _ask_module(modules: ModuleCalls, module: Module, messages: Sequence[UnconfirmedMessage]) -> LateResults:
+async def _repeat_applied_operations(
+    modules: DeliveryModulesClient, module: Module, messages: Sequence[UnconfirmedMessage]
+) -> LateResults:
     """Return the results of the operations that the module has applied.
 
     An operation that it has not applied is not sent: only an applied one can be repeated without effect.
     """
-    operations = [each.message.operation for each in messages if module in each.modules]
+    operations = [each.message.operation for each in messages if module in each.possible_modules]
     if not operations:
         return {}
     try:
-        known = (await modules.look_up(module, operations)).applied
+        known = (await modules.look_up_operations(module, operations)).applied
     except ModuleFailure:
         # The client has logged why.
         return {}
     applied = [each for each in operations if each.op_id in known]
     answers: LateResults = {each.seq: None for each in operations}
     if applied:
-        results = await modules.apply(module, applied)
+        results = await modules.apply_operations(module, applied)
         answers |= {each.seq: result for each, result in zip(applied, results, strict=True)}
     return answers
 
@@ -187,20 +194,20 @@ def _is_settled(message: UnconfirmedMessage, answers: LateResults) -> bool:
     if seq not in answers:
         return False
     answer = answers[seq]
-    return message.is_final if answer is None else answer.is_settled
+    return message.is_final if answer is None else answer.is_acknowledged
 
 
 def _is_silent(module: Module, messages: Sequence[UnconfirmedMessage], answers: LateResults) -> bool:
     """Whether a module was asked and left something unanswered, so that it is not asked again in this run."""
     if not answers:
-        return any(module in each.modules for each in messages)
-    return any(answer is not None and not answer.is_settled for answer in answers.values())
+        return any(module in each.possible_modules for each in messages)
+    return any(answer is not None and not answer.is_acknowledged for answer in answers.values())
 
 
 GIVEN_UP_PAGE: Final = 500
 
 
-async def revive_swaps(database: Database, retries: int, modules: ModuleCalls) -> int:
+async def retry_completable_swaps(database: Database, retries: int, modules: DeliveryModulesClient) -> int:
     """Give one more try to each given-up swap whose waiting modules have both sides, and return their number.
 
     Nothing changes while a module cannot be asked: it may be the one that misses a side.
@@ -209,7 +216,7 @@ async def revive_swaps(database: Database, retries: int, modules: ModuleCalls) -
     while page == GIVEN_UP_PAGE:
         swaps = await delivery.list_given_up_swaps(database, retries, last, GIVEN_UP_PAGE)
         last, page = max((each.operation.seq for each in swaps), default=0), len(swaps)
-        if not swaps or (lookups := await _look_up_everywhere(modules, swaps)) is None:
+        if not swaps or (lookups := await _look_up_in_all_modules(modules, swaps)) is None:
             break
         if complete := [each.operation.seq for each in swaps if _has_both_sides(each, lookups)]:
             revived = await delivery.retry_given_up_swaps(database, retries, complete)
@@ -218,12 +225,12 @@ async def revive_swaps(database: Database, retries: int, modules: ModuleCalls) -
     return total
 
 
-async def _look_up_everywhere(
-    modules: ModuleCalls, swaps: Sequence[LoggedMessage]
+async def _look_up_in_all_modules(
+    modules: DeliveryModulesClient, swaps: Sequence[LoggedMessage]
 ) -> Mapping[Module, ModuleLookup] | None:
     operations = [each.operation for each in swaps]
     try:
-        lookups = await asyncio.gather(*(modules.look_up(module, operations) for module in Module))
+        lookups = await asyncio.gather(*(modules.look_up_operations(module, operations) for module in Module))
     except ModuleFailure:
         # The client has logged why.
         return None

@@ -59,7 +59,7 @@ class AddressDifference(NamedTuple):
     sides: Fingerprints
 
 
-def compare_modules(uprn: int, sides: Fingerprints) -> AddressDifference | None:
+def compare_sides(uprn: int, sides: Fingerprints) -> AddressDifference | None:
     """Return how the modules differ, or None if they agree."""
     live = [side for side in sides.values() if side]
     kinds = [
@@ -101,7 +101,7 @@ def _normalise_numbers(value: Any) -> Any:
 SCAN_PAGE: Final = 1_000
 
 
-class AddressPages(Protocol):
+class AddressPageReader(Protocol):
     """A reader of the addresses of modules."""
 
     async def list_addresses(self, module: Module, after: int, limit: int, /) -> AddressPage:
@@ -109,7 +109,7 @@ class AddressPages(Protocol):
         ...
 
 
-async def scan_modules(modules: AddressPages) -> AsyncGenerator[tuple[int, Fingerprints], None]:
+async def scan_modules(modules: AddressPageReader) -> AsyncGenerator[tuple[int, Fingerprints], None]:
     """Yield every UPRN that any module has, with what each has, in ascending order.
 
     Raises:
@@ -117,18 +117,18 @@ async def scan_modules(modules: AddressPages) -> AsyncGenerator[tuple[int, Finge
     """
     async with AsyncExitStack() as stack:
         readers = [await stack.enter_async_context(_ModuleReader(modules, module)) for module in Module]
-        heads = {reader: await reader.next() for reader in readers}
+        heads = {reader: await reader.read_next() for reader in readers}
         while uprn := min((head.uprn for head in heads.values() if head), default=None):
             sides: dict[Module, AddressFingerprint | None] = {}
             for reader, head in heads.items():
                 is_here = head is not None and head.uprn == uprn
                 sides[reader.module] = build_fingerprint(head) if head and is_here else None
                 if is_here:
-                    heads[reader] = await reader.next()
+                    heads[reader] = await reader.read_next()
             yield uprn, sides
 
 
-async def look_up_uprn(modules: AddressPages, uprn: int) -> Fingerprints:
+async def look_up_fingerprints(modules: AddressPageReader, uprn: int) -> Fingerprints:
     """Return what one UPRN has in each module now."""
     pages = await asyncio.gather(*(modules.list_addresses(module, uprn - 1, 1) for module in Module))
     found = ([entry for entry in page.addresses if entry.uprn == uprn] for page in pages)
@@ -138,14 +138,14 @@ async def look_up_uprn(modules: AddressPages, uprn: int) -> Fingerprints:
     }
 
 
-async def look_up_uprns(modules: AddressPages, uprns: Collection[int]) -> dict[int, Fingerprints]:
-    return dict(zip(uprns, await asyncio.gather(*(look_up_uprn(modules, each) for each in uprns)), strict=True))
+async def look_up_fingerprints_of_many(modules: AddressPageReader, uprns: Collection[int]) -> dict[int, Fingerprints]:
+    return dict(zip(uprns, await asyncio.gather(*(look_up_fingerprints(modules, each) for each in uprns)), strict=True))
 
 
 class _ModuleReader:
     """Reads one module's addresses; while a page is processed, the next is being fetched."""
 
-    def __init__(self, modules: AddressPages, module: Module) -> None:
+    def __init__(self, modules: AddressPageReader, module: Module) -> None:
         self.module = module
         self._modules = modules
         self._page: list[AddressEntry] = []
@@ -165,18 +165,18 @@ class _ModuleReader:
             with suppress(asyncio.CancelledError, ModuleFailure):
                 await self._next_page
 
-    async def next(self) -> AddressEntry | None:
+    async def read_next(self) -> AddressEntry | None:
         """Return the next address, or None after the last."""
         if self._place == len(self._page):
             if self._next_page is None:
                 return None
-            self._accept_page((await self._next_page).addresses)
+            self._take_page_and_request_next((await self._next_page).addresses)
             if not self._page:
                 return None
         self._place += 1
         return self._page[self._place - 1]
 
-    def _accept_page(self, page: list[AddressEntry]) -> None:
+    def _take_page_and_request_next(self, page: list[AddressEntry]) -> None:
         uprns = [self._last, *(entry.uprn for entry in page)]
         if any(later <= earlier for earlier, later in pairwise(uprns)):
             raise ModuleFailure(
@@ -210,7 +210,7 @@ class DriftFindings:
     def add_uprn(self, uprn: int, sides: Fingerprints) -> None:
         self.compared += 1
         self.live.update(module for module, side in sides.items() if side)
-        if difference := compare_modules(uprn, sides):
+        if difference := compare_sides(uprn, sides):
             self.add_difference(difference)
 
     def add_difference(self, difference: AddressDifference) -> None:
@@ -228,41 +228,41 @@ class DriftFindings:
 class DriftActivities:
     """Compares the modules."""
 
-    def __init__(self, database: Database, objects: ObjectStore, modules: AddressPages) -> None:
+    def __init__(self, database: Database, objects: ObjectStore, modules: AddressPageReader) -> None:
         self._database = database
         self._objects = objects
         self._modules = modules
 
     @activity.defn(name="address_drift")
-    async def report(self, params: CompareModulesInput) -> CompareModulesResult:
+    async def write_drift_report(self, params: CompareModulesInput) -> CompareModulesResult:
         """Compare all modules, check differences a second time, and write the workbook and its manifest."""
         findings = DriftFindings()
         async with send_heartbeats(lambda: [findings.compared, findings.different]):
             async with aclosing(scan_modules(self._modules)) as scanned:
                 async for uprn, sides in scanned:
                     findings.add_uprn(uprn, sides)
-            await self._recheck(findings)
+            await self._compare_differences_again(findings)
             known = await search.find_latest_messages(
                 self._database, [difference.uprn for difference in findings.shown]
             )
             return await self._write_report(params, findings, known)
 
-    async def _recheck(self, findings: DriftFindings) -> None:
+    async def _compare_differences_again(self, findings: DriftFindings) -> None:
         """Compare differences again: the modules were read while cycles ran."""
         seen, findings.shown = findings.shown, []
         for start in range(0, len(seen), RECHECK_BATCH):
             before = seen[start : start + RECHECK_BATCH]
-            now = await look_up_uprns(self._modules, [each.uprn for each in before])
+            now = await look_up_fingerprints_of_many(self._modules, [each.uprn for each in before])
             for difference in before:
                 findings.remove_difference(difference)
-                if still := compare_modules(difference.uprn, now[difference.uprn]):
+                if still := compare_sides(difference.uprn, now[difference.uprn]):
                     findings.add_difference(still)
 
     async def _write_report(
         self, params: CompareModulesInput, findings: DriftFindings, known: Sequence[LatestMessages]
     ) -> CompareModulesResult:
         made_at = await self._database.now()
-        key = names.build_drift_key(params.report)
+        key = names.build_comparison_workbook_key(params.report)
         report = CompareModulesResult(
             report=params.report,
             made_at=made_at,
@@ -274,14 +274,14 @@ class DriftActivities:
             shown=len(findings.shown),
             key=key,
         )
-        book = await asyncio.to_thread(render_workbook, report, findings.shown, known)
+        book = await asyncio.to_thread(render_drift_workbook, report, findings.shown, known)
         await self._objects.put(key, book, content_type=WORKBOOK_CONTENT_TYPE)
         # The manifest comes last: a reader that finds it finds the workbook, too.
-        await self._objects.put(names.build_drift_manifest_key(key), report.model_dump_json().encode())
+        await self._objects.put(names.build_comparison_manifest_key(key), report.model_dump_json().encode())
         return report
 
 
-def render_workbook(
+def render_drift_workbook(
     report: CompareModulesResult, shown: Sequence[AddressDifference], known: Sequence[LatestMessages]
 ) -> bytes:
     """Return the figures, and the addresses that differ with what each module has, as a workbook."""

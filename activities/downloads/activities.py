@@ -9,36 +9,37 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from activities.downloads import assembly, books, probing
 from activities.downloads.fetching import RangeFetcher
-from activities.downloads.stager import BookStager, RangeStager, load_range
+from activities.downloads.stager import BookStager, RangeStager, load_ledger_and_tail
 from clients.sources import InlinePages, PageSource, RetryLater, SourceClient
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
     AssembleInput,
     AssembleResult,
-    BindInput,
+    CombineBooksInput,
     FetchRangeInput,
     FetchRangeResult,
-    FinishInput,
     ProbeInput,
     ProbeResult,
-    RecordInput,
-    RenderInput,
+    RecordEndInput,
+    RecordStartInput,
+    RenderSegmentInput,
     SourcesProbe,
-    SweepResult,
+    StagingCleanupResult,
     TableProbe,
 )
 from domain.downloads.models import DownloadSpec, DownloadState, FetchProgress, StoredFile
-from domain.downloads.redaction import Redactor
 from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
+from domain.redaction import Redactor
 from excel.template.models import Drawing
-from infra import log, metrics
+from infra import log, metrics, outages
 from infra.heartbeats import send_heartbeats
 from infra.housekeeping import remove_in_batches
 from infra.limits import Limiter
@@ -51,6 +52,7 @@ SLICE_SHARE_MIN = 0.2
 # A page may take a third of a worker's memory, so only one source at a time has large pages.
 LARGE_PAGES_MAX = 1
 EXPIRED_BATCH = 200
+PURGE_BATCH = 1_000
 ABANDONED_AFTER = timedelta(hours=24)
 _TEMPORARY = (names.STAGING, names.INLINE)
 
@@ -67,18 +69,18 @@ class DownloadActivities:
         self._large_pages = asyncio.Semaphore(LARGE_PAGES_MAX)
 
     @activity.defn(name="download_record")
-    async def record(self, record: RecordInput) -> None:
+    async def record_processing(self, record: RecordStartInput) -> None:
         """Insert the download into the catalogue, or record that it is processed once more."""
-        await catalogue.record_start(self._database, record)
+        await catalogue.record_processing_start(self._database, record)
         # Also for a retry, or for a start whose answer was lost.
-        await quotas.hold_active_beyond_quota(self._database, record.spec)
+        await quotas.take_active_slots_beyond_quota(self._database, record.spec)
 
     @activity.defn(name="download_probe")
-    async def probe(self, request: ProbeInput) -> ProbeResult:
+    async def probe_sources(self, request: ProbeInput) -> ProbeResult:
         """Probe the sources; keep staged rows if they may be used, otherwise delete them and begin new uploads."""
         async with send_heartbeats():
             try:
-                return ProbeResult(sources=await self._probe_sources(request))
+                return ProbeResult(sources=await self._probe_or_resume(request))
             except RetryLater as later:
                 return ProbeResult(wait=later.wait)
 
@@ -89,12 +91,14 @@ class DownloadActivities:
         # After the window old rows must not be mixed with new ones, whether the worker was killed or stopped.
         if (activity.info().attempt > 1 or fetch.checks_staging_age) and await self._is_staging_recent(spec) is False:
             raise StagingExpired(f"nothing was staged for {spec.resume_window_seconds} s")
-        with _staging_lost():
+        with _convert_missing_to_staging_error():
             stager, source = await self._open_stager(fetch), self._open_source(spec)
-            async with send_heartbeats(lambda: [FetchProgress(range=fetch.pages.number, rows=stager.rows)]):
-                with source.open_session():
-                    report = await RangeFetcher(source, stager, fetch).run(
-                        until=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
+            async with send_heartbeats(
+                lambda: [FetchProgress(range=fetch.pages.number_among_all_tables, rows=stager.rows)]
+            ):
+                with source.hold_large_page_slot():
+                    report = await RangeFetcher(source, stager, fetch).fetch_until(
+                        deadline=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
                     )
         extent = fetch.probe.extent
         if report.done and not report.new_columns and extent.is_exact and not stager.has_gaps:
@@ -104,33 +108,33 @@ class DownloadActivities:
         return report
 
     @activity.defn(name="download_assemble")
-    async def assemble(self, assemble: AssembleInput) -> AssembleResult:
+    async def assemble_ranges(self, assemble: AssembleInput) -> AssembleResult:
         """Join the staged ranges into one object and write the manifest, or plan the books to render."""
         async with send_heartbeats():
-            with _staging_lost():
+            with _convert_missing_to_staging_error():
                 return await assembly.assemble(self._objects, assemble)
 
     @activity.defn(name="download_render")
-    async def render(self, render: RenderInput) -> RenderedSegment:
+    async def render_segment(self, render: RenderSegmentInput) -> RenderedSegment:
         """Render the books of a segment."""
         async with send_heartbeats():
-            with _staging_lost():
+            with _convert_missing_to_staging_error():
                 return await books.render_segment(self._objects, render)
 
     @activity.defn(name="download_bind")
-    async def bind(self, bind: BindInput) -> StoredFile:
+    async def combine_books(self, bind: CombineBooksInput) -> StoredFile:
         """Combine the books into one file, and write its manifest last."""
         async with send_heartbeats():
-            with _staging_lost():
-                return await books.bind_books(self._objects, bind)
+            with _convert_missing_to_staging_error():
+                return await books.combine_books(self._objects, bind)
 
     @activity.defn(name="download_discard")
-    async def discard(self, spec: DownloadSpec) -> None:
+    async def delete_unfinished(self, spec: DownloadSpec) -> None:
         """Delete everything of an unfinished download from the object store."""
-        await self._delete_everything(spec)
+        await self._delete_objects_and_uploads(spec)
 
     @activity.defn(name="download_finish")
-    async def finish(self, finish: FinishInput) -> None:
+    async def record_end(self, finish: RecordEndInput) -> None:
         """Write the result into the catalogue, and notify the API."""
         spec, file = finish.spec, finish.outcome.file
         # A failed download may still be retried with the rows that were sent along; housekeeping deletes them later.
@@ -138,27 +142,32 @@ class DownloadActivities:
             for key in spec.inline_keys:
                 await self._objects.delete(key)
         # Before the notification: a caller who then starts the next download must find the slot free.
-        await quotas.release_active(
-            self._database, spec.project_id, spec.operator_id, spec.task_id, file_bytes=file.bytes if file else 0
+        await quotas.release_active_slots(
+            self._database,
+            spec.project_id,
+            spec.operator_id,
+            spec.task_id,
+            file_bytes=file.bytes if file else 0,
+            file_rows=file.rows if file else 0,
         )
-        await catalogue.record_end(self._database, finish)
-        _report_end(finish)
+        await catalogue.record_result_and_notify(self._database, finish)
+        _count_and_log_end(finish)
 
-    async def _probe_sources(self, request: ProbeInput) -> SourcesProbe:
+    async def _probe_or_resume(self, request: ProbeInput) -> SourcesProbe:
         spec, earlier = request.spec, request.earlier
         tables = [await self._probe_table(request, table) for table in range(spec.table_count)]
         probes, drawing = [table.probe for table in tables], _build_drawing(spec, tables)
-        books.require_single_book_limit(spec, drawing, probes)
-        if earlier and _is_same(earlier.tables, probes) and await self._is_staging_recent(spec):
+        books.require_rows_within_single_book(spec, drawing, probes)
+        if earlier and _has_same_probes(earlier.tables, probes) and await self._is_staging_recent(spec):
             return earlier.model_copy(update={"resumed": True})
         if drawing is not None and not request.single_fetcher:
             probes[0].books = await books.plan_fetched_books(spec, drawing, probes[0], tables[0].sample)
         # An attempt that died after it began an upload left that behind.
-        await self._delete_everything(spec)
+        await self._delete_objects_and_uploads(spec)
         return await self._begin_uploads(spec, drawing, probes)
 
     async def _open_stager(self, fetch: FetchRangeInput) -> RangeStager:
-        ledger, gathered = await load_range(self._objects, fetch)
+        ledger, gathered = await load_ledger_and_tail(self._objects, fetch)
         if fetch.archive:
             return BookStager(self._objects, fetch, ledger, gathered, self._render_slots)
         return RangeStager(self._objects, fetch, ledger, gathered)
@@ -189,14 +198,14 @@ class DownloadActivities:
     ) -> SourcesProbe:
         """Begin the uploads for rows or books, and store the drawing."""
         if drawing is not None:
-            await self._objects.put(names.drawing_key(spec), drawing.model_dump_json().encode())
+            await self._objects.put(names.build_drawing_key(spec), drawing.model_dump_json().encode())
         if probes[0].books:
-            probes[0].upload_id = await books.begin_archive(self._objects, spec)
+            probes[0].upload_id = await books.begin_archive_upload(self._objects, spec)
             return SourcesProbe(tables=probes, archive=probes[0].upload_id)
         for table, probe in enumerate(probes):
             of_table = spec.for_table(table)
             probe.upload_id = await self._objects.begin_upload(
-                names.upload_key(of_table),
+                names.build_joined_parts_key(of_table),
                 content_type=sinks.build_sink(spec).content_type,
                 metadata={"task": spec.task_id},
             )
@@ -204,18 +213,18 @@ class DownloadActivities:
 
     async def _is_staging_recent(self, spec: DownloadSpec) -> bool | None:
         """Return whether rows were staged within the resume window; None if there are none."""
-        staged = await self._objects.list(names.staging_prefix(spec))
+        staged = await self._objects.list(names.build_staging_prefix(spec))
         if not staged:
             return None
         window = timedelta(seconds=spec.resume_window_seconds)
         return datetime.now(UTC) - max(each.modified for each in staged) <= window
 
-    async def _delete_everything(self, spec: DownloadSpec) -> None:
-        for prefix in (names.files_prefix(spec), names.staging_prefix(spec)):
-            for upload in await self._objects.list_uploads(prefix):
+    async def _delete_objects_and_uploads(self, spec: DownloadSpec) -> None:
+        for prefix in (names.build_files_prefix(spec), names.build_staging_prefix(spec)):
+            for upload in await self._objects.list_open_uploads(prefix):
                 await self._objects.abort(upload.key, upload.upload_id)
-        await self._objects.delete_prefix(names.staging_prefix(spec))
-        await self._objects.delete_prefix(names.files_prefix(spec))
+        await self._objects.delete_prefix(names.build_staging_prefix(spec))
+        await self._objects.delete_prefix(names.build_files_prefix(spec))
 
 
 class DownloadHousekeeping:
@@ -225,37 +234,47 @@ class DownloadHousekeeping:
         self._database = services.database
         self._objects = services.objects
         self._engine = services.engine
+        kept_days = max(services.settings.downloads.rows_kept_days, services.settings.api.idempotency_kept_days)
+        self._retention = timedelta(days=kept_days)
 
     @activity.defn(name=names.EXPIRE)
-    async def expire(self) -> int:
+    async def remove_expired_files(self) -> int:
         """Remove expired files and mark them in the catalogue, in batches; return how many."""
         return await remove_in_batches(self._expire_batch, EXPIRED_BATCH)
 
     async def _expire_batch(self, limit: int) -> int:
-        rows = await catalogue.list_expired(self._database, limit)
+        rows = await catalogue.list_expired_downloads(self._database, limit)
         for row in rows:
-            await catalogue.remove_file(self._database, self._objects, DownloadSpec.model_validate(row.request))
+            await catalogue.delete_file_and_mark_expired(
+                self._database, self._objects, DownloadSpec.model_validate(row.request)
+            )
             activity.heartbeat()
         return len(rows)
 
     @activity.defn(name=names.SWEEP)
-    async def sweep(self) -> SweepResult:
-        """Remove staged objects and uploads that are a day old and whose workflow has ended."""
+    async def remove_abandoned_staging(self) -> StagingCleanupResult:
+        """Remove staging and uploads that are a day old and whose workflow has ended, and rows past their retention."""
         await Limiter(self._database).delete_expired()
+        ended = datetime.now(UTC) - self._retention
+        rows = await remove_in_batches(partial(catalogue.purge, self._database, ended), PURGE_BATCH)
         before = datetime.now(UTC) - ABANDONED_AFTER
-        uploads = await self._objects.list_uploads(names.FILES) + await self._objects.list_uploads(names.STAGING)
+        uploads = await self._objects.list_open_uploads(names.FILES) + await self._objects.list_open_uploads(
+            names.STAGING
+        )
         stale = [upload for upload in uploads if upload.started < before and not await self._is_running(upload.key)]
         for upload in stale:
             await self._objects.abort(upload.key, upload.upload_id)
         swept = 0
         for prefix in _TEMPORARY:
-            for task, newest in _find_newest(await self._objects.list(prefix)).items():
+            for task, newest in _find_newest_by_download(await self._objects.list(prefix)).items():
                 activity.heartbeat()
                 if newest < before and not await self._is_running(task):
                     swept += await self._objects.delete_prefix(task)
         if stale or swept:
             log.get(__name__).info("abandoned_staging_removed", uploads=len(stale), objects=swept)
-        return SweepResult(uploads=len(stale), objects=swept)
+        if rows:
+            log.get(__name__).info("download_rows_purged", rows=rows)
+        return StagingCleanupResult(uploads=len(stale), objects=swept, rows=rows)
 
     async def _is_running(self, key: str) -> bool:
         """Return whether the workflow of the download that a key belongs to is running."""
@@ -263,16 +282,16 @@ class DownloadHousekeeping:
         task_id = rest.partition("/")[0].removesuffix(".json")
         try:
             description = await self._engine.get_workflow_handle(
-                names.build_workflow_id(project_id, task_id)
+                names.build_download_workflow_id(project_id, task_id)
             ).describe()
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if outages.is_absent(error):
                 return False
             raise
         return description.status is WorkflowExecutionStatus.RUNNING
 
 
-def _report_end(finish: FinishInput) -> None:
+def _count_and_log_end(finish: RecordEndInput) -> None:
     """Count the end of a download, and log it in one line."""
     spec, outcome = finish.spec, finish.outcome
     cause = outcome.fault.code if outcome.fault else ""
@@ -302,7 +321,7 @@ def _build_drawing(spec: DownloadSpec, tables: Sequence[probing.ProbedTable]) ->
     return spec.drawing.model_copy(update={"tables": [table.drawing for table in tables]})
 
 
-def _is_same(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
+def _has_same_probes(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
     """Return whether the sources have the same size, columns and first rows as before."""
     return [(each.extent, each.shape, each.first_rows) for each in earlier] == [
         (each.extent, each.shape, each.first_rows) for each in now
@@ -310,7 +329,7 @@ def _is_same(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
 
 
 @contextmanager
-def _staging_lost() -> Iterator[None]:
+def _convert_missing_to_staging_error() -> Iterator[None]:
     """Raise `StagingError` for a missing upload or object, which no retry brings back: the download starts over."""
     try:
         yield
@@ -318,7 +337,7 @@ def _staging_lost() -> Iterator[None]:
         raise StagingError(str(error)) from error
 
 
-def _find_newest(listed: Iterable[ListedObject]) -> dict[str, datetime]:
+def _find_newest_by_download(listed: Iterable[ListedObject]) -> dict[str, datetime]:
     """Return, for each download with objects here, when the last of them was written."""
     newest: dict[str, datetime] = {}
     for each in listed:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from activities.downloads import books
-from activities.downloads.books import read_manifest, write_manifest
+from activities.downloads.books import read_manifest_and_delete_staging, write_manifest_and_delete_staging
 from domain.downloads import names, repeats, sinks, staging
 from domain.downloads.activity_models import AssembleInput, AssembleResult, FileManifest, TableProbe
 from domain.downloads.models import DownloadSpec, FileType, StoredFile
@@ -25,7 +25,7 @@ from domain.downloads.staging import (
     UploadedPiece,
     read_frames,
 )
-from infra.objects import ObjectMissing, ObjectStore, StoredObject, UploadPart, composite_etag
+from infra.objects import ObjectMissing, ObjectStore, StoredObject, UploadPart, compute_composite_etag
 
 if TYPE_CHECKING:
     from domain.downloads.sinks.arrow import ParquetRenderer
@@ -37,7 +37,7 @@ GROUP_BYTES = 16 * 1024 * 1024
 async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleResult:
     """Join the rows of every table. A repeated call finds what an earlier attempt did."""
     spec, sources = assemble.spec, assemble.sources
-    if (manifest := await read_manifest(objects, spec)) is not None:
+    if (manifest := await read_manifest_and_delete_staging(objects, spec)) is not None:
         return AssembleResult(file=manifest.file)
     ledgers = [
         await _read_ledgers(objects, spec.for_table(table), count) for table, count in enumerate(assemble.ranges)
@@ -46,10 +46,10 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
         warning
         for table, probe in enumerate(sources.tables)
         for warning in (
-            *_describe_repeats(spec, probe, assemble.pages[table], ledgers[table]),
+            *_require_allowed_repeats(spec, probe, assemble.pages[table], ledgers[table]),
             *_describe_doubtful_end(probe, ledgers[table]),
             *_describe_repeated_keys(ledgers[table]),
-            *_warn_of_lone_surrogates(ledgers[table]),
+            *_describe_lone_surrogates(ledgers[table]),
         )
     ]
     known = AssembleResult(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
@@ -62,7 +62,7 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
     if spec.type is FileType.EXCEL:
         shared = await books.plan_staged_books(objects, spec, sources, [table.rows for table in joined])
         return shared.model_copy(update={"warnings": known.warnings, "has_gaps": known.has_gaps})
-    return AssembleResult(file=await _make_file(objects, spec, sources.tables[0], joined[0], warnings))
+    return AssembleResult(file=await _make_file_and_manifest(objects, spec, sources.tables[0], joined[0], warnings))
 
 
 def _collect_rendered(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
@@ -77,19 +77,21 @@ def _collect_rendered(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
     return rendered
 
 
-def _describe_repeats(
+def _require_allowed_repeats(
     spec: DownloadSpec, probe: TableProbe, firsts: Sequence[int], ledgers: Sequence[RangeLedger]
 ) -> list[str]:
     """Check for pages that came twice, perhaps to different fetchers, and return warnings about allowed ones."""
-    rows = repeats.describe_repeated_rows(mark for ledger in ledgers for mark in ledger.row_marks)
-    ranges = [(probe.extent.source_number(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)]
-    return repeats.check_all_ranges(ranges, is_allowed=spec.allow_repeats) + rows
+    rows = repeats.list_repeated_row_warnings(mark for ledger in ledgers for mark in ledger.row_marks)
+    ranges = [
+        (probe.extent.to_source_page_number(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)
+    ]
+    return repeats.require_distinct_pages(ranges, is_allowed=spec.allow_repeats) + rows
 
 
 def _describe_doubtful_end(probe: TableProbe, ledgers: Sequence[RangeLedger]) -> list[str]:
     """Return a warning if the rows may have ended too early."""
     marks = [mark for ledger in ledgers for mark in ledger.marks]
-    return repeats.describe_doubtful_end(marks, probe.extent.total, sum(ledger.rows for ledger in ledgers))
+    return repeats.list_doubtful_end_warnings(marks, probe.extent.total, sum(ledger.rows for ledger in ledgers))
 
 
 def _describe_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
@@ -98,10 +100,10 @@ def _describe_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
     for ledger in ledgers:
         for key, page in ledger.repeated_keys.items():
             pages = repeats.merge_repeated_keys(pages, [key], page)
-    return repeats.describe_repeated_keys(pages)
+    return repeats.list_repeated_key_warnings(pages)
 
 
-def _warn_of_lone_surrogates(ledgers: Sequence[RangeLedger]) -> list[str]:
+def _describe_lone_surrogates(ledgers: Sequence[RangeLedger]) -> list[str]:
     """Return a warning about lone surrogates, from all ranges."""
     pages = [ledger.lone_surrogate_page for ledger in ledgers if ledger.lone_surrogate_page is not None]
     if not pages:
@@ -111,7 +113,7 @@ def _warn_of_lone_surrogates(ledgers: Sequence[RangeLedger]) -> list[str]:
 
 
 async def _read_ledgers(objects: ObjectStore, spec: DownloadSpec, count: int) -> list[RangeLedger]:
-    texts = await asyncio.gather(*(objects.get(names.ledger_key(spec, index)) for index in range(count)))
+    texts = await asyncio.gather(*(objects.get(names.build_range_ledger_key(spec, index)) for index in range(count)))
     return [RangeLedger.model_validate_json(text) for text in texts]
 
 
@@ -128,21 +130,21 @@ class _JoinedTable:
         return sum(part.bytes for part in self.parts)
 
 
-async def _make_file(
+async def _make_file_and_manifest(
     objects: ObjectStore, spec: DownloadSpec, probe: TableProbe, joined: _JoinedTable, warnings: list[str]
 ) -> StoredFile:
     """Make the file: the joined object itself, or a file rendered from it."""
     parts, etag, size = joined.parts, joined.etag, joined.bytes
     sink = sinks.build_sink(spec)
-    if sink.is_rendered:
-        staged, metadata = names.upload_key(spec), {"task": spec.task_id}
-        rendered = await render_parquet(objects, staged, names.file_key(spec), metadata=metadata)
+    if sink.needs_rendering:
+        staged, metadata = names.build_joined_parts_key(spec), {"task": spec.task_id}
+        rendered = await render_parquet(objects, staged, names.build_file_key(spec), metadata=metadata)
         if rendered.rows != joined.rows:
             raise StagingError(f"{rendered.rows} rows were rendered where {joined.rows} are staged")
         parts, etag, size = [], rendered.stored.etag, rendered.stored.size
     manifest = FileManifest(
         task_id=spec.task_id,
-        key=names.file_key(spec),
+        key=names.build_file_key(spec),
         name=spec.file_name,
         content_type=sink.content_type,
         columns=probe.shape.columns,
@@ -152,7 +154,7 @@ async def _make_file(
         parts=parts,
         warnings=warnings,
     )
-    return await write_manifest(objects, spec, manifest)
+    return await write_manifest_and_delete_staging(objects, spec, manifest)
 
 
 class _TableJoiner:
@@ -165,7 +167,7 @@ class _TableJoiner:
         self._spec = spec
         self._probe = probe
         self._ledgers = ledgers
-        self._joined_key = names.upload_key(spec)
+        self._joined_key = names.build_joined_parts_key(spec)
 
     async def join(self) -> _JoinedTable:
         """Join the ranges, and check that all rows are there."""
@@ -173,30 +175,30 @@ class _TableJoiner:
         has_gaps = any(ledger.has_gaps for ledger in self._ledgers)
         if self._probe.extent.is_exact and not has_gaps and rows != self._probe.extent.total:
             raise StagingError(f"{rows} rows are staged where the source has {self._probe.extent.total}")
-        placed = await self._place_parts(staging.join_ledgers(self._ledgers))
-        return _JoinedTable(rows, placed, await self._complete(placed))
+        placed = await self._upload_missing_parts(staging.list_file_pieces(self._ledgers))
+        return _JoinedTable(rows, placed, await self._complete_and_verify_upload(placed))
 
-    async def _place_parts(self, pieces: Sequence[FilePiece]) -> list[PartRecord]:
+    async def _upload_missing_parts(self, pieces: Sequence[FilePiece]) -> list[PartRecord]:
         """Upload the missing parts and record all of them: after completion no part can be uploaded again."""
-        key = names.assembly_key(self._spec)
+        key = names.build_assembly_record_key(self._spec)
         try:
             record = AssemblyRecord.model_validate_json(await self._objects.get(key))
         except ObjectMissing:
             record = None
         if record is None or record.upload_id != self._probe.upload_id:
-            parts = [await self._place_part(piece) for piece in pieces]
+            parts = [await self._upload_or_reuse_part(piece) for piece in pieces]
             record = AssemblyRecord(upload_id=self._probe.upload_id, parts=parts)
             await self._objects.put(key, record.model_dump_json().encode())
         return record.parts
 
-    async def _place_part(self, piece: FilePiece) -> PartRecord:
+    async def _upload_or_reuse_part(self, piece: FilePiece) -> PartRecord:
         if isinstance(piece, UploadedPiece):
             return piece.part
         data = b"".join(await asyncio.gather(*(self._objects.get(tail.key) for tail in piece.tails)))
         part = await self._objects.put_part(self._joined_key, self._probe.upload_id, piece.number, data)
         return PartRecord(number=part.number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=piece.rows)
 
-    async def _complete(self, placed: Sequence[PartRecord]) -> str:
+    async def _complete_and_verify_upload(self, placed: Sequence[PartRecord]) -> str:
         """Complete the upload, unless an earlier attempt did, and verify the object by size and ETag."""
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         if await self._objects.head(self._joined_key) is None:
@@ -205,12 +207,12 @@ class _TableJoiner:
         size = sum(part.size for part in parts)
         if head is None or head.size != size:
             raise StagingError(f"the store holds {head}, the parts have {size} bytes")
-        if head.etag != composite_etag([part.etag for part in parts]):
+        if head.etag != compute_composite_etag([part.etag for part in parts]):
             # With encryption by a key service an ETag is no digest, so the bytes are compared.
-            await self._compare(placed)
+            await self._compare_with_digests(placed)
         return head.etag
 
-    async def _compare(self, placed: Sequence[PartRecord]) -> None:
+    async def _compare_with_digests(self, placed: Sequence[PartRecord]) -> None:
         """Read the object once and compare it with the digests of the parts."""
         content = self._objects.stream(self._joined_key)
         rest = b""
@@ -239,12 +241,12 @@ async def render_parquet(
     # Workflows import the activities for their signatures, and must not load Arrow.
     from domain.downloads.sinks.arrow import (  # noqa: PLC0415
         PARQUET_TYPE,
-        ColumnSurvey,
+        ColumnTypeInference,
         ParquetRenderer,
     )
 
-    survey = ColumnSurvey(await _read_head(objects, staged))
-    async for pages in _read_groups(objects, staged):
+    survey = ColumnTypeInference(await _read_head_frame(objects, staged))
+    async for pages in _read_row_groups(objects, staged):
         await asyncio.to_thread(survey.add, pages)
     content = _stream_parquet(objects, staged, ParquetRenderer(survey))
     stored = await objects.put_stream(key, content, content_type=PARQUET_TYPE, metadata=metadata)
@@ -252,17 +254,17 @@ async def render_parquet(
 
 
 async def _stream_parquet(objects: ObjectStore, staged: str, renderer: ParquetRenderer) -> AsyncIterator[bytes]:
-    async for pages in _read_groups(objects, staged):
-        yield await asyncio.to_thread(renderer.add, pages)
+    async for pages in _read_row_groups(objects, staged):
+        yield await asyncio.to_thread(renderer.write_row_group, pages)
     yield await asyncio.to_thread(renderer.finish)
 
 
-async def _read_head(objects: ObjectStore, staged: str) -> StagedFrame:
+async def _read_head_frame(objects: ObjectStore, staged: str) -> StagedFrame:
     async with aclosing(objects.stream(staged)) as content, aclosing(read_frames(content)) as pages:
         return await anext(pages)
 
 
-async def _read_groups(objects: ObjectStore, staged: str) -> AsyncIterator[list[StagedFrame]]:
+async def _read_row_groups(objects: ObjectStore, staged: str) -> AsyncIterator[list[StagedFrame]]:
     """Yield the pages behind the head in groups, each a row group of the file."""
     group, size = list[StagedFrame](), 0
     async with aclosing(objects.stream(staged)) as content, aclosing(read_frames(content)) as pages:

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from domain.downloads import names
 from domain.downloads.models import DownloadSpec
-from domain.downloads.plan import Segment
+from domain.downloads.plan import RowSegment
 from domain.downloads.shape import TableShape
 from domain.downloads.staging import AssemblyRecord, read_frames
 from excel.limits import WorkbookFileTooLarge
@@ -36,7 +36,7 @@ READ_BYTES = 1024 * 1024
 
 
 @dataclass
-class BookFile:
+class TemporaryBookFile:
     """A finished book in a temporary file, which the owner closes."""
 
     report: WorkbookReport
@@ -68,56 +68,56 @@ class BookRenderer:
 
     async def measure_row_bytes(self, *first_rows: int) -> float:
         """Measure the bytes that a row takes in a book, by samples that begin at these rows."""
-        body = await self._begin_table(self._new_book(), 0)
-        count = await self._rows.count(0)
+        body = await self._begin_table(self._create_book(), 0)
+        count = await self._rows.count_rows(0)
         for first in first_rows:
             await self._add_rows(body, 0, first, min(SAMPLE_ROWS, count - first))
-        return body.compressed_bytes / body.rows
+        return body.flush_and_count_bytes() / body.rows
 
-    async def render_single_book(self) -> AsyncGenerator[BookFile]:
+    async def render_single_book(self) -> AsyncGenerator[TemporaryBookFile]:
         """Render all tables to a single book.
 
         Raises:
             BookTooLarge: It exceeds the maximum size; rendering stops as soon as that is certain.
         """
         bodies: list[TableBody] = []
-        book = self._new_book()
+        book = self._create_book()
         for table in range(len(self._shapes)):
             bodies.append(await self._begin_table(book, table))
-            async with aclosing(self._read_batches(table, 0, await self._rows.count(table))) as batches:
+            async with aclosing(self._read_batches(table, 0, await self._rows.count_rows(table))) as batches:
                 async for batch in batches:
                     await asyncio.to_thread(bodies[-1].add, batch)
-                    self._require_room(sum(body.packed_bytes for body in bodies))
+                    self._require_size_within_limit(sum(body.packed_bytes for body in bodies))
         made = await _finish_book(book, footer=True)
         try:
             # Rows under row heads are compressed at the end, and the size of everything else is known by now.
-            self._require_room(made.report.bytes)
+            self._require_size_within_limit(made.report.bytes)
         except WorkbookFileTooLarge:
             made.close()
             raise
         yield made
 
-    async def render_books(self, segment: Segment) -> AsyncGenerator[BookFile]:
+    async def render_books(self, segment: RowSegment) -> AsyncGenerator[TemporaryBookFile]:
         """Render the rows of a segment; begin a new book before one grows too large."""
-        book, largest = self._new_book(), 0
+        book, largest = self._create_book(), 0
         body = await self._begin_table(book, 0)
         async with aclosing(self._read_batches(0, segment.first_row, segment.rows)) as batches:
             async for batch in batches:
-                full = body.compressed_bytes + largest > self._max_bytes
+                full = body.flush_and_count_bytes() + largest > self._max_bytes
                 if body.rows and (full or body.rows + batch.num_rows > self._spec.file_max_rows):
                     yield await _finish_book(book, footer=False)
-                    book = self._new_book()
+                    book = self._create_book()
                     body = await self._begin_table(book, 0)
-                before = body.compressed_bytes
+                before = body.flush_and_count_bytes()
                 await asyncio.to_thread(body.add, batch)
-                largest = max(largest, body.compressed_bytes - before)
-        yield await _finish_book(book, footer=segment.last)
+                largest = max(largest, body.flush_and_count_bytes() - before)
+        yield await _finish_book(book, footer=segment.is_last)
 
-    def _require_room(self, size: int) -> None:
+    def _require_size_within_limit(self, size: int) -> None:
         if size > self._spec.file_max_bytes:
             raise WorkbookFileTooLarge(self._spec.file_max_bytes)
 
-    def _new_book(self) -> Workbook:
+    def _create_book(self) -> Workbook:
         # Workflows import the activities for their signatures, and must not load Arrow.
         from excel.workbook import Workbook  # noqa: PLC0415
 
@@ -135,7 +135,7 @@ class BookRenderer:
         return read_batches(self._rows, table, first_row, rows, self._batch_bytes)
 
 
-async def _finish_book(book: Workbook, *, footer: bool) -> BookFile:
+async def _finish_book(book: Workbook, *, footer: bool) -> TemporaryBookFile:
     """Finish a book."""
     file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (the book file closes it)
     counted = _ChecksumWriter(file)
@@ -144,7 +144,7 @@ async def _finish_book(book: Workbook, *, footer: bool) -> BookFile:
     except BaseException:
         file.close()
         raise
-    return BookFile(report, counted.crc32, file)
+    return TemporaryBookFile(report, counted.crc32, file)
 
 
 class _ChecksumWriter:
@@ -162,10 +162,10 @@ class _ChecksumWriter:
 class RowReader(Protocol):
     """Reads the rows of some tables."""
 
-    async def count(self, table: int) -> int:
+    async def count_rows(self, table: int) -> int:
         """Return the number of rows of a table."""
 
-    def pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
+    def read_pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
         """Yield the rows of a table from a given one on, page by page."""
 
 
@@ -186,7 +186,7 @@ async def read_batches(
         return
     gathered: list[pa.RecordBatch] = []
     left, size = count, 0
-    async with aclosing(rows.pages(table, first_row)) as pages:
+    async with aclosing(rows.read_pages(table, first_row)) as pages:
         async for page in pages:
             for part in _split_page(page.slice(0, left), batch_bytes):
                 gathered.append(part)
@@ -206,7 +206,7 @@ def _split_page(page: pa.RecordBatch, part_bytes: int) -> Iterator[pa.RecordBatc
     return (page.slice(first, rows) for first in range(0, page.num_rows, rows))
 
 
-class StagedRows:
+class StagedRowReader:
     """Reads rows from the object store, where each table is one object."""
 
     def __init__(self, objects: ObjectStore, spec: DownloadSpec, shapes: Sequence[TableShape]) -> None:
@@ -214,34 +214,36 @@ class StagedRows:
         self._orders = [spec.for_table(table) for table in range(len(shapes))]
         self._shapes = shapes
 
-    async def count(self, table: int) -> int:
+    async def count_rows(self, table: int) -> int:
         """Return the number of rows of a table."""
-        return sum(part.rows for part in (await self._record(table)).parts)
+        return sum(part.rows for part in (await self._read_assembly_record(table)).parts)
 
-    async def pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
+    async def read_pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
         """Yield the rows of a table from a given one on, page by page."""
-        start, before = await self._part_with(table, first_row)
+        start, before = await self._find_part_with_row(table, first_row)
         async with (
-            aclosing(self._objects.stream(names.upload_key(self._orders[table]), start)) as content,
+            aclosing(self._objects.stream(names.build_joined_parts_key(self._orders[table]), start)) as content,
             aclosing(_read_pages(content, self._shapes[table].columns, first_row - before)) as pages,
         ):
             async for page in pages:
                 yield page
 
-    async def _part_with(self, table: int, row: int) -> tuple[int, int]:
+    async def _find_part_with_row(self, table: int, row: int) -> tuple[int, int]:
         """Return the start of the part that holds a row, in bytes and in rows; every part begins with a page."""
         start = rows = 0
-        for part in (await self._record(table)).parts:
+        for part in (await self._read_assembly_record(table)).parts:
             if rows + part.rows > row:
                 break
             start, rows = start + part.bytes, rows + part.rows
         return start, rows
 
-    async def _record(self, table: int) -> AssemblyRecord:
-        return AssemblyRecord.model_validate_json(await self._objects.get(names.assembly_key(self._orders[table])))
+    async def _read_assembly_record(self, table: int) -> AssemblyRecord:
+        return AssemblyRecord.model_validate_json(
+            await self._objects.get(names.build_assembly_record_key(self._orders[table]))
+        )
 
 
-class BufferedRows:
+class BufferedRowReader:
     """Reads the rows of one table from memory, encoded as they are staged."""
 
     def __init__(self, content: bytes, rows: int, shape: TableShape) -> None:
@@ -249,11 +251,11 @@ class BufferedRows:
         self._rows = rows
         self._shape = shape
 
-    async def count(self, table: int) -> int:
+    async def count_rows(self, table: int) -> int:
         """Return the number of rows."""
         return self._rows
 
-    async def pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
+    async def read_pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
         """Yield the rows from a given one on, page by page."""
 
         async def content() -> AsyncIterator[bytes]:
@@ -271,12 +273,12 @@ async def _read_pages(
     # Workflows import the activities for their signatures, and must not load Arrow.
     from domain.downloads.sinks import arrow  # noqa: PLC0415
 
-    schema = arrow.build_schema(columns)
+    schema = arrow.build_staged_schema(columns)
     async with aclosing(read_frames(content)) as pages:
         async for page in pages:
             if page.rows <= skip:
                 # The head has no rows.
                 skip -= page.rows
                 continue
-            yield arrow.read_batch(page, schema).slice(skip)
+            yield arrow.decode_record_batch(page, schema).slice(skip)
             skip = 0

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
-from activities.downloads.book_rendering import BOOK_OVERHEAD_BYTES, BookFile, BookRenderer, BufferedRows, StagedRows
+from activities.downloads.book_rendering import (
+    BOOK_OVERHEAD_BYTES,
+    BookRenderer,
+    BufferedRowReader,
+    StagedRowReader,
+    TemporaryBookFile,
+)
 from domain.downloads import names, plan, staging
 from domain.downloads.activity_models import (
     AssembleResult,
-    BindInput,
+    CombineBooksInput,
     FetchRangeInput,
     FileManifest,
-    RenderInput,
+    RenderSegmentInput,
     SourcesProbe,
     TableProbe,
 )
 from domain.downloads.models import DownloadSpec, StoredFile
-from domain.downloads.plan import Segment, TooManyRowsForBook, plan_segments, plan_single_book
+from domain.downloads.plan import RowSegment, TooManyRowsForBook, plan_segments, plan_single_book
 from domain.downloads.sinks import build_sink
 from domain.downloads.staging import (
     ZIP_CONTENT_TYPE,
@@ -47,7 +53,7 @@ GATHERED_MAX_BYTES = 24 * 1024 * 1024
 ASK_FOR_LESS = "Ask for fewer rows, or for one table without row heads, which becomes several files where it must."
 
 
-def require_single_book_limit(spec: DownloadSpec, drawing: Drawing | None, probes: Sequence[TableProbe]) -> None:
+def require_rows_within_single_book(spec: DownloadSpec, drawing: Drawing | None, probes: Sequence[TableProbe]) -> None:
     """Check, before anything is fetched, that all rows fit a book that cannot be split.
 
     Raises:
@@ -57,7 +63,7 @@ def require_single_book_limit(spec: DownloadSpec, drawing: Drawing | None, probe
         _plan_single_book(sum(probe.extent.total or 0 for probe in probes), spec.file_max_rows)
 
 
-async def plan_fetched_books(spec: DownloadSpec, drawing: Drawing, probe: TableProbe, sample: BufferedRows) -> int:
+async def plan_fetched_books(spec: DownloadSpec, drawing: Drawing, probe: TableProbe, sample: BufferedRowReader) -> int:
     """Return how many books fetchers render themselves, one for each range; 0 if rows are staged first.
 
     Args:
@@ -66,12 +72,12 @@ async def plan_fetched_books(spec: DownloadSpec, drawing: Drawing, probe: TableP
     total = probe.extent.total
     if not probe.extent.is_exact or total is None or spec.inline_key is not None or _is_single_book(drawing):
         return 0
-    if plan.count_fetchers(total, probe.extent.page_size) == 1:
+    if plan.choose_fetcher_count(total, probe.extent.page_size) == 1:
         return 0
     row_bytes = await BookRenderer(spec, drawing, [probe.shape], sample).measure_row_bytes(0)
     found = _plan_segments(spec, total, row_bytes)
     gathered_bytes = found[0].rows * probe.row_bytes
-    return len(found) if _fit_parts(spec, found, row_bytes) and gathered_bytes <= GATHERED_MAX_BYTES else 0
+    return len(found) if _can_be_archive_parts(spec, found, row_bytes) and gathered_bytes <= GATHERED_MAX_BYTES else 0
 
 
 async def plan_staged_books(
@@ -90,56 +96,56 @@ async def plan_staged_books(
     if count > ROWS_OF_ONE_BOOK:
         row_bytes = await _open_renderer(objects, spec, sources, drawing).measure_row_bytes(0, count // 2)
     found = _plan_segments(spec, count, row_bytes)
-    if not _fit_parts(spec, found, row_bytes):
+    if not _can_be_archive_parts(spec, found, row_bytes):
         return AssembleResult(segments=found)
-    return AssembleResult(segments=found, archive=await begin_archive(objects, spec))
+    return AssembleResult(segments=found, archive=await begin_archive_upload(objects, spec))
 
 
-async def render_segment(objects: ObjectStore, render: RenderInput) -> RenderedSegment:
+async def render_segment(objects: ObjectStore, render: RenderSegmentInput) -> RenderedSegment:
     """Render the staged rows of a segment to one book, or to several if they are larger than planned."""
     renderer = _open_renderer(objects, render.spec, render.sources, await read_drawing(objects, render.spec))
-    return await _store_books(objects, render.spec, render.segment, render.archive, renderer)
+    return await _render_and_store_books(objects, render.spec, render.segment, render.archive, renderer)
 
 
-async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows: BufferedRows) -> RenderedSegment:
+async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows: BufferedRowReader) -> RenderedSegment:
     """Render the rows of a range, which its fetcher holds in memory.
 
     Raises:
         StagingError: The books are too small to be a part of the archive.
     """
     spec, shape = fetch.spec, fetch.probe.shape
-    segment = Segment(number=fetch.pages.index, count=fetch.ranges, first_row=0, rows=await rows.count(0))
+    segment = RowSegment(number=fetch.pages.index, count=fetch.ranges, first_row=0, rows=await rows.count_rows(0))
     renderer = BookRenderer(spec, await read_drawing(objects, spec), [shape], rows)
-    rendered = await _store_books(objects, spec, segment, fetch.archive, renderer)
+    rendered = await _render_and_store_books(objects, spec, segment, fetch.archive, renderer)
     if rendered.part is None:
         raise StagingError(f"the books of range {fetch.pages.index} are too small for a part of the archive")
     return rendered
 
 
-async def begin_archive(objects: ObjectStore, spec: DownloadSpec) -> str:
+async def begin_archive_upload(objects: ObjectStore, spec: DownloadSpec) -> str:
     """Begin the upload of the archive; abort one that an earlier attempt left behind."""
-    for upload in await objects.list_uploads(names.archive_key(spec)):
+    for upload in await objects.list_open_uploads(names.build_archive_key(spec)):
         await objects.abort(upload.key, upload.upload_id)
     return await objects.begin_upload(
-        names.archive_key(spec), content_type=ZIP_CONTENT_TYPE, metadata={"task": spec.task_id}
+        names.build_archive_key(spec), content_type=ZIP_CONTENT_TYPE, metadata={"task": spec.task_id}
     )
 
 
 async def read_drawing(objects: ObjectStore, spec: DownloadSpec) -> Drawing:
     """Read the drawing of a download."""
-    return Drawing.model_validate_json(await objects.get(names.drawing_key(spec)))
+    return Drawing.model_validate_json(await objects.get(names.build_drawing_key(spec)))
 
 
 def _open_renderer(objects: ObjectStore, spec: DownloadSpec, sources: SourcesProbe, drawing: Drawing) -> BookRenderer:
     shapes = [probe.shape for probe in sources.tables]
-    return BookRenderer(spec, drawing, shapes, StagedRows(objects, spec, shapes))
+    return BookRenderer(spec, drawing, shapes, StagedRowReader(objects, spec, shapes))
 
 
-def _plan_segments(spec: DownloadSpec, rows: int, row_bytes: float) -> list[Segment]:
+def _plan_segments(spec: DownloadSpec, rows: int, row_bytes: float) -> list[RowSegment]:
     return plan_segments(rows, row_bytes, spec.file_max_bytes - BOOK_OVERHEAD_BYTES, spec.file_max_rows)
 
 
-def _fit_parts(spec: DownloadSpec, found: Sequence[Segment], row_bytes: float) -> bool:
+def _can_be_archive_parts(spec: DownloadSpec, found: Sequence[RowSegment], row_bytes: float) -> bool:
     """Return whether books of these segments are large enough for parts of an upload and small enough for memory."""
     smallest = found[-1].rows * row_bytes
     return len(found) > 1 and smallest >= PART_MARGIN * staging.PART_MIN_BYTES and spec.file_max_bytes <= PART_MAX_BYTES
@@ -151,8 +157,8 @@ def _is_single_book(drawing: Drawing) -> bool:
     return len(drawing.tables) > 1 or (template is not None and bool(read_template(template).rows))
 
 
-async def _store_books(
-    objects: ObjectStore, spec: DownloadSpec, segment: Segment, archive_upload: str, renderer: BookRenderer
+async def _render_and_store_books(
+    objects: ObjectStore, spec: DownloadSpec, segment: RowSegment, archive_upload: str, renderer: BookRenderer
 ) -> RenderedSegment:
     """Render the books of a segment and store them; explain books that cannot be made as faults."""
     storage = _BookStorage(objects, spec, segment)
@@ -180,47 +186,47 @@ async def _store_books(
 class _BookStorage:
     """Stores the books of a segment."""
 
-    def __init__(self, objects: ObjectStore, spec: DownloadSpec, segment: Segment) -> None:
+    def __init__(self, objects: ObjectStore, spec: DownloadSpec, segment: RowSegment) -> None:
         self._objects = objects
         self._spec = spec
         self._segment = segment
 
-    async def store_as_objects(self, files: AsyncGenerator[BookFile]) -> RenderedSegment:
+    async def store_as_objects(self, files: AsyncGenerator[TemporaryBookFile]) -> RenderedSegment:
         """Store each book as an object."""
         spec, books = self._spec, list[RenderedBook]()
         async for file in files:
             stored = await self._objects.put_stream(
-                names.book_key(spec, self._segment.number, len(books)),
+                names.build_book_key(spec, self._segment.number, len(books)),
                 file.stream(),
                 content_type=build_sink(spec).content_type,
                 metadata={"task": spec.task_id},
             )
-            books.append(self._book(file, len(books), stored.etag))
+            books.append(self._describe_book(file, len(books), stored.etag))
         return RenderedSegment(books=books)
 
-    async def store_as_part(self, upload_id: str, files: AsyncGenerator[BookFile]) -> RenderedSegment:
+    async def store_as_part(self, upload_id: str, files: AsyncGenerator[TemporaryBookFile]) -> RenderedSegment:
         """Store all books as one part of the archive, or nothing if they are too small for a part."""
         books, pieces = list[RenderedBook](), list[bytes]()
         async for file in files:
-            books.append(self._book(file, len(books)))
-            pieces.append(encode_local_header(books[-1].member, self._spec.archived_at))
+            books.append(self._describe_book(file, len(books)))
+            pieces.append(encode_local_header(books[-1].member, self._spec.archive_timestamp))
             pieces += [piece async for piece in file.stream()]
         data = b"".join(pieces)
         if len(data) < staging.PART_MIN_BYTES:
             return RenderedSegment(books=books)
         number = self._segment.number + 1
-        part = await self._objects.put_part(names.archive_key(self._spec), upload_id, number, data)
+        part = await self._objects.put_part(names.build_archive_key(self._spec), upload_id, number, data)
         rows = sum(book.report.rows for book in books)
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
         return RenderedSegment(books=books, part=record)
 
-    def _book(self, file: BookFile, place: int, etag: str = "") -> RenderedBook:
-        name = self._segment.book_name(place, self._spec.file_name.removesuffix(".xlsx"))
+    def _describe_book(self, file: TemporaryBookFile, place: int, etag: str = "") -> RenderedBook:
+        name = self._segment.build_book_name(place, self._spec.file_name.removesuffix(".xlsx"))
         member = ZipMember(name=name, bytes=file.report.bytes, crc32=file.crc32)
         return RenderedBook(member=member, etag=etag, report=file.report)
 
 
-def _plan_single_book(rows: int, max_rows: int) -> list[Segment]:
+def _plan_single_book(rows: int, max_rows: int) -> list[RowSegment]:
     """Plan a single book for all rows.
 
     Raises:
@@ -237,24 +243,24 @@ def _plan_single_book(rows: int, max_rows: int) -> list[Segment]:
         ) from None
 
 
-async def bind_books(objects: ObjectStore, bind: BindInput) -> StoredFile:
+async def combine_books(objects: ObjectStore, bind: CombineBooksInput) -> StoredFile:
     """Combine all books into one file. A repeated call finds what an earlier attempt did."""
     spec = bind.spec
-    manifest = await read_manifest(objects, spec)
+    manifest = await read_manifest_and_delete_staging(objects, spec)
     if manifest is None:
-        manifest = await _make_file(objects, bind)
-        await write_manifest(objects, spec, manifest)
+        manifest = await _make_file_manifest(objects, bind)
+        await write_manifest_and_delete_staging(objects, spec, manifest)
     if manifest.files > 1:
-        for upload in await objects.list_uploads(names.files_prefix(spec)):
+        for upload in await objects.list_open_uploads(names.build_files_prefix(spec)):
             await objects.abort(upload.key, upload.upload_id)
-        for key in _book_keys(bind):
+        for key in _list_book_keys(bind):
             await objects.delete(key)
     return manifest.file
 
 
-async def _make_file(objects: ObjectStore, bind: BindInput) -> FileManifest:
+async def _make_file_manifest(objects: ObjectStore, bind: CombineBooksInput) -> FileManifest:
     spec, books = bind.spec, bind.books
-    rows, total = sum(book.report.rows for book in books), bind.sources.exact_total
+    rows, total = sum(book.report.rows for book in books), bind.sources.exact_total_rows
     if total is not None and not bind.has_gaps and rows != total:
         raise StagingError(f"{rows} rows were rendered where the source has {total}")
     shapes = [probe.shape for probe in bind.sources.tables]
@@ -271,10 +277,10 @@ async def _make_file(objects: ObjectStore, bind: BindInput) -> FileManifest:
     )
 
 
-def _describe_single_book(bind: BindInput) -> StoredFile:
+def _describe_single_book(bind: CombineBooksInput) -> StoredFile:
     (book,) = bind.books
     return StoredFile(
-        key=names.book_key(bind.spec, 0, 0),
+        key=names.build_book_key(bind.spec, 0, 0),
         name=bind.spec.file_name,
         content_type=build_sink(bind.spec).content_type,
         rows=book.report.rows,
@@ -283,7 +289,7 @@ def _describe_single_book(bind: BindInput) -> StoredFile:
     )
 
 
-async def _make_archive(objects: ObjectStore, bind: BindInput) -> StoredFile:
+async def _make_archive(objects: ObjectStore, bind: CombineBooksInput) -> StoredFile:
     spec, members = bind.spec, [book.member for book in bind.books]
     try:
         require_zip_limits(members)
@@ -298,7 +304,7 @@ async def _make_archive(objects: ObjectStore, bind: BindInput) -> StoredFile:
         _complete_archive(objects, bind, members, parts) if parts else _copy_into_archive(objects, bind, members)
     )
     return StoredFile(
-        key=names.archive_key(spec),
+        key=names.build_archive_key(spec),
         name=f"{spec.file_name.removesuffix('.xlsx')}.zip",
         content_type=ZIP_CONTENT_TYPE,
         rows=sum(book.report.rows for book in bind.books),
@@ -309,10 +315,10 @@ async def _make_archive(objects: ObjectStore, bind: BindInput) -> StoredFile:
 
 
 async def _complete_archive(
-    objects: ObjectStore, bind: BindInput, members: Sequence[ZipMember], placed: Sequence[PartRecord]
+    objects: ObjectStore, bind: CombineBooksInput, members: Sequence[ZipMember], placed: Sequence[PartRecord]
 ) -> tuple[int, str]:
     """Complete the archive, whose parts are the books and, at last, its directory."""
-    key, directory = names.archive_key(bind.spec), encode_central_directory(members, bind.spec.archived_at)
+    key, directory = names.build_archive_key(bind.spec), encode_central_directory(members, bind.spec.archive_timestamp)
     if await objects.head(key) is None:
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         last = await objects.put_part(key, bind.archive, len(parts) + 1, directory)
@@ -323,10 +329,12 @@ async def _complete_archive(
     return size, head.etag
 
 
-async def _copy_into_archive(objects: ObjectStore, bind: BindInput, members: Sequence[ZipMember]) -> tuple[int, str]:
+async def _copy_into_archive(
+    objects: ObjectStore, bind: CombineBooksInput, members: Sequence[ZipMember]
+) -> tuple[int, str]:
     """Write the archive from the books, which are objects."""
     stored = await objects.put_stream(
-        names.archive_key(bind.spec),
+        names.build_archive_key(bind.spec),
         _stream_archive(objects, bind, members),
         content_type=ZIP_CONTENT_TYPE,
         metadata={"task": bind.spec.task_id},
@@ -334,36 +342,40 @@ async def _copy_into_archive(objects: ObjectStore, bind: BindInput, members: Seq
     return stored.size, stored.etag
 
 
-async def _stream_archive(objects: ObjectStore, bind: BindInput, members: Sequence[ZipMember]) -> AsyncIterator[bytes]:
-    for member, key in zip(members, _book_keys(bind), strict=True):
-        yield encode_local_header(member, bind.spec.archived_at)
+async def _stream_archive(
+    objects: ObjectStore, bind: CombineBooksInput, members: Sequence[ZipMember]
+) -> AsyncIterator[bytes]:
+    for member, key in zip(members, _list_book_keys(bind), strict=True):
+        yield encode_local_header(member, bind.spec.archive_timestamp)
         async for piece in objects.stream(key):
             yield piece
-    yield encode_central_directory(members, bind.spec.archived_at)
+    yield encode_central_directory(members, bind.spec.archive_timestamp)
 
 
-def _book_keys(bind: BindInput) -> list[str]:
+def _list_book_keys(bind: CombineBooksInput) -> list[str]:
     """Return the keys of the books that are objects."""
     return [
-        names.book_key(bind.spec, segment, number)
+        names.build_book_key(bind.spec, segment, number)
         for segment, rendered in enumerate(bind.rendered)
         if rendered.part is None
         for number in range(len(rendered.books))
     ]
 
 
-async def read_manifest(objects: ObjectStore, spec: DownloadSpec) -> FileManifest | None:
+async def read_manifest_and_delete_staging(objects: ObjectStore, spec: DownloadSpec) -> FileManifest | None:
     """Return the manifest if an earlier attempt wrote it; then delete what is still staged."""
     try:
-        manifest = FileManifest.model_validate_json(await objects.get(names.manifest_key(spec)))
+        manifest = FileManifest.model_validate_json(await objects.get(names.build_manifest_key(spec)))
     except ObjectMissing:
         return None
-    await objects.delete_prefix(names.staging_prefix(spec))
+    await objects.delete_prefix(names.build_staging_prefix(spec))
     return manifest
 
 
-async def write_manifest(objects: ObjectStore, spec: DownloadSpec, manifest: FileManifest) -> StoredFile:
+async def write_manifest_and_delete_staging(
+    objects: ObjectStore, spec: DownloadSpec, manifest: FileManifest
+) -> StoredFile:
     """Write the manifest, which finishes the file, and delete the staged rows."""
-    await objects.put(names.manifest_key(spec), manifest.model_dump_json().encode())
-    await objects.delete_prefix(names.staging_prefix(spec))
+    await objects.put(names.build_manifest_key(spec), manifest.model_dump_json().encode())
+    await objects.delete_prefix(names.build_staging_prefix(spec))
     return manifest.file

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from activities.downloads.stager import RangeStager
-from clients.sources import PageSource, RetryLater, means_no_page
+from clients.sources import PageSource, RetryLater, means_beyond_last_page
 from domain.downloads import plan, repeats, sinks
 from domain.downloads.activity_models import FetchRangeInput, FetchRangeResult
 from domain.downloads.models import ColumnPolicy, FetchProgress
@@ -47,41 +47,41 @@ class RangeFetcher:
         self._sink = sinks.build_sink(fetch.spec)
         self._encoder = PageEncoder(fetch.probe.shape, self._sink)
         self._seen = SeenPages(
-            self._extent.source_number(fetch.pages.first),
+            self._extent.to_source_page_number(fetch.pages.first),
             stager.marks,
             is_allowed=fetch.spec.allow_repeats,
             is_endless=fetch.pages.end is None,
         )
 
-    async def run(self, until: float) -> FetchRangeResult:
-        """Stage pages to the end of the range, or until the given reading of the monotonic clock."""
-        if self._pages.index == 0 and self._stager.is_fresh:
-            self._stager.write_head(self._sink.encode_head(self._fetch.probe.shape.columns))
+    async def fetch_until(self, deadline: float) -> FetchRangeResult:
+        """Stage pages to the end of the range, or until the monotonic clock reads `deadline`."""
+        if self._pages.index == 0 and self._stager.has_nothing_stored:
+            self._stager.add_head(self._sink.encode_head(self._fetch.probe.shape.columns))
         try:
             try:
-                done = await self._stage_pages(until) or self._stager.next_page == self._pages.end
+                done = await self._stage_pages(deadline) or self._stager.next_page == self._pages.end
                 if done:
-                    await self._check_page_behind_end()
+                    await self._require_no_rows_behind_end()
             except NewColumnsFound as found:
                 return self._build_result(done=True, new_columns=await self._collect_new_columns(found))
         except SourceFault as fault:
-            await self._stager.secure()
+            await self._stager.store_tail()
             await self._add_fault_notes(fault)
             raise
         except RetryLater as later:
-            await self._stager.secure()
+            await self._stager.store_tail()
             return self._build_result(done=False, wait=later.wait)
-        await (self._stager.finish() if done else self._stager.secure())
+        await (self._stager.finish_range() if done else self._stager.store_tail())
         return self._build_result(done=done)
 
-    async def _stage_pages(self, until: float) -> bool:
-        """Stage pages until the given reading of the monotonic clock; return whether one of them is the last."""
-        async with aclosing(self._read_ahead(until)) as answers:
+    async def _stage_pages(self, deadline: float) -> bool:
+        """Stage pages until the monotonic clock reads `deadline`; return whether one of them is the last."""
+        async with aclosing(self._read_ahead(deadline)) as answers:
             async for page in answers:
                 if self._is_last_page(page):
                     return True
                 has_gaps = page.has_more and page.rows < self._extent.page_size
-                mark = repeats.mark_page(page.rows, page.digest)
+                mark = repeats.build_page_mark(page.rows, page.digest)
                 await self._stager.add_page(
                     page.data,
                     page.rows,
@@ -95,10 +95,10 @@ class RangeFetcher:
 
     async def _add_fault_notes(self, fault: SourceFault) -> None:
         """Add to a fault the progress of the range, and what may help: waiting for the source, or smaller pages."""
-        progress = FetchProgress(range=self._pages.number, rows=self._stager.rows)
+        progress = FetchProgress(range=self._pages.number_among_all_tables, rows=self._stager.rows)
         if fault.transient:
             # If the source answers other requests, the fault concerns this page and does not pass with time.
-            is_there = await self._source.is_answering()
+            is_there = await self._source.probe_is_answering()
             if is_timeout(fault) and is_there:
                 progress.smaller_page_size = self._extent.smaller_page_size
             # A page that timed out twice would only time out again after a longer pause.
@@ -109,11 +109,11 @@ class RangeFetcher:
         self, *, done: bool, new_columns: list[str] | None = None, wait: RetryWait | None = None
     ) -> FetchRangeResult:
         return FetchRangeResult(
-            number=self._pages.number,
+            number=self._pages.number_among_all_tables,
             rows=self._stager.rows,
             done=done,
             new_columns=new_columns or [],
-            left_out=self._encoder.reader.newly_left_out,
+            left_out=self._encoder.reader.newly_left_out_keys,
             warnings=self._warnings,
             wait=wait,
         )
@@ -125,13 +125,13 @@ class RangeFetcher:
         if self._is_empty_last_page(page):
             return True
         number = self._stager.next_page
-        plan.require_possible_end(number, self._extent.source_number(number), self._stager.marks)
+        plan.require_reachable_end(number, self._extent.to_source_page_number(number), self._stager.marks)
         return False
 
     def _is_empty_last_page(self, page: EncodedPage) -> bool:
         return self._pages.end is None and not page.rows and not page.has_more
 
-    async def _confirm_end(self, number: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
+    async def _confirm_end_of_source(self, number: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
         """Request an empty page again, and the page behind it, since no total would show that rows are missing.
 
         Returns the page of the second answer, which may have rows.
@@ -140,23 +140,23 @@ class RangeFetcher:
             SourceFault: The page behind it has rows, so the empty page is not the end.
         """
         size = self._extent.page_size
-        page = await self._source.read(number, size, parse, self._tries)
+        page = await self._source.read_page(number, size, parse, self._tries)
         if not self._is_empty_last_page(page):
             return page
 
-        def require_none(body: bytes) -> None:
+        def require_no_rows(body: bytes) -> None:
             # Checked while parsing, so that it is retried: a cache may once answer another page in its place.
             if behind := read_row_texts(body):
-                raise _rows_behind_empty_page(self._extent.source_number(number), len(behind))
+                raise _build_empty_page_fault(self._extent.to_source_page_number(number), len(behind))
 
         try:
-            await self._source.read(number + 1, size, require_none, self._tries)
+            await self._source.read_page(number + 1, size, require_no_rows, self._tries)
         except SourceFault as fault:
-            if not means_no_page(fault):
+            if not means_beyond_last_page(fault):
                 raise
         return page
 
-    async def _check_page_behind_end(self) -> None:
+    async def _require_no_rows_behind_end(self) -> None:
         """Check the page behind the last one, unless the last page shows by itself that it is the last.
 
         A source that answers an error there, or the last page again, has no more rows.
@@ -164,30 +164,30 @@ class RangeFetcher:
         end = self._pages.end
         if end is None or end != plan.count_pages(self._extent.total or 0, self._extent.page_size):
             return
-        if not self._extent.is_full_at_the_end:
+        if not self._extent.is_last_page_full:
             return
 
         def parse(body: bytes) -> list[bytes]:
             """Return the rows if they repeat another page."""
             beyond = self._encoder.encode(body)
-            if repeats.mark_page(beyond.rows, beyond.digest) in self._stager.marks:
+            if repeats.build_page_mark(beyond.rows, beyond.digest) in self._stager.marks:
                 return read_row_texts(body)
-            self._extent.check_beyond(beyond.rows)
+            self._extent.require_empty_page_after_end(beyond.rows)
             return []
 
         try:
-            again = await self._source.read(end, self._extent.page_size, parse, self._tries)
+            again = await self._source.read_page(end, self._extent.page_size, parse, self._tries)
             if again:
                 # A single repetition may come from a cache, which hides rows that are there.
-                again = await self._source.read(end, self._extent.page_size, parse, self._tries)
+                again = await self._source.read_page(end, self._extent.page_size, parse, self._tries)
             if end == 1:
                 await self._require_page_is_honoured(again)
         except NewColumnsFound as found:
             raise build_new_column_fault(
-                found, self._fetch.probe.shape.columns, self._extent.source_number(end)
+                found, self._fetch.probe.shape.columns, self._extent.to_source_page_number(end)
             ) from None
         except SourceFault as fault:
-            if not means_no_page(fault):
+            if not means_beyond_last_page(fault):
                 raise
             self._warnings.append(
                 f"The total of {self._extent.total} rows is here; whether more follow could not be seen, as the page "
@@ -206,24 +206,25 @@ class RangeFetcher:
         """
         half = len(rows) // 2
         first, second = list(rows[:half]), list(rows[half : 2 * half])
-        if first == second or await self._source.read(1, half, read_row_texts, self._tries) != first:
+        if first == second or await self._source.read_page(1, half, read_row_texts, self._tries) != first:
             return
-        if await self._has_no_more_than(len(rows)):
+        if await self._has_at_most(len(rows)):
             return
+        one, other = self._extent.to_source_page_number(0), self._extent.to_source_page_number(1)
         if not self._fetch.spec.allow_repeats:
-            raise repeats.repeated_pages_fault(self._extent.source_number(0), self._extent.source_number(1), len(rows))
+            raise repeats.build_repeated_pages_fault(one, other, len(rows))
         self._warnings.append(
-            f"Pages {self._extent.source_number(0)} and {self._extent.source_number(1)} of the source have the same "
+            f"Pages {one} and {other} of the source have the same "
             f"rows, whatever page size is asked for: whether it has more than the {self._extent.total} rows of its "
             "total could not be seen."
         )
 
-    async def _has_no_more_than(self, rows: int) -> bool:
+    async def _has_at_most(self, rows: int) -> bool:
         """Return whether a first page that may hold more rows than these has no more."""
         try:
-            return len(await self._source.read(0, rows + 1, read_row_texts, self._tries)) <= rows
+            return len(await self._source.read_page(0, rows + 1, read_row_texts, self._tries)) <= rows
         except SourceFault as fault:
-            if not means_no_page(fault):
+            if not means_beyond_last_page(fault):
                 raise
             return False
 
@@ -235,24 +236,26 @@ class RangeFetcher:
         """
         number = self._stager.next_page
         if self._fetch.spec.columns is not ColumnPolicy.OPEN:
-            raise build_new_column_fault(found, self._fetch.probe.shape.columns, self._extent.source_number(number))
+            raise build_new_column_fault(
+                found, self._fetch.probe.shape.columns, self._extent.to_source_page_number(number)
+            )
         names = dict.fromkeys(found.names)
         known = set(self._fetch.probe.shape.columns)
         number += 1
         marks: list[str] = []
         while self._pages.end is None or number < self._pages.end:
-            page = await self._source.read(number, self._extent.page_size, read_first_page, self._tries)
+            page = await self._source.read_page(number, self._extent.page_size, read_first_page, self._tries)
             if self._pages.end is None:
-                marks.append(repeats.mark_page(page.rows, blake2b(page.text).hexdigest()))
-                plan.require_possible_end(number, self._extent.source_number(number), marks)
-                repeats.require_new_page(number, marks)
+                marks.append(repeats.build_page_mark(page.rows, blake2b(page.text).hexdigest()))
+                plan.require_reachable_end(number, self._extent.to_source_page_number(number), marks)
+                repeats.require_no_endless_page(number, marks)
             names.update(dict.fromkeys(key for key in page.columns if key not in known))
             if not page.rows and not page.has_more and self._pages.end is None:
                 break
             number += 1
         return list(names)
 
-    async def _read_ahead(self, until: float) -> AsyncGenerator[EncodedPage]:
+    async def _read_ahead(self, deadline: float) -> AsyncGenerator[EncodedPage]:
         """Yield the pages to come; while one is processed, the next is being requested.
 
         At least one page is read, so that a late start makes progress. A page that was requested is awaited.
@@ -263,7 +266,7 @@ class RangeFetcher:
             while upcoming is not None:
                 page = await upcoming
                 number += 1
-                is_over = time.monotonic() >= until
+                is_over = time.monotonic() >= deadline
                 # If the end is not known, the page ahead may not exist.
                 upcoming = self._start_reading(number) if end is not None and number < end and not is_over else None
                 yield page
@@ -276,27 +279,27 @@ class RangeFetcher:
                     await upcoming
 
     def _start_reading(self, number: int) -> asyncio.Task[EncodedPage]:
-        source_number = self._extent.source_number(number)
+        source_number = self._extent.to_source_page_number(number)
 
         def parse(body: bytes) -> EncodedPage:
             page = self._encoder.encode(body)
             if (number - self._pages.first) * self._extent.page_size * self._fetch.ranges < ROWS_REMEMBERED:
-                page = replace(page, row_mark=repeats.mark_rows(read_raw_rows(body)))
-            self._extent.check(number, page.rows, page.total, has_more=page.has_more)
-            self._seen.check(source_number, repeats.mark_page(page.rows, page.digest))
+                page = replace(page, row_mark=repeats.build_row_mark(read_raw_rows(body)))
+            self._extent.require_consistent_page(number, page.rows, page.total, has_more=page.has_more)
+            self._seen.require_no_repetition(source_number, repeats.build_page_mark(page.rows, page.digest))
             return page
 
         async def read_page() -> EncodedPage:
-            page = await self._source.read(number, self._extent.page_size, parse, self._tries)
+            page = await self._source.read_page(number, self._extent.page_size, parse, self._tries)
             if self._is_empty_last_page(page):
-                page = await self._confirm_end(number, parse)
-            self._seen.add(source_number, repeats.mark_page(page.rows, page.digest))
+                page = await self._confirm_end_of_source(number, parse)
+            self._seen.add(source_number, repeats.build_page_mark(page.rows, page.digest))
             return page
 
         return asyncio.create_task(read_page())
 
 
-def _rows_behind_empty_page(page: int, rows: int) -> SourceFault:
+def _build_empty_page_fault(page: int, rows: int) -> SourceFault:
     return SourceFault(
         "source_empty_page",
         f"Page {page} of the source has no rows twice in a row, and page {page + 1} has {rows}.",

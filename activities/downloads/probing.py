@@ -8,15 +8,15 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from activities.downloads.book_rendering import BufferedRows
-from clients.sources import PageSource, means_no_page, parse_off_loop
+from activities.downloads.book_rendering import BufferedRowReader
+from clients.sources import PageSource, means_beyond_last_page, parse_off_loop
 from domain.downloads import repeats, sinks
 from domain.downloads.activity_models import TableProbe
 from domain.downloads.models import DownloadSpec, FileType
 from domain.downloads.pages import FirstPage, read_first_page, read_row_texts
 from domain.downloads.plan import SourceExtent, reduce_page_size
 from domain.downloads.retries import TIMEOUTS_MAX, PageTries, is_timeout
-from domain.downloads.shape import build_shape
+from domain.downloads.shape import choose_table_shape
 from domain.downloads.shape import require_column_limits as _require_usable
 from domain.faults import SourceFault
 from excel.template.models import TableDrawing
@@ -34,7 +34,7 @@ class ProbedTable:
 
     probe: TableProbe
     drawing: TableDrawing | None
-    sample: BufferedRows
+    sample: BufferedRowReader
 
 
 async def probe_table(
@@ -55,8 +55,8 @@ async def probe_table(
         tries: Failed attempts of each request before a wait.
         page_size_max: Upper bound of the page size, after larger pages timed out.
     """
-    with source.open_session():
-        first, extent = await _FirstRequests(source, spec, tries, page_size_max).probe()
+    with source.hold_large_page_slot():
+        first, extent = await _SourceProber(source, spec, tries, page_size_max).probe()
         return await _build_probe(spec, drawing, more_columns, first, extent)
 
 
@@ -66,7 +66,7 @@ async def _build_probe(
     first = replace(first, columns=list(dict.fromkeys([*first.columns, *more_columns])))
     if drawing is not None:
         drawing = _merge_drawing(drawing, first)
-    shape = build_shape(spec.type, first, drawing)
+    shape = choose_table_shape(spec.type, first, drawing)
     _require_usable(shape.columns)
     if first.rows and not shape.columns and spec.type is not FileType.CSV:
         raise SourceFault(
@@ -82,12 +82,12 @@ async def _build_probe(
         extent=extent,
         shape=shape,
         row_bytes=len(page.data) / max(1, first.rows),
-        first_rows=repeats.mark_page(page.rows, page.digest),
+        first_rows=repeats.build_page_mark(page.rows, page.digest),
     )
-    return ProbedTable(probe, drawing, BufferedRows(page.data, first.rows, shape))
+    return ProbedTable(probe, drawing, BufferedRowReader(page.data, first.rows, shape))
 
 
-class _FirstRequests:
+class _SourceProber:
     """The first requests to a source, which determine its size.
 
     A single row shows the total, template, header and footer; the first page shows the columns and the weight of a row.
@@ -108,21 +108,21 @@ class _FirstRequests:
         """Return the first page, complete with the total and template, and the extent of the source."""
         while True:
             try:
-                return await self._ask_first_questions()
+                return await self._make_first_requests()
             except SourceFault as fault:
                 smaller = reduce_page_size(self._page_size)
                 if not self._honours_page_size or not is_timeout(fault) or smaller is None:
                     raise
                 self._page_size = smaller
 
-    async def _ask_first_questions(self) -> tuple[FirstPage, SourceExtent]:
+    async def _make_first_requests(self) -> tuple[FirstPage, SourceExtent]:
         if self._spec.inline_key is not None:
             # Rows that were sent with the request are one page, whatever their number.
             first = await self._read_first_page(0, self._page_size)
             _require_total_covers(first)
-            return first, self._extent(first, page_size=max(1, first.total or 0))
+            return first, self._build_extent(first, page_size=max(1, first.total or 0))
         around, first = await self._read_row_and_page()
-        if _differ(around, first):
+        if _has_different_totals(around, first):
             before = around.total, first.total
             around, first = await self._read_row_and_page()
             _require_one_total(around, first, before, self._page_size)
@@ -153,14 +153,14 @@ class _FirstRequests:
         return around, await self._read_first_page(0, self._page_size)
 
     async def _read_first_page(self, page: int, page_size: int) -> FirstPage:
-        return await self._read(page, page_size, read_first_page)
+        return await self._request(page, page_size, read_first_page)
 
-    async def _read(self, page: int, page_size: int, parse: Callable[[bytes], T]) -> T:
+    async def _request(self, page: int, page_size: int, parse: Callable[[bytes], T]) -> T:
         # One timeout is enough: fewer rows are the better request, and nothing is staged yet with another page size.
         timeouts_max = 1 if self._honours_page_size else TIMEOUTS_MAX
-        return await self._source.read(page, page_size, parse, self._tries, timeouts_max)
+        return await self._source.read_page(page, page_size, parse, self._tries, timeouts_max)
 
-    def _extent(self, first: FirstPage, **differences: Any) -> SourceExtent:
+    def _build_extent(self, first: FirstPage, **differences: Any) -> SourceExtent:
         extent = SourceExtent(
             total=first.total,
             page_size=self._page_size,
@@ -173,30 +173,30 @@ class _FirstRequests:
     def _build_whole_extent(self, first: FirstPage) -> SourceExtent:
         """Return the extent of a source that answers all rows at once; the total must confirm that."""
         if first.total != first.rows:
-            told = "no total" if first.total is None else f"a total of {first.total}"
+            reported = "no total" if first.total is None else f"a total of {first.total}"
             raise SourceFault(
                 "source_page_size",
                 f"The first page holds {first.rows} rows where page_size {self._page_size} was asked for; "
-                f"it reports {told}.",
+                f"it reports {reported}.",
                 "Make the source honour `page` and `page_size`, or answer all rows at once with `total`.",
             )
-        return self._extent(first, page_size=max(1, first.rows), is_whole=True)
+        return self._build_extent(first, page_size=max(1, first.rows), is_whole=True)
 
     async def _find_real_page_size(self, first: FirstPage) -> tuple[FirstPage, SourceExtent]:
         """Return the extent with the page size that the source really answers."""
         should = self._page_size if first.total is None else min(self._page_size, first.total)
         if not first.rows or first.rows >= should:
-            return first, self._extent(first)
+            return first, self._build_extent(first)
         if first.total is None or self._spec.force_continue or first.has_more:
-            return first, (await self._detect_cap(first) or self._extent(first))
+            return first, (await self._detect_cap(first) or self._build_extent(first))
         # Its total says that there are more rows, so it caps its pages.
-        return first, self._extent(first, page_size=first.rows)
+        return first, self._build_extent(first, page_size=first.rows)
 
     async def _require_no_page_before(self, first: FirstPage) -> None:
         """Check that page 0 has no rows of its own if the source counts from 1."""
         rows = await parse_off_loop(read_row_texts, first.text)
 
-        def require_none_or_these(body: bytes) -> list[bytes]:
+        def require_none_or_same_rows(body: bytes) -> list[bytes]:
             # Checked while parsing, so that it is retried: a single answer may come from a cache.
             before = read_row_texts(body)
             if before and before != rows:
@@ -204,19 +204,19 @@ class _FirstRequests:
             return before
 
         try:
-            before = await self._read(-1, self._page_size, require_none_or_these)
+            before = await self._request(-1, self._page_size, require_none_or_same_rows)
         except SourceFault as fault:
-            if means_no_page(fault):
+            if means_beyond_last_page(fault):
                 return
             raise
         # If both are equal, a cache may have answered one in place of the other, so the first page is read again.
-        if before and before != await self._read(0, self._page_size, read_row_texts):
+        if before and before != await self._request(0, self._page_size, read_row_texts):
             raise _build_page_numbering_fault(len(before))
 
     async def _require_no_page_behind(self) -> None:
         """Check that page 1 has no rows if page 0 has none; otherwise the source counts from 1."""
 
-        def require_none(body: bytes) -> None:
+        def require_no_rows(body: bytes) -> None:
             if behind := read_row_texts(body):
                 raise SourceFault(
                     "source_first_page",
@@ -225,9 +225,9 @@ class _FirstRequests:
                 )
 
         try:
-            await self._read(1, self._page_size, require_none)
+            await self._request(1, self._page_size, require_no_rows)
         except SourceFault as fault:
-            if not means_no_page(fault):
+            if not means_beyond_last_page(fault):
                 raise
 
     async def _detect_cap(self, first: FirstPage) -> SourceExtent | None:
@@ -237,20 +237,20 @@ class _FirstRequests:
         Then pages of that size must be requested: with larger ones, a source that counts by the requested size would
         skip the rows in between.
         """
-        smaller = await self._read(1, first.rows, read_row_texts)
+        smaller = await self._request(1, first.rows, read_row_texts)
         if not smaller:
             return None
         rows = set(await parse_off_loop(read_row_texts, first.text))
         if rows.issuperset(smaller):
             # The source filters after paging, as these rows were on the first page too; or a cache answered that
             # page.
-            smaller = await self._read(1, first.rows, read_row_texts)
+            smaller = await self._request(1, first.rows, read_row_texts)
             if rows.issuperset(smaller):
                 return None
-        following = await self._read(1, self._page_size, read_row_texts)
+        following = await self._request(1, self._page_size, read_row_texts)
         if rows.union(following).issuperset(smaller) and following != smaller:
             return None
-        return self._extent(first, page_size=first.rows)
+        return self._build_extent(first, page_size=first.rows)
 
 
 def _build_page_numbering_fault(rows: int) -> SourceFault:
@@ -269,7 +269,7 @@ def _limit_page_bytes(extent: SourceExtent, first: FirstPage) -> SourceExtent:
     return extent.model_copy(update={"page_size": rows})
 
 
-def _differ(one: FirstPage, other: FirstPage) -> bool:
+def _has_different_totals(one: FirstPage, other: FirstPage) -> bool:
     """Return whether two answers report different totals; a source may report its total only once."""
     return None not in (one.total, other.total) and one.total != other.total
 
@@ -278,10 +278,10 @@ def _require_one_total(
     one_row: FirstPage, page: FirstPage, before: tuple[int | None, int | None], page_size: int
 ) -> None:
     """Check that the total neither depends on the page size nor changes with each request."""
-    if not _differ(one_row, page):
+    if not _has_different_totals(one_row, page):
         return
     if before == (one_row.total, page.total):
-        raise _bad_total_fault(
+        raise _build_bad_total_fault(
             f"a total of {one_row.total} with page_size 1 and of {page.total} with page_size {page_size}"
         )
     raise SourceFault(
@@ -294,13 +294,13 @@ def _require_one_total(
 def _require_total_covers(first: FirstPage) -> None:
     """Check that the total is at least the number of rows received."""
     if first.total is not None and first.total < first.rows:
-        raise _bad_total_fault(f"a total of {first.total} and answers {first.rows} rows")
+        raise _build_bad_total_fault(f"a total of {first.total} and answers {first.rows} rows")
 
 
-def _bad_total_fault(told: str) -> SourceFault:
+def _build_bad_total_fault(reported: str) -> SourceFault:
     return SourceFault(
         "source_bad_total",
-        f"The source reports {told}.",
+        f"The source reports {reported}.",
         "Answer the number of all rows that match, whatever `page_size` is, or leave `total` out.",
     )
 
@@ -316,8 +316,8 @@ def _merge_drawing(drawing: TableDrawing, first: FirstPage) -> TableDrawing:
         "header": first.header,
         "footer": first.footer,
     }
-    told = {region: value for region, value in answered.items() if value not in (None, [], {}, "")}
-    merged = drawing.model_copy(update=told)
+    reported = {region: value for region, value in answered.items() if value not in (None, [], {}, "")}
+    merged = drawing.model_copy(update=reported)
     if faults := find_table_faults(merged):
         raise SourceFault(
             "source_bad_drawing",

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from activities.downloads import books
-from activities.downloads.book_rendering import BufferedRows
+from activities.downloads.book_rendering import BufferedRowReader
 from domain.downloads import names, repeats, staging
 from domain.downloads.activity_models import FetchRangeInput
-from domain.downloads.staging import PartRecord, RangeLedger, RenderedSegment, TailMark, TailRecord
+from domain.downloads.staging import PartRecord, RangeLedger, RenderedSegment, TailPageEnd, TailRecord
 from infra import metrics
 from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
 
@@ -20,7 +20,7 @@ SECURE_EVERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _StagedPiece:
     """Some whole pages, and the progress of the range behind them: a part consists of pieces, so that a resume can
     follow."""
 
@@ -29,16 +29,16 @@ class _Piece:
     rows: int
 
 
-async def load_range(objects: ObjectStore, fetch: FetchRangeInput) -> tuple[RangeLedger, bytes]:
+async def load_ledger_and_tail(objects: ObjectStore, fetch: FetchRangeInput) -> tuple[RangeLedger, bytes]:
     """Load what an earlier attempt secured of the range: its ledger and the content of its tail."""
     spec, pages, upload_id = fetch.spec, fetch.pages, fetch.probe.upload_id
-    is_fresh = RangeLedger(upload_id=upload_id, range=pages.index, next_page=pages.first)
+    empty = RangeLedger(upload_id=upload_id, range=pages.index, next_page=pages.first)
     try:
-        ledger = RangeLedger.model_validate_json(await objects.get(names.ledger_key(spec, pages.index)))
+        ledger = RangeLedger.model_validate_json(await objects.get(names.build_range_ledger_key(spec, pages.index)))
     except ObjectMissing:
-        return is_fresh, b""
+        return empty, b""
     if ledger.upload_id != upload_id:
-        return is_fresh, b""
+        return empty, b""
     return ledger, await objects.get(ledger.tail.key) if ledger.tail else b""
 
 
@@ -60,20 +60,20 @@ class RangeStager:
         self.has_gaps = ledger.has_gaps
         self._repeated_keys = ledger.repeated_keys
         self._lone_surrogate_page = ledger.lone_surrogate_page
-        self._pieces: list[_Piece] = []
+        self._pieces: list[_StagedPiece] = []
         self._pieces_bytes = 0
         if ledger.tail is not None:
             self._restore_tail(ledger.tail, tail_content)
         self._secured_at = time.monotonic()
 
     @property
-    def is_fresh(self) -> bool:
+    def has_nothing_stored(self) -> bool:
         """Whether nothing of this range is secured yet."""
         return not self.ledger.parts and self.ledger.tail is None
 
-    def write_head(self, head: bytes) -> None:
+    def add_head(self, head: bytes) -> None:
         """Add the head of the file before the first page."""
-        self._append(head)
+        self._add_piece(head)
 
     async def add_page(
         self,
@@ -97,7 +97,7 @@ class RangeStager:
             repeated_keys: Keys that a row of it has twice.
             has_lone_surrogate: Whether it contains a lone surrogate.
         """
-        source_number = self._fetch.probe.extent.source_number(self.next_page)
+        source_number = self._fetch.probe.extent.to_source_page_number(self.next_page)
         self._repeated_keys = repeats.merge_repeated_keys(self._repeated_keys, repeated_keys, source_number)
         if has_lone_surrogate and self._lone_surrogate_page is None:
             self._lone_surrogate_page = source_number
@@ -107,34 +107,35 @@ class RangeStager:
         if row_mark is not None:
             self.row_marks.append(row_mark)
         self.has_gaps |= has_gaps
-        self._append(encoded)
+        self._add_piece(encoded)
         metrics.ROWS.inc(rows)
-        while self._pieces_bytes >= staging.CUT_AT_BYTES and await self._upload_full_part():
+        metrics.BYTES.inc(len(encoded))
+        while self._pieces_bytes >= staging.CUT_AT_BYTES and await self._upload_part_if_full():
             pass
         if time.monotonic() - self._secured_at >= SECURE_EVERY_SECONDS:
-            await self.secure()
+            await self.store_tail()
 
-    def _append(self, data: bytes) -> None:
-        self._pieces.append(_Piece(data, self.next_page, self.rows))
+    def _add_piece(self, data: bytes) -> None:
+        self._pieces.append(_StagedPiece(data, self.next_page, self.rows))
         self._pieces_bytes += len(data)
 
     def _restore_tail(self, tail: TailRecord, tail_content: bytes) -> None:
         start = 0
         for mark in tail.marks:
-            self._pieces.append(_Piece(tail_content[start : start + mark.bytes], mark.next_page, mark.rows))
+            self._pieces.append(_StagedPiece(tail_content[start : start + mark.bytes], mark.next_page, mark.rows))
             start += mark.bytes
-        self._pieces.append(_Piece(tail_content[start:], self.next_page, self.rows))
+        self._pieces.append(_StagedPiece(tail_content[start:], self.next_page, self.rows))
         self._pieces_bytes = len(tail_content)
 
-    async def finish(self) -> RangeLedger:
+    async def finish_range(self) -> RangeLedger:
         """Upload the rest as a part, or store it as the tail of a range that is too small for one."""
         if self._pieces_bytes and (self.ledger.parts or self._pieces_bytes >= staging.PART_MIN_BYTES):
             await self._upload_pages(len(self._pieces))
         else:
-            await self.secure()
+            await self.store_tail()
         return self.ledger
 
-    async def _upload_full_part(self) -> bool:
+    async def _upload_part_if_full(self) -> bool:
         """Upload whole pages of at least `PART_BYTES` if that leaves enough for another part; return whether it did."""
         size = 0
         for count, piece in enumerate(self._pieces, start=1):
@@ -153,17 +154,19 @@ class RangeStager:
         del self._pieces[:count]
         self._pieces_bytes -= len(data)
         number = staging.compute_part_number(self.ledger.range, len(self.ledger.parts), self._ranges)
-        part = await self._objects.put_part(names.upload_key(self._spec), self.ledger.upload_id, number, data)
+        part = await self._objects.put_part(
+            names.build_joined_parts_key(self._spec), self.ledger.upload_id, number, data
+        )
         rows = last.rows - self._rows_in_parts
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
         await self._write_ledger([*self.ledger.parts, record], None, last.next_page, last.rows)
 
-    async def secure(self) -> None:
+    async def store_tail(self) -> None:
         """Store the remaining pieces as a tail, from which a retry resumes."""
         if self.ledger.next_page == self.next_page and (self.ledger.tail or not self._pieces_bytes):
             return
         data = _join_pieces(self._pieces)
-        key = names.tail_key(self._spec, self.ledger.range, self.next_page)
+        key = names.build_tail_key(self._spec, self.ledger.range, self.next_page)
         stored = await self._objects.put(key, data, content_type=PART_TYPE)
         rows = self.rows - self._rows_in_parts
         tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_build_marks(self._pieces))
@@ -196,7 +199,7 @@ class RangeStager:
                 "lone_surrogate_page": self._lone_surrogate_page,
             }
         )
-        key = names.ledger_key(self._spec, self.ledger.range)
+        key = names.build_range_ledger_key(self._spec, self.ledger.range)
         await self._objects.put(key, self.ledger.model_dump_json().encode())
         if before is not None and (tail is None or tail.key != before.key):
             await self._objects.delete(before.key)
@@ -221,28 +224,28 @@ class BookStager(RangeStager):
         super().__init__(objects, fetch, ledger, tail_content)
         self._render_slots = render_slots
 
-    async def finish(self) -> RangeLedger:
+    async def finish_range(self) -> RangeLedger:
         """Render the rows to books, unless an earlier attempt did."""
         if self.ledger.rendered is None:
             async with self._render_slots:
-                rows = BufferedRows(_join_pieces(self._pieces), self.rows, self._fetch.probe.shape)
+                rows = BufferedRowReader(_join_pieces(self._pieces), self.rows, self._fetch.probe.shape)
                 rendered = await books.render_fetched_rows(self._objects, self._fetch, rows)
             await self._write_ledger([], None, self.next_page, self.rows, rendered)
         return self.ledger
 
-    async def _upload_full_part(self) -> bool:
+    async def _upload_part_if_full(self) -> bool:
         return False
 
 
-def _join_pieces(pieces: Sequence[_Piece]) -> bytes:
+def _join_pieces(pieces: Sequence[_StagedPiece]) -> bytes:
     return b"".join([piece.data for piece in pieces])
 
 
-def _build_marks(pieces: Sequence[_Piece]) -> list[TailMark]:
+def _build_marks(pieces: Sequence[_StagedPiece]) -> list[TailPageEnd]:
     marks, size = [], 0
     for piece in pieces:
         size += len(piece.data)
         if size >= staging.MARK_BYTES:
-            marks.append(TailMark(bytes=size, next_page=piece.next_page, rows=piece.rows))
+            marks.append(TailPageEnd(bytes=size, next_page=piece.next_page, rows=piece.rows))
             size = 0
     return marks

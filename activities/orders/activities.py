@@ -10,7 +10,8 @@ from temporalio import activity
 
 from activities.orders import slice_attempts
 from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
-from clients.platforms import AnswerLog, Connector, ConnectorFactory, PlatformFailure, TimeBudget
+from activities.orders.watch import is_platform_paused
+from clients.platforms import AnswerLog, Connector, ConnectorFactory, PlatformFailure, ProjectQuota, TimeBudget
 from clients.platforms.credentials import build_credentials_reader
 from domain.orders import names
 from domain.orders.activity_models import (
@@ -24,16 +25,16 @@ from domain.orders.activity_models import (
     ClockSkew,
     EndBackfillInput,
     FailSliceInput,
-    NoteFailureInput,
     PlatformInput,
     ReadSliceInput,
     ReadSliceResult,
+    RecordFailureInput,
 )
 from domain.orders.capability import Capability
 from domain.orders.config import PlatformSettings
 from domain.orders.slices import AttemptFailure, FailureKind, ReadOutcome, ReadPurpose
 from domain.orders.windows import TimeWindow
-from infra import log, metrics, starts
+from infra import log, metrics
 from infra.heartbeats import send_heartbeats
 from infra.housekeeping import remove_in_batches
 from infra.limits import Limiter
@@ -59,16 +60,14 @@ class OrderActivities:
     @activity.defn(name="order_claim")
     async def claim_slices(self, params: ClaimInput) -> ClaimSlicesResult:
         """Claim the next slices and return those to read now; or those of a time in the past, to be read again."""
-        is_paused = params.heeds_pause and await starts.is_schedule_paused(
-            self._engine, names.schedule_id(params.platform)
-        )
+        is_paused = params.heeds_pause and await is_platform_paused(self._engine, self._database, params.platform)
         ahead = self._settings.slices_ahead
-        return await ledger.claim(self._database, params, is_paused=is_paused, slices_ahead=ahead)
+        return await ledger.claim_slices(self._database, params, is_paused=is_paused, slices_ahead=ahead)
 
     @activity.defn(name="order_clock_failed")
-    async def note_clock_failure(self, params: NoteFailureInput) -> AlarmsResult:
+    async def record_clock_failure(self, params: RecordFailureInput) -> AlarmsResult:
         """Record that a platform's clock cannot be read; return an alarm once that has lasted."""
-        failure = await health.note_clock_failure(self._database, params, CLOCK_PATIENCE)
+        failure = await health.record_clock_failure(self._database, params, CLOCK_PATIENCE)
         row = failure.row
         if failure.is_first or failure.is_due:
             log.get(__name__).error("order_clock_unread", platform=params.platform, code=params.fault.code)
@@ -81,9 +80,9 @@ class OrderActivities:
         return AlarmsResult(alarms=[build_alarm(row, row.notify, "orders.clock_unread", message)])
 
     @activity.defn(name="order_credentials_failed")
-    async def note_refused_credentials(self, params: NoteFailureInput) -> AlarmsResult:
+    async def record_refused_credentials(self, params: RecordFailureInput) -> AlarmsResult:
         """Record that a platform refuses the credentials; return an alarm the first time, until others work."""
-        row = await health.note_refused_credentials(self._database, params)
+        row = await health.record_refused_credentials(self._database, params)
         if row is not None:
             log.get(__name__).error("order_credentials_refused", platform=params.platform, code=params.fault.code)
         if row is None or row.notify is None:
@@ -97,12 +96,12 @@ class OrderActivities:
     @activity.defn(name="order_settings")
     async def load_settings(self, params: PlatformInput) -> PlatformSettings:
         """Return the settings in force; read before each attempt, so that a change applies to the next."""
-        return (await platforms.read(self._database, params.platform)).settings
+        return (await platforms.load_in_own_transaction(self._database, params.platform)).settings
 
     @activity.defn(name="order_fail")
     async def fail_slice(self, params: FailSliceInput) -> AlarmsResult:
         """Move a slice into the failed set and return an alarm; a failed sweep is recorded, and repeated later."""
-        here = await attempts.fail(self._database, params)
+        here = await attempts.fail_slice(self._database, params)
         event = "order_sweep_failed" if params.purpose is ReadPurpose.SWEEP else "order_slice_failed"
         log.get(__name__).warning(event, platform=params.platform, window=str(params.window), code=params.fault.code)
         metrics.SLICES_ENDED.labels(params.platform, params.purpose.value, "failed", params.fault.code).inc()
@@ -129,6 +128,7 @@ class PlatformActivities:
         self._database = services.database
         self._objects = services.objects
         self._settings = services.settings.orders
+        self._quotas = services.settings.quotas
         self._connectors = ConnectorFactory(services.http, Limiter(services.database))
 
     @activity.defn(name="order_presence")
@@ -136,12 +136,12 @@ class PlatformActivities:
         """Answer, to show that a worker serves the platform."""
 
     @activity.defn(name="order_clock")
-    async def read_clock(self, params: PlatformInput) -> ClockResult:
+    async def measure_clock_skew(self, params: PlatformInput) -> ClockResult:
         """Measure how far the platform's clock is ahead of the database's."""
-        here = await platforms.read(self._database, params.platform)
+        here = await platforms.load_in_own_transaction(self._database, params.platform)
         with slice_attempts.convert_failures():
-            platform_now = await self.build_connector(here).now()
-        seen = await health.note_clock(self._database, params.platform, platform_now)
+            platform_now = await self.build_connector(here).fetch_platform_time()
+        seen = await health.record_clock(self._database, params.platform, platform_now)
         row, skew, before = seen.row, seen.skew_seconds, seen.skew_before
         clock = ClockSkew(platform=params.platform, skew_seconds=skew)
         most = self._settings.skew_max_seconds
@@ -158,10 +158,10 @@ class PlatformActivities:
         """Make one attempt at a slice: read, confirm, and commit orders and the ledger's row in one transaction."""
         async with send_heartbeats(at_once=False):
             with slice_attempts.convert_failures():
-                return await self._read(params)
+                return await self._read_or_raise(params)
 
-    async def _read(self, params: ReadSliceInput) -> ReadSliceResult:
-        attempt = await attempts.begin(self._database, params)
+    async def _read_or_raise(self, params: ReadSliceInput) -> ReadSliceResult:
+        attempt = await attempts.begin_attempt(self._database, params)
         here = attempt.here
         if attempt.refusal is not None:
             raise slice_attempts.to_application_error(
@@ -171,29 +171,31 @@ class PlatformActivities:
             return ReadSliceResult(ending=ReadOutcome.OVER)
         answers = await slice_attempts.load_answers(self._objects, params, here.capability)
         try:
-            return await self._attempt(here, params, answers, may_split=attempt.taken is SliceAccess.OPEN)
+            return await self._read_window_and_commit(
+                here, params, answers, may_split=attempt.taken is SliceAccess.OPEN
+            )
         except PlatformFailure as failure:
             raise slice_attempts.to_application_error(
-                await self._build_failure(here.capability, params, answers, failure)
+                await self._store_answers_and_build_failure(here.capability, params, answers, failure)
             ) from None
 
-    async def _build_failure(
+    async def _store_answers_and_build_failure(
         self, capability: Capability, params: ReadSliceInput, answers: AnswerLog, failure: PlatformFailure
     ) -> AttemptFailure:
         """Build the failure of the attempt, and store the received answers where the next one may build on them."""
         result = slice_attempts.to_attempt_failure(failure)
         if slice_attempts.is_resumable(failure):
             place = await slice_attempts.store_answers(self._objects, params, answers)
-            return slice_attempts.with_resume_point(result, failure, place, answers.gained)
-        if answers.has_begun and result.trouble is FailureKind.REFUSED:
-            return slice_attempts.judge_refusal_midway(result, capability.paging.kind)
+            return slice_attempts.add_resume_point(result, failure, place, answers.gained)
+        if answers.has_answers and result.trouble is FailureKind.REFUSED:
+            return slice_attempts.convert_midway_refusal(result, capability.paging.kind)
         return result
 
-    async def _attempt(
+    async def _read_window_and_commit(
         self, here: PlatformState, params: ReadSliceInput, answers: AnswerLog, *, may_split: bool
     ) -> ReadSliceResult:
         query = here.capability.query
-        halves = params.window.halves(query.window_min_seconds) if may_split else None
+        halves = params.window.split_in_halves(query.window_min_seconds) if may_split else None
         reading = WindowReader(
             self.build_connector(here, params, answers),
             params.window.with_overlap(params.settings.overlap, query.window_max_seconds),
@@ -202,10 +204,10 @@ class PlatformActivities:
         try:
             contents = await (reading.read_once() if params.purpose is ReadPurpose.SWEEP else reading.read_confirmed())
         except WindowTooLarge:
-            return await self._split(params, halves or ())
-        is_zone_right = here.row.zone_checked_at is None and await reading.check_zone()
-        copies = await self._fetch_details(here, reading, list(contents.copies.values()))
-        read = await self._commit(here, params, contents, copies, is_zone_right=is_zone_right)
+            return await self._split_slice(params, halves or ())
+        is_zone_right = here.row.zone_checked_at is None and await reading.confirm_zone()
+        copies = await self._fetch_unknown_details(here, reading, list(contents.copies.values()))
+        read = await self._store_pages_and_commit(here, params, contents, copies, is_zone_right=is_zone_right)
         await slice_attempts.delete_answers(self._objects, params)
         return read
 
@@ -221,26 +223,30 @@ class PlatformActivities:
         keys = build_credentials_reader(self._settings.credentials_folder, settings.credentials)
         capability = settings.apply_to(here.capability)
         budget = TimeBudget.for_attempt(settings.timeout) if order else budget
-        return self._connectors.build(capability, here.account, keys, answers=answers, budget=budget)
+        per_day = self._quotas.with_overrides(here.quotas).platform_requests_per_day
+        quota = ProjectQuota(here.row.project_id, per_day)
+        return self._connectors.build_connector(
+            capability, here.account, keys, answers=answers, budget=budget, quota=quota
+        )
 
-    async def _fetch_details(
+    async def _fetch_unknown_details(
         self, here: PlatformState, reading: WindowReader, copies: list[FetchedOrder]
     ) -> list[FetchedOrder]:
         """Fetch the details of listed orders that are not stored in this version yet."""
         if here.capability.detail is None:
             return copies
-        ours = await order_copies.list_known(self._database, here.account, copies)
+        ours = await order_copies.list_ids_stored_as_new(self._database, here.account, copies)
         return await reading.fetch_details([copy for copy in copies if copy.order.order_id not in ours])
 
-    async def _split(self, params: ReadSliceInput, halves: tuple[TimeWindow, ...]) -> ReadSliceResult:
-        jobs = await attempts.split(self._database, params, halves)
+    async def _split_slice(self, params: ReadSliceInput, halves: tuple[TimeWindow, ...]) -> ReadSliceResult:
+        jobs = await attempts.replace_slice_by_halves(self._database, params, halves)
         return (
             ReadSliceResult(ending=ReadOutcome.OVER)
             if jobs is None
             else ReadSliceResult(ending=ReadOutcome.SPLIT, halves=jobs)
         )
 
-    async def _commit(
+    async def _store_pages_and_commit(
         self,
         here: PlatformState,
         params: ReadSliceInput,
@@ -249,7 +255,7 @@ class PlatformActivities:
         *,
         is_zone_right: bool,
     ) -> ReadSliceResult:
-        key = names.raw_key(params.platform, params.window, params.holder.rpartition("/")[2])
+        key = names.build_raw_pages_key(params.platform, params.window, params.holder.rpartition("/")[2])
         await slice_attempts.store_pages(self._objects, key, contents.pages)
         reading = SliceReading(
             copies=copies,
@@ -263,7 +269,7 @@ class PlatformActivities:
             undated=contents.undated,
             is_zone_right=is_zone_right,
         )
-        result = await attempts.commit(self._database, here, params, reading)
+        result = await attempts.commit_orders(self._database, here, params, reading)
         if result.ending is ReadOutcome.OVER:
             return result
         if contents.may_be_cut:
@@ -303,18 +309,18 @@ class BackfillActivities:
     @activity.defn(name="order_backfill_begin")
     async def begin_backfill(self, params: BackfillInput) -> None:
         """Insert the backfill's record, unless it exists."""
-        await backfills.insert_record(self._database, params, activity.info().workflow_id or "")
+        await backfills.insert_backfill(self._database, params, activity.info().workflow_id or "")
 
     @activity.defn(name="order_backfill_step")
     async def advance_backfill(self, params: BackfillBatchInput) -> BackfillBatchResult:
         """Save the progress of a backfill, and return its next slices."""
-        return BackfillBatchResult(jobs=await backfills.advance(self._database, params))
+        return BackfillBatchResult(jobs=await backfills.save_progress_and_list_next(self._database, params))
 
     @activity.defn(name="order_backfill_end")
     async def end_backfill(self, params: EndBackfillInput) -> AlarmsResult:
         """Close the record once, and return an alarm if the backfill has failed."""
         fault = params.fault or params.progress.fault
-        clock = await backfills.finish(self._database, params.backfill_id, params.progress, fault)
+        clock = await backfills.end_backfill(self._database, params.backfill_id, params.progress, fault)
         return AlarmsResult(alarms=[clock] if clock else [])
 
 
@@ -345,7 +351,7 @@ class OrderHousekeeping:
         """Delete copies, raw pages and staged answers past their retention."""
         await Limiter(self._database).delete_expired()
         kept = timedelta(days=self._settings.copies_kept_days)
-        copies = await remove_in_batches(partial(order_copies.purge, self._database, kept), PURGE_BATCH)
+        copies = await remove_in_batches(partial(order_copies.purge_replaced_copies, self._database, kept), PURGE_BATCH)
         pages = await self._purge_objects(names.RAW, self._settings.raw_kept_days)
         pages += await self._purge_objects(names.STAGING, STAGED_DAYS)
         if copies or pages:

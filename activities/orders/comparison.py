@@ -26,7 +26,7 @@ _COLUMNS: Final = ["order_id", "modified_at", "version"]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class OrderComparison:
     """Frames of orders with the columns `order_id`, `modified_at` and `version`."""
 
     platform: pd.DataFrame
@@ -46,12 +46,12 @@ def build_frame(rows: Iterable[tuple[str, datetime, int]]) -> pd.DataFrame:
     return frame.groupby("order_id", sort=False, as_index=False).last()
 
 
-def build_side_frame(side: OrderVersions) -> pd.DataFrame:
+def build_stored_frame(side: OrderVersions) -> pd.DataFrame:
     """Return stored orders as a frame."""
     return build_frame((order_id, line.modified_at, line.version) for order_id, line in side.items())
 
 
-def compare(platform: pd.DataFrame, stored: pd.DataFrame, newer: pd.DataFrame) -> Comparison:
+def compare_orders(platform: pd.DataFrame, stored: pd.DataFrame, newer: pd.DataFrame) -> OrderComparison:
     """Compare the orders of both sides.
 
     Args:
@@ -66,10 +66,10 @@ def compare(platform: pd.DataFrame, stored: pd.DataFrame, newer: pd.DataFrame) -
     )
     missing = both.loc[both["modified_at_here"].isna() | is_older, _COLUMNS]
     only_here = stored[~stored["order_id"].isin(platform["order_id"])].sort_values("order_id")
-    return Comparison(platform, stored, missing, only_here)
+    return OrderComparison(platform, stored, missing, only_here)
 
 
-def count_by_hour(comparison: Comparison, zone: timezone) -> pd.DataFrame:
+def count_by_hour(comparison: OrderComparison, zone: timezone) -> pd.DataFrame:
     """Return how many orders each side has that were modified in each hour of the day."""
     sides = pd.concat([comparison.platform.assign(side="platform"), comparison.stored.assign(side="here")])
     hours = sides["modified_at"].dt.tz_convert(zone).dt.hour
@@ -77,11 +77,11 @@ def count_by_hour(comparison: Comparison, zone: timezone) -> pd.DataFrame:
     return counts.assign(difference=counts["platform"] - counts["here"]).rename_axis("hour").reset_index()
 
 
-def render_workbook(report: ReportResult, comparison: Comparison) -> bytes:
+def render_workbook(report: ReportResult, comparison: OrderComparison) -> bytes:
     """Return the figures, the counts by hour, and the orders that differ, as a workbook."""
-    zone = windows.to_timezone(report.zone_minutes)
+    zone = windows.build_timezone(report.zone_minutes)
     hours = pa.Table.from_pandas(count_by_hour(comparison, zone), preserve_index=False)
-    sheets = {"day": _build_figures(report, zone), "hours": hours}
+    sheets = {"day": _build_figure_table(report, zone), "hours": hours}
     for heading, orders in (("missing", comparison.missing), ("only here", comparison.only_here)):
         texts = orders["modified_at"].dt.tz_convert(zone).map(datetime.isoformat).astype("str")
         table = pa.Table.from_pandas(orders.assign(modified_at=texts), preserve_index=False)
@@ -89,7 +89,7 @@ def render_workbook(report: ReportResult, comparison: Comparison) -> bytes:
     return render_tables(sheets)
 
 
-def _build_figures(report: ReportResult, zone: timezone) -> pa.Table:
+def _build_figure_table(report: ReportResult, zone: timezone) -> pa.Table:
     figures: dict[str, Any] = report.model_dump(mode="json", exclude={"key", "window", "zone_minutes"})
     compared = {"zone": zone, "compared_from": report.window.start, "compared_to": report.window.end}
     figures |= {name: str(value) for name, value in compared.items()}

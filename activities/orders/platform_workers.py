@@ -52,7 +52,7 @@ class AdjustableSlots(CustomSlotSupplier):
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def allow(self, limit: int) -> None:
+    def set_limit(self, limit: int) -> None:
         """Change how many slices are read at the same time."""
         self._limit = limit
         self._changed.set()
@@ -99,23 +99,30 @@ class PlatformWorkers:
             nexus_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
         )
         self.workers = (
-            _build_worker(services, names.control_queue(platform), [steps.read_clock, steps.answer_presence], control),
-            _build_worker(services, names.report_queue(platform), [report.read_part, report.write_report], reports),
-            _build_worker(services, names.slice_queue(platform), [steps.read_slice], reading),
+            _build_worker(
+                services,
+                names.build_control_queue_name(platform),
+                [steps.measure_clock_skew, steps.answer_presence],
+                control,
+            ),
+            _build_worker(
+                services, names.build_report_queue_name(platform), [report.read_part, report.write_report], reports
+            ),
+            _build_worker(services, names.build_slice_queue_name(platform), [steps.read_slice], reading),
         )
 
 
 async def serve_platforms(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the platforms among these queues until *stop* is set; new platforms are picked up while it runs."""
-    named = {platform for queue in queues if (platform := names.parse_platform(queue))}
+    named = {platform for queue in queues if (platform := names.parse_platform_of_queue(queue))}
     if not named and names.PLATFORM_QUEUES not in queues:
         return
     steps, counters = PlatformActivities(services), dict[str, PlatformWorkers]()
     async with asyncio.TaskGroup() as group:
         while not stop.is_set():
-            for platform, threads in (await _read_threads(services)).items():
+            for platform, threads in (await _read_threads_or_empty(services)).items():
                 if platform in counters:
-                    counters[platform].threads.allow(threads)
+                    counters[platform].threads.set_limit(threads)
                 elif platform in named or names.PLATFORM_QUEUES in queues:
                     counters[platform] = counter = PlatformWorkers(services, steps, platform, threads)
                     for worker in counter.workers:
@@ -128,10 +135,10 @@ async def serve_platforms(services: Services, queues: Sequence[str], stop: async
                 group.create_task(worker.shutdown())
 
 
-async def _read_threads(services: Services) -> dict[str, int]:
+async def _read_threads_or_empty(services: Services) -> dict[str, int]:
     """Return the configured threads by platform; empty while the database is out."""
     try:
-        return await platforms.read_threads(services.database)
+        return await platforms.load_threads_by_platform(services.database)
     except DATABASE_ERRORS as error:
         _log.warning("platform_settings_read_failed", error=str(error))
         return {}
@@ -171,7 +178,7 @@ _AGE_GAUGES: Final = {"claimed_to": metrics.CLAIMED_AGE, "complete_to": metrics.
 _GAUGES: Final[tuple[Gauge, ...]] = (*_SINCE_GAUGES.values(), *_COUNT_GAUGES.values(), *_AGE_GAUGES.values())
 
 
-async def update_gauges(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+async def update_gauges_until_stopped(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Update the gauges every few seconds while this process serves workflows or platforms of orders."""
     if names.PLATFORM_QUEUES not in queues and not any(_is_order_queue(queue) for queue in queues):
         return
@@ -187,7 +194,7 @@ async def update_gauges(services: Services, queues: Sequence[str], stop: asyncio
 
 async def _refresh_gauges(services: Services, shown: set[str]) -> set[str]:
     """Set the gauges of all platforms, and remove those of platforms that no longer exist."""
-    seen = await health.read_health(services.database)
+    seen = await health.load_platforms_health(services.database)
     for row in seen.rows:
         for column, gauge in _SINCE_GAUGES.items():
             gauge.labels(row.platform).set(getattr(row, column) is not None)
@@ -207,4 +214,4 @@ async def _refresh_gauges(services: Services, shown: set[str]) -> set[str]:
 
 
 def _is_order_queue(queue: str) -> bool:
-    return queue == names.QUEUE or names.parse_platform(queue) is not None
+    return queue == names.QUEUE or names.parse_platform_of_queue(queue) is not None

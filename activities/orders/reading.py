@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from activities.orders.window_checks import PageSequence, WindowEnd, check_end, check_zone
-from clients.platforms import Connector, OrderPage, PagesAlike, PlatformFailure, PlatformLied, TooManyRows
+from activities.orders.window_checks import PageSortCheck, WindowCompleteness, confirm_zone, determine_window_end
+from clients.platforms import Connector, IdenticalPages, InconsistentAnswers, OrderPage, PlatformFailure, TooManyRows
 from domain.orders.capability import FilteredTimestamp, PagingKind, PlatformOrder
 from domain.orders.confirmation import PASSES_MAX, PagingPass, PassHistory, PassVerdict
 from domain.orders.windows import TimeWindow, floor_to_second
@@ -42,22 +42,22 @@ class WindowContents:
     may_be_cut: bool = False
     """Whether it ended after a round number of orders, which may be an undeclared limit of the platform."""
 
-    def add(self, page: OrderPage) -> None:
+    def add_page(self, page: OrderPage) -> None:
         """Add the orders of a page."""
         self.pages.append(RawPage(page.number, page.asked_at, page.body))
         self.outside += page.outside
         self.undated += page.undated
         self.largest_page = max(self.largest_page, len(page.orders))
-        self._take_newer(FetchedOrder(order, page.asked_at) for order in page.orders)
+        self._keep_newest(FetchedOrder(order, page.asked_at) for order in page.orders)
 
-    def _take_newer(self, copies: Iterable[FetchedOrder]) -> None:
+    def _keep_newest(self, copies: Iterable[FetchedOrder]) -> None:
         kept = self.copies
         for copy in copies:
             before = kept.setdefault(copy.order.order_id, copy)
             if before is not copy and copy.rank > before.rank:
                 kept[copy.order.order_id] = copy
 
-    def merge(self, part: WindowContents) -> None:
+    def add_part(self, part: WindowContents) -> None:
         """Add the content of a part of the window."""
         self.pages += part.pages
         self.outside += part.outside
@@ -67,7 +67,7 @@ class WindowContents:
         self.largest_page = max(self.largest_page, part.largest_page)
         if part.total is not None:
             self.total = (self.total or 0) + part.total
-        self._take_newer(part.copies.values())
+        self._keep_newest(part.copies.values())
 
     @property
     def digest(self) -> bytes:
@@ -85,8 +85,8 @@ class _PassRecord:
     is_unsorted: bool = False
     is_doubtful: bool = False
     """Whether a page may be that of another request."""
-    sequence: PageSequence = field(default_factory=PageSequence)
-    doubt: PagesAlike | None = None
+    sequence: PageSortCheck = field(default_factory=PageSortCheck)
+    doubt: IdenticalPages | None = None
     """Raised if that page turns out not to be the whole window."""
 
 
@@ -110,7 +110,7 @@ class WindowReader:
 
     async def read_once(self) -> WindowContents:
         """Read the window in one pass, and check that the platform did not stop early."""
-        return await self._read_in_parts(WindowReader._read_to_end)
+        return await self._read_in_parts(WindowReader._read_once_and_check_end)
 
     async def read_confirmed(self) -> WindowContents:
         """Read the window until it is confirmed: again where rows have moved or totals do not agree.
@@ -118,13 +118,13 @@ class WindowReader:
         Raises:
             WindowTooLarge: It must be split.
             TooManyRows: It is too short to be split, and the platform withholds some of it.
-            PlatformLied: The passes do not come to agree with the platform's totals.
+            InconsistentAnswers: The passes do not come to agree with the platform's totals.
         """
-        return await self._read_in_parts(WindowReader._confirm)
+        return await self._read_in_parts(WindowReader._read_until_confirmed)
 
     async def _read_in_parts(self, read: Callable[[WindowReader], Awaitable[None]]) -> WindowContents:
         query = self._connector.capability.query
-        halves = self._window.halves(query.window_min_seconds)
+        halves = self._window.split_in_halves(query.window_min_seconds)
         is_too_long = self._window.is_longer_than(query.window_max_seconds)
         if is_too_long and self._rows_max is not None:
             raise WindowTooLarge
@@ -138,55 +138,59 @@ class WindowReader:
                 return self.contents
         self.contents = WindowContents()
         for half in halves:
-            self.contents.merge(await WindowReader(self._connector, half, None)._read_in_parts(read))
+            self.contents.add_part(await WindowReader(self._connector, half, None)._read_in_parts(read))
         return self.contents
 
-    async def _read_to_end(self) -> None:
-        total = await self._count()
-        seen, told = set[str](), await self._read_pass(total)
-        while told.is_doubtful and not seen.issuperset(told.ids) and self.contents.passes < PASSES_MAX:
-            seen.update(told.ids)
-            told = await self._read_pass(total)
-        await self._check_end(told, total)
+    async def _read_once_and_check_end(self) -> None:
+        total = await self._count_within_limit()
+        seen, record = set[str](), await self._read_pass(total)
+        while record.is_doubtful and not seen.issuperset(record.ids) and self.contents.passes < PASSES_MAX:
+            seen.update(record.ids)
+            record = await self._read_pass(total)
+        await self._require_end(record, total)
 
-    async def _confirm(self) -> None:
+    async def _read_until_confirmed(self) -> None:
         capability = self._connector.capability
         passes = PassHistory(
             has_totals=capability.total is not None, may_stir=capability.query.field is FilteredTimestamp.CREATED
         )
-        total, verdict = await self._count(), PassVerdict.AGAIN
+        total, verdict = await self._count_within_limit(), PassVerdict.AGAIN
         while verdict is PassVerdict.AGAIN:
-            before, told = total, await self._read_pass(total)
-            total = self.contents.total = await self._connector.count(self._window)
-            verdict = passes.add(
+            before, record = total, await self._read_pass(total)
+            total = self.contents.total = await self._connector.fetch_row_count(self._window)
+            verdict = passes.add_pass(
                 before,
-                told.ids,
+                record.ids,
                 total,
-                repeated=told.repeated,
-                is_unsorted=told.is_unsorted,
-                is_doubtful=told.is_doubtful,
+                repeated=record.repeated,
+                is_unsorted=record.is_unsorted,
+                is_doubtful=record.is_doubtful,
             )
         if verdict is PassVerdict.UNSTABLE:
             raise self._build_unstable_failure(passes.done)
-        await self._check_end(told, total)
+        await self._require_end(record, total)
 
-    async def _check_end(self, told: _PassRecord, total: int | None) -> None:
+    async def _require_end(self, record: _PassRecord, total: int | None) -> None:
         """Check that the platform did not stop at an undeclared limit; a smaller window may stay below it."""
-        end = await self._find_end(told, total)
+        end = await self._determine_end(record, total)
         least_seconds = self._connector.capability.query.window_min_seconds
-        if end is WindowEnd.CUT and self._rows_max is None and self._window.halves(least_seconds) is None:
+        if (
+            end is WindowCompleteness.CUT
+            and self._rows_max is None
+            and self._window.split_in_halves(least_seconds) is None
+        ):
             # An order that appears between the last page and this check looks like one beyond a limit. A limit
             # hides it again; nothing smaller can be requested, so the window would fail.
-            total = self.contents.total = await self._count()
-            told = await self._read_pass(total)
-            end = await self._find_end(told, total)
-        if end is WindowEnd.WHOLE:
+            total = self.contents.total = await self._count_within_limit()
+            record = await self._read_pass(total)
+            end = await self._determine_end(record, total)
+        if end is WindowCompleteness.WHOLE:
             return
-        if told.doubt is not None:
-            raise told.doubt
+        if record.doubt is not None:
+            raise record.doubt
         if self._rows_max is not None:
             raise WindowTooLarge
-        if end is WindowEnd.CUT:
+        if end is WindowCompleteness.CUT:
             raise TooManyRows(
                 f"The platform ended after {len(self.contents.copies):,} orders of the window without a word, and told "
                 "others when it was asked for a part of it.",
@@ -195,31 +199,31 @@ class WindowReader:
             )
         self.contents.may_be_cut = True
 
-    async def _find_end(self, told: _PassRecord, total: int | None) -> WindowEnd:
-        return await check_end(
+    async def _determine_end(self, record: _PassRecord, total: int | None) -> WindowCompleteness:
+        return await determine_window_end(
             self._connector,
             self._window,
             self.contents.copies,
             self.contents.largest_page,
-            told.sequence,
+            record.sequence,
             total,
-            is_doubted=told.doubt is not None,
+            is_doubted=record.doubt is not None,
         )
 
     async def fetch_details(self, copies: list[FetchedOrder]) -> list[FetchedOrder]:
         """Fetch the details of orders, where the list has only part of them.
 
         Raises:
-            PlatformLied: One is older than in the list, as from a replica that lags behind.
+            InconsistentAnswers: One is older than in the list, as from a replica that lags behind.
         """
         turns = asyncio.Semaphore(DETAILS_AT_ONCE)
 
-        async def ask(copy: FetchedOrder) -> FetchedOrder:
+        async def fetch_whole(copy: FetchedOrder) -> FetchedOrder:
             async with turns:
-                whole = FetchedOrder(*await self._connector.whole(copy.order))
+                whole = FetchedOrder(*await self._connector.fetch_details(copy.order))
             listed, told = copy.order, whole.order
-            if _get_rank(told) < _get_rank(listed):
-                raise PlatformLied(
+            if _get_version_rank(told) < _get_version_rank(listed):
+                raise InconsistentAnswers(
                     f"Order {listed.order_id} is listed as of {_format_version(listed)}, and told as of "
                     f"{_format_version(told)} when it is asked for by itself.",
                     "What is older is not stored; read the slice again later.",
@@ -229,19 +233,19 @@ class WindowReader:
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(ask(copy)) for copy in copies]
+                tasks = [group.create_task(fetch_whole(copy)) for copy in copies]
         except* PlatformFailure as failures:
             raise failures.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def check_zone(self) -> bool:
+    async def confirm_zone(self) -> bool:
         """Check the platform's time zone by an order of the window."""
-        return await check_zone(self._connector, self._window, self.contents.copies)
+        return await confirm_zone(self._connector, self._window, self.contents.copies)
 
-    async def _count(self) -> int | None:
-        total = await self._connector.count(self._window)
+    async def _count_within_limit(self) -> int | None:
+        total = await self._connector.fetch_row_count(self._window)
         if total is not None and self._rows_max is not None and total > self._rows_max:
-            page = await self._connector.first_page(self._window)
+            page = await self._connector.fetch_first_page(self._window)
             if not _is_filter_ignored(page.outside, len(page.orders)):
                 raise WindowTooLarge
             self._rows_max = None
@@ -249,30 +253,30 @@ class WindowReader:
 
     async def _read_pass(self, total: int | None) -> _PassRecord:
         """Read all pages once."""
-        told = _PassRecord()
+        record = _PassRecord()
         distinct: set[str] = set()
         self.contents.passes += 1
         try:
-            async for page in self._connector.pages(self._window, total):
-                self.contents.add(page)
+            async for page in self._connector.iterate_pages(self._window, total):
+                self.contents.add_page(page)
                 ids = [order.order_id for order in page.orders]
-                told.ids += ids
-                told.repeated += page.repeated
-                told.is_unsorted |= page.is_unsorted
-                told.is_doubtful |= self._is_doubtful(page, distinct)
-                told.sequence.add(page.orders)
+                record.ids += ids
+                record.repeated += page.repeated
+                record.is_unsorted |= page.is_unsorted
+                record.is_doubtful |= self._is_doubtful(page, distinct)
+                record.sequence.add(page.orders)
                 distinct.update(ids)
                 if self._rows_max is not None and len(distinct) > self._rows_max:
-                    if not _is_filter_ignored(self.contents.outside, len(told.ids)):
+                    if not _is_filter_ignored(self.contents.outside, len(record.ids)):
                         raise WindowTooLarge
                     self._rows_max = None
         except TooManyRows:
             if self._rows_max is None:
                 raise
             raise WindowTooLarge from None
-        except PagesAlike as alike:
-            told.doubt = alike
-        return told
+        except IdenticalPages as alike:
+            record.doubt = alike
+        return record
 
     def _is_doubtful(self, page: OrderPage, before: Set[str]) -> bool:
         """Return whether a page may be that of another request, from its orders and those of the pages before it."""
@@ -282,7 +286,7 @@ class WindowReader:
         is_led_to = page.number > 0 and capability.paging.kind is not PagingKind.NUMBER
         return is_led_to and (not page.orders or any(order.order_id in before for order in page.orders))
 
-    def _build_unstable_failure(self, done: list[PagingPass]) -> PlatformLied:
+    def _build_unstable_failure(self, done: list[PagingPass]) -> InconsistentAnswers:
         window = f"The window {self._window.start.isoformat()} to {self._window.end.isoformat()}"
         asked, largest = self._connector.capability.paging.size, self.contents.largest_page
         last, is_short = done[-1], 0 < largest < asked
@@ -314,7 +318,7 @@ class WindowReader:
                 f"No page held more than {largest} orders, and {asked} were asked for: if that is all that the "
                 "platform tells on a page, say so in its record (`paging.size`)."
             )
-        return PlatformLied(f"{sentence}.", hint, may_pass=not is_short)
+        return InconsistentAnswers(f"{sentence}.", hint, may_pass=not is_short)
 
 
 def _is_filter_ignored(outside: int, orders: int) -> bool:
@@ -322,7 +326,7 @@ def _is_filter_ignored(outside: int, orders: int) -> bool:
     return outside * 2 > orders
 
 
-def _get_rank(order: PlatformOrder) -> tuple[datetime, int]:
+def _get_version_rank(order: PlatformOrder) -> tuple[datetime, int]:
     """Return how new an order is, to the second: lists and details may have different precision."""
     return floor_to_second(order.modified_at), order.version
 

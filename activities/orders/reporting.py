@@ -27,7 +27,7 @@ from stores.orders import order_copies, platforms
 from stores.orders.platforms import PlatformState
 
 if TYPE_CHECKING:
-    from activities.orders.comparison import Comparison
+    from activities.orders.comparison import OrderComparison
 
 PART_SECONDS: Final = 30.0
 """A part of a report ends after this time, which is what a lost worker costs at most."""
@@ -51,20 +51,20 @@ class ReportActivities:
         window, began = params.order.window, time.monotonic()
         read_to, lines = params.after.read_to, list[_ListedOrder]()
         async with send_heartbeats():
-            here = await platforms.read(self._database, params.order.platform)
+            here = await platforms.load_in_own_transaction(self._database, params.order.platform)
             with slice_attempts.convert_failures():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
-                    [piece] = windows.cut_slices(read_to, window.end, here.settings.interval, 1)
+                    [piece] = windows.split_into_slices(read_to, window.end, here.settings.interval, 1)
                     connector = self._steps.build_connector(here, budget=TimeBudget(patience_seconds=math.inf))
                     contents = await WindowReader(connector, piece, None).read_once()
                     copies = [copy.order for copy in contents.copies.values()]
                     lines += [
                         (each.order_id, each.modified_at, each.version)
                         for each in copies
-                        if is_by_creation(here) or window.contains(each.modified_at)
+                        if is_filtered_by_creation(here) or window.contains(each.modified_at)
                     ]
                     read_to = piece.end
-            await self._objects.put(_part_key(params.folder, params.after.number), msgspec.json.encode(lines))
+            await self._objects.put(_build_part_key(params.folder, params.after.number), msgspec.json.encode(lines))
         return ReportProgress(number=params.after.number + 1, read_to=read_to)
 
     @activity.defn(name="order_report_write")
@@ -74,26 +74,30 @@ class ReportActivities:
         from activities.orders import comparison  # noqa: PLC0415
 
         async with send_heartbeats():
-            parts = [_part_key(params.folder, number) for number in range(params.after.number)]
-            platform = comparison.build_frame(await self._read_parts(parts))
-            here = await platforms.read(self._database, params.order.platform)
+            parts = [_build_part_key(params.folder, number) for number in range(params.after.number)]
+            platform = comparison.build_frame(await self._load_listed_orders(parts))
+            here = await platforms.load_in_own_transaction(self._database, params.order.platform)
             ids = set(platform["order_id"])
-            if is_by_creation(here):
+            if is_filtered_by_creation(here):
                 # The creation time of an order is not stored: only the platform knows which orders belong to the day.
-                stored = await order_copies.find_versions(self._database, params.order.platform, ids)
+                stored = await order_copies.load_versions_of_orders(self._database, params.order.platform, ids)
             else:
-                stored = await order_copies.read_versions(self._database, params.order.platform, params.order.window)
+                stored = await order_copies.load_versions_in_window(
+                    self._database, params.order.platform, params.order.window
+                )
             # A listed order may be stored with a later time: it was modified after the day.
-            newer = await order_copies.find_versions(self._database, params.order.platform, ids - stored.keys())
-            sides = (comparison.build_side_frame(side) for side in (stored, newer))
-            compared = await asyncio.to_thread(comparison.compare, platform, *sides)
-            only_here = None if is_by_creation(here) else len(compared.only_here)
+            newer = await order_copies.load_versions_of_orders(
+                self._database, params.order.platform, ids - stored.keys()
+            )
+            sides = (comparison.build_stored_frame(side) for side in (stored, newer))
+            compared = await asyncio.to_thread(comparison.compare_orders, platform, *sides)
+            only_here = None if is_filtered_by_creation(here) else len(compared.only_here)
             report = await self._build_report(params.order, compared, only_here)
             book = await asyncio.to_thread(comparison.render_workbook, report, compared)
             await self._objects.put(report.key, book, content_type=CONTENT_TYPE)
             # The figures are written last: a reader of them finds the workbook too. The parts stay until housekeeping
             # deletes them, for a retry of this activity.
-            await self._objects.put(names.report_manifest(report.key), report.model_dump_json().encode())
+            await self._objects.put(names.build_report_manifest_key(report.key), report.model_dump_json().encode())
         log.get(__name__).info(
             "order_report_done",
             platform=report.platform,
@@ -104,14 +108,16 @@ class ReportActivities:
         )
         return report
 
-    async def _read_parts(self, parts: Sequence[str]) -> list[_ListedOrder]:
+    async def _load_listed_orders(self, parts: Sequence[str]) -> list[_ListedOrder]:
         """Load what the platform listed, part after part."""
         rows: list[_ListedOrder] = []
         for key in parts:
             rows += msgspec.json.decode(await self._objects.get(key), type=list[_ListedOrder])
         return rows
 
-    async def _build_report(self, params: ReportInput, compared: Comparison, only_here: int | None) -> ReportResult:
+    async def _build_report(
+        self, params: ReportInput, compared: OrderComparison, only_here: int | None
+    ) -> ReportResult:
         return ReportResult(
             platform=params.platform,
             day=params.day,
@@ -123,14 +129,14 @@ class ReportActivities:
             stored=len(compared.stored),
             missing=len(compared.missing),
             only_here=only_here,
-            key=names.report_key(params.platform, params.day.isoformat()),
+            key=names.build_report_workbook_key(params.platform, params.day.isoformat()),
         )
 
 
-def is_by_creation(here: PlatformState) -> bool:
+def is_filtered_by_creation(here: PlatformState) -> bool:
     """Return whether the platform's queries filter by creation time."""
     return here.capability.query.field is FilteredTimestamp.CREATED
 
 
-def _part_key(folder: str, number: int) -> str:
+def _build_part_key(folder: str, number: int) -> str:
     return f"{folder}{number}.json"

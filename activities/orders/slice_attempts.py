@@ -15,13 +15,13 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from activities.orders.reading import RawPage
 from clients.platforms import (
     AnswerLog,
+    AttemptTimeUsedUp,
+    CredentialsRefused,
     PlatformBusy,
     PlatformFailure,
     PlatformRefused,
-    PlatformSlow,
-    TokenExpired,
     TooManyRows,
-    ZoneDiffers,
+    WrongTimeZone,
 )
 from domain.faults import FaultRecord
 from domain.orders import names
@@ -54,7 +54,7 @@ async def store_answers(objects: ObjectStore, params: ReadSliceInput, answers: A
     """Store the received answers for the next attempt, and return where."""
     if not answers.gained:
         return params.place
-    key = names.staging_key(params.platform, params.window, params.holder.rpartition("/")[2])
+    key = names.build_answer_log_key(params.platform, params.window, params.holder.rpartition("/")[2])
     body = await asyncio.to_thread(answers.encode)
     await objects.put(key, body)
     return ResumePoint(key=key, older=params.place.key if params.place else None, kept_at=datetime.now(UTC))
@@ -98,13 +98,13 @@ CREDENTIALS_CODE: Final = "platform_credentials"
 
 _CODES: Final[dict[type[PlatformFailure], str]] = {
     PlatformBusy: "platform_busy",
-    TokenExpired: CREDENTIALS_CODE,
+    CredentialsRefused: CREDENTIALS_CODE,
     PlatformRefused: "platform_refused",
     TooManyRows: "platform_rows_max",
-    PlatformSlow: "slice_timeout",
-    ZoneDiffers: "platform_zone",
+    AttemptTimeUsedUp: "slice_timeout",
+    WrongTimeZone: "platform_zone",
 }
-_RESUMABLE = (PlatformBusy, PlatformSlow, TokenExpired)
+_RESUMABLE = (PlatformBusy, AttemptTimeUsedUp, CredentialsRefused)
 """After these the next attempt can continue; after others, the received answers must not be believed."""
 TIMEOUT_HINT: Final = "Raise `timeout`, or shorten `interval` or lower `max_rows_per_slice` so that slices are smaller."
 
@@ -134,35 +134,35 @@ def is_resumable(failure: PlatformFailure) -> bool:
     return isinstance(failure, _RESUMABLE)
 
 
-def with_resume_point(
+def add_resume_point(
     attempt: AttemptFailure, failure: PlatformFailure, place: ResumePoint | None, gained: int
 ) -> AttemptFailure:
     """Return the failure with its resume point; it is retryable if the attempt made progress."""
-    may_pass = bool(gained) if isinstance(failure, PlatformSlow) else failure.may_pass
-    return attempt.model_copy(update={"place": place, "gained": gained, "fault": _with_retryable(attempt, may_pass)})
+    may_pass = bool(gained) if isinstance(failure, AttemptTimeUsedUp) else failure.may_pass
+    return attempt.model_copy(update={"place": place, "gained": gained, "fault": _set_retryable(attempt, may_pass)})
 
 
-def judge_refusal_midway(attempt: AttemptFailure, paging: PagingKind) -> AttemptFailure:
+def convert_midway_refusal(attempt: AttemptFailure, paging: PagingKind) -> AttemptFailure:
     """Return the failure for a refusal after pages were read: where pages lead to pages, a token may have expired."""
-    fault = _with_retryable(attempt, paging is not PagingKind.NUMBER)
+    fault = _set_retryable(attempt, paging is not PagingKind.NUMBER)
     return attempt.model_copy(update={"trouble": FailureKind.FAILED, "fault": fault})
 
 
-def _with_retryable(attempt: AttemptFailure, may_pass: bool) -> FaultRecord:
+def _set_retryable(attempt: AttemptFailure, may_pass: bool) -> FaultRecord:
     return attempt.fault.model_copy(update={"retryable": may_pass})
 
 
 def to_attempt_failure(failure: PlatformFailure) -> AttemptFailure:
     """Return what a platform's failure means for the next attempt."""
     code = next((code for kind, code in _CODES.items() if isinstance(failure, kind)), "platform_failed")
-    hint = TIMEOUT_HINT if isinstance(failure, PlatformSlow) else failure.hint
+    hint = TIMEOUT_HINT if isinstance(failure, AttemptTimeUsedUp) else failure.hint
     fault = FaultRecord(code=code, message=failure.message, hint=hint, retryable=failure.may_pass)
     match failure:
         case PlatformBusy() if failure.retry_after_seconds is not None:
             return AttemptFailure(
                 trouble=FailureKind.TOLD_TO_WAIT, fault=fault, wait_seconds=failure.retry_after_seconds
             )
-        case TokenExpired():
+        case CredentialsRefused():
             return AttemptFailure(trouble=FailureKind.EXPIRED, fault=fault)
         case PlatformRefused() | TooManyRows():
             return AttemptFailure(trouble=FailureKind.REFUSED, fault=fault)

@@ -7,13 +7,15 @@ from typing import Final
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from domain.orders import names
-from domain.orders.activity_models import Alarm, AlarmsResult, PlatformsResult, PresenceResult
+from domain.orders.activity_models import Alarm, AlarmsResult, PlatformsResult, ServedPlatformsResult
 from domain.orders.slices import BACKFILL_TERMINATED
-from infra import log, starts
+from infra import log, outages, starts
+from infra.database import Database
 from services.services import Services
+from stores import pauses
 from stores.orders import backfills, health, platforms
 from stores.orders.health import StaleSlice
 from stores.orders.platforms import build_alarm
@@ -28,13 +30,13 @@ class WatchActivities:
     @activity.defn(name="order_platforms")
     async def list_platforms(self) -> PlatformsResult:
         """List all platforms."""
-        return PlatformsResult(platforms=await platforms.list_numbers(self._database))
+        return PlatformsResult(platforms=await platforms.list_platform_numbers(self._database))
 
     @activity.defn(name="order_note_presence")
-    async def note_presence(self, presence: PresenceResult) -> AlarmsResult:
+    async def record_presence(self, presence: ServedPlatformsResult) -> AlarmsResult:
         """Record since when platforms are unserved; return an alarm for each that has just become so."""
         alarms = AlarmsResult()
-        for row in await health.note_presence(self._database, presence):
+        for row in await health.record_which_are_served(self._database, presence):
             log.get(__name__).error("platform_unserved", platform=row.platform)
             if row.notify is not None:
                 alarms.alarms.append(
@@ -56,15 +58,15 @@ class ScanActivities:
         self._stale_after = timedelta(hours=services.settings.orders.stale_hours)
 
     @activity.defn(name="order_scan")
-    async def scan_overdue(self) -> AlarmsResult:
+    async def report_overdue(self) -> AlarmsResult:
         """Return an alarm for each stale slice and each lost backfill, once."""
-        alarms = await self._report_stale()
-        return AlarmsResult(alarms=[*alarms, *await self._close_lost()])
+        alarms = await self._report_stale_slices()
+        return AlarmsResult(alarms=[*alarms, *await self._close_lost_backfills()])
 
-    async def _report_stale(self) -> list[Alarm]:
+    async def _report_stale_slices(self) -> list[Alarm]:
         """Mark slices that take too long as reported, and return their alarms."""
-        overdue = await health.find_stale(self._database, self._stale_after, SLICES_AT_ONCE)
-        ids = [each.slice_id for each in overdue.slices if not await self._is_excused(each)]
+        overdue = await health.list_stale_slices(self._database, self._stale_after, SLICES_AT_ONCE)
+        ids = [each.slice_id for each in overdue.slices if not await self._may_take_longer(each)]
         reported, platforms = await health.mark_stale_reported(self._database, overdue, ids)
         alarms = []
         for each in overdue.slices:
@@ -76,37 +78,46 @@ class ScanActivities:
                     alarms.append(build_alarm(platform, platform.notify, "orders.slice_stale", message))
         return alarms
 
-    async def _close_lost(self) -> list[Alarm]:
+    async def _close_lost_backfills(self) -> list[Alarm]:
         """Close the records of backfills whose workflow was terminated; return an alarm for each."""
         rows = await backfills.list_running(self._database)
-        lost = [row.backfill_id for row in rows if not await is_running(self._engine, row.workflow_id)]
-        closed = [await backfills.close(self._database, backfill_id, BACKFILL_TERMINATED) for backfill_id in lost]
+        lost = [row.backfill_id for row in rows if not await is_workflow_running(self._engine, row.workflow_id)]
+        closed = [
+            await backfills.fail_backfill(self._database, backfill_id, BACKFILL_TERMINATED) for backfill_id in lost
+        ]
         return [alarm for alarm in closed if alarm]
 
-    async def _is_excused(self, stale: StaleSlice) -> bool:
+    async def _may_take_longer(self, stale: StaleSlice) -> bool:
         """Return whether a slice may take longer, or its reading has ended without a record."""
         if stale.reread_since is not None:
-            workflow_id = names.slice_id(stale.platform, stale.window, names.REDO_SUFFIX)
-            if await is_running(self._engine, workflow_id):
+            workflow_id = names.build_slice_workflow_id(stale.platform, stale.window, names.REDO_SUFFIX)
+            if await is_workflow_running(self._engine, workflow_id):
                 return False
             await health.fail_stale_reread(self._database, stale)
             return True
-        return not stale.attempts and await starts.is_schedule_paused(self._engine, names.schedule_id(stale.platform))
+        return not stale.attempts and await is_platform_paused(self._engine, self._database, stale.platform)
 
 
-async def is_running(engine: Client, workflow_id: str) -> bool:
+async def is_platform_paused(engine: Client, database: Database, platform: str) -> bool:
+    """Return whether a platform claims nothing: its schedule is paused, or all of orders are."""
+    return await pauses.is_paused(database, names.SYSTEM) or await starts.is_schedule_paused(
+        engine, names.build_cycle_schedule_id(platform)
+    )
+
+
+async def is_workflow_running(engine: Client, workflow_id: str) -> bool:
     """Return whether a workflow is running."""
     try:
         description = await engine.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
         return False
     return description.status is WorkflowExecutionStatus.RUNNING
 
 
 def _build_unserved_message(platform: str) -> str:
-    queue = names.slice_queue(platform)
+    queue = names.build_slice_queue_name(platform)
     return (
         f"No worker serves platform {platform}: its orders stand still, none is lost. "
         f"Start one with `haulage worker --queues {queue}`, or `{names.PLATFORM_QUEUES}` for all platforms."
@@ -116,12 +127,12 @@ def _build_unserved_message(platform: str) -> str:
 def _build_stale_message(stale: StaleSlice, now: datetime) -> str:
     window = stale.window
     if stale.reread_since is not None:
-        workflow_id = names.slice_id(stale.platform, window, names.REDO_SUFFIX)
+        workflow_id = names.build_slice_workflow_id(stale.platform, window, names.REDO_SUFFIX)
         hours = (now - stale.reread_since).total_seconds() / 3600
         state = f"is being read again for {hours:.0f} hours"
         advice = "end that in Temporal, and redo the slice"
     else:
-        workflow_id = names.slice_id(stale.platform, window)
+        workflow_id = names.build_slice_workflow_id(stale.platform, window)
         hours = (now - stale.claimed_at).total_seconds() / 3600
         attempts = f"{stale.attempts} attempts have begun" if stale.attempts else "no attempt has begun"
         state = f"was claimed {hours:.0f} hours ago and is not in: {attempts}. It holds `complete_to` back"

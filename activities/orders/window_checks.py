@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import Final
 
-from clients.platforms import Connector, PagesAlike, QueryBounds, TooManyRows, ZoneDiffers
+from clients.platforms import Connector, IdenticalPages, QueryBounds, TooManyRows, WrongTimeZone
 from domain.orders.capability import Capability, FilteredTimestamp, PlatformOrder
 from domain.orders.windows import SECOND, TimeWindow, floor_to_second
 from stores.orders.order_copies import FetchedOrder
@@ -28,7 +28,7 @@ ZONE_STEP: Final = timedelta(minutes=15)
 ZONES_APART_MAX: Final = timedelta(hours=26)
 
 
-class WindowEnd(Enum):
+class WindowCompleteness(Enum):
     """Whether the window was listed to its end."""
 
     WHOLE = auto()
@@ -40,7 +40,7 @@ class WindowEnd(Enum):
 
 
 @dataclass
-class PageSequence:
+class PageSortCheck:
     """Whether the pages of one pass were sorted by modification."""
 
     rises: bool = True
@@ -54,16 +54,16 @@ class PageSequence:
         self.falls = self.falls and times == ordered[::-1]
 
 
-async def check_end(
+async def determine_window_end(
     connector: Connector,
     window: TimeWindow,
     copies: Mapping[str, FetchedOrder],
     largest_page: int,
-    sequence: PageSequence,
+    sequence: PageSortCheck,
     total: int | None = None,
     *,
     is_doubted: bool = False,
-) -> WindowEnd:
+) -> WindowCompleteness:
     """Check whether a platform listed a whole window, with one or two requests where that is in doubt.
 
     Args:
@@ -78,29 +78,29 @@ async def check_end(
     capability = connector.capability
     rows, is_round = len(copies), bool(copies) and len(copies) % ROUND_STEP == 0
     is_counted = total is not None and total >= rows
-    may_be_bound = not is_counted and _may_be_bound(rows, largest_page, capability.paging.size)
+    may_be_bound = not is_counted and _may_have_hit_limit(rows, largest_page, capability.paging.size)
     if not is_doubted and (capability.paging.rows_max is not None or not (is_round or may_be_bound)):
-        return WindowEnd.WHOLE
-    edges = list(_list_edges(capability, window, copies, sequence))
+        return WindowCompleteness.WHOLE
+    edges = list(_list_parts_beyond_last_order(capability, window, copies, sequence))
     is_shown = bool(edges)
     for edge in edges:
-        page = await connector.first_page(edge)
+        page = await connector.fetch_first_page(edge)
         if any(order.order_id not in copies for order in page.orders):
-            return WindowEnd.CUT
+            return WindowCompleteness.CUT
         # A full page of known orders may hide others behind it: many can share one second.
         is_shown = is_shown and len(page.orders) < largest_page
-    return WindowEnd.UNKNOWN if (is_round or is_doubted) and not is_shown else WindowEnd.WHOLE
+    return WindowCompleteness.UNKNOWN if (is_round or is_doubted) and not is_shown else WindowCompleteness.WHOLE
 
 
-def _may_be_bound(rows: int, largest_page: int, size: int) -> bool:
+def _may_have_hit_limit(rows: int, largest_page: int, size: int) -> bool:
     """Return whether the last page was full, as far as the number of orders shows it, or there were many pages."""
     if not rows or (rows == largest_page < size):
         return False
     return rows % largest_page == 0 or rows >= PAGES_MANY * largest_page
 
 
-def _list_edges(
-    capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sequence: PageSequence
+def _list_parts_beyond_last_order(
+    capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sequence: PageSortCheck
 ) -> Iterator[TimeWindow]:
     """List the parts of the window beyond the last order, in the direction in which it is sorted."""
     if capability.query.field is FilteredTimestamp.CREATED:
@@ -114,28 +114,31 @@ def _list_edges(
         and (start := min(floor_to_second(max(times)), floor_to_second(window.end - least))) > window.start
     ):
         yield TimeWindow(start=start, end=window.end)
-    if sequence.falls and (end := max(floor_to_second(min(times)) + SECOND, _ceil(window.start + least))) < window.end:
+    if (
+        sequence.falls
+        and (end := max(floor_to_second(min(times)) + SECOND, _round_up_to_second(window.start + least))) < window.end
+    ):
         yield TimeWindow(start=window.start, end=end)
 
 
-def _ceil(moment: datetime) -> datetime:
+def _round_up_to_second(moment: datetime) -> datetime:
     whole = floor_to_second(moment)
     return whole if whole == moment else whole + SECOND
 
 
-async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[str, FetchedOrder]) -> bool:
+async def confirm_zone(connector: Connector, window: TimeWindow, copies: Mapping[str, FetchedOrder]) -> bool:
     """Request an order by the very second of its modification.
 
     Returns:
         Whether it was found; False where no order can be requested, or all have been modified since.
 
     Raises:
-        ZoneDiffers: No such order is found: the filter reads times as those of another zone.
+        WrongTimeZone: No such order is found: the filter reads times as those of another zone.
     """
     capability = connector.capability
     if capability.query.field is FilteredTimestamp.CREATED:
         return False
-    asked, now = connector.bounds(window), datetime.now(UTC) + connector.skew
+    asked, now = connector.compute_query_bounds(window), datetime.now(UTC) + connector.clock_skew
     orders = [copy.order for copy in copies.values()]
     # An order without a time counts as old as the window; one from the future cannot be requested.
     dated = [order for order in orders if asked.first < order.modified_at <= now]
@@ -152,7 +155,7 @@ async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[s
                 return True
         except TooManyRows:
             return True
-        if not await _has_changed(connector, copies[order.order_id]):
+        if not await _has_been_modified(connector, copies[order.order_id]):
             missing.append(order)
         if len(missing) == ZONE_LOOKS:
             break
@@ -161,9 +164,9 @@ async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[s
     return False
 
 
-async def _has_changed(connector: Connector, copy: FetchedOrder) -> bool:
+async def _has_been_modified(connector: Connector, copy: FetchedOrder) -> bool:
     """Return whether the platform lists an order as modified since it was requested; False where it lists too many."""
-    end = floor_to_second(datetime.now(UTC) + connector.skew) + SECOND
+    end = floor_to_second(datetime.now(UTC) + connector.clock_skew) + SECOND
     start = floor_to_second(copy.asked_at - LATE_MARGIN)
     if longest := connector.capability.query.window_max_seconds:
         start = max(start, end - timedelta(seconds=longest))
@@ -176,14 +179,14 @@ async def _has_changed(connector: Connector, copy: FetchedOrder) -> bool:
 
 async def _list_orders(connector: Connector, window: TimeWindow) -> dict[str, PlatformOrder]:
     found: dict[str, PlatformOrder] = {}
-    with suppress(PagesAlike):
-        async for page in connector.pages(window, await connector.count(window)):
+    with suppress(IdenticalPages):
+        async for page in connector.iterate_pages(window, await connector.fetch_row_count(window)):
             found |= {order.order_id: order for order in page.orders}
     return found
 
 
-def _build_zone_failure(order: PlatformOrder) -> ZoneDiffers:
-    return ZoneDiffers(
+def _build_zone_failure(order: PlatformOrder) -> WrongTimeZone:
+    return WrongTimeZone(
         f"Order {order.order_id} is told as modified at {order.modified_at.isoformat()}, and is not found when "
         "that second is asked for: the platform's filter goes by other times than its orders tell.",
         "Correct `zone_minutes` of `query.moments` or `rows.moments` in its record, or the platform's own setting; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -12,13 +12,13 @@ from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from domain.tasks import names
 from domain.tasks.activity_models import CheckpointInput, CheckpointResult, CloseLaneInput
-from domain.tasks.messages import FINAL, Task, TaskLookup, TaskLookupReply
-from domain.tasks.names import LaneName, TaskId, parse_task_id, split_type
-from infra import log
+from domain.tasks.messages import FINAL, Task, TaskLookup, TaskLookupReply, TaskStatus
+from domain.tasks.names import LaneName, TaskId, parse_task_id, split_type_id
+from infra import log, metrics, outages
 from infra.database import Database
 from infra.housekeeping import LONGEST_SECONDS
 from services.services import Services
@@ -46,12 +46,33 @@ class LaneActivities:
     @activity.defn(name="task_save_checkpoint")
     async def save_checkpoint(self, checkpoint: CheckpointInput) -> CheckpointResult:
         """Save a lane's head and its ended tasks in one transaction."""
-        return await lanes.save_checkpoint(self._database, checkpoint)
+        result = await lanes.save_checkpoint(self._database, checkpoint)
+        _report_ended(checkpoint)
+        return result
 
     @activity.defn(name="task_close_lane")
     async def close_lane(self, lane: CloseLaneInput) -> None:
         """Remove a lane from the open lanes of its type."""
         await lanes.close_lane(self._database, lane)
+        _log.info("task_lane_closed", type=lane.type, pos=lane.pos)
+
+
+def _report_ended(checkpoint: CheckpointInput) -> None:
+    """Count the tasks that a checkpoint has archived, and log them in one line.
+
+    An attempt that is repeated after its transaction counts them once more.
+    """
+    if not checkpoint.ended:
+        return
+    counts: Counter[str] = Counter()
+    for task in checkpoint.ended:
+        state = TaskStatus(task.status).name.lower()
+        counts[state] += 1
+        metrics.TASK_SECONDS.labels(state).observe((task.modify_time - task.create_time) / 1_000)
+    for state, count in counts.items():
+        metrics.TASKS_ENDED.labels(state).inc(count)
+    project_id, name = split_type_id(checkpoint.type)
+    _log.info("tasks_ended", project_id=project_id, type=name, pos=checkpoint.pos, **counts)
 
 
 class TaskHousekeeping:
@@ -101,7 +122,7 @@ class TaskHousekeeping:
             await self._engine.workflow_service.delete_workflow_execution(request)
         except RPCError as error:
             # The list shows a deleted run for a while.
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not outages.is_absent(error):
                 raise
 
 
@@ -119,17 +140,17 @@ class TaskLocator:
 
     async def list_text_references(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
         """Return the references to long texts of each task that exists, by task id."""
-        found = await self.find_live(task_ids)
+        found = await self.list_live_text_references(task_ids)
         rest = [each for each in task_ids if each not in found]
         return found | await archive.list_text_references(self._database, rest)
 
-    async def find_live(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
+    async def list_live_text_references(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
         """Return the references to long texts of each task that is in a lane, by task id."""
         found: dict[str, frozenset[str]] = {}
         for lane, ids in (await self._group_by_open_lane(task_ids)).items():
             for at in range(0, len(ids), KEYS_PER_QUERY):
-                async for task in self._look_up(lane, [each.key for each in ids[at : at + KEYS_PER_QUERY]]):
-                    task_id = str(TaskId(task.key, split_type(lane[0])[1], lane[1]))
+                async for task in self._query_lane_tasks(lane, [each.key for each in ids[at : at + KEYS_PER_QUERY]]):
+                    task_id = str(TaskId(task.key, split_type_id(lane[0])[1], lane[1]))
                     found[task_id] = archive.get_text_references(task.content, task.log, task.flags)
         return found
 
@@ -138,11 +159,11 @@ class TaskLocator:
         by_name: dict[tuple[str, int], list[TaskId]] = defaultdict(list)
         for each in filter(None, map(parse_task_id, task_ids)):
             by_name[each.name, each.pos].append(each)
-        rows = await lanes.list_named(self._database, {name for name, _ in by_name})
+        rows = await lanes.list_open_lanes_by_name(self._database, {name for name, _ in by_name})
         return {(row.type, row.pos): by_name[row.name, row.pos] for row in rows if (row.name, row.pos) in by_name}
 
-    async def _look_up(self, lane: LaneName, keys: Sequence[str]) -> AsyncIterator[Task]:
-        handle = self._engine.get_workflow_handle(names.make_lane_id(lane))
+    async def _query_lane_tasks(self, lane: LaneName, keys: Sequence[str]) -> AsyncIterator[Task]:
+        handle = self._engine.get_workflow_handle(names.build_lane_workflow_id(lane))
         while keys:
             try:
                 reply = await handle.query(
@@ -150,7 +171,7 @@ class TaskLocator:
                 )
             except RPCError as error:
                 # It has closed meanwhile, or is not started yet.
-                if error.status is RPCStatusCode.NOT_FOUND:
+                if outages.is_absent(error):
                     return
                 raise
             self._heartbeat()
@@ -181,10 +202,10 @@ async def remove_expired_tasks(
 
 async def _remove_tasks(database: Database, locator: TaskLocator, task_ids: Sequence[str]) -> int:
     # A lane that still has an archived task archives it again, and it would be counted twice.
-    live = await locator.find_live(task_ids)
+    live = await locator.list_live_text_references(task_ids)
     archived = [task_id for task_id in task_ids if task_id not in live]
     if archived:
-        await archive.remove(database, archived)
+        await archive.delete_tasks(database, archived)
     return len(archived)
 
 
@@ -206,5 +227,5 @@ async def _remove_texts(database: Database, locator: TaskLocator, texts: Sequenc
         return 0
     references = await locator.list_text_references({each.task_id for each in texts})
     unused = [each for each in texts if each.ref not in references.get(each.task_id, ())]
-    await contents.finish_text_check(database, unused, before, texts[-1].written_at)
+    await contents.delete_unused_texts(database, unused, before, texts[-1].written_at)
     return len(unused)

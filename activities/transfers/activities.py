@@ -37,7 +37,7 @@ from infra.housekeeping import remove_in_batches
 from infra.settings import GseSettings
 from services.services import Services
 from stores.transfers import jobs, shards, targets
-from stores.transfers.jobs import JobEnd
+from stores.transfers.jobs import JobEndCounts
 from stores.transfers.shards import ShardLease
 
 HOST_QUEUE = "transfers-host-"
@@ -53,7 +53,7 @@ EXPIRED_JOBS_RETENTION = timedelta(days=7)
 """How long the API answers `expired` instead of `not found` for a job whose targets are purged."""
 
 
-def build_host_queue(settings: GseSettings) -> str:
+def build_host_queue_name(settings: GseSettings) -> str:
     """Return the task queue of this host. Workers whose source agent is the same share a host, and its files."""
     if not settings.source_agent_id:
         return f"{HOST_QUEUE}{socket.gethostname()}"
@@ -72,24 +72,24 @@ class TransferActivities:
         self._journal = GseTaskJournal(services.settings.gse.cache_folder / JOURNAL_FOLDER)
         self._journal.purge()
         self._repository = FileRepository(services)
-        self._queue = build_host_queue(services.settings.gse)
+        self._queue = build_host_queue_name(services.settings.gse)
         gse = services.settings.gse
         self._answer_seconds = gse.connect_timeout_seconds + gse.answer_timeout_seconds
 
     @activity.defn(name="transfer_save_shards")
     async def save_shards(self, input_: SaveShardsInput) -> None:
         """Save shards with their targets."""
-        await shards.save(self._database, input_.job, input_.shards)
+        await shards.save_shards(self._database, input_.job, input_.shards)
 
     @activity.defn(name="transfer_save_retry")
-    async def save_retry(self, job: TransferJobInput) -> list[SavedShard]:
+    async def save_retried_targets(self, job: TransferJobInput) -> list[SavedShard]:
         """Save the failed targets of an earlier job as shards of this one, and return the shards."""
         if job.retry is None:
             raise ValueError(f"{job.job_id} is no retry")
-        return await shards.save_retry(self._database, job, job.retry)
+        return await shards.save_retry_shards(self._database, job, job.retry)
 
     @activity.defn(name="transfer_check_agents")
-    async def check_agents(self, input_: CheckAgentsInput) -> None:
+    async def fail_targets_without_agent(self, input_: CheckAgentsInput) -> None:
         """Fail targets whose agents GSE reports as absent; do nothing if GSE does not answer in time."""
         if not self._settings.ask_agent_states:
             return
@@ -102,14 +102,14 @@ class TransferActivities:
             return
         absent = {agent_id: why for agent_id in agents if (why := explain_absence(agent_id, states.get(agent_id)))}
         if absent:
-            await targets.fail_absent(self._database, input_.job.job_id, input_.numbers, absent)
+            await targets.fail_targets_of_absent_agents(self._database, input_.job.job_id, input_.numbers, absent)
 
     @activity.defn(name="transfer_fetch_file")
     async def fetch_file(self, input_: FetchFileInput) -> FetchFileResult:
         """Fetch the file into the cache of this host, and return the queue of this host."""
         async with send_heartbeats():
-            fetch = self._repository.build_fetch(input_.file, input_.signature)
-            async with self._files.pin(input_.file.biz_id, input_.signature, fetch):
+            fetch = self._repository.build_file_writer(input_.file, input_.signature)
+            async with self._files.provide_pinned(input_.file.biz_id, input_.signature, fetch):
                 return FetchFileResult(queue=self._queue, fetched_at=time.time())
 
     @activity.defn(name="transfer_send_shard")
@@ -122,14 +122,14 @@ class TransferActivities:
             settings = self._settings
             rules = SendingRules(settings.retries, settings.retry_pause_seconds, settings.silence_seconds)
             progress = ShardProgress(shard_targets, rules, tasks)
-            fetch = self._repository.build_fetch(file, input_.signature)
+            fetch = self._repository.build_file_writer(file, input_.signature)
 
             async def check_file() -> None:
-                self._files.invalidate(file.biz_id, input_.signature)
-                async with self._files.pin(file.biz_id, input_.signature, fetch):
+                self._files.require_verification(file.biz_id, input_.signature)
+                async with self._files.provide_pinned(file.biz_id, input_.signature, fetch):
                     pass
 
-            async with self._files.pin(file.biz_id, input_.signature, fetch) as path:
+            async with self._files.provide_pinned(file.biz_id, input_.signature, fetch) as path:
                 context = SendingContext(
                     spec=spec,
                     path=path,
@@ -139,25 +139,25 @@ class TransferActivities:
                     journal_wait_seconds=self._answer_seconds,
                     check_file=check_file,
                 )
-                await ShardSender(self._gse, lease, self._journal, progress, context).run()
+                await ShardSender(self._gse, lease, self._journal, progress, context).send_all()
 
     @activity.defn(name="transfer_end_targets")
     async def end_targets(self, input_: EndTargetsInput) -> None:
         """End the unfinished targets of shards that no worker sends any more."""
-        await targets.end_unfinished(self._database, input_.job.job_id, input_.numbers, input_.outcome)
+        await targets.end_unfinished_targets(self._database, input_.job.job_id, input_.numbers, input_.outcome)
 
     @activity.defn(name="transfer_cancel_targets")
     async def cancel_targets(self, input_: CancelTargetsInput) -> None:
         """Save that all targets of these projects are cancelled; workers that send them see it at the next poll."""
-        await targets.cancel(self._database, input_.job.job_id, input_.project_ids)
+        await targets.save_cancellation(self._database, input_.job.job_id, input_.project_ids)
 
     @activity.defn(name="transfer_finish_job")
     async def finish_job(self, job: TransferJobInput) -> JobOutcome:
         """Save that the job has ended, and until when it is kept; return its outcome."""
         retention = timedelta(seconds=self._settings.kept_seconds)
-        end = await jobs.finish(self._database, job.job_id, retention)
+        end = await jobs.mark_job_ended(self._database, job.job_id, retention)
         outcome = summarize_states(end.count_by_state())
-        _report_end(job.job_id, outcome, end)
+        _count_and_log_end(job.job_id, outcome, end)
         return outcome
 
 
@@ -170,19 +170,20 @@ class TransferHousekeeping:
     @activity.defn(name=names.PURGE)
     async def purge(self) -> int:
         """Delete the targets of jobs past their retention in batches, and old jobs; return how many jobs."""
-        purged = await remove_in_batches(partial(jobs.purge_targets, self._database), PURGE_BATCH)
-        await jobs.purge(self._database, EXPIRED_JOBS_RETENTION)
+        purged = await remove_in_batches(partial(jobs.purge_targets_of_expired_jobs, self._database), PURGE_BATCH)
+        await jobs.purge_job_rows(self._database, EXPIRED_JOBS_RETENTION)
         await jobs.purge_cancellations(self._database, CANCELLATIONS_RETENTION)
         if purged:
             log.get(__name__).info("transfers_purged", jobs=purged)
         return purged
 
 
-def _report_end(job_id: str, outcome: JobOutcome, end: JobEnd) -> None:
+def _count_and_log_end(job_id: str, outcome: JobOutcome, end: JobEndCounts) -> None:
     """Count the targets of a job, and log its end in one line; a repeated attempt reports nothing."""
     if end.seconds is None:
         return
     metrics.TRANSFER_JOB_SECONDS.labels(outcome.state).observe(end.seconds)
+    metrics.TRANSFER_JOB_TARGETS.observe(sum(end.counts.values()))
     for (state, reason), count in end.counts.items():
         metrics.TRANSFER_TARGETS_ENDED.labels(state, reason).inc(count)
     causes = {reason: count for (_, reason), count in end.counts.items() if reason}

@@ -41,7 +41,7 @@ class JournalEntry:
     path: Path
     descriptor: int
 
-    def write(self, task_id: str) -> None:
+    def write_task_id(self, task_id: str) -> None:
         """Write the id; log an error if the disk fails, since the database may still save the id."""
         line = msgspec.json.encode(JournaledTask(task_id, time.time())) + b"\n"
         try:
@@ -72,7 +72,7 @@ class GseTaskJournal:
         finally:
             os.close(descriptor)
 
-    async def find(self, key: str, max_wait_seconds: float) -> JournaledTask | None:
+    async def wait_for_task(self, key: str, max_wait_seconds: float) -> JournaledTask | None:
         """Return the GSE task of an entry; None if GSE has not answered, or answered another host.
 
         Args:
@@ -83,7 +83,7 @@ class GseTaskJournal:
         while True:
             # In this order: a process may write just before it unlocks the entry.
             is_over = not self._is_locked(key) or time.monotonic() >= until
-            if (task := self._read(key)) or is_over:
+            if (task := self._read_entry(key)) or is_over:
                 return task
             await asyncio.sleep(POLL_SECONDS)
 
@@ -112,7 +112,7 @@ class GseTaskJournal:
             os.close(descriptor)
         return False
 
-    def _read(self, key: str) -> JournaledTask | None:
+    def _read_entry(self, key: str) -> JournaledTask | None:
         try:
             line = (self._folder / key).read_bytes()
         except FileNotFoundError:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from domain.faults import SourceFault
 from domain.transfers.models import TransferFile
+from infra import metrics
 from infra.filecache import FetchFile
 from infra.objects import ObjectMissing
 from services.services import Services
@@ -30,7 +31,7 @@ class FileRepository:
         self._objects = services.objects
         self._settings = services.settings.transfers
 
-    def build_fetch(self, file: TransferFile, signature: str) -> FetchFile:
+    def build_file_writer(self, file: TransferFile, signature: str) -> FetchFile:
         """What writes this file to a path; for the cache.
 
         The function raises:
@@ -41,20 +42,20 @@ class FileRepository:
         async def write(path: Path) -> None:
             template = self._settings.repository
             if template.startswith(STORE):
-                key = _fill(template.removeprefix(STORE), file, signature)
-                await self._from_store(key, path)
+                key = _fill_template(template.removeprefix(STORE), file, signature)
+                await self._write_from_store(key, path)
             else:
-                await self._from_http(_fill(template, file, signature), path)
+                await self._write_from_http(_fill_template(template, file, signature), path)
 
         return write
 
-    async def _from_store(self, key: str, path: Path) -> None:
+    async def _write_from_store(self, key: str, path: Path) -> None:
         try:
-            await _write(path, self._objects.stream(key))
+            await _write_file(path, self._objects.stream(key))
         except ObjectMissing:
             raise _build_missing_fault(f"The object store holds nothing under {key}.") from None
 
-    async def _from_http(self, url: str, path: Path) -> None:
+    async def _write_from_http(self, url: str, path: Path) -> None:
         secret = self._settings.repository_authorization.get_secret_value()
         try:
             async with self._http.stream(
@@ -67,26 +68,27 @@ class FileRepository:
                     raise RepositoryUnavailable(f"the repository answered {head.status}")
                 if head.status != 200:
                     raise _build_status_fault(head.status)
-                await _write(path, pieces)
+                await _write_file(path, pieces)
         except SourceFault as fault:
             if fault.transient:
                 raise RepositoryUnavailable(fault.record.message) from fault
             raise
 
 
-async def _write(path: Path, pieces: AsyncIterator[bytes]) -> None:
+async def _write_file(path: Path, pieces: AsyncIterator[bytes]) -> None:
     """Write a file in blocks of a megabyte, because each write takes a thread."""
     buffer = bytearray()
     with await asyncio.to_thread(path.open, "wb") as out:
         async for piece in pieces:
             buffer += piece
+            metrics.TRANSFER_FILE_BYTES.inc(len(piece))
             if len(buffer) >= WRITE_BYTES:
                 await asyncio.to_thread(out.write, bytes(buffer))
                 buffer.clear()
         await asyncio.to_thread(out.write, bytes(buffer))
 
 
-def _fill(template: str, file: TransferFile, signature: str) -> str:
+def _fill_template(template: str, file: TransferFile, signature: str) -> str:
     path = quote(file.path.strip("/"), safe="/")
     return template.format(biz_id=file.biz_id, app_id=file.app_id, path=path, signature=signature)
 

@@ -74,23 +74,23 @@ class ShardSender:
         """How often in a row GSE did not say whether it began a task."""
 
     @property
-    def ended(self) -> int:
+    def ended_count(self) -> int:
         """How many targets have ended."""
         return len(self._progress.targets) - len(self._progress.unfinished)
 
-    async def run(self) -> None:
+    async def send_all(self) -> None:
         """Send until every target has ended, at the deadline at the latest."""
         await self._recover_tasks()
         self._abandon_tasks_of_other_hosts()
         schedule = PollSchedule()
         while self._progress.unfinished and time.time() < self._context.deadline:
-            await self._terminate_cancelled()
-            await self._terminate_broken()
-            begun = await self._send_due()
-            before = self.ended
-            await self._poll(except_task=begun)
-            await self._save()
-            await self._pause(schedule.next_seconds(any_just_ended=self.ended > before))
+            await self._end_or_terminate_cancelled()
+            await self._terminate_broken_tasks()
+            begun = await self._begin_task_for_due_targets()
+            before = self.ended_count
+            await self._poll_active_tasks(except_task=begun)
+            await self._save_changes()
+            await self._wait_for_next_poll(schedule.get_next_pause(any_just_ended=self.ended_count > before))
         if self._progress.unfinished:
             await self._end_at_deadline()
 
@@ -100,70 +100,70 @@ class ShardSender:
         for task in unconfirmed:
             left = max(0.0, self._context.deadline - time.time())
             wait = min(left, self._context.journal_wait_seconds)
-            if found := await self._journal.find(task.journal_key, wait):
+            if found := await self._journal.wait_for_task(task.journal_key, wait):
                 _log.warning("gse_task_recovered", task_id=found.task_id)
                 self._progress.recover_task(task, found.task_id, found.answered_at)
         if unconfirmed:
-            await self._save_persistently()
+            await self._save_until_deadline()
             for task in unconfirmed:
                 self._journal.discard(task.journal_key)
 
     def _abandon_tasks_of_other_hosts(self) -> None:
         """Give up GSE tasks of a host that is gone; this host sends what they have not delivered."""
         for task in self._progress.active_tasks:
-            if task.source.key != self._gse.source.key:
+            if task.source.key != self._gse.source_agent.key:
                 _log.warning("gse_task_abandoned", task_id=task.task_id, source=task.source.key)
                 self._progress.abandon_task(task, time.time())
 
-    async def _terminate_cancelled(self) -> None:
+    async def _end_or_terminate_cancelled(self) -> None:
         """End cancelled targets that are not being sent; ask GSE to terminate the others."""
-        keys = await self._lease.list_cancelled()
+        keys = await self._lease.list_cancelled_keys()
         targets = [target for target in self._progress.unfinished if target.key in keys]
         self._progress.end_cancelled([target for target in targets if target.due_at is not None])
         sent = [target for target in targets if target.due_at is None]
         self._progress.mark_cancelling(sent)
         new = [target for target in sent if target.key not in self._terminated_targets]
-        if new and await self._terminate(new):
+        if new and await self._request_termination(new):
             self._terminated_targets.update(target.key for target in new)
 
-    async def _terminate_broken(self) -> None:
+    async def _terminate_broken_tasks(self) -> None:
         """Have GSE terminate broken tasks before their targets are sent again, and keep what has arrived meanwhile."""
         for task in self._progress.active_tasks:
             if task.broken and task.number not in self._terminated_tasks:
-                targets = self._progress.list_unfinished(task)
+                targets = self._progress.list_unfinished_of_task(task)
                 # A worker that takes over must not read `terminated` as GSE's own decision.
-                await self._save(tasks=True)
-                if await self._terminate(targets):
+                await self._save_changes(tasks=True)
+                if await self._request_termination(targets):
                     await self._context.check_file()
                     await self._poll_task(task)
                     self._terminated_tasks.add(task.number)
 
-    async def _send_due(self) -> int:
+    async def _begin_task_for_due_targets(self) -> int:
         """Begin a GSE task for the targets that are due, and save it before GSE is asked; return its number, or 0."""
         held_back = {
             task.number
             for task in self._progress.active_tasks
             if task.broken and task.number not in self._terminated_tasks
         }
-        due = [target for target in self._progress.list_due(time.time()) if target.task_number not in held_back]
+        due = [target for target in self._progress.list_due_targets(time.time()) if target.task_number not in held_back]
         if not due:
             return 0
-        task = self._progress.add_task(due, self._gse.source, uuid.uuid4().hex, self._context.fetched_at)
+        task = self._progress.add_task(due, self._gse.source_agent, uuid.uuid4().hex, self._context.fetched_at)
         # The entry exists, and is locked, before another process can read of the task.
         with self._journal.open_entry(task.journal_key) as entry:
-            await self._save(tasks=True)
-            await finish_uninterrupted(self._begin(task, due, entry))
+            await self._save_changes(tasks=True)
+            await finish_despite_cancellation(self._request_task_and_save(task, due, entry))
         return task.number
 
-    async def _begin(self, task: GseTask, due: Sequence[ShardTarget], entry: JournalEntry) -> None:
+    async def _request_task_and_save(self, task: GseTask, due: Sequence[ShardTarget], entry: JournalEntry) -> None:
         """Ask GSE to begin a task, and save the result."""
         try:
-            task_id = await self._gse.transfer(self._build_request(due), entry.write)
+            task_id = await self._gse.begin_transfer(self._build_request(due), entry.write_task_id)
             self._progress.confirm_task(task, task_id, time.time())
         except GseRefused as error:
             reason = FailureReason.GSE_REFUSED
             outcome = TargetOutcome(state=TransferState.FAILED, reason=reason, code=error.code, message=str(error))
-            self._progress.end(due, outcome)
+            self._progress.end_targets(due, outcome)
         except GseUnavailable as error:
             pause = max(BEGIN_PAUSE_SECONDS, error.retry_after_seconds or 0)
             self._progress.withdraw_task(task, time.time() + pause, str(error))
@@ -174,10 +174,10 @@ class ShardSender:
             self._progress.withdraw_task(task, time.time() + pause, str(error))
         else:
             self._unsure_begins = 0
-        await self._save_persistently()
+        await self._save_until_deadline()
         entry.discard()
 
-    async def _poll(self, *, except_task: int) -> None:
+    async def _poll_active_tasks(self, *, except_task: int) -> None:
         """Poll every active GSE task except the one that has just begun, until the deadline at the latest."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, self._context.deadline - time.time())):
@@ -187,18 +187,18 @@ class ShardSender:
 
     async def _poll_task(self, task: GseTask) -> None:
         """Ask GSE for the results of unfinished targets, and of the source, without which no target gets anything."""
-        agents = [_build_agent(target) for target in self._progress.list_unfinished(task)]
+        agents = [_build_agent(target) for target in self._progress.list_unfinished_of_task(task)]
         if not agents or task.task_id is None:
             return
         try:
             results = await self._gse.get_results(task.task_id, [*agents, task.source], self._target_file)
         except GseRefused as error:
             # The advice of the error is about this call; the targets are, or may be, sent again.
-            self._progress.note_query_error(task, error.answered)
+            self._progress.record_query_error(task, error.answered)
             if not isinstance(error, GseForbidden):
-                self._progress.note_refusal(task, error.answered, time.time(), error.code)
+                self._progress.record_unknown_task(task, error.answered, time.time(), error.code)
         except GseFailure as error:
-            self._progress.note_query_error(task, str(error))  # it is down; the next poll asks again
+            self._progress.record_query_error(task, str(error))  # it is down; the next poll asks again
         else:
             self._progress.apply_results(task, results, time.time())
 
@@ -214,12 +214,12 @@ class ShardSender:
         finally:
             terminating.cancel()
             await asyncio.gather(terminating, return_exceptions=True)
-        self._progress.end_at_deadline()
-        await self._save()
+        self._progress.end_unfinished_at_deadline()
+        await self._save_changes()
 
     async def _terminate_until_accepted(self, targets: Sequence[ShardTarget]) -> None:
         while True:
-            if await self._terminate(targets):
+            if await self._request_termination(targets):
                 return
             await asyncio.sleep(TERMINATE_POLL_SECONDS)
 
@@ -230,16 +230,16 @@ class ShardSender:
         for task in self._progress.active_tasks:
             await self._poll_task(task)
 
-    async def _terminate(self, targets: Sequence[ShardTarget]) -> bool:
+    async def _request_termination(self, targets: Sequence[ShardTarget]) -> bool:
         """Ask GSE to terminate targets; return whether it answered. A refused target is one that GSE does not have."""
         try:
             for task, group in group_by_task(targets, self._progress.tasks):
-                await self._terminate_in(task, [_build_agent(target, self._user) for target in group])
+                await self._terminate_agents(task, [_build_agent(target, self._user) for target in group])
         except GseFailure:
             return False
         return True
 
-    async def _terminate_in(self, task: GseTask, agents: Sequence[GseAgent]) -> None:
+    async def _terminate_agents(self, task: GseTask, agents: Sequence[GseAgent]) -> None:
         """Terminate agents of one task; split a refused call in halves, because one unknown agent fails it for all."""
         try:
             await self._gse.terminate(task.task_id or "", agents)
@@ -248,29 +248,29 @@ class ShardSender:
                 _log.warning("gse_terminate_refused", task_id=task.task_id, error=str(error))
                 return
             middle = len(agents) // 2
-            await self._terminate_in(task, agents[:middle])
-            await self._terminate_in(task, agents[middle:])
+            await self._terminate_agents(task, agents[:middle])
+            await self._terminate_agents(task, agents[middle:])
 
-    async def _save(self, *, tasks: bool = False) -> None:
-        changes = self._progress.take_changes()
+    async def _save_changes(self, *, tasks: bool = False) -> None:
+        changes = self._progress.take_changed_targets()
         tasks = tasks or self._progress.has_new_times
         self._progress.has_new_times = False
         if changes or tasks:
-            await self._lease.write(changes, list(self._progress.tasks.values()) if tasks else None)
+            await self._lease.write_changes(changes, list(self._progress.tasks.values()) if tasks else None)
 
-    async def _save_persistently(self) -> None:
+    async def _save_until_deadline(self) -> None:
         """Save changes and tasks, and repeat that during outages of the database until the deadline."""
-        changes, tasks = self._progress.take_changes(), list(self._progress.tasks.values())
+        changes, tasks = self._progress.take_changed_targets(), list(self._progress.tasks.values())
         while True:
             try:
-                return await self._lease.write(changes, tasks)
+                return await self._lease.write_changes(changes, tasks)
             except Exception as error:
                 if not outages.is_outage(error) or time.time() >= self._context.deadline:
                     raise
                 _log.warning("gse_task_not_saved_yet", error=repr(error))
                 await asyncio.sleep(SAVE_PAUSE_SECONDS)
 
-    async def _pause(self, seconds: float) -> None:
+    async def _wait_for_next_poll(self, seconds: float) -> None:
         """Wait until the next poll, but no longer than until a target is due or the deadline."""
         now = time.time()
         moments = [target.due_at for target in self._progress.unfinished if target.due_at is not None]
@@ -280,7 +280,7 @@ class ShardSender:
 
     def _build_request(self, targets: Sequence[ShardTarget]) -> GseTransferRequest:
         return GseTransferRequest(
-            source=self._gse.source,
+            source=self._gse.source_agent,
             source_file=self._gse.get_source_location(self._context.path),
             targets=[_build_agent(target, self._user) for target in targets],
             target_file=self._target_file,
@@ -300,16 +300,16 @@ class PollSchedule:
     """The pauses between polls of one shard: short at first, longer while no target ends."""
 
     def __init__(self) -> None:
-        self._pauses = _list_pauses()
+        self._pauses = _iterate_pauses()
 
-    def next_seconds(self, *, any_just_ended: bool) -> float:
+    def get_next_pause(self, *, any_just_ended: bool) -> float:
         """Return the pause before the next poll; begin anew with short ones if targets ended since the last poll."""
         if any_just_ended:
-            self._pauses = _list_pauses()
+            self._pauses = _iterate_pauses()
         return next(self._pauses)
 
 
-async def finish_uninterrupted(step: Coroutine[Any, Any, None]) -> None:
+async def finish_despite_cancellation(step: Coroutine[Any, Any, None]) -> None:
     """Finish a coroutine before a cancellation of the caller takes effect."""
     task = asyncio.ensure_future(step)
     try:
@@ -319,7 +319,7 @@ async def finish_uninterrupted(step: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-def _list_pauses() -> Iterator[float]:
+def _iterate_pauses() -> Iterator[float]:
     first = (itertools.repeat(seconds, times) for seconds, times in _POLL_PAUSES)
     return itertools.chain(itertools.chain.from_iterable(first), itertools.repeat(LAST_POLL_SECONDS))
 

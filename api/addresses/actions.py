@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from api.addresses import queries
-from api.addresses.context import CYCLE_TRIGGER, INT64_MAX, SignedRequest, load_settings, routes
-from api.addresses.queries import MessagePath, describe_cycle, find_cycle_schedule
+from api.addresses.context import CYCLE_TRIGGER, INT64_MAX, load_effective_settings, routes
+from api.addresses.queries import MessagePath, describe_cycle, find_or_create_cycle_schedule
 from api.addresses.responses import (
     CountFailedResponse,
     CycleResponse,
@@ -17,7 +17,7 @@ from api.addresses.responses import (
     SkipMessagesResponse,
 )
 from api.http import validation
-from api.http.models import Request
+from api.http.models import OperatorRequest, Request
 from api.http.routes import Access, Call
 from api.http.validation import BodyTimestamp, QueryTimestamp
 from domain.addresses.messages import MessageState, Topic
@@ -31,7 +31,7 @@ from stores.addresses.search import MessageFilter
 MessageId = Annotated[int, Field(ge=1, le=INT64_MAX)]
 
 
-class SkipMessageRequest(SignedRequest):
+class SkipMessageRequest(OperatorRequest):
     """The reason for skipping a message."""
 
     though_touched: bool = Field(
@@ -49,7 +49,7 @@ class FailedMessagesFilter(Request):
     module: Module | None = Field(default=None, description="those that failed in this module")
     kind: WaitKind | None = Field(default=None, description="those that are unfinished for this reason")
 
-    def filter(self, retries: int) -> MessageFilter:
+    def to_message_filter(self, retries: int) -> MessageFilter:
         """Return the conditions; `retries` is the number of failed cycles after which a message is given up."""
         named = self.model_dump(exclude={"state", "who", "reason", "limit"})
         return MessageFilter(
@@ -66,14 +66,14 @@ class CountFailedQuery(FailedMessagesFilter):
     created_before: QueryTimestamp | None = Field(default=None, description="received before this time")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_start_before_end(self) -> Self:
         validation.require_start_before_end(
             self.created_after, self.created_before, ("created_after", "created_before")
         )
         return self
 
 
-class FailedMessagesRequest(FailedMessagesFilter, SignedRequest):
+class FailedMessagesRequest(FailedMessagesFilter, OperatorRequest):
     """Which failed messages to retry or skip; without a condition, all of them."""
 
     ids: list[MessageId] | None = Field(
@@ -86,7 +86,7 @@ class FailedMessagesRequest(FailedMessagesFilter, SignedRequest):
     )
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_start_before_end(self) -> Self:
         validation.require_start_before_end(
             self.created_after, self.created_before, ("created_after", "created_before")
         )
@@ -101,7 +101,7 @@ _PROBLEMS = {"not_found": Missing, "message_done": Conflict, "message_being_proc
     access=Access.ADMIN,
     problems={**_PROBLEMS, "message_not_failed": Conflict},
 )
-async def retry_message(call: Call, path: MessagePath, body: SignedRequest) -> MessageResponse:
+async def retry_message(call: Call, path: MessagePath, body: OperatorRequest) -> MessageResponse:
     """Retry a failed message, as if it had never failed.
 
     Modules that have applied it are not called again. If a module has applied something younger of its UPRN, the
@@ -120,13 +120,13 @@ async def retry_message(call: Call, path: MessagePath, body: SignedRequest) -> M
     access=Access.ADMIN,
     problems={**_PROBLEMS, "message_not_failed": Conflict},
 )
-async def retry_chain(call: Call, path: MessagePath, body: SignedRequest) -> RetryMessagesResponse:
+async def retry_linked_messages(call: Call, path: MessagePath, body: OperatorRequest) -> RetryMessagesResponse:
     """Retry a failed message, and all failed messages that its addresses link to it.
 
     Two messages are linked if they name a common UPRN, or are linked by others. They are retried in the order of
     receipt, so that none overtakes an earlier one.
     """
-    outcome = await actions.retry_chain(call.services.database, path.message_id, Actor(body.who, body.reason))
+    outcome = await actions.retry_linked_messages(call.services.database, path.message_id, Actor(body.who, body.reason))
     if not outcome.changed:
         raise _build_not_retried(await queries.load_message(call, path.message_id))
     call.request.app[CYCLE_TRIGGER].request_cycle()
@@ -137,7 +137,9 @@ async def retry_chain(call: Call, path: MessagePath, body: SignedRequest) -> Ret
 async def retry_messages(call: Call, body: FailedMessagesRequest) -> RetryMessagesResponse:
     """Retry all failed messages that match, and return their number."""
     actor = Actor(body.who, body.reason)
-    outcome = await actions.retry_messages(call.services.database, await _build_filter(call, body), body.limit, actor)
+    outcome = await actions.retry_messages(
+        call.services.database, await _build_message_filter(call, body), body.limit, actor
+    )
     if outcome.changed:
         call.request.app[CYCLE_TRIGGER].request_cycle()
     return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
@@ -151,7 +153,9 @@ async def skip_messages(call: Call, body: FailedMessagesRequest) -> SkipMessages
     it by itself, with `though_touched`.
     """
     actor = Actor(body.who, body.reason)
-    outcome = await actions.skip_messages(call.services.database, await _build_filter(call, body), body.limit, actor)
+    outcome = await actions.skip_messages(
+        call.services.database, await _build_message_filter(call, body), body.limit, actor
+    )
     if outcome.changed:
         # Messages that waited for them are due now.
         call.request.app[CYCLE_TRIGGER].request_cycle()
@@ -159,9 +163,9 @@ async def skip_messages(call: Call, body: FailedMessagesRequest) -> SkipMessages
 
 
 @routes.get("/v1/addresses/messages/failed", access=Access.ADMIN)
-async def count_failed(call: Call, query: CountFailedQuery) -> CountFailedResponse:
+async def count_failed_messages(call: Call, query: CountFailedQuery) -> CountFailedResponse:
     """Count the failed messages that match: those that would be retried or skipped."""
-    found = await actions.count_failed(call.services.database, await _build_filter(call, query))
+    found = await actions.count_failed_messages(call.services.database, await _build_message_filter(call, query))
     return CountFailedResponse(messages=found.free, touched=found.touched, busy=found.busy)
 
 
@@ -197,8 +201,8 @@ def _build_not_retried(message: MessageResponse) -> Conflict:
     return _build_not_free(message)
 
 
-async def _build_filter(call: Call, conditions: FailedMessagesFilter) -> MessageFilter:
-    return conditions.filter((await load_settings(call)).retries)
+async def _build_message_filter(call: Call, conditions: FailedMessagesFilter) -> MessageFilter:
+    return conditions.to_message_filter((await load_effective_settings(call)).retries)
 
 
 def _build_not_skipped(message: MessageResponse) -> Conflict:
@@ -235,18 +239,18 @@ def _build_not_free(message: MessageResponse) -> Conflict:
 
 
 @routes.post("/v1/addresses/cycle/pause", access=Access.ADMIN)
-async def pause_cycle(call: Call, body: SignedRequest) -> CycleResponse:
+async def pause_cycle(call: Call, body: OperatorRequest) -> CycleResponse:
     """Pause the cycle: a running one ends, and no other begins; intake goes on."""
-    handle = await find_cycle_schedule(call)
+    handle = await find_or_create_cycle_schedule(call)
     await handle.pause(note=f"{body.who}: {body.reason}")
     await actions.record_action(call.services.database, "pause", Actor(body.who, body.reason))
     return await describe_cycle(call, handle)
 
 
 @routes.post("/v1/addresses/cycle/resume", access=Access.ADMIN)
-async def resume_cycle(call: Call, body: SignedRequest) -> CycleResponse:
+async def resume_cycle(call: Call, body: OperatorRequest) -> CycleResponse:
     """Resume a paused cycle; messages received meanwhile are loaded at once."""
-    handle = await find_cycle_schedule(call)
+    handle = await find_or_create_cycle_schedule(call)
     await handle.unpause(note=f"{body.who}: {body.reason}")
     await actions.record_action(call.services.database, "resume", Actor(body.who, body.reason))
     call.request.app[CYCLE_TRIGGER].request_cycle()

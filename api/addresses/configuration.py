@@ -7,9 +7,9 @@ from typing import Self
 
 from pydantic import AwareDatetime, Field
 
-from api.addresses.context import SignedRequest, routes
+from api.addresses.context import routes
 from api.http import pagination
-from api.http.models import Response
+from api.http.models import OperatorRequest, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from domain.addresses.operations import Module
@@ -24,7 +24,7 @@ from workflows.addresses import handle
 _PROBLEMS = {"config_invalid": Invalid}
 
 
-class SetAddressConfigRequest(SignedRequest):
+class SetAddressConfigRequest(OperatorRequest):
     """The options to set, by whom and why."""
 
     options: AddressOptions
@@ -95,17 +95,17 @@ async def read_config(call: Call) -> AddressConfigResponse:
     processes.
     """
     async with call.services.database.session() as session:
-        return _build_response(call, await addresses_configuration.select_newest(session))
+        return _build_config_response(call, await addresses_configuration.select_newest_version(session))
 
 
 @routes.put("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
-async def set_config(call: Call, body: SetAddressConfigRequest) -> AddressConfigResponse:
+async def replace_config(call: Call, body: SetAddressConfigRequest) -> AddressConfigResponse:
     """Replace all options: those left out come from the environment. `PATCH` changes single options.
 
     The new version is in force from the next cycle, on every worker; a running cycle keeps its settings. Setting the
     same options again creates no version.
     """
-    return await _save_change(call, body, lambda _: body.options)
+    return await _save_options_and_update_schedules(call, body, lambda _: body.options)
 
 
 @routes.patch("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
@@ -114,13 +114,13 @@ async def change_config(call: Call, body: SetAddressConfigRequest) -> AddressCon
 
     The new version is in force from the next cycle, on every worker; a running cycle keeps its settings.
     """
-    return await _save_change(call, body, lambda before: apply_changes(before, body.options))
+    return await _save_options_and_update_schedules(call, body, lambda before: apply_changes(before, body.options))
 
 
 @routes.get("/v1/addresses/config/versions", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def list_versions(call: Call, query: PageQuery) -> PageResponse[AddressConfigVersion]:
+async def list_config_versions(call: Call, query: PageQuery) -> PageResponse[AddressConfigVersion]:
     """List versions, newest first, with who set them, when and why."""
-    after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
+    after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
     async with call.services.database.session() as session:
         rows = await addresses_configuration.list_versions(session, after, query.limit)
     return pagination.build_page(
@@ -131,30 +131,30 @@ async def list_versions(call: Call, query: PageQuery) -> PageResponse[AddressCon
     )
 
 
-async def _save_change(
+async def _save_options_and_update_schedules(
     call: Call, body: SetAddressConfigRequest, change: Callable[[AddressOptions], AddressOptions]
 ) -> AddressConfigResponse:
     async with call.services.database.session() as session:
         await addresses_configuration.lock_versions(session)
-        version = await addresses_configuration.select_newest(session)
+        version = await addresses_configuration.select_newest_version(session)
         options = change(version.options)
         _validate_options(call, options)
         if options.model_dump(exclude_none=True) != version.options.model_dump(exclude_none=True):
             version = await addresses_configuration.add_version(session, options, Actor(body.who, body.reason))
     settings = addresses.apply_options(call.services.settings.addresses, version.options)
     # Also without a new version: a repeated request completes a change whose update of the schedules failed.
-    await handle.update_intervals(call.services.engine, settings.pause_seconds, settings.check_hours)
-    return _build_response(call, version)
+    await handle.update_schedule_intervals(call.services.engine, settings.pause_seconds, settings.check_hours)
+    return _build_config_response(call, version)
 
 
 def _validate_options(call: Call, options: AddressOptions) -> None:
     """Refuse addresses that the guard denies, and names of credentials without a file."""
     environment = call.services.settings.addresses
     for module in Module:
-        sent, field = options.get_module(module), f"options.modules.{module}"
+        sent, field = options.get_module_options(module), f"options.modules.{module}"
         if sent.base_url is not None and sent.base_url != getattr(environment.modules, module).base_url:
             try:
-                call.services.http.check(sent.base_url)
+                call.services.http.require_allowed(sent.base_url)
             except Invalid as refusal:
                 record = refusal.record
                 raise Invalid("config_invalid", record.message, record.hint, field=f"{field}.base_url") from None
@@ -168,7 +168,7 @@ def _validate_options(call: Call, options: AddressOptions) -> None:
             )
 
 
-def _build_response(call: Call, version: OptionsVersion) -> AddressConfigResponse:
+def _build_config_response(call: Call, version: OptionsVersion) -> AddressConfigResponse:
     settings = addresses.apply_options(call.services.settings.addresses, version.options)
     return AddressConfigResponse(
         version=version.version, effective=EffectiveSettings.from_settings(settings), own=version.options

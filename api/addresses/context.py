@@ -8,11 +8,9 @@ from contextlib import suppress
 from typing import Final
 
 from aiohttp import web
-from pydantic import Field
 
 from api.addresses import overview
 from api.batching import BatchedLookup
-from api.http.models import Request
 from api.http.routes import Call, Routes
 from infra.address_settings import AddressSettings
 from services import addresses
@@ -21,17 +19,6 @@ from services.services import Services
 from stores.addresses.inbox import DeliveredMessage, Inbox
 
 INT64_MAX: Final = 2**63 - 1
-_VISIBLE: Final = r"\S"
-"""A name of blanks alone is refused."""
-
-
-class SignedRequest(Request):
-    """The operator and the reason: both go into the audit, since operators share one key."""
-
-    who: str = Field(min_length=1, max_length=200, pattern=_VISIBLE, description="your name, for the audit")
-    reason: str = Field(min_length=3, max_length=500, pattern=_VISIBLE, description="why, for the audit")
-
-
 PUSH_BATCH_MAX: Final = 500
 
 
@@ -41,14 +28,14 @@ class PushInbox:
     def __init__(self, services: Services, trigger: CycleTrigger) -> None:
         self._inbox = Inbox(services.database, services.settings.addresses.message_max_bytes)
         self._trigger = trigger
-        self._batches = BatchedLookup(self._write, PUSH_BATCH_MAX)
+        self._batches = BatchedLookup(self._write_batch, PUSH_BATCH_MAX)
 
     async def store(self, message: DeliveredMessage) -> None:
         """Return when the message is durable: in the log, in it before, or in quarantine."""
         await self._batches.get(message)
 
-    async def _write(self, batch: Sequence[DeliveredMessage]) -> Mapping[DeliveredMessage, bool]:
-        result = await self._inbox.store(batch)
+    async def _write_batch(self, batch: Sequence[DeliveredMessage]) -> Mapping[DeliveredMessage, bool]:
+        result = await self._inbox.store_messages(batch)
         if result.new:
             self._trigger.request_cycle()
         return dict.fromkeys(batch, True)
@@ -59,24 +46,26 @@ PUSH_INBOX = web.AppKey("pushed", PushInbox)
 CYCLE_TRIGGER = web.AppKey("trigger", CycleTrigger)
 
 
-def _attach(app: web.Application, services: Services) -> None:
-    trigger = app[CYCLE_TRIGGER] = CycleTrigger(services.engine)
+def _attach_inbox_and_gauges(app: web.Application, services: Services) -> None:
+    trigger = app[CYCLE_TRIGGER] = CycleTrigger(services.engine, services.settings.addresses.pause_seconds)
     app[PUSH_INBOX] = PushInbox(services, trigger)
 
-    async def run_background(_: web.Application) -> AsyncIterator[None]:
-        gauges = asyncio.create_task(overview.update_gauges(services.database, services.settings.addresses))
+    async def update_gauges_while_serving(_: web.Application) -> AsyncIterator[None]:
+        gauges = asyncio.create_task(overview.update_gauges_forever(services.database, services.settings.addresses))
         yield
         gauges.cancel()
         with suppress(asyncio.CancelledError):
             await gauges
         await trigger.close()
 
-    app.cleanup_ctx.append(run_background)
+    app.cleanup_ctx.append(update_gauges_while_serving)
 
 
-async def load_settings(call: Call) -> AddressSettings:
+async def load_effective_settings(call: Call) -> AddressSettings:
     """Return the settings in force."""
-    return await addresses.load_settings(call.services.database, call.services.settings.addresses)
+    return await addresses.load_effective_settings(call.services.database, call.services.settings.addresses)
 
 
-routes = Routes("addresses", "Changes of addresses, applied once and in order in every module.", attach=_attach)
+routes = Routes(
+    "addresses", "Changes of addresses, applied once and in order in every module.", attach=_attach_inbox_and_gauges
+)

@@ -21,7 +21,7 @@ from domain.addresses.operations import Module
 from domain.faults import Missing
 from infra.objects import ObjectMissing
 from workflows.addresses import handle
-from workflows.addresses.handle import RunProgress
+from workflows.addresses.handle import WorkflowProgress
 
 LINK_SECONDS: Final = 900
 LISTED_MAX: Final = 20
@@ -57,7 +57,7 @@ class DriftResponse(Response):
     """The progress of a comparison."""
 
     report: str
-    progress: RunProgress
+    progress: WorkflowProgress
     fault: str | None = Field(description="why it failed")
     found: DriftCounts | None
 
@@ -65,7 +65,7 @@ class DriftResponse(Response):
     @property
     def workflow_id(self) -> str:
         """The workflow of the comparison."""
-        return names.build_drift_id(self.report)
+        return names.build_comparison_workflow_id(self.report)
 
 
 class DriftSummary(Response):
@@ -73,7 +73,7 @@ class DriftSummary(Response):
 
     report: str
     ordered_at: AwareDatetime
-    progress: RunProgress
+    progress: WorkflowProgress
     compared: int | None = Field(description="UPRNs that at least one module has")
     different: int | None
 
@@ -87,54 +87,56 @@ async def list_comparisons(call: Call) -> DriftsResponse:
     """List the latest comparisons, newest first, at most twenty."""
     engine, store = call.services.engine, call.services.objects
     keys = {each.key.removeprefix(names.DRIFT_PREFIX) for each in await store.list(names.DRIFT_PREFIX)}
-    done = {key.partition(".")[0] for key in keys if key.endswith(names.build_drift_manifest_key(""))}
-    begun = {each async for each in _list_started(engine)}
+    done = {key.partition(".")[0] for key in keys if key.endswith(names.build_comparison_manifest_key(""))}
+    begun = {each async for each in _list_remembered_names(engine)}
     newest = sorted(done | begun, reverse=True)[:LISTED_MAX]
-    return DriftsResponse(items=await asyncio.gather(*(_summarize(call, report) for report in newest)))
+    return DriftsResponse(items=await asyncio.gather(*(_load_summary(call, report) for report in newest)))
 
 
 @routes.post("/v1/addresses/drift", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
 async def start_comparison(call: Call) -> DriftResponse:
     """Compare all addresses of the four modules; this reads each address once."""
     report = datetime.now(UTC).strftime(_NAME_FORMAT)
-    await handle.start_drift(call.services.engine, CompareModulesInput(report=report))
-    return DriftResponse(report=report, progress=RunProgress.RUNNING, fault=None, found=None)
+    await handle.start_comparison(call.services.engine, CompareModulesInput(report=report))
+    return DriftResponse(report=report, progress=WorkflowProgress.RUNNING, fault=None, found=None)
 
 
 @routes.get("/v1/addresses/drift/{report}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_comparison(call: Call, path: DriftPath) -> DriftResponse:
     """Show the progress of a comparison, and its result with a link to the workbook."""
-    found = await _load_counts(call, path.report)
+    found = await _load_counts_with_link(call, path.report)
     if found is not None:
-        return DriftResponse(report=path.report, progress=RunProgress.DONE, fault=None, found=found)
-    engine, workflow_id = call.services.engine, names.build_drift_id(path.report)
-    match await handle.find_progress(engine, workflow_id):
-        case RunProgress.FAILED:
-            why = await handle.read_failure(engine, workflow_id)
-            return DriftResponse(report=path.report, progress=RunProgress.FAILED, fault=why, found=None)
-        case RunProgress.RUNNING | RunProgress.DONE as progress:
+        return DriftResponse(report=path.report, progress=WorkflowProgress.DONE, fault=None, found=found)
+    engine, workflow_id = call.services.engine, names.build_comparison_workflow_id(path.report)
+    match await handle.read_workflow_progress(engine, workflow_id):
+        case WorkflowProgress.FAILED:
+            why = await handle.read_failure_cause(engine, workflow_id)
+            return DriftResponse(report=path.report, progress=WorkflowProgress.FAILED, fault=why, found=None)
+        case WorkflowProgress.RUNNING | WorkflowProgress.DONE as progress:
             return DriftResponse(report=path.report, progress=progress, fault=None, found=None)
         case None:
             raise Missing("not_found", f"There is no comparison {path.report}.", "POST /v1/addresses/drift starts one.")
 
 
-async def _list_started(engine: Client) -> AsyncIterator[str]:
+async def _list_remembered_names(engine: Client) -> AsyncIterator[str]:
     """Yield the names of comparisons that the engine remembers, also of running and failed ones."""
     query = f"WorkflowType = '{names.DRIFT_WORKFLOW}'"
     async for each in engine.list_workflows(query, limit=LISTED_MAX):
-        yield each.id.removeprefix(names.build_drift_id(""))
+        yield each.id.removeprefix(names.build_comparison_workflow_id(""))
 
 
-async def _summarize(call: Call, report: str) -> DriftSummary:
+async def _load_summary(call: Call, report: str) -> DriftSummary:
     found = await _load_manifest(call, report)
     progress = (
-        RunProgress.DONE if found else await handle.find_progress(call.services.engine, names.build_drift_id(report))
+        WorkflowProgress.DONE
+        if found
+        else await handle.read_workflow_progress(call.services.engine, names.build_comparison_workflow_id(report))
     )
     return DriftSummary(
         report=report,
         ordered_at=datetime.strptime(report, _NAME_FORMAT).replace(tzinfo=UTC),
         # A comparison that the engine no longer has and that wrote no manifest has failed.
-        progress=progress or RunProgress.FAILED,
+        progress=progress or WorkflowProgress.FAILED,
         compared=found.compared if found else None,
         different=found.different if found else None,
     )
@@ -142,17 +144,19 @@ async def _summarize(call: Call, report: str) -> DriftSummary:
 
 async def _load_manifest(call: Call, report: str) -> CompareModulesResult | None:
     try:
-        written = await call.services.objects.get(names.build_drift_manifest_key(names.build_drift_key(report)))
+        written = await call.services.objects.get(
+            names.build_comparison_manifest_key(names.build_comparison_workbook_key(report))
+        )
     except ObjectMissing:
         return None
     return CompareModulesResult.model_validate_json(written)
 
 
-async def _load_counts(call: Call, report: str) -> DriftCounts | None:
+async def _load_counts_with_link(call: Call, report: str) -> DriftCounts | None:
     found = await _load_manifest(call, report)
     if found is None:
         return None
-    key = names.build_drift_key(report)
+    key = names.build_comparison_workbook_key(report)
     url = await call.services.objects.presign(
         key, expires_seconds=LINK_SECONDS, file_name=f"addresses-{report}.xlsx", content_type=WORKBOOK_CONTENT_TYPE
     )

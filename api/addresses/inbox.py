@@ -12,10 +12,10 @@ from pydantic import AwareDatetime, Base64Encoder, EncodedBytes, Field
 from pydantic_core import PydanticCustomError
 
 from api.addresses import queries
-from api.addresses.context import CYCLE_TRIGGER, INT64_MAX, PUSH_INBOX, SignedRequest, routes
+from api.addresses.context import CYCLE_TRIGGER, INT64_MAX, PUSH_INBOX, routes
 from api.addresses.responses import MessageResponse
 from api.http import pagination
-from api.http.models import ForeignRequest, Request, Response
+from api.http.models import LenientRequest, OperatorRequest, Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from domain.addresses.messages import PublishedMessage, Topic
@@ -57,7 +57,7 @@ class PushQuery(Request):
     )
 
 
-class PushedMessage(ForeignRequest):
+class PushedMessage(LenientRequest):
     """A message as Pub/Sub wraps it."""
 
     message_id: str = Field(
@@ -69,14 +69,14 @@ class PushedMessage(ForeignRequest):
     publish_time: str = Field(default="", alias="publishTime", max_length=100)
 
 
-class PushRequest(ForeignRequest):
+class PushRequest(LenientRequest):
     """The body that Pub/Sub sends to a push endpoint."""
 
     message: PushedMessage
 
 
 @routes.post("/v1/addresses/events/{topic}", access=Access.PUSH, body_max_bytes=PUSH_MAX_BYTES)
-async def push(call: Call, path: TopicPath, query: PushQuery, body: PushRequest) -> None:
+async def receive_push(call: Call, path: TopicPath, query: PushQuery, body: PushRequest) -> None:
     """Receive a change message that Pub/Sub pushes.
 
     The response is sent when the message is in the log, so that Pub/Sub may forget it. A message that was delivered
@@ -112,7 +112,7 @@ class QuarantineQuery(PageQuery):
     mended: bool = Field(default=False, description="mended messages instead of unmended ones")
 
 
-class DiscardMessagesRequest(SignedRequest):
+class DiscardMessagesRequest(OperatorRequest):
     """Which messages to delete."""
 
     ids: list[QuarantineId] = Field(min_length=1, max_length=DISCARD_MAX)
@@ -124,7 +124,7 @@ class DiscardMessagesResponse(Response):
     discarded: int = Field(description="the others were no longer in quarantine, or are kept as mended")
 
 
-class MendMessageRequest(SignedRequest):
+class MendMessageRequest(OperatorRequest):
     """The corrected text of a message."""
 
     text: str = Field(max_length=RAW_MAX_BYTES, description="the whole message, as its publisher should have sent it")
@@ -155,35 +155,37 @@ class QuarantinedMessageResponse(QuarantinedMessageSummary):
 
 
 @routes.get("/v1/addresses/quarantine", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def list_quarantine(call: Call, query: QuarantineQuery) -> PageResponse[QuarantinedMessageSummary]:
+async def list_quarantined_messages(call: Call, query: QuarantineQuery) -> PageResponse[QuarantinedMessageSummary]:
     """List messages that could not be read, newest first."""
-    after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
+    after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
     rows = await quarantine.list_quarantine(
         call.services.database, query.topic, is_mended=query.mended, after=after, limit=query.limit
     )
-    return pagination.build_page(rows, query.limit, _summarize, lambda row: (row.created_at, str(row.id)))
+    return pagination.build_page(rows, query.limit, _build_summary, lambda row: (row.created_at, str(row.id)))
 
 
 @routes.post("/v1/addresses/quarantine/discard", access=Access.ADMIN)
-async def discard_messages(call: Call, body: DiscardMessagesRequest) -> DiscardMessagesResponse:
+async def discard_quarantined_messages(call: Call, body: DiscardMessagesRequest) -> DiscardMessagesResponse:
     """Delete messages from quarantine, because they were published again or are not needed.
 
     The audit keeps the topic and number of each, with who deleted it and why.
     """
     actor = Actor(body.who, body.reason)
-    return DiscardMessagesResponse(discarded=await quarantine.discard_messages(call.services.database, body.ids, actor))
+    return DiscardMessagesResponse(
+        discarded=await quarantine.delete_from_quarantine(call.services.database, body.ids, actor)
+    )
 
 
 @routes.get("/v1/addresses/quarantine/{quarantine_id}", access=Access.ADMIN, problems={"not_found": Missing})
-async def read_quarantined(call: Call, path: QuarantinePath) -> QuarantinedMessageResponse:
+async def read_quarantined_message(call: Call, path: QuarantinePath) -> QuarantinedMessageResponse:
     """Show a message that could not be read."""
-    found = await _find_text(call, path.quarantine_id, EXCERPT_MAX_BYTES)
+    found = await _require_text(call, path.quarantine_id, EXCERPT_MAX_BYTES)
     truncated = len(found.raw) < found.message.raw_bytes
     return QuarantinedMessageResponse(
-        **_summarize(found.message).model_dump(),
+        **_build_summary(found.message).model_dump(),
         kept_bytes=found.kept_bytes,
         truncated=truncated,
-        text=_decode_text(found.raw, is_whole=not truncated),
+        text=_decode_utf8(found.raw, is_whole=not truncated),
         raw=base64.b64encode(found.raw).decode(),
     )
 
@@ -194,9 +196,9 @@ async def read_quarantined(call: Call, path: QuarantinePath) -> QuarantinedMessa
     media_type=OCTET_STREAM,
     problems={"not_found": Missing},
 )
-async def download_raw(call: Call, path: QuarantinePath) -> web.Response:
+async def download_raw_message(call: Call, path: QuarantinePath) -> web.Response:
     """Return the bytes of a message that could not be read as they came, as far as they are kept."""
-    raw = (await _find_text(call, path.quarantine_id, RAW_MAX_BYTES)).raw
+    raw = (await _require_text(call, path.quarantine_id, RAW_MAX_BYTES)).raw
     # As an attachment: an operator's browser must not execute what a publisher sent.
     headers = {"Content-Disposition": f'attachment; filename="quarantine-{path.quarantine_id}"'}
     return web.Response(body=raw, content_type=OCTET_STREAM, headers=headers)
@@ -227,18 +229,18 @@ async def mend_message(call: Call, path: QuarantinePath, body: MendMessageReques
     return await queries.load_message(call, log_id)
 
 
-async def _find_text(call: Call, quarantine_id: int, max_bytes: int) -> QuarantinedText:
+async def _require_text(call: Call, quarantine_id: int, max_bytes: int) -> QuarantinedText:
     found = await quarantine.find_quarantined_text(call.services.database, quarantine_id, max_bytes)
     if found is None:
-        raise quarantine.build_not_in_quarantine(quarantine_id)
+        raise quarantine.build_not_in_quarantine_fault(quarantine_id)
     return found
 
 
-def _summarize(row: QuarantinedMessage) -> QuarantinedMessageSummary:
+def _build_summary(row: QuarantinedMessage) -> QuarantinedMessageSummary:
     return QuarantinedMessageSummary.model_validate(row, from_attributes=True)
 
 
-def _decode_text(raw: bytes, *, is_whole: bool) -> str | None:
+def _decode_utf8(raw: bytes, *, is_whole: bool) -> str | None:
     """Decode a text; a character that truncation has split is left out."""
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(raw, final=is_whole)

@@ -9,9 +9,9 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import ScheduleOverlapPolicy
 
-from api.addresses.context import INT64_MAX, SignedRequest, load_settings, routes
+from api.addresses.context import INT64_MAX, load_effective_settings, routes
 from api.http import pagination
-from api.http.models import Request, Response
+from api.http.models import OperatorRequest, Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from domain.addresses import names
@@ -23,7 +23,7 @@ from stores.addresses import logical_deletes
 from stores.addresses.logical_deletes import LogicalDeleteFilter
 from stores.tables.addresses import LogicalDelete
 from workflows.addresses import handle as addresses_handle
-from workflows.addresses.handle import RunProgress
+from workflows.addresses.handle import WorkflowProgress
 
 _PURGE_ID: Final = r"^[0-9a-f]{24}$"
 
@@ -62,7 +62,7 @@ class StartCheckResponse(Response):
     )
 
 
-class PurgeAddressesRequest(SignedRequest):
+class PurgeAddressesRequest(OperatorRequest):
     """Which addresses to remove."""
 
     address_ids: list[AddressId] = Field(min_length=1, max_length=PURGE_MAX)
@@ -78,7 +78,7 @@ class PurgeResponse(Response):
     """The progress of a purge, and the outcome of each address; one in no list was no longer listed."""
 
     purge_id: str
-    progress: RunProgress
+    progress: WorkflowProgress
     purged: list[int] = Field(description="gone from all four modules")
     busy: list[int] = Field(description="a module has orders in flight")
     alive: list[int] = Field(description="created again or deleted again meanwhile")
@@ -88,23 +88,23 @@ class PurgeResponse(Response):
     @property
     def workflow_id(self) -> str:
         """The workflow of the purge."""
-        return names.build_purge_id(self.purge_id)
+        return names.build_purge_workflow_id(self.purge_id)
 
 
 @routes.get("/v1/addresses/logical-deletes", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_logical_deletes(call: Call, query: LogicalDeletesQuery) -> PageResponse[LogicalDeleteSummary]:
     """List logically deleted addresses, newest first."""
     filter_ = LogicalDeleteFilter(query.uprn, query.address_id, query.removable, query.purged)
-    after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
+    after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
     rows = await logical_deletes.list_logical_deletes(call.services.database, filter_, after, query.limit)
-    return pagination.build_page(rows, query.limit, _summarize, lambda row: (row.create_date, str(row.address_id)))
+    return pagination.build_page(rows, query.limit, _build_summary, lambda row: (row.create_date, str(row.address_id)))
 
 
 @routes.post("/v1/addresses/logical-deletes/check", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
-async def start_check(call: Call) -> StartCheckResponse:
+async def start_logical_delete_check(call: Call) -> StartCheckResponse:
     """Ask all modules which addresses they still need, unless a check is running."""
-    hours = (await load_settings(call)).check_hours
-    handle = await addresses_handle.find_check_schedule(call.services.engine, hours)
+    hours = (await load_effective_settings(call)).check_hours
+    handle = await addresses_handle.find_or_create_check_schedule(call.services.engine, hours)
     await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
     return StartCheckResponse(schedule=handle.id)
 
@@ -115,34 +115,34 @@ async def start_purge(call: Call, body: PurgeAddressesRequest) -> PurgeResponse:
     purge_id = secrets.token_hex(12)
     params = PurgeAddressesInput(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason)
     await addresses_handle.start_purge(call.services.engine, purge_id, params)
-    return _build_purge_response(purge_id, RunProgress.RUNNING, PurgeAddressesResult())
+    return _build_purge_response(purge_id, WorkflowProgress.RUNNING, PurgeAddressesResult())
 
 
 @routes.get("/v1/addresses/logical-deletes/purges/{purge_id}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_purge(call: Call, path: PurgePath) -> PurgeResponse:
     """Show the outcome of a purge."""
-    engine, workflow_id = call.services.engine, names.build_purge_id(path.purge_id)
-    match await addresses_handle.find_progress(engine, workflow_id):
+    engine, workflow_id = call.services.engine, names.build_purge_workflow_id(path.purge_id)
+    match await addresses_handle.read_workflow_progress(engine, workflow_id):
         case None:
             raise Missing(
                 "not_found",
                 f"There is no purge {path.purge_id}, or the engine no longer has it.",
                 "GET /v1/addresses/logical-deletes?purged=true lists what was removed.",
             )
-        case RunProgress.DONE:
+        case WorkflowProgress.DONE:
             report: PurgeAddressesResult = await engine.get_workflow_handle(
                 workflow_id, result_type=PurgeAddressesResult
             ).result()
-            return _build_purge_response(path.purge_id, RunProgress.DONE, report)
+            return _build_purge_response(path.purge_id, WorkflowProgress.DONE, report)
         case progress:
             return _build_purge_response(path.purge_id, progress, PurgeAddressesResult())
 
 
-def _build_purge_response(purge_id: str, progress: RunProgress, report: PurgeAddressesResult) -> PurgeResponse:
+def _build_purge_response(purge_id: str, progress: WorkflowProgress, report: PurgeAddressesResult) -> PurgeResponse:
     return PurgeResponse(purge_id=purge_id, progress=progress, **report.model_dump())
 
 
-def _summarize(row: LogicalDelete) -> LogicalDeleteSummary:
+def _build_summary(row: LogicalDelete) -> LogicalDeleteSummary:
     return LogicalDeleteSummary(
         address_id=row.address_id,
         uprn=row.uprn,

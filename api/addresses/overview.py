@@ -27,18 +27,18 @@ UNIT: Final = "messages"
 HAS_PROJECTS: Final = False
 
 
-def failed_since(settings: Settings, now: datetime) -> datetime | None:
+def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | None:
     """Return None: failed messages stay until an operator handles them."""
     return None
 
 
-def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
+def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """Return a function that counts unfinished messages."""
-    return partial(_count, services.database, services.settings.addresses)
+    return partial(_count_workload, services.database, services.settings.addresses)
 
 
-async def _count(database: Database, defaults: AddressSettings) -> Workloads:
-    retries = (await addresses.load_settings(database, defaults)).retries
+async def _count_workload(database: Database, defaults: AddressSettings) -> Workloads:
+    retries = (await addresses.load_effective_settings(database, defaults)).retries
     counts = await cycle.count_unfinished(database, retries)
     tallies: defaultdict[MessageState, ItemCount] = defaultdict(ItemCount)
     for each in counts.counts:
@@ -63,21 +63,21 @@ FAILED_GAUGE: Final = Gauge(
 _log = log.get(__name__)
 
 
-async def update_gauges(database: Database, defaults: AddressSettings) -> None:
+async def update_gauges_forever(database: Database, defaults: AddressSettings) -> None:
     """Update the gauges of unfinished messages until cancelled."""
     while True:
         try:
-            retries = (await addresses.load_settings(database, defaults)).retries
-            set_gauges(await cycle.count_unfinished(database, retries))
+            retries = (await addresses.load_effective_settings(database, defaults)).retries
+            set_unfinished_gauges(await cycle.count_unfinished(database, retries))
         except Exception as error:  # noqa: BLE001 (the next update may succeed)
             _log.warning("address_gauges_update_failed", error=repr(error))
         await asyncio.sleep(GAUGE_INTERVAL_SECONDS)
 
 
-def set_gauges(counts: UnfinishedCounts) -> None:
+def set_unfinished_gauges(counts: UnfinishedCounts) -> None:
     for each in counts.counts:
         OPEN_GAUGE.labels(each.topic, each.state).set(each.messages)
-        OLDEST_GAUGE.labels(each.topic, each.state).set(counts.oldest_seconds(each))
+        OLDEST_GAUGE.labels(each.topic, each.state).set(counts.compute_age_of_oldest(each))
     for topic in Topic:
         for module in Module:
             failed = sum(each.failed_in[module] for each in counts.counts if each.topic is topic)

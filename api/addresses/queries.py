@@ -16,14 +16,14 @@ from temporalio.client import (
 from temporalio.service import RPCError
 
 from api.addresses import responses
-from api.addresses.context import INT64_MAX, load_settings, routes
+from api.addresses.context import INT64_MAX, load_effective_settings, routes
 from api.addresses.responses import (
     CycleProgress,
     CycleResponse,
-    FiguresResponse,
     MessageResponse,
     MessageSummary,
-    build_figures,
+    UnfinishedCountsResponse,
+    build_unfinished_counts,
 )
 from api.http import pagination, validation
 from api.http.models import Request
@@ -59,7 +59,7 @@ class MessagesQuery(PageQuery):
     history: bool = Field(default=False, description="archived messages instead of the log's")
 
     @model_validator(mode="after")
-    def _check_bounds(self) -> Self:
+    def _reject_contradictions(self) -> Self:
         """Refuse contradictions, and scans of the history: it may be a thousand times as long as the log."""
         validation.require_start_before_end(
             self.created_after, self.created_before, ("created_after", "created_before")
@@ -80,7 +80,7 @@ class MessagesQuery(PageQuery):
         return self
 
     @property
-    def filter(self) -> MessageFilter:
+    def message_filter(self) -> MessageFilter:
         names = ("topic", "uprn", "module", "kind", "created_after", "created_before")
         return MessageFilter(**{name: getattr(self, name) for name in names})
 
@@ -94,21 +94,21 @@ async def list_messages(call: Call, query: MessagesQuery) -> PageResponse[Messag
 
     Done messages move to the history at the end of their cycle; `history=true` lists those.
     """
-    retries = (await load_settings(call)).retries
+    retries = (await load_effective_settings(call)).retries
     after = query.after
     search_ = MessageSearch(
-        filter=query.filter,
+        filter=query.message_filter,
         limit=query.limit + 1,
         retries=retries,
         state=query.state,
         in_history=query.history,
-        after=(after[0], pagination.parse_numeric_id(after[1])) if after else None,
+        after=(after[0], pagination.parse_numeric_id_or_zero(after[1])) if after else None,
     )
     rows = await search.search_messages(call.services.database, search_)
     return pagination.build_page(
         rows,
         query.limit,
-        lambda row: responses.summarize_message(row, retries),
+        lambda row: responses.build_message_summary(row, retries),
         lambda row: (row.created_at, str(row.id)),
     )
 
@@ -132,29 +132,33 @@ async def load_message(call: Call, message_id: int) -> MessageResponse:
             f"There is no message {message_id} in the log or in its history.",
             "GET /v1/addresses/messages lists the existing ones.",
         )
-    supersedes = await search.list_superseded(call.services.database, row)
-    done = await search.list_actions(call.services.database, message_id)
-    return responses.describe_message(row, supersedes, done, (await load_settings(call)).retries)
+    supersedes = await search.list_superseded_ids(call.services.database, row)
+    done = await search.list_operator_actions(call.services.database, message_id)
+    return responses.build_message_response(row, supersedes, done, (await load_effective_settings(call)).retries)
 
 
 @routes.get("/v1/addresses/figures", access=Access.ADMIN)
-async def read_figures(call: Call) -> FiguresResponse:
+async def read_unfinished_counts(call: Call) -> UnfinishedCountsResponse:
     """Count unfinished messages by topic and state, with the age of the oldest.
 
     `/metrics` has the same numbers as `haulage_addresses_open` and `haulage_addresses_oldest_seconds`.
     """
-    return build_figures(await cycle.count_unfinished(call.services.database, (await load_settings(call)).retries))
+    return build_unfinished_counts(
+        await cycle.count_unfinished(call.services.database, (await load_effective_settings(call)).retries)
+    )
 
 
 @routes.get("/v1/addresses/cycle", access=Access.ADMIN)
 async def read_cycle(call: Call) -> CycleResponse:
     """Show whether cycles run."""
-    return await describe_cycle(call, await find_cycle_schedule(call))
+    return await describe_cycle(call, await find_or_create_cycle_schedule(call))
 
 
-async def find_cycle_schedule(call: Call) -> ScheduleHandle:
+async def find_or_create_cycle_schedule(call: Call) -> ScheduleHandle:
     """Return the schedule, created again if the engine has lost it."""
-    return await addresses_handle.find_cycle_schedule(call.services.engine, (await load_settings(call)).pause_seconds)
+    return await addresses_handle.find_or_create_cycle_schedule(
+        call.services.engine, (await load_effective_settings(call)).pause_seconds
+    )
 
 
 async def describe_cycle(call: Call, handle: ScheduleHandle) -> CycleResponse:
@@ -165,7 +169,7 @@ async def describe_cycle(call: Call, handle: ScheduleHandle) -> CycleResponse:
         paused=state.paused,
         note=state.note or "",
         running=[each.workflow_id for each in started],
-        next_runs=starts.list_next_runs(description),
+        next_runs=starts.list_next_run_times(description),
         progress=await _read_progress(call.services.engine, started[0].workflow_id) if started else None,
     )
 
@@ -175,7 +179,7 @@ async def _read_progress(engine: Client, workflow_id: str) -> CycleProgress | No
     handle = engine.get_workflow_handle(workflow_id)
     try:
         description = await handle.describe()
-        status = await addresses_handle.query_cycle(engine, workflow_id, QUERY_TIMEOUT)
+        status = await addresses_handle.query_cycle_status(engine, workflow_id, QUERY_TIMEOUT)
     except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
         return None
     return CycleProgress(

@@ -85,12 +85,12 @@ class MessageResponse(MessageSummary):
     actions: list[MessageAction] = Field(description="actions of operators, oldest first")
 
 
-def summarize_message(message: FoundMessage, retries: int) -> MessageSummary:
+def build_message_summary(message: FoundMessage, retries: int) -> MessageSummary:
     acks = {module: Acknowledgement(ack=each.ack, at=each.at) for module, each in message.acks.items()}
-    return MessageSummary(**_copy_fields(message, retries), acks=acks)
+    return MessageSummary(**_build_common_fields(message, retries), acks=acks)
 
 
-def describe_message(
+def build_message_response(
     message: FoundMessage, supersedes: list[int], actions: Sequence[OperatorAction], retries: int
 ) -> MessageResponse:
     acks = {
@@ -98,7 +98,7 @@ def describe_message(
         for module, each in message.acks.items()
     }
     return MessageResponse(
-        **_copy_fields(message, retries),
+        **_build_common_fields(message, retries),
         acks=acks,
         payload=message.payload or "",
         supersedes=supersedes,
@@ -106,12 +106,12 @@ def describe_message(
     )
 
 
-def _copy_fields(message: FoundMessage, retries: int) -> dict[str, Any]:
+def _build_common_fields(message: FoundMessage, retries: int) -> dict[str, Any]:
     same = (
         *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "retry_times", "created_at"),
         *("published_at", "changed_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),
     )
-    state = messages.derive_state(
+    state = messages.derive_message_state(
         proc_flag=message.proc_flag,
         topic=message.topic,
         is_due=message.next_attempt_at is not None,
@@ -153,7 +153,7 @@ class CountFailedResponse(Response):
     busy: int = Field(description="besides these: being processed now")
 
 
-class MessageFigure(Response):
+class UnfinishedCount(Response):
     """The messages of a topic in one state."""
 
     topic: Topic
@@ -164,26 +164,26 @@ class MessageFigure(Response):
     failed_in: dict[Module, int] = Field(description="the number that failed in each module")
 
 
-class FiguresResponse(Response):
+class UnfinishedCountsResponse(Response):
     """The numbers of unfinished messages."""
 
     at: AwareDatetime
-    messages: list[MessageFigure] = Field(description="every topic in every state but `done`")
+    messages: list[UnfinishedCount] = Field(description="every topic in every state but `done`")
     quarantined: int = Field(description="messages that could not be read")
     logical_deletes: int = Field(description="addresses that modules keep because of orders in flight")
     removable: int = Field(description="of these: needed by no module any more")
 
 
-def build_figures(counts: UnfinishedCounts) -> FiguresResponse:
-    return FiguresResponse(
+def build_unfinished_counts(counts: UnfinishedCounts) -> UnfinishedCountsResponse:
+    return UnfinishedCountsResponse(
         at=counts.at,
         messages=[
-            MessageFigure(
+            UnfinishedCount(
                 topic=each.topic,
                 state=each.state,
                 messages=each.messages,
                 oldest_at=each.oldest_at,
-                oldest_seconds=counts.oldest_seconds(each),
+                oldest_seconds=counts.compute_age_of_oldest(each),
                 failed_in=dict(each.failed_in),
             )
             for each in counts.counts
@@ -213,5 +213,7 @@ class CycleResponse(Response):
     paused: bool
     note: str = Field(description="who paused or resumed it, and why")
     running: list[str] = Field(description="ids of its running workflows")
-    next_runs: list[AwareDatetime] = Field(description="the next runs; none while it is paused")
+    next_runs: list[AwareDatetime] = Field(
+        description="the next runs; none while it is paused, or waits for the first message"
+    )
     progress: CycleProgress | None = Field(description="of the running workflow, if a worker answers")

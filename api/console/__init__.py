@@ -14,7 +14,7 @@ from pathlib import Path
 from aiohttp import web
 from pydantic import Field
 
-from api.http.models import ForeignRequest, Request
+from api.http.models import LenientRequest, Request
 from api.http.routes import Access, Call, Routes
 from domain.faults import Missing
 
@@ -47,24 +47,28 @@ class ConsoleFiles:
     assets: Mapping[str, ConsoleFile]
 
     @property
-    def base(self) -> str:
+    def base_path(self) -> str:
         """The path of this version's files; modules import each other relatively and so stay within it."""
         return f"{BASE}/{self.version}"
 
 
 @cache
-def load_files() -> ConsoleFiles:
+def load_console_files() -> ConsoleFiles:
     """Return the files; the version is a hash of all of them, so that a page never mixes two versions."""
     found = {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in sorted(FOLDER.rglob("*.*"))}
     contents = {name: content for name, content in found.items() if Path(name).suffix in MEDIA_TYPES}
-    version = _digest(b"".join(_digest(content).encode() + name.encode() for name, content in contents.items()))
+    version = _hash_content(
+        b"".join(_hash_content(content).encode() + name.encode() for name, content in contents.items())
+    )
     index = (
         contents.pop(INDEX)
         .replace(PRELOAD_MARK, _build_preload_links(contents))
         .replace(BASE_MARK, f"{BASE}/{version}".encode())
     )
     return ConsoleFiles(
-        version, _build_file(INDEX, index), {name: _build_file(name, content) for name, content in contents.items()}
+        version,
+        _compress_file(INDEX, index),
+        {name: _compress_file(name, content) for name, content in contents.items()},
     )
 
 
@@ -74,13 +78,13 @@ def _build_preload_links(names: Iterable[str]) -> bytes:
     return "\n    ".join(f'<link rel="modulepreload" href="{{{{base}}}}/{name}">' for name in first).encode()
 
 
-def _build_file(name: str, content: bytes) -> ConsoleFile:
+def _compress_file(name: str, content: bytes) -> ConsoleFile:
     # Without a time stamp every replica compresses to the same bytes.
     compressed = gzip.compress(content, mtime=0)
-    return ConsoleFile(content, compressed, _digest(content), MEDIA_TYPES[Path(name).suffix])
+    return ConsoleFile(content, compressed, _hash_content(content), MEDIA_TYPES[Path(name).suffix])
 
 
-def _digest(content: bytes) -> str:
+def _hash_content(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
@@ -95,7 +99,7 @@ CACHE_REVALIDATE = "no-cache"
 routes = Routes("console", "The pages of every system in a browser; they call this API and nothing else.")
 
 
-class PageState(ForeignRequest):
+class ConsoleStateQuery(LenientRequest):
     """The query of a page of the console, which only the page's script reads."""
 
 
@@ -113,23 +117,23 @@ class AssetPath(Request):
 
 
 @routes.get("/console", access=Access.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
-async def overview(call: Call, query: PageState) -> web.Response:
+async def open_console(call: Call, query: ConsoleStateQuery) -> web.Response:
     """Open the console."""
-    return _build_response(call.request, load_files().index, CACHE_REVALIDATE)
+    return _build_file_response(call.request, load_console_files().index, CACHE_REVALIDATE)
 
 
 @routes.get("/console/", access=Access.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
-async def root(call: Call, query: PageState) -> web.Response:
+async def open_console_root(call: Call, query: ConsoleStateQuery) -> web.Response:
     """Open the console with a slash at the end."""
-    return _build_response(call.request, load_files().index, CACHE_REVALIDATE)
+    return _build_file_response(call.request, load_console_files().index, CACHE_REVALIDATE)
 
 
 @routes.get(
     "/console/{page}", access=Access.PUBLIC, slashes="page", media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""}
 )
-async def page(call: Call, path: PagePath, query: PageState) -> web.Response:
+async def open_console_page(call: Call, path: PagePath, query: ConsoleStateQuery) -> web.Response:
     """Open the console at one of its pages."""
-    return _build_response(call.request, load_files().index, CACHE_REVALIDATE)
+    return _build_file_response(call.request, load_console_files().index, CACHE_REVALIDATE)
 
 
 @routes.get(
@@ -139,20 +143,22 @@ async def page(call: Call, path: PagePath, query: PageState) -> web.Response:
     media_type="text/javascript",
     also={HTTPStatus.NOT_MODIFIED: ""},
 )
-async def asset(call: Call, path: AssetPath) -> web.Response:
+async def read_asset(call: Call, path: AssetPath) -> web.Response:
     """Read a file of the console.
 
     The version is a hash of all files, so a file never changes under its address.
     """
-    files = load_files()
+    files = load_console_files()
     found = files.assets.get(path.file)
     if found is None:
         raise Missing("not_found", "The console has no such file.", "Open /console again: it names the files it needs.")
     # During an update another replica may serve another version: its files are answered, but not cached.
-    return _build_response(call.request, found, CACHE_FOREVER if path.version == files.version else CACHE_REVALIDATE)
+    return _build_file_response(
+        call.request, found, CACHE_FOREVER if path.version == files.version else CACHE_REVALIDATE
+    )
 
 
-def _build_response(request: web.Request, file: ConsoleFile, caching: str) -> web.Response:
+def _build_file_response(request: web.Request, file: ConsoleFile, caching: str) -> web.Response:
     headers = {
         "Cache-Control": caching,
         "Content-Security-Policy": CONTENT_SECURITY_POLICY,

@@ -8,19 +8,21 @@ from typing import Any
 
 from pydantic import Field
 from temporalio.client import WorkflowHandle
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from api import webhooks
 from api.downloads import creation, quotas, responses
 from api.downloads.context import DownloadPath, get_status_reader, routes
-from api.downloads.responses import DownloadResponse, build_missing
+from api.downloads.responses import DownloadResponse, build_missing_download_fault
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
+from api.pauses import SYSTEM_PAUSED
 from api.webhooks import WebhookDeliveryResponse
 from domain.downloads import names
 from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState
-from domain.faults import Conflict, Exhausted, Invalid
+from domain.faults import Conflict, Invalid, Paused
 from domain.webhooks import DELIVERY_ID_PATTERN, WebhookOwner
+from infra import outages
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
 from workflows.downloads import handle
@@ -31,24 +33,24 @@ RETRY_POLL_SECONDS = 0.05
 
 
 @routes.post("/v1/downloads/{task_id}/cancel", access=Access.PROJECT, status=HTTPStatus.ACCEPTED)
-async def cancel(call: Call, path: DownloadPath) -> DownloadResponse:
+async def cancel_download(call: Call, path: DownloadPath) -> DownloadResponse:
     """Cancel a download.
 
     It is stopped and all its rows are deleted; its state becomes `cancelled` within moments. A download that has ended
     keeps its state; a failed one can no longer be retried from staged rows.
     """
-    return await _cancel(call, path.task_id)
+    return await _cancel_run(call, path.task_id)
 
 
 @routes.delete("/v1/downloads/{task_id}", access=Access.PROJECT, problems={"download_not_over": Conflict})
-async def delete(call: Call, path: DownloadPath) -> DownloadResponse:
+async def delete_file(call: Call, path: DownloadPath) -> DownloadResponse:
     """Delete the file of a download that has ended, before it expires.
 
     Its links stop working, and its state becomes `expired`. Of a failed download, the rows kept for a retry are
     deleted. Cancel a running download first, by `POST …/cancel`.
     """
     answer = await get_status_reader(call).read(call.project_id, path.task_id)
-    if not answer.state.final:
+    if not answer.state.is_final:
         raise Conflict(
             "download_not_over",
             f"This download is {answer.state}; only one that is over can be removed.",
@@ -56,9 +58,9 @@ async def delete(call: Call, path: DownloadPath) -> DownloadResponse:
         )
     row = await get_status_reader(call).read_row(call.project_id, path.task_id)
     if answer.state is DownloadState.FAILED:
-        return await _cancel(call, path.task_id)
+        return await _cancel_run(call, path.task_id)
     if row is not None and answer.state is DownloadState.SUCCEEDED:
-        await catalogue.remove_file(
+        await catalogue.delete_file_and_mark_expired(
             call.services.database, call.services.objects, DownloadSpec.model_validate(row.request)
         )
         get_status_reader(call).invalidate(call.project_id, path.task_id)
@@ -69,9 +71,10 @@ async def delete(call: Call, path: DownloadPath) -> DownloadResponse:
     "/v1/downloads/{task_id}/retry",
     access=Access.PROJECT,
     status=HTTPStatus.ACCEPTED,
-    problems={"download_not_failed": Conflict, quotas.QUOTA_EXCEEDED: Exhausted},
+    begins_work=True,
+    problems={"download_not_failed": Conflict, SYSTEM_PAUSED: Paused},
 )
-async def retry(call: Call, path: DownloadPath) -> DownloadResponse:
+async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
     """Retry a failed download, under the same id.
 
     It resumes from the rows that were fetched if they are recent and the source has not changed; otherwise it starts
@@ -86,20 +89,20 @@ async def retry(call: Call, path: DownloadPath) -> DownloadResponse:
             "Wait for its end, or start a new download.",
         )
     spec = DownloadSpec.model_validate(row.request)
-    await quotas.admit(call, spec)
+    await quotas.consume_quotas(call, spec)
     await _signal_or_restart(call, row, spec)
-    return await _wait_for_pickup(call, row)
+    return await _wait_until_retry_starts(call, row)
 
 
-async def _cancel(call: Call, task_id: str) -> DownloadResponse:
+async def _cancel_run(call: Call, task_id: str) -> DownloadResponse:
     row = await get_status_reader(call).read_row(call.project_id, task_id)
     try:
-        await _get_handle(call, task_id).cancel()
+        await _get_workflow_handle(call, task_id).cancel()
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
         if row is None:
-            raise build_missing(task_id) from None
+            raise build_missing_download_fault(task_id) from None
     get_status_reader(call).invalidate(call.project_id, task_id)
     return await get_status_reader(call).read(call.project_id, task_id)
 
@@ -107,16 +110,16 @@ async def _cancel(call: Call, task_id: str) -> DownloadResponse:
 async def _signal_or_restart(call: Call, row: Download, spec: DownloadSpec) -> None:
     """Signal the run if it still waits for a retry; otherwise start a new run."""
     try:
-        await _get_handle(call, row.task_id).signal(names.RETRY)
+        await _get_workflow_handle(call, row.task_id).signal(names.RETRY)
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
     else:
         return
-    await creation.start_download(call.services, spec, again=True)
+    await creation.start_download(call.services, spec, allow_restart=True)
 
 
-async def _wait_for_pickup(call: Call, before: Download) -> DownloadResponse:
+async def _wait_until_retry_starts(call: Call, before: Download) -> DownloadResponse:
     """Wait until a worker has taken the retry up, and return the download; after a timeout, return it as pending."""
     get_status_reader(call).invalidate(call.project_id, before.task_id)
     try:
@@ -127,13 +130,17 @@ async def _wait_for_pickup(call: Call, before: Download) -> DownloadResponse:
                     return await get_status_reader(call).read(call.project_id, before.task_id)
                 await asyncio.sleep(RETRY_POLL_SECONDS)
     except TimeoutError:
-        waiting = {"state": DownloadState.PENDING, "label": DownloadState.PENDING.label, "phase": DownloadPhase.WAITING}
+        waiting = {
+            "state": DownloadState.PENDING,
+            "label": DownloadState.PENDING.chinese_label,
+            "phase": DownloadPhase.WAITING,
+        }
         return responses.build_response_from_row(before).model_copy(
             update={**waiting, "fault": None, "finished_at": None}
         )
 
 
-def _get_handle(call: Call, task_id: str) -> WorkflowHandle[Any, Any]:
+def _get_workflow_handle(call: Call, task_id: str) -> WorkflowHandle[Any, Any]:
     return handle.get_download_handle(call.services.engine, call.project_id, task_id)
 
 
@@ -148,7 +155,7 @@ async def list_download_deliveries(
     call: Call, path: DownloadPath, query: PageQuery
 ) -> PageResponse[WebhookDeliveryResponse]:
     """List the webhook deliveries of a download, newest first."""
-    page = await webhooks.list_deliveries(call, call.project_id, _build_owner(path), query)
+    page = await webhooks.list_deliveries(call, call.project_id, _build_webhook_owner(path), query)
     if not page.items:
         # An empty list may mean that there is no such download.
         await get_status_reader(call).read(call.project_id, path.task_id)
@@ -156,14 +163,14 @@ async def list_download_deliveries(
 
 
 @routes.post("/v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver", access=Access.PROJECT, status=202)
-async def redeliver(call: Call, path: DeliveryPath) -> WebhookDeliveryResponse:
+async def redeliver_webhook(call: Call, path: DeliveryPath) -> WebhookDeliveryResponse:
     """Send a webhook again, now.
 
     The delivery keeps its `webhook-id` and its body and starts its attempts anew, whether it is still being retried,
     has arrived, has failed, or was stopped by a 410.
     """
-    return await webhooks.redeliver(call, call.project_id, _build_owner(path), path.delivery_id)
+    return await webhooks.redeliver_webhook(call, call.project_id, _build_webhook_owner(path), path.delivery_id)
 
 
-def _build_owner(path: DownloadPath) -> WebhookOwner:
+def _build_webhook_owner(path: DownloadPath) -> WebhookOwner:
     return WebhookOwner(system=names.SYSTEM, id=path.task_id)

@@ -16,7 +16,7 @@ from api.downloads.responses import STATUS_READER, StatusReader
 from api.downloads.watching import WATCH_REGISTRY, WatchRegistry
 from api.http.models import Request
 from api.http.routes import Call, Routes
-from domain.faults import Exhausted
+from domain.faults import QuotaExhausted
 from services.services import Services
 
 PREVIEWS_WAITING_MAX = 20
@@ -44,7 +44,7 @@ class PreviewQueue:
         """Run the work of a project when it is its turn; a cancelled caller leaves the queue.
 
         Raises:
-            Exhausted: Too many are waiting.
+            QuotaExhausted: Too many are waiting.
         """
         if self._taken[project_id] >= PREVIEWS_PER_PROJECT_MAX:
             raise _build_busy_fault(
@@ -56,21 +56,21 @@ class PreviewQueue:
         self._taken[project_id] += 1
         loop = asyncio.get_running_loop()
         drawn = self._thread.submit(work)
-        drawn.add_done_callback(lambda _: loop.call_soon_threadsafe(self._leave, project_id))
+        drawn.add_done_callback(lambda _: loop.call_soon_threadsafe(self._release_place, project_id))
         return await asyncio.wrap_future(drawn)
 
     async def close(self, _app: web.Application) -> None:
         """Cancel what is waiting, and stop the thread."""
         await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
 
-    def _leave(self, project_id: str) -> None:
+    def _release_place(self, project_id: str) -> None:
         self._taken[project_id] -= 1
         self._taken += Counter()  # removes projects whose count is zero
 
 
-def _build_busy_fault(sentence: str, whose: str = "") -> Exhausted:
+def _build_busy_fault(sentence: str, whose: str = "") -> QuotaExhausted:
     violated = [f"{whose}previews"]
-    return Exhausted(
+    return QuotaExhausted(
         PREVIEWS_BUSY, sentence, "Ask again in a moment.", violated=violated, retry_after_seconds=RETRY_SECONDS
     )
 
@@ -78,14 +78,14 @@ def _build_busy_fault(sentence: str, whose: str = "") -> Exhausted:
 PREVIEW_QUEUE = web.AppKey("downloads_preview_queue", PreviewQueue)
 
 
-def _attach(app: web.Application, services: Services) -> None:
+def _attach_watching_and_previews(app: web.Application, services: Services) -> None:
     """Add to the application what watches downloads and what draws previews."""
     watching.attach_watching(app, services)
     queue = app[PREVIEW_QUEUE] = PreviewQueue()
     app.on_cleanup.append(queue.close)
 
 
-routes = Routes("downloads", "A paged source becomes a file.", attach=_attach)
+routes = Routes("downloads", "A paged source becomes a file.", attach=_attach_watching_and_previews)
 
 
 def get_status_reader(call: Call) -> StatusReader:

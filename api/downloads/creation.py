@@ -24,14 +24,15 @@ from api.downloads.tables import RequestedTable
 from api.http import auth
 from api.http.models import Request
 from api.http.routes import Access, Call
+from api.pauses import SYSTEM_PAUSED
 from domain.downloads import names
 from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus, FileType, TableSource, clean_file_name
-from domain.faults import Exhausted, Invalid, Missing, SourceFault
+from domain.faults import Invalid, Missing, Paused, SourceFault
 from infra import metrics
 from infra.database import Database
 from services.services import Services
 from stores import projects
-from stores.downloads.quotas import release_active
+from stores.downloads.quotas import release_active_slots
 from stores.projects import IdempotencyClaim
 from workflows.downloads import handle
 
@@ -46,7 +47,7 @@ ORDERED_FIELDS = ("template", "header", "footer", "sheets")
 """In these fields, the order of keys is the order of columns or cells."""
 
 
-def validate_key(key: str) -> str:
+def validate_idempotency_key(key: str) -> str:
     """Validate the form of an idempotency key."""
     if re.fullmatch(KEY_PATTERN, key) is None:
         raise ValueError(f"it has another form; send {KEY_FORM}.")
@@ -61,7 +62,9 @@ class WaitQuery(Request):
     )
 
 
-IdempotencyKey = Annotated[str, AfterValidator(validate_key), Field(json_schema_extra={"pattern": KEY_PATTERN})]
+IdempotencyKey = Annotated[
+    str, AfterValidator(validate_idempotency_key), Field(json_schema_extra={"pattern": KEY_PATTERN})
+]
 
 
 class IdempotencyHeaders(Request):
@@ -78,18 +81,19 @@ class IdempotencyHeaders(Request):
     "/v1/downloads",
     access=Access.PROJECT,
     is_audited=False,
+    begins_work=True,
     status=HTTPStatus.ACCEPTED,
     also={HTTPStatus.OK: "*/*"},
     problems={
+        SYSTEM_PAUSED: Paused,
         "invalid_url": Invalid,
         "address_denied": Invalid,
         "idempotency_key_reused": Invalid,
         "not_found": Missing,
         "download_failed": SourceFault,
-        quotas.QUOTA_EXCEEDED: Exhausted,
     },
 )
-async def create(
+async def create_download(
     call: Call, body: DownloadRequest, query: WaitQuery, headers: IdempotencyHeaders
 ) -> DownloadResponse | web.StreamResponse:
     """Start a download.
@@ -99,19 +103,19 @@ async def create(
     `download_failed`. A request that is repeated with its `Idempotency-Key` returns the existing download and costs no
     quota.
     """
-    requested = _parse_tables(call, body)
+    requested = _parse_and_check_tables(call, body)
     answer = await _find_or_start(call, body, requested, headers.idempotency_key)
-    _set_header(call, "Location", f"/v1/downloads/{answer.task_id}")
+    _set_response_header(call, "Location", f"/v1/downloads/{answer.task_id}")
     return await _wait_for_file(call, answer, query.wait) if query.wait else answer
 
 
-def _parse_tables(call: Call, body: DownloadRequest) -> list[RequestedTable]:
+def _parse_and_check_tables(call: Call, body: DownloadRequest) -> list[RequestedTable]:
     if body.project_id not in (None, call.project_id):
-        raise auth.build_missing_problem()
+        raise auth.build_not_found_fault()
     requested = tables.parse_tables(body)
     for url in dict.fromkeys([*(table.source_url for table in requested), body.callback]):
         if url is not None:
-            call.services.http.check(url)
+            call.services.http.require_allowed(url)
     return requested
 
 
@@ -120,37 +124,37 @@ async def _find_or_start(
 ) -> DownloadResponse:
     task_id = f"dl_{secrets.token_hex(12)}"
     if key is None:
-        return await _start_new(call, body, requested, task_id)
+        return await _admit_and_start(call, body, requested, task_id)
     has_rows = any(table.data is not None for table in requested)
-    rows = b"\n".join(tables.read_rows_of_tables(call, body)) if has_rows else b""
+    rows = b"\n".join(tables.extract_rows_json_by_table(call, body)) if has_rows else b""
     fingerprint = fingerprint_request(body, rows)
-    owner = await claim_key(call.services.database, call.project_id, key, fingerprint, task_id)
+    owner = await claim_idempotency_key(call.services.database, call.project_id, key, fingerprint, task_id)
     if owner != task_id:
         # The first request may have ended right after its claim; then this one starts the download.
         with suppress(Missing):
-            return await _replay(call, owner)
-    return await _start_new(call, body, requested, owner)
+            return await _answer_with_existing(call, owner)
+    return await _admit_and_start(call, body, requested, owner)
 
 
-async def _replay(call: Call, task_id: str) -> DownloadResponse:
+async def _answer_with_existing(call: Call, task_id: str) -> DownloadResponse:
     answer = await get_status_reader(call).read(call.project_id, task_id)
-    _set_header(call, "Idempotency-Replayed", "true")
+    _set_response_header(call, "Idempotency-Replayed", "true")
     return answer
 
 
-async def _start_new(
+async def _admit_and_start(
     call: Call, body: DownloadRequest, requested: list[RequestedTable], task_id: str
 ) -> DownloadResponse:
     sources = [_seal_source(call, table, task_id, index) for index, table in enumerate(requested)]
     spec = _build_spec(call, body, requested, sources, task_id)
-    await quotas.admit(call, spec)
+    await quotas.consume_quotas(call, spec)
     try:
         if any(source.inline_key for source in sources):
             await tables.store_rows(call, body, requested, [source.inline_key for source in sources])
         if not await start_download(call.services, spec):
-            return await _replay(call, task_id)
+            return await _answer_with_existing(call, task_id)
     except Exception:
-        await release_active(call.services.database, spec.project_id, spec.operator_id, task_id)
+        await release_active_slots(call.services.database, spec.project_id, spec.operator_id, task_id)
         raise
     metrics.DOWNLOADS_ACCEPTED.labels(spec.type).inc()
     return responses.build_response_from_run(
@@ -158,7 +162,7 @@ async def _start_new(
     )
 
 
-def _set_header(call: Call, header: str, value: str) -> None:
+def _set_response_header(call: Call, header: str, value: str) -> None:
     call.request_state.headers[header] = value
 
 
@@ -167,7 +171,7 @@ def _seal_source(call: Call, table: RequestedTable, task_id: str, index: int) ->
     return TableSource(
         source_url=seal(table.source_url) if table.source_url else None,
         source_headers=seal(json.dumps(table.headers)) if table.headers else None,
-        inline_key=names.inline_key(call.project_id, task_id, index) if table.data is not None else None,
+        inline_key=names.build_inline_rows_key(call.project_id, task_id, index) if table.data is not None else None,
     )
 
 
@@ -211,7 +215,7 @@ def _build_spec(
 
 async def _wait_for_file(call: Call, answer: DownloadResponse, seconds: int) -> DownloadResponse | web.StreamResponse:
     """Return the file if it is ready in time, else the current state."""
-    call.lift_time_limit()
+    call.remove_time_limit()
     with suppress(TimeoutError):
         async with (
             asyncio.timeout(seconds),
@@ -228,16 +232,18 @@ async def _wait_for_file(call: Call, answer: DownloadResponse, seconds: int) -> 
             return answer
 
 
-async def start_download(services: Services, spec: DownloadSpec, *, again: bool = False) -> bool:
+async def start_download(services: Services, spec: DownloadSpec, *, allow_restart: bool = False) -> bool:
     """Start the workflow of a download; return False if it is running already.
 
     Args:
         services: The clients of this process.
         spec: What to export.
-        again: Whether an earlier run may have ended.
+        allow_restart: Whether an earlier run may have ended.
     """
     task_timeout = timedelta(seconds=services.settings.engine.task_timeout_seconds)
-    return await handle.start_download(services.engine, spec, responses.build_memo(spec), task_timeout, again=again)
+    return await handle.start_download(
+        services.engine, spec, responses.build_memo(spec), task_timeout, allow_restart=allow_restart
+    )
 
 
 def fingerprint_request(body: BaseModel, rows: bytes = b"") -> bytes:
@@ -255,7 +261,7 @@ def fingerprint_request(body: BaseModel, rows: bytes = b"") -> bytes:
     return hashlib.sha256(text.encode() + rows).digest()
 
 
-async def claim_key(database: Database, project_id: str, key: str, fingerprint: bytes, task_id: str) -> str:
+async def claim_idempotency_key(database: Database, project_id: str, key: str, fingerprint: bytes, task_id: str) -> str:
     """Claim a key for a download; return the download that the key was first sent for.
 
     Raises:

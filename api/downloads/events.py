@@ -15,12 +15,12 @@ from pydantic import AwareDatetime, Field
 from api.downloads import watching
 from api.downloads.context import DownloadPath, get_status_reader, get_watch_registry, routes
 from api.downloads.responses import DownloadResponse
-from api.downloads.watching import Subscription, SubscriptionEnd
+from api.downloads.watching import Subscription, SubscriptionEndReason
 from api.http import auth
 from api.http.models import Request, Response
 from api.http.problems import RequestRejected
 from api.http.routes import Access, Call
-from domain.faults import Denied, Exhausted, Missing
+from domain.faults import Missing, QuotaExhausted, Unauthenticated
 from domain.secrets import KeyRight
 from infra import log
 
@@ -33,11 +33,11 @@ MESSAGE_MAX_BYTES = 4_096
 """Subscribers only send pongs."""
 
 _CLOSE_CODES = {
-    SubscriptionEnd.FINISHED: WSCloseCode.OK,
-    SubscriptionEnd.LEFT: WSCloseCode.OK,
-    SubscriptionEnd.STOPPING: WSCloseCode.GOING_AWAY,
-    SubscriptionEnd.TOO_SLOW: WSCloseCode.TRY_AGAIN_LATER,
-    SubscriptionEnd.KEY_REVOKED: WSCloseCode.POLICY_VIOLATION,
+    SubscriptionEndReason.FINISHED: WSCloseCode.OK,
+    SubscriptionEndReason.LEFT: WSCloseCode.OK,
+    SubscriptionEndReason.STOPPING: WSCloseCode.GOING_AWAY,
+    SubscriptionEndReason.TOO_SLOW: WSCloseCode.TRY_AGAIN_LATER,
+    SubscriptionEndReason.KEY_REVOKED: WSCloseCode.POLICY_VIOLATION,
 }
 
 
@@ -64,7 +64,7 @@ class TicketResponse(Response):
     "/v1/downloads/ws",
     access=Access.PROJECT,
     status=HTTPStatus.SWITCHING_PROTOCOLS,
-    problems={watching.TOO_MANY_STREAMS: Exhausted},
+    problems={watching.TOO_MANY_STREAMS: QuotaExhausted},
 )
 async def watch_project_by_socket(call: Call) -> web.WebSocketResponse:
     """Watch all downloads of the project by WebSocket.
@@ -74,7 +74,7 @@ async def watch_project_by_socket(call: Call) -> web.WebSocketResponse:
     """
     with get_watch_registry(call).count_stream(call.project_id):
         async with get_watch_registry(call).watch_project(call.project_id) as subscription:
-            return await send_over_socket(call, subscription)
+            return await send_updates_over_socket(call, subscription)
 
 
 @routes.get(
@@ -82,7 +82,7 @@ async def watch_project_by_socket(call: Call) -> web.WebSocketResponse:
     access=Access.PROJECT,
     takes_ticket=True,
     status=HTTPStatus.SWITCHING_PROTOCOLS,
-    problems={watching.TOO_MANY_STREAMS: Exhausted},
+    problems={watching.TOO_MANY_STREAMS: QuotaExhausted},
 )
 async def watch_download_by_socket(call: Call, path: DownloadPath) -> web.WebSocketResponse:
     """Watch a download by WebSocket.
@@ -92,14 +92,14 @@ async def watch_download_by_socket(call: Call, path: DownloadPath) -> web.WebSoc
     """
     with get_watch_registry(call).count_stream(call.project_id):
         async with get_watch_registry(call).watch_download(call.project_id, path.task_id) as subscription:
-            return await send_over_socket(call, subscription)
+            return await send_updates_over_socket(call, subscription)
 
 
 @routes.get(
     "/v1/downloads/events",
     access=Access.PROJECT,
     media_type="text/event-stream",
-    problems={watching.TOO_MANY_STREAMS: Exhausted},
+    problems={watching.TOO_MANY_STREAMS: QuotaExhausted},
 )
 async def watch_project_by_events(call: Call) -> web.StreamResponse:
     """Watch all downloads of the project by server-sent events.
@@ -109,7 +109,7 @@ async def watch_project_by_events(call: Call) -> web.StreamResponse:
     """
     with get_watch_registry(call).count_stream(call.project_id):
         async with get_watch_registry(call).watch_project(call.project_id) as subscription:
-            return await send_as_events(call, subscription, None)
+            return await send_updates_as_events(call, subscription, None)
 
 
 @routes.get(
@@ -117,7 +117,7 @@ async def watch_project_by_events(call: Call) -> web.StreamResponse:
     access=Access.PROJECT,
     media_type="text/event-stream",
     also={HTTPStatus.NO_CONTENT: ""},
-    problems={watching.TOO_MANY_STREAMS: Exhausted},
+    problems={watching.TOO_MANY_STREAMS: QuotaExhausted},
 )
 async def watch_download_by_events(call: Call, path: DownloadPath, headers: ReconnectHeaders) -> web.StreamResponse:
     """Watch a download by server-sent events.
@@ -127,7 +127,7 @@ async def watch_download_by_events(call: Call, path: DownloadPath, headers: Reco
     """
     with get_watch_registry(call).count_stream(call.project_id):
         async with get_watch_registry(call).watch_download(call.project_id, path.task_id) as subscription:
-            return await send_as_events(call, subscription, headers.last_event_id)
+            return await send_updates_as_events(call, subscription, headers.last_event_id)
 
 
 @routes.post(
@@ -138,7 +138,7 @@ async def watch_download_by_events(call: Call, path: DownloadPath, headers: Reco
     is_audited=False,
     problems={"not_found": Missing},
 )
-async def create_ticket(call: Call, path: DownloadPath) -> TicketResponse:
+async def create_watch_ticket(call: Call, path: DownloadPath) -> TicketResponse:
     """Create a ticket with which a page in a browser watches the download by WebSocket without a key.
 
     It opens `GET /v1/downloads/{task_id}/ws?ticket=…` of this download for a minute, any number of times. A connection
@@ -151,7 +151,7 @@ async def create_ticket(call: Call, path: DownloadPath) -> TicketResponse:
     return TicketResponse(url=f"ws{base.removeprefix('http')}{socket}?ticket={token}", ticket=token, expires_at=until)
 
 
-async def send_over_socket(call: Call, subscription: Subscription) -> web.WebSocketResponse:
+async def send_updates_over_socket(call: Call, subscription: Subscription) -> web.WebSocketResponse:
     """Send the updates of a subscription over a WebSocket."""
     ping_seconds = call.services.settings.api.ping_seconds
     socket = web.WebSocketResponse(
@@ -165,11 +165,11 @@ async def send_over_socket(call: Call, subscription: Subscription) -> web.WebSoc
             "Use a WebSocket client; GET /v1/downloads/{task_id}/events streams the same over plain HTTP.",
         )
     await socket.prepare(call.request)
-    async with _streaming(call, subscription, _end_when_closed(socket, subscription)):
+    async with _stream_while_authorized(call, subscription, _end_when_closed(socket, subscription)):
         while (updates := await subscription.wait_for_updates()) is not None:
             for answer in updates:
-                await _send_in_time(socket.send_str(answer.model_dump_json()))
-        ending = subscription.ending or SubscriptionEnd.LEFT
+                await _send_or_abort(socket.send_str(answer.model_dump_json()))
+        ending = subscription.ending or SubscriptionEndReason.LEFT
         await socket.close(code=_CLOSE_CODES[ending], message=ending.encode())
     return socket
 
@@ -177,19 +177,21 @@ async def send_over_socket(call: Call, subscription: Subscription) -> web.WebSoc
 async def _end_when_closed(socket: web.WebSocketResponse, subscription: Subscription) -> None:
     async for _ in socket:
         pass
-    subscription.end(SubscriptionEnd.LEFT)
+    subscription.end(SubscriptionEndReason.LEFT)
 
 
-async def send_as_events(call: Call, subscription: Subscription, last_event_id: str | None) -> web.StreamResponse:
+async def send_updates_as_events(
+    call: Call, subscription: Subscription, last_event_id: str | None
+) -> web.StreamResponse:
     """Send the updates of a subscription as server-sent events, without the one that the client received last."""
     settings = call.services.settings.api
     first = await subscription.wait_for_updates(0)
-    if first and first[-1].state.final and _build_event_id(first[-1]) == last_event_id:
+    if first and first[-1].state.is_final and _build_event_id(first[-1]) == last_event_id:
         # A browser would reconnect for ever; this response makes it stop.
         return web.Response(status=HTTPStatus.NO_CONTENT)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(call.request)
-    async with _streaming(call, subscription):
+    async with _stream_while_authorized(call, subscription):
         await _send_event(response, f"retry: {RECONNECT_MILLISECONDS}\n\n")
         updates = first
         while updates is not None:
@@ -205,10 +207,10 @@ async def send_as_events(call: Call, subscription: Subscription, last_event_id: 
 
 
 async def _send_event(response: web.StreamResponse, text: str) -> None:
-    await _send_in_time(response.write(text.encode()))
+    await _send_or_abort(response.write(text.encode()))
 
 
-async def _send_in_time(sending: Awaitable[None]) -> None:
+async def _send_or_abort(sending: Awaitable[None]) -> None:
     try:
         async with asyncio.timeout(SEND_SECONDS):
             await sending
@@ -223,10 +225,12 @@ def _build_event_id(answer: DownloadResponse) -> str:
 
 
 @asynccontextmanager
-async def _streaming(call: Call, subscription: Subscription, *others: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def _stream_while_authorized(
+    call: Call, subscription: Subscription, *others: Coroutine[Any, Any, None]
+) -> AsyncIterator[None]:
     """Stream without a time limit, but end the subscription when the key is revoked."""
-    call.lift_time_limit()
-    tasks = [asyncio.create_task(each) for each in (_check_key_repeatedly(call, subscription), *others)]
+    call.remove_time_limit()
+    tasks = [asyncio.create_task(each) for each in (_end_when_key_revoked(call, subscription), *others)]
     try:
         yield
     finally:
@@ -235,13 +239,13 @@ async def _streaming(call: Call, subscription: Subscription, *others: Coroutine[
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _check_key_repeatedly(call: Call, subscription: Subscription) -> None:
+async def _end_when_key_revoked(call: Call, subscription: Subscription) -> None:
     authenticator, seconds = call.request.app[auth.AUTHENTICATOR], call.services.settings.api.ping_seconds
     while subscription.ending is None:
         await asyncio.sleep(seconds)
         try:
-            await authenticator.authenticate(call.request, call.route, has_begun=True)
-        except Denied:
-            subscription.end(SubscriptionEnd.KEY_REVOKED)
+            await authenticator.authenticate(call.request, call.route, is_streaming=True)
+        except Unauthenticated:
+            subscription.end(SubscriptionEndReason.KEY_REVOKED)
         except Exception as error:  # noqa: BLE001 (if the key cannot be checked now, it is checked later)
             log.get(__name__).warning("stream_key_check_failed", error=repr(error))

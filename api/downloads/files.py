@@ -19,13 +19,13 @@ from pydantic import AwareDatetime, Field
 
 from api.downloads import responses
 from api.downloads.context import DownloadPath, get_status_reader, routes
-from api.downloads.responses import build_missing
+from api.downloads.responses import build_missing_download_fault
 from api.http.models import Request, Response
 from api.http.routes import Access, Call
 from domain.downloads.models import DownloadSpec, DownloadState, FileType, StoredFile
 from domain.downloads.sinks import csv
 from domain.faults import Conflict, Fault, FaultRecord, Gone, Missing
-from infra.objects import content_disposition
+from infra.objects import build_content_disposition
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
 
@@ -83,13 +83,13 @@ class DownloadFile:
 
 
 @routes.get("/v1/downloads/{task_id}/file", access=Access.PROJECT, status=HTTPStatus.FOUND, problems=NO_FILE_PROBLEMS)
-async def fetch_file(call: Call, path: DownloadPath) -> web.StreamResponse:
+async def redirect_to_file(call: Call, path: DownloadPath) -> web.StreamResponse:
     """Download the file: a redirect to an address that is valid for five minutes.
 
     It supports ranges, so that an interrupted download can be resumed. If `If-Range` is not the `ETag` of the file, the
     whole file is sent, as its ranges would not fit what was received before.
     """
-    return await _redirect_or_send(call, await _find_file(call, path.task_id))
+    return await _redirect_or_send(call, await _require_stored_file(call, path.task_id))
 
 
 @routes.head("/v1/downloads/{task_id}/file", access=Access.PROJECT, media_type=OCTETS, problems=NO_FILE_PROBLEMS)
@@ -98,7 +98,7 @@ async def read_file_headers(call: Call, path: DownloadPath) -> web.Response:
 
     There is no redirect, as the address behind it only allows reading.
     """
-    return _build_head_response(await _find_file(call, path.task_id))
+    return _build_head_response(await _require_stored_file(call, path.task_id))
 
 
 @routes.post(
@@ -109,7 +109,7 @@ async def create_link(call: Call, path: DownloadPath, query: LinkQuery) -> LinkR
 
     It leads to the file until the link or the file expires.
     """
-    found = await _find_file(call, path.task_id)
+    found = await _require_stored_file(call, path.task_id)
     until = min(datetime.now(UTC) + timedelta(seconds=query.expires_in), found.expires_at).replace(microsecond=0)
     token = sign_link(_get_pepper(call), FileLink(call.project_id, path.task_id, until))
     base = call.services.settings.api.public_base.rstrip("/") or f"{call.request.scheme}://{call.request.host}"
@@ -121,18 +121,20 @@ async def create_link(call: Call, path: DownloadPath, query: LinkQuery) -> LinkR
 )
 async def follow_link(call: Call, path: LinkPath) -> web.StreamResponse:
     """Follow a link: a redirect to an address that is valid for five minutes."""
-    return await _redirect_or_send(call, await _find_linked_file(call, path.token))
+    return await _redirect_or_send(call, await _require_linked_file(call, path.token))
 
 
 @routes.head("/d/{token}", access=Access.PUBLIC, media_type=OCTETS, problems={**NO_FILE_PROBLEMS, "link_expired": Gone})
 async def read_link_headers(call: Call, path: LinkPath) -> web.Response:
     """Return name, type and length of the linked file as headers."""
-    return _build_head_response(await _find_linked_file(call, path.token))
+    return _build_head_response(await _require_linked_file(call, path.token))
 
 
 async def stream_file(call: Call, task_id: str) -> web.StreamResponse:
     """Send the file of a download, and its address in `Content-Location`."""
-    return await _send_file(call, await _find_file(call, task_id), {"Content-Location": f"/v1/downloads/{task_id}"})
+    return await _send_file(
+        call, await _require_stored_file(call, task_id), {"Content-Location": f"/v1/downloads/{task_id}"}
+    )
 
 
 async def _redirect_or_send(call: Call, found: DownloadFile) -> web.StreamResponse:
@@ -142,7 +144,7 @@ async def _redirect_or_send(call: Call, found: DownloadFile) -> web.StreamRespon
     """
     headers, etag = call.request.headers, _quote_etag(found)
     if hdrs.RANGE in headers and headers.get(hdrs.IF_RANGE, etag) != etag:
-        call.lift_time_limit()
+        call.remove_time_limit()
         return await _send_file(call, found)
     return await _redirect_to_store(call, found)
 
@@ -169,7 +171,7 @@ def require_file(row: Download) -> DownloadFile:
     answer = responses.build_response_from_row(row)
     match answer.state:
         case DownloadState.PENDING | DownloadState.RUNNING:
-            raise _build_unfinished()
+            raise _build_unfinished_conflict()
         case DownloadState.FAILED:
             why = answer.fault or FaultRecord(code="", message="")
             raise Conflict("download_failed", f"This download failed, so there is no file. {why.message}", why.hint)
@@ -187,16 +189,16 @@ def require_file(row: Download) -> DownloadFile:
             assert_never(answer.state)
 
 
-async def _find_file(call: Call, task_id: str) -> DownloadFile:
+async def _require_stored_file(call: Call, task_id: str) -> DownloadFile:
     row = await get_status_reader(call).read_row(call.project_id, task_id)
     if row is None:
         # Without a row it has not been processed yet, or there is no such download.
         await get_status_reader(call).read(call.project_id, task_id)
-        raise _build_unfinished()
+        raise _build_unfinished_conflict()
     return require_file(row)
 
 
-async def _find_linked_file(call: Call, token: str) -> DownloadFile:
+async def _require_linked_file(call: Call, token: str) -> DownloadFile:
     """Return the file that a link opens.
 
     Raises:
@@ -210,7 +212,7 @@ async def _find_linked_file(call: Call, token: str) -> DownloadFile:
         raise Gone("link_expired", f"This link was good until {_format_time(opened.expires_at)}.", "Ask for a new one.")
     row = await catalogue.find_of_live_project(call.services.database, opened.project_id, opened.task_id)
     if row is None:
-        raise build_missing(opened.task_id)
+        raise build_missing_download_fault(opened.task_id)
     return require_file(row)
 
 
@@ -221,7 +223,7 @@ def _build_head_response(found: DownloadFile) -> web.Response:
 
 def _build_file_headers(found: DownloadFile) -> dict[str, str]:
     return {
-        "Content-Disposition": content_disposition(found.stored.name),
+        "Content-Disposition": build_content_disposition(found.stored.name),
         "Content-Length": str(found.stored.bytes),
         "Content-Type": found.content_type,
         "ETag": _quote_etag(found),
@@ -242,14 +244,14 @@ async def _redirect_to_store(call: Call, found: DownloadFile) -> web.Response:
     return web.Response(status=HTTPStatus.FOUND, headers={"Location": address})
 
 
-def _build_unfinished() -> Conflict:
+def _build_unfinished_conflict() -> Conflict:
     return Conflict("download_unfinished", "This download is not finished.", "Wait until its state is succeeded.")
 
 
 def _infer_content_type(row: Download) -> str:
     """Infer the content type of a file whose record has none."""
     spec = DownloadSpec.model_validate(row.request)
-    return csv.content_type_of(spec.encoding) if spec.type is FileType.CSV else PARQUET_TYPE
+    return csv.get_content_type(spec.encoding) if spec.type is FileType.CSV else PARQUET_TYPE
 
 
 def _get_pepper(call: Call) -> str:
@@ -272,30 +274,30 @@ class FileLink:
 def sign_link(pepper: str, link: FileLink) -> str:
     """Return the link as a signed token."""
     text = f"{int(link.expires_at.timestamp())} {link.project_id} {link.task_id}".encode()
-    return f"{_encode(text)}.{_encode(_signature(pepper, text))}"
+    return f"{_encode_base64(text)}.{_encode_base64(_compute_signature(pepper, text))}"
 
 
 def verify_link(pepper: str, token: str) -> FileLink | None:
     """Return the link of a token, or None if the signature is wrong. The caller checks the expiry."""
     body, _, signature = token.partition(".")
     try:
-        text, signed = _decode(body), _decode(signature)
+        text, signed = _decode_base64(body), _decode_base64(signature)
     except ValueError:
         return None
-    if not hmac.compare_digest(signed, _signature(pepper, text)):
+    if not hmac.compare_digest(signed, _compute_signature(pepper, text)):
         return None
     match = _TEXT.fullmatch(text.decode("ascii"))
     return FileLink(match[2], match[3], datetime.fromtimestamp(int(match[1]), UTC)) if match else None
 
 
-def _signature(pepper: str, text: bytes) -> bytes:
+def _compute_signature(pepper: str, text: bytes) -> bytes:
     key = hmac.digest(pepper.encode(), _PURPOSE, hashlib.sha256)
     return hmac.digest(key, text, hashlib.sha256)
 
 
-def _encode(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _decode(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

@@ -21,13 +21,13 @@ from api.http.problems import FieldProblem
 from api.http.routes import Access, Call
 from domain.downloads.models import FileType
 from domain.downloads.pages import read_first_page
-from domain.downloads.shape import COLUMNS_MAX, ShapedPageReader, build_shape
-from domain.faults import Exhausted, SourceFault
+from domain.downloads.shape import COLUMNS_MAX, ShapedPageReader, choose_table_shape
+from domain.faults import QuotaExhausted, SourceFault
 from domain.secrets import KeyRight
 from excel.limits import UncoveredRows
 from excel.template.models import ROW_HEAD_NAMES, CellKind, ColumnNode, Drawing, Template
 from excel.template.reading import find_table_faults, read_template
-from infra.objects import content_disposition
+from infra.objects import build_content_disposition
 
 FILE_NAME = "preview.xlsx"
 BOOK_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -57,7 +57,7 @@ class PreviewRequest(TableRegions, BookOptions):
     is_audited=False,
     right=KeyRight.READ,
     media_type=BOOK_TYPE,
-    problems={PREVIEWS_BUSY: Exhausted},
+    problems={PREVIEWS_BUSY: QuotaExhausted},
 )
 async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
     """Draw a template.
@@ -66,15 +66,15 @@ async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
     are reported at once, each with the path of its node.
     """
     drawing = parse_drawing(body)
-    page = build_sample_page(drawing) if body.data is None else build_first_rows_page(tables.read_rows(call))
+    page = build_sample_page(drawing) if body.data is None else build_first_rows_page(tables.extract_rows_json(call))
     try:
         book = await get_preview_queue(call).run(call.project_id, lambda: draw_preview(drawing, page, body.time_zone))
     except SourceFault as fault:
-        _refuse("data", fault.record.sentence)
+        _reject_field("data", fault.record.sentence)
     except UncoveredRows as uncovered:
-        _refuse("data", f"{uncovered} Add row heads of these names, or leave the rows out.")
+        _reject_field("data", f"{uncovered} Add row heads of these names, or leave the rows out.")
     return web.Response(
-        body=book, content_type=BOOK_TYPE, headers={"Content-Disposition": content_disposition(FILE_NAME)}
+        body=book, content_type=BOOK_TYPE, headers={"Content-Disposition": build_content_disposition(FILE_NAME)}
     )
 
 
@@ -86,22 +86,22 @@ def parse_drawing(body: PreviewRequest) -> Drawing:
     """
     table = tables.build_table_drawing(body.model_dump(include=set(REGIONS)))
     drawing = tables.build_book_drawing(body, [table])
-    faults = [*tables.build_field_problems(find_table_faults(table)), *tables.check_drawing_length(drawing)]
+    faults = [*tables.build_field_problems(find_table_faults(table)), *tables.find_drawing_length_problem(drawing)]
     if table.template is None and body.data is None:
         message = "it is missing, and so is `data`, whose keys would be titles; send one of them."
         faults.append(FieldProblem(path="template", message=message))
     if faults:
         parsing.reject_fields("body", faults)
     if table.template is not None:
-        _require_drawable(read_template(table.template))
+        _require_cells_within_limit(read_template(table.template))
     return drawing
 
 
-def _require_drawable(template: Template) -> None:
+def _require_cells_within_limit(template: Template) -> None:
     reserved = sum(leaf.row_count for node in template.rows for leaf in node.leaves)
     cells = len(template.leaves) * max(SAMPLE_ROWS, reserved)
     if cells > PREVIEW_CELLS_MAX:
-        _refuse(
+        _reject_field(
             "template",
             f"its {len(template.leaves):,} columns and {reserved:,} reserved rows are {cells:,} cells; a preview has "
             f"{PREVIEW_CELLS_MAX:,} at most. Reserve fewer rows for it.",
@@ -118,9 +118,10 @@ def build_sample_rows(template: Template) -> list[dict[str, JsonValue]]:
     """Return ten rows; with row heads, the first ten rows that these have."""
     leaves = {leaf.name: leaf for leaf in reversed(template.leaves) if leaf.name is not None}
     charted = frozenset(key for chart in template.charts for key in chart.values)
-    kinds = {key: _choose_kind(leaf, key in charted) for key, leaf in leaves.items()}
+    kinds = {key: _choose_sample_kind(leaf, key in charted) for key, leaf in leaves.items()}
     made: list[dict[str, JsonValue]] = [
-        {key: _build_cell(leaves[key], kinds[key], place) for key in template.keys} for place in range(SAMPLE_ROWS)
+        {key: _build_sample_value(leaves[key], kinds[key], place) for key in template.keys}
+        for place in range(SAMPLE_ROWS)
     ]
     if not template.rows:
         return made
@@ -150,7 +151,7 @@ def draw_preview(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
 
     from excel.workbook import Workbook  # noqa: PLC0415
 
-    shape = build_shape(FileType.EXCEL, read_first_page(page), drawing.tables[0])
+    shape = choose_table_shape(FileType.EXCEL, read_first_page(page), drawing.tables[0])
     if len(shape.columns) > COLUMNS_MAX:
         keys = f"The rows have {len(shape.columns):,} keys; at most {COLUMNS_MAX:,} are allowed."
         raise SourceFault("too_many_columns", keys, "Send only the fields that the file needs.")
@@ -165,11 +166,11 @@ def draw_preview(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
     return file.getvalue()
 
 
-def _refuse(path: str, message: str) -> NoReturn:
+def _reject_field(path: str, message: str) -> NoReturn:
     parsing.reject_fields("body", [FieldProblem(path=path, message=message)])
 
 
-def _choose_kind(leaf: ColumnNode, is_charted: bool) -> CellKind:
+def _choose_sample_kind(leaf: ColumnNode, is_charted: bool) -> CellKind:
     """Return the kind of sample values, also for a column without a kind."""
     if leaf.kind is not CellKind.AUTO:
         return leaf.kind
@@ -180,7 +181,7 @@ def _choose_kind(leaf: ColumnNode, is_charted: bool) -> CellKind:
     return CellKind.NUMBER if is_number or is_charted or leaf.rules else CellKind.TEXT
 
 
-def _build_cell(leaf: ColumnNode, kind: CellKind, place: int) -> JsonValue:
+def _build_sample_value(leaf: ColumnNode, kind: CellKind, place: int) -> JsonValue:
     moment = _FIRST_MOMENT + timedelta(days=place, minutes=37 * place)
     match kind:
         case CellKind.NUMBER:

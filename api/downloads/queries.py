@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import AwareDatetime, Field, model_validator
 from temporalio.client import WorkflowExecution
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from api.downloads import responses
 from api.downloads.context import DownloadPath, get_status_reader, routes
@@ -19,7 +19,7 @@ from api.http.validation import QueryTimestamp
 from domain.downloads import names
 from domain.downloads.models import DownloadState, FileType
 from domain.faults import FaultRecord, Invalid, Missing
-from infra import history, temporal
+from infra import history, outages, temporal
 from infra.history import ActivityState
 from services.services import Services
 from stores.downloads import catalogue
@@ -45,18 +45,18 @@ class DownloadsQuery(PageQuery):
     created_before: QueryTimestamp | None = Field(default=None, description="before this time")
 
     @property
-    def in_state(self) -> DownloadState | None:
+    def requested_state(self) -> DownloadState | None:
         """The requested state, by either of its names."""
         return self.state or self.status
 
     @model_validator(mode="after")
-    def _one_state(self) -> Self:
+    def _require_equal_states(self) -> Self:
         if self.state and self.status and self.state is not self.status:
             raise ValueError(f"it asks for state {self.state} and status {self.status}; send one of them.")
         return self
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_start_before_end(self) -> Self:
         validation.require_start_before_end(
             self.created_after, self.created_before, ("created_after", "created_before")
         )
@@ -70,22 +70,22 @@ async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[Down
     A download is listed as soon as a worker has taken it up, and before that with `state=pending` only. Query a running
     download by its id for its progress. The admin key lists the downloads of all projects if it names none.
     """
-    if query.project_id is not None and call.scope not in (None, query.project_id):
-        raise auth.build_missing_problem()
-    project_id = query.project_id or call.scope
-    found = await _list_recorded(call, query, project_id)
-    if query.in_state is DownloadState.PENDING:
-        waiting = await list_pending(call.services, project_id)
-        found = sorted([*found, *(one for one in waiting if _is_matching(one, query))], key=_position, reverse=True)
-    return pagination.build_page(found, query.limit, lambda one: one, _position)
+    if query.project_id is not None and call.project_filter not in (None, query.project_id):
+        raise auth.build_not_found_fault()
+    project_id = query.project_id or call.project_filter
+    found = await _list_recorded_downloads(call, query, project_id)
+    if query.requested_state is DownloadState.PENDING:
+        waiting = await list_pending_downloads(call.services, project_id)
+        found = sorted([*found, *(one for one in waiting if _is_matching(one, query))], key=_get_position, reverse=True)
+    return pagination.build_page(found, query.limit, lambda one: one, _get_position)
 
 
-async def _list_recorded(call: Call, query: DownloadsQuery, project_id: str | None) -> list[DownloadSummary]:
+async def _list_recorded_downloads(call: Call, query: DownloadsQuery, project_id: str | None) -> list[DownloadSummary]:
     """Return a page of downloads from the catalogue, and one more if another page follows."""
     filters = DownloadFilter(
         project_id=project_id,
         task_id=query.task_id,
-        state=query.in_state,
+        state=query.requested_state,
         cause=query.cause,
         type=query.type,
         operator_id=query.operator_id,
@@ -97,7 +97,7 @@ async def _list_recorded(call: Call, query: DownloadsQuery, project_id: str | No
     return [responses.build_summary_from_row(row) for row in rows]
 
 
-def _position(one: DownloadSummary) -> Position:
+def _get_position(one: DownloadSummary) -> Position:
     return one.created_at, one.task_id
 
 
@@ -111,12 +111,12 @@ def _is_matching(one: DownloadSummary, query: DownloadsQuery) -> bool:
         and (query.file_name or "").lower() in one.file_name.lower()
         and (query.created_after is None or one.created_at >= query.created_after)
         and (query.created_before is None or one.created_at < query.created_before)
-        and (query.after is None or _position(one) < query.after)
+        and (query.after is None or _get_position(one) < query.after)
     )
 
 
 @routes.get("/v1/downloads/{task_id}", access=Access.PROJECT)
-async def get_download(call: Call, path: DownloadPath) -> DownloadResponse:
+async def read_download(call: Call, path: DownloadPath) -> DownloadResponse:
     """Return a download.
 
     While it runs, its figures come from its workflow and fetchers, and are at most half a second old.
@@ -124,7 +124,7 @@ async def get_download(call: Call, path: DownloadPath) -> DownloadResponse:
     return await get_status_reader(call).read(call.project_id, path.task_id)
 
 
-async def list_pending(services: Services, project_id: str | None) -> list[DownloadSummary]:
+async def list_pending_downloads(services: Services, project_id: str | None) -> list[DownloadSummary]:
     """List the downloads of a project, or of all, that no worker has taken up: they have no row, so the engine is
     queried."""
     query = (
@@ -136,18 +136,18 @@ async def list_pending(services: Services, project_id: str | None) -> list[Downl
     runs = services.engine.list_workflows(query, limit=PENDING_READ_MAX)
     found = [await _build_pending_summary(run) async for run in runs]
     # The index of the engine lags: some have been taken up by now, and a retried download has its row.
-    begun = await catalogue.list_recorded(services.database, [one.task_id for one in found])
+    begun = await catalogue.filter_recorded(services.database, [one.task_id for one in found])
     return [one for one in found if one.task_id not in begun]
 
 
 async def _build_pending_summary(run: WorkflowExecution) -> DownloadSummary:
-    project_id, task_id = names.parse_workflow_id(run.id)
+    project_id, task_id = names.parse_download_workflow_id(run.id)
     memo = await run.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo)
     return DownloadSummary(
         task_id=task_id,
         project_id=project_id,
         state=DownloadState.PENDING,
-        label=DownloadState.PENDING.label,
+        label=DownloadState.PENDING.chinese_label,
         type=memo.type,
         file_name=memo.file_name,
         operator_id=memo.operator_id,
@@ -185,24 +185,24 @@ class AttemptsResponse(Response):
 
 
 @routes.get("/v1/downloads/{task_id}/attempts", access=Access.PROJECT)
-async def read_attempts(call: Call, path: DownloadPath, query: AttemptsQuery) -> AttemptsResponse:
+async def list_activity_attempts(call: Call, path: DownloadPath, query: AttemptsQuery) -> AttemptsResponse:
     """List the activities of a download and their attempts.
 
     Newest first, from the last run: a late retry is a run of its own. Repeated page requests within an activity are not
     listed. The engine forgets a run days after its end.
     """
     await get_status_reader(call).read(call.project_id, path.task_id)
-    handle = call.services.engine.get_workflow_handle(names.build_workflow_id(call.project_id, path.task_id))
+    handle = call.services.engine.get_workflow_handle(names.build_download_workflow_id(call.project_id, path.task_id))
     try:
         found, is_all = await history.list_activities(call.services.engine, await handle.describe(), query.limit)
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
         return AttemptsResponse(steps=[], more=False)
-    return AttemptsResponse(steps=[_describe_step(step) for step in found], more=not is_all)
+    return AttemptsResponse(steps=[_build_step_response(step) for step in found], more=not is_all)
 
 
-def _describe_step(step: history.ActivityRecord) -> StepResponse:
+def _build_step_response(step: history.ActivityRecord) -> StepResponse:
     return StepResponse(
         step=step.activity.removeprefix(STEP_PREFIX),
         summary=step.summary,

@@ -12,35 +12,54 @@ from api.downloads.context import routes
 from api.http.models import Request, Response
 from api.http.routes import Access, Call
 from domain.downloads.models import DownloadSpec
-from domain.faults import Exhausted
+from domain.faults import QuotaExhausted
+from domain.quotas import (
+    DAY_SECONDS,
+    MINUTE_SECONDS,
+    OPEN_RETRY_SECONDS,
+    ProjectQuotaUsage,
+    QuotaLimits,
+    build_exceeded,
+)
 from infra import log
 from stores.downloads import quotas
-from stores.downloads.quotas import DAY_SECONDS, MINUTE_SECONDS, QuotaKind, QuotaScope, QuotaState
-
-QUOTA_EXCEEDED: Final = "quota_exceeded"
-ACTIVE_RETRY_SECONDS: Final = 5
-"""When to ask again for a slot: nothing predicts when one is released, and by itself that may take an hour."""
+from stores.downloads.quotas import DownloadQuotas, QuotaKind, QuotaScope, QuotaState
 
 _SIZES = ("bytes", "kB", "MB", "GB", "TB")
-_WINDOW_SECONDS = {QuotaKind.SUBMISSIONS: MINUTE_SECONDS, QuotaKind.BYTES: DAY_SECONDS}
-_UNITS = {QuotaKind.ACTIVE: "concurrent-requests", QuotaKind.BYTES: "content-bytes"}
+_WINDOW_SECONDS = {
+    QuotaKind.SUBMISSIONS: MINUTE_SECONDS,
+    QuotaKind.BYTES: DAY_SECONDS,
+    QuotaKind.ROWS: DAY_SECONDS,
+}
+_UNITS = {QuotaKind.ACTIVE: "concurrent-requests", QuotaKind.BYTES: "content-bytes", QuotaKind.ROWS: "rows"}
+_NAMES: Final = {
+    QuotaKind.SUBMISSIONS: "downloads_per_minute",
+    QuotaKind.ACTIVE: "downloads_active",
+    QuotaKind.BYTES: "download_bytes_per_day",
+    QuotaKind.ROWS: "download_rows_per_day",
+}
+"""Fields of `QuotaLimits`."""
 
 
-async def admit(call: Call, spec: DownloadSpec) -> None:
+async def consume_quotas(call: Call, spec: DownloadSpec) -> None:
     """Count a submission and take the slots of an active download. The response has the quotas in its headers.
 
     Raises:
-        Exhausted: A quota is used up; nothing was counted.
+        QuotaExhausted: A quota is used up; nothing was counted.
     """
-    standing = await quotas.admit_download(call.services.database, call.services.settings.downloads.quotas, spec)
-    call.request_state.headers |= build_headers(standing)
+    standing = await quotas.admit_download(call.services.database, _get_quotas(call), spec)
+    call.request_state.headers |= build_quota_headers(standing)
     violated = [quota for quota in standing if not quota.verdict.allowed]
     if violated:
         log.get(__name__).info("quota_exceeded", quotas=[quota.name for quota in violated])
-        raise _exceeded_fault(violated)
+        raise _build_exceeded_fault(violated)
 
 
-def build_headers(standing: Sequence[QuotaState]) -> dict[str, str]:
+def _get_quotas(call: Call) -> DownloadQuotas:
+    return DownloadQuotas(call.quotas.downloads, call.services.settings.downloads.operator_quotas)
+
+
+def build_quota_headers(standing: Sequence[QuotaState]) -> dict[str, str]:
     """Return the headers `RateLimit-Policy` and `RateLimit`, by the IETF draft httpapi-ratelimit-headers-11."""
     return {
         "RateLimit-Policy": ", ".join(map(_format_policy, standing)),
@@ -60,21 +79,20 @@ def _format_state(quota: QuotaState) -> str:
     return f'"{quota.name}";r={quota.verdict.remaining}{time}'
 
 
-def _exceeded_fault(violated: Sequence[QuotaState]) -> Exhausted:
-    seconds = max(map(_wait_seconds, violated))
+def _build_exceeded_fault(violated: Sequence[QuotaState]) -> QuotaExhausted:
+    seconds = max(map(_compute_wait_seconds, violated))
     is_full = any(quota.kind is QuotaKind.ACTIVE for quota in violated)
-    return Exhausted(
-        QUOTA_EXCEEDED,
+    return build_exceeded(
+        [quota.name for quota in violated],
         " ".join(map(_describe_exceeded, violated)),
         f"{'Wait until a download ends, or cancel one; ask' if is_full else 'Ask'} again in {_format_wait(seconds)}.",
-        violated=[quota.name for quota in violated],
-        retry_after_seconds=seconds,
+        seconds,
     )
 
 
-def _wait_seconds(quota: QuotaState) -> int:
+def _compute_wait_seconds(quota: QuotaState) -> int:
     seconds = max(1, ceil(quota.verdict.reset_seconds))
-    return min(seconds, ACTIVE_RETRY_SECONDS) if quota.kind is QuotaKind.ACTIVE else seconds
+    return min(seconds, OPEN_RETRY_SECONDS) if quota.kind is QuotaKind.ACTIVE else seconds
 
 
 def _describe_exceeded(quota: QuotaState) -> str:
@@ -86,6 +104,8 @@ def _describe_exceeded(quota: QuotaState) -> str:
             return f"{who} has {quota.limit} downloads that are not finished, as many as it may."
         case QuotaKind.BYTES:
             return f"{who} made files of {_format_size(quota.limit)} within a day, as much as it may."
+        case QuotaKind.ROWS:
+            return f"{who} made files of {quota.limit:,} rows within a day, as many as it may."
 
 
 def _format_size(count: int) -> str:
@@ -130,14 +150,23 @@ async def read_quotas(call: Call, query: QuotasQuery) -> QuotasResponse:
 
     It returns those of the project, and with `operator_id` those of this operator too. Reading counts nothing.
     """
-    settings = call.services.settings.downloads.quotas
-    standing = await quotas.read_quotas(call.services.database, settings, call.project_id, query.operator_id)
-    return QuotasResponse(quotas=[_describe_quota(quota) for quota in standing])
+    standing = await quotas.preview_quotas(
+        call.services.database, _get_quotas(call), call.project_id, query.operator_id
+    )
+    return QuotasResponse(quotas=[_build_usage(quota) for quota in standing])
 
 
-def _describe_quota(quota: QuotaState) -> QuotaUsage:
+async def read_usage(call: Call, project_id: str, limits: QuotaLimits) -> list[ProjectQuotaUsage]:
+    """Return how much of its quotas a project has used."""
+    of = DownloadQuotas(limits.downloads, call.services.settings.downloads.operator_quotas)
+    standing = await quotas.preview_quotas(call.services.database, of, project_id, None)
+    described = [(_NAMES[quota.kind], _build_usage(quota)) for quota in standing]
+    return [ProjectQuotaUsage(name, quota.used, quota.first_back_seconds) for name, quota in described]
+
+
+def _build_usage(quota: QuotaState) -> QuotaUsage:
     window_seconds = _WINDOW_SECONDS.get(quota.kind)
-    is_told = window_seconds is not None and quota.verdict.remaining < quota.limit
+    has_reset = window_seconds is not None and quota.verdict.remaining < quota.limit
     return QuotaUsage(
         name=quota.name,
         scope=quota.scope,
@@ -145,5 +174,5 @@ def _describe_quota(quota: QuotaState) -> QuotaUsage:
         limit=quota.limit,
         used=quota.limit - quota.verdict.remaining,
         window_seconds=window_seconds,
-        first_back_seconds=ceil(quota.verdict.reset_seconds) if is_told else None,
+        first_back_seconds=ceil(quota.verdict.reset_seconds) if has_reset else None,
     )

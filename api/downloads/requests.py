@@ -61,33 +61,37 @@ _OUR_HEADERS = frozenset(
 )
 
 
-def _known_zone(name: str) -> str:
-    if name not in _zones():
+def _require_known_zone(name: str) -> str:
+    if name not in _list_zone_names():
         raise ValueError(f"“{name[:60]}” is no IANA time zone; send one like Asia/Shanghai.")
     return name
 
 
 @cache
-def _zones() -> frozenset[str]:
+def _list_zone_names() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
 
 
-def _form_of_table(value: Any) -> str:
-    return validation.branch_name(1 if isinstance(value, dict) else 0)
+def _choose_table_branch(value: Any) -> str:
+    return validation.build_branch_name(1 if isinstance(value, dict) else 0)
 
 
-def _form_of_data(value: Any) -> str:
+def _choose_data_branch(value: Any) -> str:
     is_tables = isinstance(value, list) and not all(isinstance(item, dict) for item in value)
-    return validation.branch_name(2) if is_tables and all(map(_may_be_table, value)) else _form_of_table(value)
+    return (
+        validation.build_branch_name(2)
+        if is_tables and all(map(_is_table_data, value))
+        else _choose_table_branch(value)
+    )
 
 
-def _may_be_table(value: Any) -> bool:
+def _is_table_data(value: Any) -> bool:
     if isinstance(value, dict):
         return all(isinstance(rows, list) for rows in value.values())
     return value is None or isinstance(value, list)
 
 
-def _sendable(headers: dict[str, str]) -> dict[str, str]:
+def _validate_source_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError(f"“{name[:60]}” is no name of a header; use 1–100 letters, digits and hyphens.")
@@ -105,12 +109,12 @@ def _sendable(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-def _as_text(value: Any) -> Any:
+def _convert_number_to_text(value: Any) -> Any:
     """Convert a number to text, since many systems number their users."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _none_of_nothing(value: Any) -> Any:
+def _convert_empty_to_none(value: Any) -> Any:
     """Convert an empty text to None, since many systems send one for a missing value."""
     return None if value == "" else value
 
@@ -124,37 +128,43 @@ Rows = Annotated[list[Row], Field(max_length=ROWS_MAX)]
 Groups = Annotated[dict[_Key, Rows], Field(max_length=ROWS_MAX)]
 _ForEach = Field(min_length=1, max_length=TABLES_MAX)
 # The number of tables is checked together with all other fields of tables.
-_ToldForEach = Field(json_schema_extra={"minItems": 1, "maxItems": TABLES_MAX})
+_DescribedForEach = Field(json_schema_extra={"minItems": 1, "maxItems": TABLES_MAX})
 Titles = Annotated[
-    Annotated[Title, validation.branch_tag(0)] | Annotated[list[Title | None], _ForEach, validation.branch_tag(1)],
-    validation.AnyOfDiscriminator(validation.discriminate_list),
+    Annotated[Title, validation.build_branch_tag(0)]
+    | Annotated[list[Title | None], _ForEach, validation.build_branch_tag(1)],
+    validation.AnyOfDiscriminator(validation.choose_single_or_list_branch),
 ]
 Summaries = Annotated[
-    Annotated[Summary, validation.branch_tag(0)] | Annotated[list[Summary | None], _ForEach, validation.branch_tag(1)],
-    validation.AnyOfDiscriminator(validation.discriminate_list),
+    Annotated[Summary, validation.build_branch_tag(0)]
+    | Annotated[list[Summary | None], _ForEach, validation.build_branch_tag(1)],
+    validation.AnyOfDiscriminator(validation.choose_single_or_list_branch),
 ]
 Urls = Annotated[
-    Annotated[Url, validation.branch_tag(0)] | Annotated[list[Url | None], _ForEach, validation.branch_tag(1)],
-    validation.AnyOfDiscriminator(validation.discriminate_list),
+    Annotated[Url, validation.build_branch_tag(0)]
+    | Annotated[list[Url | None], _ForEach, validation.build_branch_tag(1)],
+    validation.AnyOfDiscriminator(validation.choose_single_or_list_branch),
 ]
-Headers = Annotated[dict[str, Annotated[str, Field(max_length=4_000)]], Field(max_length=50), AfterValidator(_sendable)]
+Headers = Annotated[
+    dict[str, Annotated[str, Field(max_length=4_000)]], Field(max_length=50), AfterValidator(_validate_source_headers)
+]
 HeadersOfSources = Annotated[
-    Annotated[Headers, validation.branch_tag(0)] | Annotated[list[Headers | None], _ForEach, validation.branch_tag(1)],
-    validation.AnyOfDiscriminator(validation.discriminate_list),
+    Annotated[Headers, validation.build_branch_tag(0)]
+    | Annotated[list[Headers | None], _ForEach, validation.build_branch_tag(1)],
+    validation.AnyOfDiscriminator(validation.choose_single_or_list_branch),
 ]
-TimeZone = Annotated[str, Field(max_length=100), AfterValidator(_known_zone)]
-OperatorId = Annotated[str, Field(max_length=64), BeforeValidator(_as_text)]
-Callback = Annotated[Url | None, BeforeValidator(_none_of_nothing)]
+TimeZone = Annotated[str, Field(max_length=100), AfterValidator(_require_known_zone)]
+OperatorId = Annotated[str, Field(max_length=64), BeforeValidator(_convert_number_to_text)]
+Callback = Annotated[Url | None, BeforeValidator(_convert_empty_to_none)]
 TableData = Annotated[
-    Annotated[Rows, validation.branch_tag(0)] | Annotated[Groups, validation.branch_tag(1)],
-    validation.AnyOfDiscriminator(_form_of_table),
+    Annotated[Rows, validation.build_branch_tag(0)] | Annotated[Groups, validation.build_branch_tag(1)],
+    validation.AnyOfDiscriminator(_choose_table_branch),
 ]
 """The rows of a table, or the rows of each of its row heads."""
 Data = Annotated[
-    Annotated[Rows, validation.branch_tag(0)]
-    | Annotated[Groups, validation.branch_tag(1)]
-    | Annotated[list[TableData | None], _ToldForEach, validation.branch_tag(2)],
-    validation.AnyOfDiscriminator(_form_of_data),
+    Annotated[Rows, validation.build_branch_tag(0)]
+    | Annotated[Groups, validation.build_branch_tag(1)]
+    | Annotated[list[TableData | None], _DescribedForEach, validation.build_branch_tag(2)],
+    validation.AnyOfDiscriminator(_choose_data_branch),
 ]
 """One value for all tables, or an array with one for each."""
 

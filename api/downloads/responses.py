@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from aiohttp import web
 from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from api.http.models import Response
 from domain.downloads import names
@@ -26,7 +26,7 @@ from domain.downloads.models import (
     add_fetch_progress,
 )
 from domain.faults import FaultRecord, Missing
-from infra import metrics, temporal
+from infra import metrics, outages, temporal
 from services.services import Services
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
@@ -59,7 +59,7 @@ class DownloadSummary(Response):
     @property
     def workflow_id(self) -> str:
         """The workflow that carries it out."""
-        return names.build_workflow_id(self.project_id, self.task_id)
+        return names.build_download_workflow_id(self.project_id, self.task_id)
 
 
 class DownloadResponse(DownloadSummary):
@@ -87,17 +87,17 @@ def build_memo(spec: DownloadSpec) -> DownloadMemo:
 
 def build_response_from_row(row: Download) -> DownloadResponse:
     """Build the response about a download that has ended, or whose run the engine has forgotten."""
-    state = _state_of_row(row)
+    state = _derive_state(row)
     return DownloadResponse(
-        **_summary_fields(row, state),
-        phase=DownloadPhase.DONE if state.final else DownloadPhase.WAITING,
-        rows_per_second=_rows_per_second(row.rows, row.started_at, row.finished_at),
+        **_build_summary_fields(row, state),
+        phase=DownloadPhase.DONE if state.is_final else DownloadPhase.WAITING,
+        rows_per_second=_compute_rows_per_second(row.rows, row.started_at, row.finished_at),
     )
 
 
 def build_summary_from_row(row: Download) -> DownloadSummary:
     """Build an entry of a list."""
-    return DownloadSummary(**_summary_fields(row, _state_of_row(row)))
+    return DownloadSummary(**_build_summary_fields(row, _derive_state(row)))
 
 
 def build_response_from_run(
@@ -108,7 +108,7 @@ def build_response_from_run(
         task_id=task_id,
         project_id=project_id,
         state=status.state,
-        label=status.state.label,
+        label=status.state.chinese_label,
         type=kept.type,
         file_name=kept.file_name,
         operator_id=kept.operator_id,
@@ -121,17 +121,17 @@ def build_response_from_run(
         trouble=status.trouble,
         created_at=created_at,
         started_at=status.started_at,
-        rows_per_second=_rows_per_second(status.rows, status.started_at, datetime.now(UTC)),
+        rows_per_second=_compute_rows_per_second(status.rows, status.started_at, datetime.now(UTC)),
     )
 
 
-def _summary_fields(row: Download, state: DownloadState) -> dict[str, object]:
+def _build_summary_fields(row: Download, state: DownloadState) -> dict[str, object]:
     file = StoredFile.model_validate(row.file) if row.file else None
     return {
         "task_id": row.task_id,
         "project_id": row.project_id,
         "state": state,
-        "label": state.label,
+        "label": state.chinese_label,
         "type": FileType(row.type),
         "file_name": row.file_name,
         "operator_id": row.operator_id,
@@ -150,14 +150,14 @@ def _summary_fields(row: Download, state: DownloadState) -> dict[str, object]:
     }
 
 
-def _state_of_row(row: Download) -> DownloadState:
+def _derive_state(row: Download) -> DownloadState:
     """Return the state of a row; a file past its time counts as expired before housekeeping removes it."""
     state = DownloadState(row.state)
     is_over = row.expires_at is not None and row.expires_at <= datetime.now(UTC)
     return DownloadState.EXPIRED if state is DownloadState.SUCCEEDED and is_over else state
 
 
-def _rows_per_second(rows: int | None, started_at: datetime | None, until: datetime | None) -> int | None:
+def _compute_rows_per_second(rows: int | None, started_at: datetime | None, until: datetime | None) -> int | None:
     if rows is None or started_at is None or until is None or until <= started_at:
         return None
     return round(rows / (until - started_at).total_seconds())
@@ -202,7 +202,7 @@ class RowsHighWaterMarks:
 
     def apply(self, key: DownloadKey, run_id: str, status: DownloadStatus) -> DownloadStatus:
         """Return the status with at least as many rows as were reported before."""
-        if status.state.final:
+        if status.state.is_final:
             self._rows_by_run.pop(key, None)
             return status
         before_run, before_processing, rows = self._rows_by_run.get(key, ("", 0, 0))
@@ -232,7 +232,7 @@ class StatusReader:
             Missing: The project has no such download.
         """
         row = await self.read_row(project_id, task_id)
-        if row is not None and DownloadState(row.state).final:
+        if row is not None and DownloadState(row.state).is_final:
             return build_response_from_row(row)
         try:
             snapshot = await self._read_run(project_id, task_id)
@@ -240,10 +240,10 @@ class StatusReader:
             if row is None:
                 raise
             return build_response_from_row(row)
-        if snapshot.status.state.final:
+        if snapshot.status.state.is_final:
             # It ended during the query; only its row is complete.
             row = await self.read_row(project_id, task_id)
-            if row is not None and DownloadState(row.state).final:
+            if row is not None and DownloadState(row.state).is_final:
                 return build_response_from_row(row)
         return build_response_from_run(
             project_id, task_id, snapshot.memo, snapshot.status, row.created_at if row else snapshot.started_at
@@ -253,7 +253,7 @@ class StatusReader:
         """Return the status of a download that was running a moment ago, without querying the database unless it has
         ended."""
         snapshot = await self._read_run(project_id, before.task_id)
-        if snapshot.status.state.final:
+        if snapshot.status.state.is_final:
             return await self.read(project_id, before.task_id)
         return build_response_from_run(project_id, before.task_id, snapshot.memo, snapshot.status, before.created_at)
 
@@ -286,20 +286,20 @@ class StatusReader:
 
     async def _query_engine(self, project_id: str, task_id: str) -> RunSnapshot:
         """Query the workflow's memo, and add the rows that running fetchers reported."""
-        handle = self._engine.get_workflow_handle(names.build_workflow_id(project_id, task_id))
+        handle = self._engine.get_workflow_handle(names.build_download_workflow_id(project_id, task_id))
         try:
             async with self._engine_slots:
                 metrics.STATUS_QUERIES.inc()
                 description = await handle.describe()
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not outages.is_absent(error):
                 raise
-            raise build_missing(task_id) from None
+            raise build_missing_download_fault(task_id) from None
         status = await description.memo_value(names.STATUS_MEMO, type_hint=DownloadStatus)
-        heartbeats = await temporal.read_heartbeats(self._engine, description, FetchProgress)
+        heartbeats = await temporal.list_heartbeat_details(self._engine, description, FetchProgress)
         # A run that continues as new keeps the id of its first run.
         first_run_id = description.raw_description.workflow_execution_info.first_run_id
-        reported = _mark_terminated(add_fetch_progress(status, heartbeats), description)
+        reported = _mark_failed_if_terminated(add_fetch_progress(status, heartbeats), description)
         return RunSnapshot(
             memo=await description.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo),
             status=self._high_water_marks.apply((project_id, task_id), first_run_id, reported),
@@ -310,15 +310,15 @@ class StatusReader:
 STATUS_READER = web.AppKey("downloads_status_reader", StatusReader)
 
 
-def build_missing(task_id: str) -> Missing:
+def build_missing_download_fault(task_id: str) -> Missing:
     """Build the fault for an id that names no download of this project."""
     return Missing("not_found", f"There is no download {task_id}.", "Check the id that POST /v1/downloads answered.")
 
 
-def _mark_terminated(status: DownloadStatus, description: WorkflowExecutionDescription) -> DownloadStatus:
+def _mark_failed_if_terminated(status: DownloadStatus, description: WorkflowExecutionDescription) -> DownloadStatus:
     """Mark a run as failed that was terminated and could not report it."""
     over = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT, WorkflowExecutionStatus.FAILED)
-    if status.state.final or description.status not in over:
+    if status.state.is_final or description.status not in over:
         return status
     return status.model_copy(
         update={"state": DownloadState.FAILED, "phase": DownloadPhase.DONE, "fault": _TERMINATED_FAULT}

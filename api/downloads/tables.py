@@ -19,10 +19,10 @@ from api.http.routes import Call
 from domain.downloads.models import FileType
 from excel.template.models import Drawing, TableArrangement, TableDrawing
 from excel.template.reading import (
-    default_sheet_name,
     find_sheet_name_faults,
     find_table_faults,
     find_template_size_faults,
+    get_default_sheet_name,
     is_empty_template,
 )
 
@@ -67,10 +67,14 @@ def parse_tables(body: DownloadRequest) -> list[RequestedTable]:
     Raises:
         Refusal: Its fields are inconsistent.
     """
-    if misfits := list(_check_structure(body)):
+    if misfits := list(_find_structure_problems(body)):
         parsing.reject_fields("body", misfits)
     tables = _build_tables(body)
-    if faults := [*_check_sources(body, tables), *_check_unused_fields(body, tables), *_check_drawings(body, tables)]:
+    if faults := [
+        *_find_source_problems(body, tables),
+        *_find_unused_fields(body, tables),
+        *_find_drawing_problems(body, tables),
+    ]:
         parsing.reject_fields("body", faults)
     return tables
 
@@ -90,11 +94,11 @@ def _build_tables(body: DownloadRequest) -> list[RequestedTable]:
 
 def _build_table_of_sheet(sheet: SheetRequest, index: int) -> RequestedTable:
     paths = {field: f"sheets[{index}].{field}" for field in SOURCE_FIELDS + REGIONS}
-    return _build_table(sheet, paths, sheet.name or default_sheet_name(index))
+    return _build_table(sheet, paths, sheet.name or get_default_sheet_name(index))
 
 
 def _build_table_of_lists(body: DownloadRequest, index: int) -> RequestedTable:
-    listed = _list_fields(body)
+    listed = _collect_list_fields(body)
     paths = {field: f"{field}[{index}]" if field in listed else field for field in SOURCE_FIELDS + REGIONS}
     return _build_table(body, paths, **{field: values[index] for field, values in listed.items()})
 
@@ -108,17 +112,17 @@ def _build_table(
     )
 
 
-def _list_fields(body: DownloadRequest) -> dict[str, list[Any]]:
+def _collect_list_fields(body: DownloadRequest) -> dict[str, list[Any]]:
     """Return the fields that have a list, with one value for each table."""
     values = {field: getattr(body, field) for field in SOURCE_FIELDS + REGIONS}
     return {field: value for field, value in values.items() if isinstance(value, list)}
 
 
 def _count_tables(body: DownloadRequest) -> int:
-    return max(map(len, _list_fields(body).values()), default=1)
+    return max(map(len, _collect_list_fields(body).values()), default=1)
 
 
-def _check_structure(body: DownloadRequest) -> Iterator[FieldProblem]:
+def _find_structure_problems(body: DownloadRequest) -> Iterator[FieldProblem]:
     """Yield problems that make it impossible to split the request into tables."""
     if body.sheets is not None:
         source_number = [field for field in ("multi", *SOURCE_FIELDS, *REGIONS) if getattr(body, field) is not None]
@@ -129,13 +133,13 @@ def _check_structure(body: DownloadRequest) -> Iterator[FieldProblem]:
         for index, sentence in find_sheet_name_faults([sheet.name for sheet in body.sheets]):
             yield FieldProblem(path=f"sheets[{index}].name", message=sentence)
     elif body.multi is not None:
-        yield from _check_lengths(body)
+        yield from _find_length_problems(body)
     else:
-        yield from _check_no_lists(body)
+        yield from _find_unexpected_lists(body)
 
 
-def _check_lengths(body: DownloadRequest) -> Iterator[FieldProblem]:
-    listed = _list_fields(body)
+def _find_length_problems(body: DownloadRequest) -> Iterator[FieldProblem]:
+    listed = _collect_list_fields(body)
     count = _count_tables(body)
     if count > TABLES_MAX:
         longest = next(field for field, values in listed.items() if len(values) == count)
@@ -152,7 +156,7 @@ def _check_lengths(body: DownloadRequest) -> Iterator[FieldProblem]:
             yield FieldProblem(path=f"data[{index}]", message=message)
 
 
-def _check_no_lists(body: DownloadRequest) -> Iterator[FieldProblem]:
+def _find_unexpected_lists(body: DownloadRequest) -> Iterator[FieldProblem]:
     for field in ("source_url", "headers", "title", "summary"):
         if isinstance(getattr(body, field), list):
             yield FieldProblem(
@@ -163,7 +167,7 @@ def _check_no_lists(body: DownloadRequest) -> Iterator[FieldProblem]:
         yield FieldProblem(path="data", message=message)
 
 
-def _check_sources(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
+def _find_source_problems(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
     for index, table in enumerate(tables):
         if (table.source_url is None) == (table.data is None):
             found = "neither" if table.data is None else "both"
@@ -178,7 +182,7 @@ def _check_sources(body: DownloadRequest, tables: list[RequestedTable]) -> Itera
         if table.headers is not None and table.source_url is None and not isinstance(body.headers, dict):
             yield FieldProblem(path=table.paths["headers"], message=_HEADERS_WITHOUT_SOURCE)
     if isinstance(body.headers, dict):
-        origins = sorted({_origin(table.source_url) for table in tables if table.source_url is not None})
+        origins = sorted({_parse_origin(table.source_url) for table in tables if table.source_url is not None})
         if not origins:
             yield FieldProblem(path="", message=_HEADERS_WITHOUT_SOURCE)
         if len(origins) > 1:
@@ -189,7 +193,7 @@ def _check_sources(body: DownloadRequest, tables: list[RequestedTable]) -> Itera
         yield FieldProblem(path="type", message=message)
 
 
-def _check_unused_fields(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
+def _find_unused_fields(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
     """Yield a problem for each field that was sent and has no effect on this download."""
     if all(table.data is not None for table in tables):
         for field in PAGE_FIELDS:
@@ -209,18 +213,18 @@ def _read_query_names(url: str | None) -> Iterable[str]:
     return ()
 
 
-def _origin(url: str) -> str:
+def _parse_origin(url: str) -> str:
     with suppress(ValueError):
         return str(URL(url).origin())
     return url
 
 
-def _check_drawings(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
+def _find_drawing_problems(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
     """Yield problems of the drawing; for other file types only those of the size of a template."""
     if body.type is FileType.EXCEL:
         found = (find_table_faults(table.drawing, table.paths.__getitem__) for table in tables)
         yield from build_field_problems(chain.from_iterable(found))
-        yield from check_drawing_length(build_drawing(body, tables))
+        yield from find_drawing_length_problem(build_drawing(body, tables))
     else:
         sizes = (find_template_size_faults(table.drawing.template, table.paths["template"]) for table in tables)
         yield from build_field_problems(chain.from_iterable(sizes))
@@ -233,17 +237,17 @@ def build_table_drawing(regions: dict[str, Any], sheet: str | None = None) -> Ta
 
 
 def build_book_drawing(
-    looks: BookOptions, tables: list[TableDrawing], multi: TableArrangement = TableArrangement.TAB
+    options: BookOptions, tables: list[TableDrawing], multi: TableArrangement = TableArrangement.TAB
 ) -> Drawing:
     """Build the drawing of a book of these tables."""
     return Drawing(
         tables=tables,
         multi=multi,
-        width=looks.default_width,
-        height=looks.default_height,
-        align=looks.col_align,
-        freeze=looks.freeze,
-        filter=looks.filter,
+        width=options.default_width,
+        height=options.default_height,
+        align=options.col_align,
+        freeze=options.freeze,
+        filter=options.filter,
     )
 
 
@@ -254,7 +258,7 @@ def build_field_problems(faults: Iterable[str]) -> Iterator[FieldProblem]:
             yield FieldProblem(path=found["path"], message=found["message"])
 
 
-def check_drawing_length(drawing: Drawing) -> Iterator[FieldProblem]:
+def find_drawing_length_problem(drawing: Drawing) -> Iterator[FieldProblem]:
     """Yield a problem if the drawing is too long; it is a part of the workflow's input."""
     length = len(drawing.model_dump_json())
     if length > DRAWING_MAX_CHARACTERS:
@@ -265,22 +269,22 @@ def check_drawing_length(drawing: Drawing) -> Iterator[FieldProblem]:
         yield FieldProblem(path="", message=message)
 
 
-class _SentRows(msgspec.Struct):
+class _RawRowsBody(msgspec.Struct):
     data: msgspec.Raw = _NOTHING
 
 
-class _SentTables(_SentRows):
-    sheets: list[_SentRows] | None = None
+class _RawTablesBody(_RawRowsBody):
+    sheets: list[_RawRowsBody] | None = None
 
 
-def read_rows(call: Call) -> bytes:
+def extract_rows_json(call: Call) -> bytes:
     """Return the rows of a request with one table, as JSON text."""
-    return bytes(msgspec.json.decode(call.request_state.body, type=_SentRows).data)
+    return bytes(msgspec.json.decode(call.request_state.body, type=_RawRowsBody).data)
 
 
-def read_rows_of_tables(call: Call, body: DownloadRequest) -> list[bytes]:
+def extract_rows_json_by_table(call: Call, body: DownloadRequest) -> list[bytes]:
     """Return the rows of each table as JSON text; `null` for a table that has a source."""
-    sent = msgspec.json.decode(call.request_state.body, type=_SentTables)
+    sent = msgspec.json.decode(call.request_state.body, type=_RawTablesBody)
     if sent.sheets is not None:
         return [bytes(sheet.data) for sheet in sent.sheets]
     if body.multi is not None and isinstance(body.data, list):
@@ -290,7 +294,7 @@ def read_rows_of_tables(call: Call, body: DownloadRequest) -> list[bytes]:
 
 async def store_rows(call: Call, body: DownloadRequest, tables: list[RequestedTable], keys: list[str | None]) -> None:
     """Store the rows of each table that has a key as a page, in the form of a source's answer."""
-    sent = read_rows_of_tables(call, body)
+    sent = extract_rows_json_by_table(call, body)
     for table, key, text in zip(tables, keys, sent if len(sent) > 1 else repeat(sent[0]), strict=False):
         if key is not None:
             page = b'{"total":%d,"data":%b}' % (table.row_count, text)

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from api.downloads.responses import STATUS_CACHE_SECONDS, STATUS_READER, DownloadKey, DownloadResponse, StatusReader
 from domain.downloads.models import DownloadState
-from domain.faults import Exhausted, Missing
+from domain.faults import Missing, QuotaExhausted
 from infra import log, metrics
 from infra.database import LISTENING, Database
 from services.services import Services
@@ -49,14 +49,14 @@ class WatchRegistry:
 
     async def start(self, _app: web.Application) -> None:
         """Start to listen for notifications."""
-        self._listening = asyncio.create_task(self._listen())
+        self._listening = asyncio.create_task(self._follow_notifications())
 
     async def stop(self, _app: web.Application) -> None:
         """End every stream, so that the server need not wait for its subscribers."""
         self._is_stopping = True
         everybody = [*self._projects.values(), *(poller.subscriptions for poller in self._pollers.values())]
         for subscription in {subscription for subscriptions in everybody for subscription in subscriptions}:
-            subscription.end(SubscriptionEnd.STOPPING)
+            subscription.end(SubscriptionEndReason.STOPPING)
         tasks = [poller.task for poller in self._pollers.values()]
         self._pollers.clear()
         if self._listening is not None:
@@ -70,10 +70,10 @@ class WatchRegistry:
         """Count an open stream of a project.
 
         Raises:
-            Exhausted: The project has too many.
+            QuotaExhausted: The project has too many.
         """
         if self._streams[project_id] >= self._streams_per_project:
-            raise Exhausted(
+            raise QuotaExhausted(
                 TOO_MANY_STREAMS,
                 f"This project holds {self._streams_per_project} streams open here, as many as it may.",
                 "Close one; GET /v1/downloads/ws streams all downloads over a single connection.",
@@ -96,20 +96,20 @@ class WatchRegistry:
         """
         first = await self._status_reader.read(project_id, task_id)
         subscription = Subscription()
-        if first.state.final:
+        if first.state.is_final:
             subscription.push(first)
-            subscription.end(SubscriptionEnd.FINISHED)
+            subscription.end(SubscriptionEndReason.FINISHED)
             yield subscription
             return
-        poller = self._get_poller(project_id, task_id)
-        poller.add(subscription, first)
+        poller = self._get_or_start_poller(project_id, task_id)
+        poller.add_subscription(subscription, first)
         self._end_if_stopping(subscription)
         try:
             with metrics.WATCHERS.track_inprogress():
                 yield subscription
         finally:
             poller.subscriptions.discard(subscription)
-            self._drop_unwatched([poller])
+            self._stop_unwatched_pollers([poller])
 
     @asynccontextmanager
     async def watch_project(self, project_id: str) -> AsyncIterator[Subscription]:
@@ -117,7 +117,7 @@ class WatchRegistry:
         subscription = Subscription()
         self._projects[project_id].add(subscription)
         try:
-            await self._poll_unfinished(project_id)
+            await self._start_pollers_of_unfinished(project_id)
             for poller in self._list_pollers(project_id):
                 if poller.last is not None:
                     subscription.push(poller.last)
@@ -128,71 +128,71 @@ class WatchRegistry:
             self._projects[project_id].discard(subscription)
             if not self._projects[project_id]:
                 del self._projects[project_id]
-            self._drop_unwatched(self._list_pollers(project_id))
+            self._stop_unwatched_pollers(self._list_pollers(project_id))
 
     def _end_if_stopping(self, subscription: Subscription) -> None:
         if self._is_stopping:
-            subscription.end(SubscriptionEnd.STOPPING)
+            subscription.end(SubscriptionEndReason.STOPPING)
 
-    def _get_poller(self, project_id: str, task_id: str) -> DownloadPoller:
+    def _get_or_start_poller(self, project_id: str, task_id: str) -> DownloadPoller:
         key = (project_id, task_id)
         if key not in self._pollers or self._pollers[key].task.done():
             poller = self._pollers[key] = DownloadPoller(self._status_reader, key, self._projects)
-            poller.task.add_done_callback(lambda _: self._remove(poller))
+            poller.task.add_done_callback(lambda _: self._remove_poller(poller))
         return self._pollers[key]
 
     def _list_pollers(self, project_id: str) -> list[DownloadPoller]:
         return [poller for key, poller in self._pollers.items() if key[0] == project_id]
 
-    def _drop_unwatched(self, pollers: Iterable[DownloadPoller]) -> None:
+    def _stop_unwatched_pollers(self, pollers: Iterable[DownloadPoller]) -> None:
         for poller in pollers:
-            if not poller.is_wanted:
+            if not poller.has_subscribers:
                 poller.task.cancel()
-                self._remove(poller)
+                self._remove_poller(poller)
 
-    def _remove(self, poller: DownloadPoller) -> None:
+    def _remove_poller(self, poller: DownloadPoller) -> None:
         if self._pollers.get(poller.key) is poller:
             del self._pollers[poller.key]
 
-    async def _listen(self) -> None:
+    async def _follow_notifications(self) -> None:
         async for payload in self._database.listen(CHANNEL):
             if payload == LISTENING:
-                await self._refresh_all()
+                await self._request_all_reads()
                 continue
             try:
-                self._handle_notification(json.loads(payload))
+                self._refresh_or_start_poller(json.loads(payload))
             except (ValueError, LookupError) as error:
                 # Another version may send what this one does not know.
                 _log.warning("download_notification_unreadable", error=repr(error))
 
-    def _handle_notification(self, notification: dict[str, str]) -> None:
+    def _refresh_or_start_poller(self, notification: dict[str, str]) -> None:
         """Handle a notification that a download began or ended."""
         key = (notification["project_id"], notification["task_id"])
         poller = self._pollers.get(key)
         if poller is not None and not poller.task.done():
-            poller.refresh()
+            poller.request_catalogue_read()
         elif key[0] in self._projects and (
-            DownloadState(notification["state"]).final or len(self._list_pollers(key[0])) < POLLED_PER_PROJECT_MAX
+            DownloadState(notification["state"]).is_final or len(self._list_pollers(key[0])) < POLLED_PER_PROJECT_MAX
         ):
-            self._get_poller(*key)
+            self._get_or_start_poller(*key)
 
-    async def _refresh_all(self) -> None:
+    async def _request_all_reads(self) -> None:
         """Refresh everything that may have changed while the connection was lost."""
         for poller in self._pollers.values():
-            poller.refresh()
+            poller.request_catalogue_read()
         for project_id in list(self._projects):
             try:
-                await self._poll_unfinished(project_id)
+                await self._start_pollers_of_unfinished(project_id)
             except Exception as error:  # noqa: BLE001 (the next notification must be handled in any case)
                 _log.warning("download_watch_refresh_failed", project_id=project_id, error=repr(error))
 
-    async def _poll_unfinished(self, project_id: str) -> None:
+    async def _start_pollers_of_unfinished(self, project_id: str) -> None:
         """Poll what runs in a project or ended so recently that its notification may have been missed."""
-        found = await catalogue.list_unfinished(
+        found = await catalogue.list_unfinished_or_recently_ended(
             self._database, project_id, ended_within=_RECENTLY_ENDED, limit=POLLED_PER_PROJECT_MAX
         )
         for task_id in found:
-            self._get_poller(project_id, task_id)
+            self._get_or_start_poller(project_id, task_id)
 
 
 WATCH_REGISTRY = web.AppKey("downloads_watch_registry", WatchRegistry)
@@ -228,34 +228,34 @@ class DownloadPoller:
         self._changed = asyncio.Event()
         # The first read takes the state from the catalogue, as notifications may have been missed.
         self._changed.set()
-        self.task = asyncio.create_task(self._run())
+        self.task = asyncio.create_task(self._poll_until_final())
 
     @property
-    def is_wanted(self) -> bool:
+    def has_subscribers(self) -> bool:
         """Whether there is a subscription."""
         return bool(self.subscriptions) or self.key[0] in self._projects
 
-    def add(self, subscription: Subscription, first: DownloadResponse) -> None:
+    def add_subscription(self, subscription: Subscription, first: DownloadResponse) -> None:
         """Add a subscription, which starts with the state that the others have."""
         self.subscriptions.add(subscription)
         self.last = self.last or first
         subscription.push(self.last)
 
-    def refresh(self) -> None:
+    def request_catalogue_read(self) -> None:
         """Read the catalogue, since the download began or ended."""
         self._changed.set()
 
-    async def _run(self) -> None:
-        while self.last is None or not self.last.state.final:
+    async def _poll_until_final(self) -> None:
+        while self.last is None or not self.last.state.is_final:
             try:
-                self._publish(await self._read_status())
+                self._push_if_changed(await self._read_status())
             except Missing:
                 break
             except Exception as error:  # noqa: BLE001 (an outage ends no subscription: the next read may succeed)
                 _log.warning("download_status_read_failed", task_id=self.key[1], error=repr(error))
             await self._wait_for_change()
         for subscription in self.subscriptions:
-            subscription.end(SubscriptionEnd.FINISHED)
+            subscription.end(SubscriptionEndReason.FINISHED)
 
     async def _read_status(self) -> DownloadResponse:
         if self.last is None or self._changed.is_set():
@@ -264,29 +264,29 @@ class DownloadPoller:
         return await self._status_reader.read_progress(self.key[0], self.last)
 
     async def _wait_for_change(self) -> None:
-        if self.last is not None and self.last.state.final:
+        if self.last is not None and self.last.state.is_final:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(STATUS_CACHE_SECONDS):
                 await self._changed.wait()
 
-    def _publish(self, answer: DownloadResponse) -> None:
+    def _push_if_changed(self, answer: DownloadResponse) -> None:
         """Push a change. Rows never decrease while it runs: rows that are fetched again are not counted twice."""
-        if self.last is not None and not answer.state.final:
+        if self.last is not None and not answer.state.is_final:
             answer = answer.model_copy(update={"rows": max(answer.rows, self.last.rows)})
-        if self.last is not None and _without_speed(answer) == _without_speed(self.last):
+        if self.last is not None and _remove_speed(answer) == _remove_speed(self.last):
             return
         self.last = answer
         for subscription in [*self.subscriptions, *self._projects.get(self.key[0], ())]:
             subscription.push(answer)
 
 
-def _without_speed(answer: DownloadResponse) -> DownloadResponse:
+def _remove_speed(answer: DownloadResponse) -> DownloadResponse:
     """Return the response without the figure that changes every second."""
     return answer.model_copy(update={"rows_per_second": None})
 
 
-class SubscriptionEnd(StrEnum):
+class SubscriptionEndReason(StrEnum):
     """Why a subscription ended."""
 
     FINISHED = "the download is over"
@@ -300,7 +300,7 @@ class Subscription:
     """The updates that a subscriber has not received yet: only the latest of each download, so that it stays small."""
 
     def __init__(self) -> None:
-        self.ending: SubscriptionEnd | None = None
+        self.ending: SubscriptionEndReason | None = None
         self._pending: dict[str, DownloadResponse] = {}
         self._changed = asyncio.Event()
 
@@ -312,17 +312,17 @@ class Subscription:
         self._changed.set()
         if len(self._pending) > BACKLOG_MAX:
             self._pending.clear()
-            self.end(SubscriptionEnd.TOO_SLOW)
+            self.end(SubscriptionEndReason.TOO_SLOW)
 
-    def end(self, ending: SubscriptionEnd) -> None:
+    def end(self, ending: SubscriptionEndReason) -> None:
         """End the subscription; pending updates are still delivered."""
         self.ending = self.ending or ending
         self._changed.set()
 
-    async def wait_for_updates(self, patience_seconds: float | None = None) -> list[DownloadResponse] | None:
+    async def wait_for_updates(self, timeout_seconds: float | None = None) -> list[DownloadResponse] | None:
         """Wait for updates; return an empty list after a timeout, and None when there will be no more."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience_seconds):
+            async with asyncio.timeout(timeout_seconds):
                 await self._changed.wait()
         self._changed.clear()
         found = list(self._pending.values())

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hmac
-import math
+import json
 import re
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from aiohttp import hdrs, web
 from multidict import istr
 
 from api.batching import CoalescedRead
+from api.http.rates import RefusalDelay
 from api.http.routes import Access, Caller, Route
 from api.http.sessions import (
     CONSOLE_HEADER,
@@ -30,7 +29,8 @@ from api.http.sessions import (
 from clients.http import GuardedClient
 from clients.push_tokens import InvalidPushToken, PushTokenVerifier
 from domain import secrets
-from domain.faults import Denied, Exhausted, Forbidden, Missing
+from domain.faults import Forbidden, Missing, Unauthenticated
+from domain.quotas import QuotaLimits
 from domain.secrets import KeyRight
 from infra import log
 from infra.address_settings import PushSettings
@@ -47,9 +47,8 @@ PROJECT_HEADER = istr("Haulage-Project")
 PROJECT_PARAMETER = "project"
 TICKET_PARAMETER = "ticket"
 
-REFUSAL_DELAY_MAX_SECONDS = 5.0
-ADDRESSES_MAX = 10_000
-"""Addresses of wrong keys that are remembered."""
+OVERRIDES_CACHE_MAX = 1_000
+"""Different texts of quotas of projects whose parsed form is remembered."""
 
 _PROJECT_ID = re.compile(secrets.PROJECT_ID_PATTERN, re.ASCII)
 
@@ -59,46 +58,6 @@ PUSH_HINT = (
     "Let the subscription push with a token for HAULAGE_ADDRESSES__PUSH__AUDIENCE by the account "
     "HAULAGE_ADDRESSES__PUSH__EMAIL, or with HAULAGE_ADDRESSES__PUSH__SECRET behind `?token=` in its endpoint."
 )
-
-
-class RefusalDelay:
-    """Delay the refusals of wrong keys by the rate at which their address sends them; right keys are never delayed."""
-
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._interval_seconds = 60 / per_minute
-        self._clock = clock
-        self._due: dict[str, float] = {}
-        """Until when the wrong keys of an address would have taken at the allowed rate."""
-
-    async def wait(self, address: str) -> None:
-        """Count a wrong key, and wait where its address has sent more than it may within a minute.
-
-        Raises:
-            Exhausted: The wait would be longer than `REFUSAL_DELAY_MAX_SECONDS`.
-        """
-        seconds = self.count(address)
-        if seconds > REFUSAL_DELAY_MAX_SECONDS:
-            raise Exhausted(
-                "too_many_wrong_keys",
-                "Too many wrong keys came from this address.",
-                "Correct the key; right keys are not refused.",
-                retry_after_seconds=math.ceil(seconds),
-            )
-        if seconds > 0:
-            await asyncio.sleep(seconds)
-
-    def count(self, address: str) -> float:
-        """Count a wrong key; return the seconds by which its refusal is to be delayed."""
-        now = self._clock()
-        if len(self._due) >= ADDRESSES_MAX and address not in self._due:
-            self._due = {each: due for each, due in self._due.items() if due > now}
-        if len(self._due) >= ADDRESSES_MAX and address not in self._due:
-            self._due.clear()
-        due = max(self._due.get(address, now), now) + self._interval_seconds
-        seconds = due - now - 60
-        if seconds <= REFUSAL_DELAY_MAX_SECONDS:
-            self._due[address] = due
-        return max(seconds, 0)
 
 
 class Authenticator:
@@ -117,35 +76,51 @@ class Authenticator:
         self._pepper = settings.secrets.pepper.get_secret_value()
         self._callers = CoalescedRead(self._find_caller, SHARED_READ_PAUSE_SECONDS)
         self._keys = CoalescedRead(self._find_live_key)
-        self._projects = CoalescedRead(self._project_exists)
+        self._projects = CoalescedRead(self._find_quotas)
+        self._read_quotas = lru_cache(OVERRIDES_CACHE_MAX)(
+            lambda overrides: settings.quotas.with_overrides(json.loads(overrides))
+        )
         self._refusals = RefusalDelay(settings.api.wrong_keys_per_minute)
 
-    async def authenticate(self, request: web.Request, route: Route, *, has_begun: bool = False) -> Caller:
+    async def authenticate(self, request: web.Request, route: Route, *, is_streaming: bool = False) -> Caller:
         """Return the caller of a request, if this route is open to them.
 
         Args:
-            has_begun: Whether the response is being sent already: then a ticket may have ended meanwhile.
+            is_streaming: Whether the response is being sent already: then a ticket may have ended meanwhile.
 
         Raises:
-            Denied: There is no key, or it is unknown, revoked or expired.
+            Unauthenticated: There is no key, or it is unknown, revoked or expired.
             Missing: The key is valid and does not open this route.
             Forbidden: The key belongs to the project and may not do this.
         """
+        return await self.authorize(await self.identify(request, route, is_streaming=is_streaming), request, route)
+
+    async def identify(self, request: web.Request, route: Route, *, is_streaming: bool = False) -> Caller:
+        """Return the caller of a request, whether or not the route is open to them; raises Unauthenticated."""
         if route.access is Access.PUBLIC:
             return Caller()
         if route.takes_ticket and TICKET_PARAMETER in request.query and hdrs.AUTHORIZATION not in request.headers:
-            caller = await self._identify_ticket(request, has_begun=has_begun)
-        elif hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies(request):
-            caller = await self.identify_key(_read_key(request, route), request.remote)
-        else:
-            caller = await self._identify_session(request)
+            return await self._identify_by_ticket(request, is_streaming=is_streaming)
+        if hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies(request):
+            return await self.identify_key(_read_key(request, route), request.remote)
+        return await self._identify_by_session(request, route)
+
+    async def authorize(self, caller: Caller, request: web.Request, route: Route) -> Caller:
+        """Return the caller as one of the project of the request, if this route is open to them.
+
+        Raises:
+            Missing: It is not.
+            Forbidden: The key belongs to the project and may not do this.
+        """
+        if route.access is Access.PUBLIC:
+            return caller
         if route.access is Access.ADMIN and not caller.is_admin:
-            raise build_missing_problem()
-        _check_permissions(caller, route)
+            raise build_not_found_fault()
+        _require_permissions(caller, route)
         if PROJECT_HEADER in request.headers or (request.query_string and _has_project_parameter(request, route)):
-            return await self._enter_project(caller, _read_project(request, route), route)
+            return await self._switch_to_project(caller, _read_requested_project(request, route), route)
         if route.access is Access.PROJECT and caller.is_admin:
-            raise Denied(
+            raise Unauthenticated(
                 "project_key_needed",
                 "The admin key belongs to no project, and this route works on one project.",
                 f"Name it in the header {PROJECT_HEADER}, or use a key of that project; "
@@ -160,15 +135,15 @@ class Authenticator:
             address: The address of the caller, whose refusals come later and later while it sends wrong keys.
 
         Raises:
-            Denied: The key is malformed, unknown, revoked or expired.
-            Exhausted: The same, and too many refusals of this address wait already.
+            Unauthenticated: The key is malformed, unknown, revoked or expired.
+            QuotaExhausted: The same, and too many refusals of this address wait already.
         """
         for name, key in self._admin_keys.items():
             if hmac.compare_digest(token.encode(), key):
                 return Caller(is_admin=True, admin_name=name)
         caller = await self._callers.get(token)
         if caller is None:
-            await self._refusals.wait(address or "")
+            await self._refusals.delay_refusal(address or "")
             raise _build_key_error(token)
         return caller
 
@@ -176,26 +151,26 @@ class Authenticator:
         """Return the caller to whom a key belongs, and a session that ends with the key at the latest.
 
         Raises:
-            Denied: The key is malformed, unknown, revoked or expired.
-            Exhausted: The same, and too many refusals of this address wait already.
+            Unauthenticated: The key is malformed, unknown, revoked or expired.
+            QuotaExhausted: The same, and too many refusals of this address wait already.
         """
         caller = await self.identify_key(token, address)
-        key = secrets.parse_key(token)
+        key = secrets.parse_api_key(token)
         if caller.is_admin or key is None:
             return caller, self.cookies.create_session("", self._admin_keys[caller.admin_name])
         return caller, self.cookies.create_session(key.key_id, secrets.digest_secret(self._pepper, key.secret))
 
-    async def _identify_session(self, request: web.Request) -> Caller:
+    async def _identify_by_session(self, request: web.Request, route: Route) -> Caller:
         session = self.cookies.read_session(request)
         if session is None:
             raise _build_session_error()
-        if not self.cookies.is_allowed(request):
-            raise Denied(
+        if not self.cookies.is_cookie_sufficient(request, for_web_ui=route.for_web_ui):
+            raise Unauthenticated(
                 "session_not_enough",
                 "The session's cookie alone does not allow this: any page could have made the browser send it.",
                 f"Send the header `{CONSOLE_HEADER}: 1` with it, or a key as `Authorization: Bearer hlg_…`.",
             )
-        return await self._identify_holder(session)
+        return await self._identify_session_owner(session)
 
     async def create_ticket(self, caller: Caller, path: str) -> tuple[str, datetime]:
         """Return a ticket for one path of the caller's project, and its end."""
@@ -205,25 +180,26 @@ class Authenticator:
         session = ConsoleSession(caller.key_id or "", self.cookies.digest_credential(credential), until)
         return self.cookies.seal_ticket(Ticket(session, caller.project_id or "", path)), until
 
-    async def _identify_ticket(self, request: web.Request, *, has_begun: bool) -> Caller:
+    async def _identify_by_ticket(self, request: web.Request, *, is_streaming: bool) -> Caller:
         ticket = self.cookies.read_ticket(request.query[TICKET_PARAMETER])
         if ticket is None or ticket.path != request.path:
-            raise Denied("ticket_wrong", "This ticket is not for this address.", "Ask for one with your key.")
-        if ticket.session.until <= datetime.now(UTC) and not has_begun:
-            raise Denied("ticket_over", "This ticket has ended.", "Ask for a new one with your key.")
-        caller = await self._identify_holder(ticket.session)
-        return replace(caller, project_id=ticket.project_id, is_admin=False, right=KeyRight.READ, until=None)
+            raise Unauthenticated("ticket_wrong", "This ticket is not for this address.", "Ask for one with your key.")
+        if ticket.session.until <= datetime.now(UTC) and not is_streaming:
+            raise Unauthenticated("ticket_over", "This ticket has ended.", "Ask for a new one with your key.")
+        caller = await self._identify_session_owner(ticket.session)
+        quotas = caller.quotas or await self._projects.get(ticket.project_id)
+        return replace(
+            caller, project_id=ticket.project_id, is_admin=False, right=KeyRight.READ, until=None, quotas=quotas
+        )
 
-    async def _identify_holder(self, session: ConsoleSession) -> Caller:
+    async def _identify_session_owner(self, session: ConsoleSession) -> Caller:
         """Return the caller whose key began a session, if the key is still valid."""
         if not session.key_id:
             return self._identify_admin_session(session)
         record = await self._keys.get(session.key_id)
         if record is None or not self.cookies.belongs_to(session, record.secret_hash):
             raise _build_session_error()
-        return Caller(
-            record.project_id, session.key_id, right=record.right, systems=record.systems, until=session.until
-        )
+        return replace(self._build_caller(session.key_id, record), until=session.until)
 
     def _identify_admin_session(self, session: ConsoleSession) -> Caller:
         for name, key in self._admin_keys.items():
@@ -231,17 +207,18 @@ class Authenticator:
                 return Caller(is_admin=True, admin_name=name, until=session.until)
         raise _build_session_error()
 
-    async def _enter_project(self, caller: Caller, project_id: str, route: Route) -> Caller:
+    async def _switch_to_project(self, caller: Caller, project_id: str, route: Route) -> Caller:
         """Return the caller as one of the project that the request names."""
-        check_owner(caller, project_id)
+        require_owner(caller, project_id)
         if not (caller.is_admin and route.is_within_project):
             return caller
-        if not _PROJECT_ID.fullmatch(project_id) or not await self._projects.get(project_id):
+        quotas = await self._projects.get(project_id) if _PROJECT_ID.fullmatch(project_id) else None
+        if quotas is None:
             raise Missing("not_found", f"There is no project {project_id!r}.", "GET /v1/projects lists them.")
-        return replace(caller, project_id=project_id)
+        return replace(caller, project_id=project_id, quotas=quotas)
 
     async def _find_caller(self, token: str) -> Caller | None:
-        key = secrets.parse_key(token)
+        key = secrets.parse_api_key(token)
         if key is None:
             return None
         record = await store.find_key_credential(self._database, key.key_id)
@@ -251,8 +228,12 @@ class Authenticator:
         if record is None or not (matches and record.is_live):
             return None
         if record.is_use_due:
-            await store.note_use(self._database, key.key_id)
-        return Caller(record.project_id, key.key_id, right=record.right, systems=record.systems)
+            await store.record_key_use(self._database, key.key_id)
+        return self._build_caller(key.key_id, record)
+
+    def _build_caller(self, key_id: str, record: KeyCredential) -> Caller:
+        quotas = self._read_quotas(record.quota_overrides)
+        return Caller(record.project_id, key_id, right=record.right, systems=record.systems, quotas=quotas)
 
     async def _find_live_key(self, key_id: str) -> KeyCredential | None:
         """Return the key of a session unless it was revoked."""
@@ -260,11 +241,13 @@ class Authenticator:
         if record is None or not record.is_live:
             return None
         if record.is_use_due:
-            await store.note_use(self._database, key_id)
+            await store.record_key_use(self._database, key_id)
         return record
 
-    async def _project_exists(self, project_id: str) -> bool:
-        return await store.exists(self._database, project_id)
+    async def _find_quotas(self, project_id: str) -> QuotaLimits | None:
+        """Return the quotas of a project; None if there is no such project."""
+        overrides = await store.find_quota_overrides(self._database, project_id)
+        return None if overrides is None else self._read_quotas(overrides)
 
 
 AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
@@ -280,14 +263,14 @@ class PushAuthenticator:
         """Accept a push that carries a valid token, even beside invalid ones: proxies may add headers of their own.
 
         Raises:
-            Denied: It carries no valid token.
+            Unauthenticated: It carries no valid token.
             ConnectionError: A token could not be checked, and no other one is valid.
         """
         reasons: list[str] = []
         unchecked: ConnectionError | None = None
         for token in _list_push_tokens(request):
             try:
-                await self._push_tokens.verify(token)
+                await self._push_tokens.require_valid(token)
             except InvalidPushToken as reason:
                 reasons.append(str(reason))
             except ConnectionError as error:
@@ -298,23 +281,23 @@ class PushAuthenticator:
             raise unchecked
         # The reasons are for the operator alone: they must not help a guesser.
         log.get(__name__).warning("push_refused", reason="; ".join(reasons), credentials=len(reasons))
-        raise Denied("push_refused", "This push carries no valid token.", PUSH_HINT)
+        raise Unauthenticated("push_refused", "This push carries no valid token.", PUSH_HINT)
 
 
 PUSH_AUTHENTICATOR = web.AppKey("push_authenticator", PushAuthenticator)
 
 
-def check_owner(caller: Caller, project_id: str) -> None:
+def require_owner(caller: Caller, project_id: str) -> None:
     """Require a key of this project, or the admin key.
 
     Raises:
         Missing: The caller belongs to another project; the answer is the same as for a project that does not exist.
     """
     if not caller.is_admin and caller.project_id != project_id:
-        raise build_missing_problem()
+        raise build_not_found_fault()
 
 
-def _check_permissions(caller: Caller, route: Route) -> None:
+def _require_permissions(caller: Caller, route: Route) -> None:
     """Require that a key may do what a route does.
 
     Raises:
@@ -334,34 +317,34 @@ def _check_permissions(caller: Caller, route: Route) -> None:
         )
 
 
-def build_missing_problem() -> Missing:
+def build_not_found_fault() -> Missing:
     """Return the fault for what does not exist or belongs to another project."""
     return Missing("not_found", "There is nothing here for this key.", "Check the id, or use the key that owns it.")
 
 
-def _build_key_error(token: str) -> Denied:
-    if secrets.parse_key(token) is None:
-        return Denied("key_malformed", "This is not a Haulage key, or a character of it was lost.", KEY_HINT)
-    return Denied(
+def _build_key_error(token: str) -> Unauthenticated:
+    if secrets.parse_api_key(token) is None:
+        return Unauthenticated("key_malformed", "This is not a Haulage key, or a character of it was lost.", KEY_HINT)
+    return Unauthenticated(
         "key_unknown", "This key is unknown, was revoked, or has expired.", "Ask for a new key of the project."
     )
 
 
-def _build_session_error() -> Denied:
-    return Denied("session_over", "This session is over, or the key that began it was revoked.", "Sign in again.")
+def _build_session_error() -> Unauthenticated:
+    return Unauthenticated("session_over", "This session is over, or its key was revoked.", "Sign in again.")
 
 
-def _read_project(request: web.Request, route: Route) -> str:
+def _read_requested_project(request: web.Request, route: Route) -> str:
     """Return the project that a request names in its header, or in its query where browsers can set no header."""
     named = request.headers.getall(PROJECT_HEADER, [])
-    if route.project_in_query:
+    if route.allows_project_in_query:
         named += request.query.getall(PROJECT_PARAMETER, [])
     # Two different names are refused: to prefer one of them would be arbitrary.
     return named[0] if len(set(named)) == 1 else ""
 
 
 def _has_project_parameter(request: web.Request, route: Route) -> bool:
-    return route.project_in_query and PROJECT_PARAMETER in request.query
+    return route.allows_project_in_query and PROJECT_PARAMETER in request.query
 
 
 def _read_key(request: web.Request, route: Route) -> str:
@@ -372,7 +355,7 @@ def _read_key(request: web.Request, route: Route) -> str:
     key = _read_password(credentials) if is_basic else credentials.strip()
     if not (is_basic or scheme.lower() == "bearer") or not key.isascii() or not key:
         hint = HEADERLESS_KEY_HINT if route.headerless else KEY_HINT
-        raise Denied("key_missing", "This route needs an API key.", hint)
+        raise Unauthenticated("key_missing", "This route needs an API key.", hint)
     return key
 
 

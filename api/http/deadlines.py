@@ -26,11 +26,11 @@ class Deadline:
         self.at = at
         self.is_expired = False
 
-    def lift(self) -> None:
+    def remove_limit(self) -> None:
         """Remove the limit for the rest of the block."""
         self._queue.remove(self)
 
-    def expire(self) -> None:
+    def cancel_task(self) -> None:
         """Cancel the task."""
         self.is_expired = True
         self._task.cancel()
@@ -81,4 +81,4 @@ class DeadlineQueue:
                 self._timer = loop.call_at(deadline.at, self._expire_due)
                 break
             self.remove(deadline)
-            deadline.expire()
+            deadline.cancel_task()

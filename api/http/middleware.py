@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from functools import cache
@@ -15,10 +16,14 @@ from prometheus_client import Counter, Histogram
 from api.http import problems
 from api.http.deadlines import DeadlineQueue
 from api.http.routes import REQUEST_STATE, RequestState
-from infra import log, secrets
+from domain.quotas import QUOTA_EXCEEDED
+from infra import log, secrets, tracing
 
 REQUEST_ID_HEADER = istr("X-Request-Id")
 UNROUTED = "none"
+QUOTA_PAUSE_SECONDS = 1.0
+"""How long a request beyond a quota waits for its answer: a caller that repeats it at once would cost as much as one
+that is served."""
 REQUESTS = Histogram("haulage_request_seconds", "Time a request took, by route and status.", ["route", "status"])
 REFUSALS = Counter(
     "haulage_request_refusals", "Requests that were refused or failed, by route and problem code.", ["route", "code"]
@@ -47,14 +52,21 @@ def build_middleware(time_limit_seconds: float) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         started = time.perf_counter()
-        state = request[REQUEST_STATE] = RequestState(read_request_id(request), deadlines.start_deadline())
+        state = request[REQUEST_STATE] = RequestState(read_or_create_request_id(request), deadlines.start_deadline())
         log.bind(request_id=state.id)
         try:
-            with state.deadline:
+            resource = request.match_info.route.resource
+            with state.deadline, tracing.trace_request(request.method, resource, request.headers):
                 response = await handler(request)
         except Exception as error:  # noqa: BLE001 (the last catch before the wire)
-            response = _abort(error, request, state.response) if state.response else _render_error(error, state)
-        _record(state, response, time.perf_counter() - started)
+            response = (
+                _abort_connection(error, request, state.response)
+                if state.response
+                else _log_and_render_error(error, state)
+            )
+        _record_metrics_and_log(state, response, time.perf_counter() - started)
+        if state.code == QUOTA_EXCEEDED:
+            await asyncio.sleep(QUOTA_PAUSE_SECONDS)
         return response
 
     return middleware
@@ -76,13 +88,13 @@ def set_security_headers(headers: CIMultiDict[str]) -> None:
     headers.popall(hdrs.SERVER, None)
 
 
-def read_request_id(request: web.BaseRequest) -> str:
+def read_or_create_request_id(request: web.BaseRequest) -> str:
     """Return the caller's request id if it is well-formed, else a new one."""
     given = request.headers.get(REQUEST_ID_HEADER, "")
-    return given if _REQUEST_ID.fullmatch(given) else secrets.create_token()
+    return given if _REQUEST_ID.fullmatch(given) else secrets.create_random_token()
 
 
-def _render_error(error: Exception, state: RequestState) -> web.StreamResponse:
+def _log_and_render_error(error: Exception, state: RequestState) -> web.StreamResponse:
     problem = problems.convert_error(error, state.id)
     state.code = problem.code
     if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -95,7 +107,7 @@ def _render_error(error: Exception, state: RequestState) -> web.StreamResponse:
     return response
 
 
-def _abort(error: Exception, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+def _abort_connection(error: Exception, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     """Close the connection: a response in progress cannot become a problem, and must not look complete."""
     if isinstance(error, ConnectionError):
         _log.info("caller_disconnected")
@@ -106,23 +118,23 @@ def _abort(error: Exception, request: web.Request, response: web.StreamResponse)
     return response
 
 
-def _record(state: RequestState, response: web.StreamResponse, seconds: float) -> None:
+def _record_metrics_and_log(state: RequestState, response: web.StreamResponse, seconds: float) -> None:
     name = state.route.name if state.route else UNROUTED
-    _request_histogram(name, response.status).observe(seconds)
+    _get_request_histogram(name, response.status).observe(seconds)
     refused = {}
     if state.code:
         # The routes of tasks answer a refusal with 200, as flowSvr does: the code alone says that it was one.
-        _refusal_counter(name, state.code).inc()
+        _get_refusal_counter(name, state.code).inc()
         refused = {"code": state.code}
     # The path's template, never the address: a query may carry secrets.
     _log.info("request_served", route=name, status=response.status, milliseconds=round(seconds * 1000, 1), **refused)
 
 
 @cache
-def _refusal_counter(route: str, code: str) -> Counter:
+def _get_refusal_counter(route: str, code: str) -> Counter:
     return REFUSALS.labels(route, code)
 
 
 @cache
-def _request_histogram(route: str, status: int) -> Histogram:
+def _get_request_histogram(route: str, status: int) -> Histogram:
     return REQUESTS.labels(route, str(status))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+_VISIBLE = r"\S"
+"""A name of blanks alone is refused."""
 
 
 class Request(BaseModel):
@@ -11,7 +14,14 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class ForeignRequest(BaseModel):
+class OperatorRequest(Request):
+    """The operator and the reason: both go into the audit, since operators share one key."""
+
+    who: str = Field(min_length=1, max_length=200, pattern=_VISIBLE, description="your name, for the audit")
+    reason: str = Field(min_length=3, max_length=500, pattern=_VISIBLE, description="why, for the audit")
+
+
+class LenientRequest(BaseModel):
     """Base of a body whose format another company defines: unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)

@@ -14,6 +14,7 @@ from api.http import problems, sessions
 from api.http.auth import PROJECT_HEADER, PROJECT_PARAMETER, TICKET_PARAMETER
 from api.http.routes import JSON, Access, Route, Routes
 from domain import VERSION
+from domain.quotas import QUOTA_EXCEEDED
 
 REFERENCE = "#/components/schemas/{model}"
 
@@ -95,7 +96,7 @@ _ALWAYS: dict[str, HTTPStatus] = {
 }
 _WITH_KEY: dict[str, HTTPStatus] = dict.fromkeys(
     ("key_missing", "key_malformed", "key_unknown", "session_over", "session_not_enough"), HTTPStatus.UNAUTHORIZED
-)
+) | {QUOTA_EXCEEDED: HTTPStatus.TOO_MANY_REQUESTS, "too_many_wrong_keys": HTTPStatus.TOO_MANY_REQUESTS}
 _WITH_BODY: dict[str, HTTPStatus] = {
     "malformed_json": HTTPStatus.BAD_REQUEST,
     "body_timeout": HTTPStatus.REQUEST_TIMEOUT,
@@ -105,6 +106,8 @@ _WITH_BODY: dict[str, HTTPStatus] = {
 }
 
 _OUTSIDE = {HTTPStatus.UNAUTHORIZED, _ALWAYS["malformed_request"]}
+_IN_ENVELOPE = {HTTPStatus.TOO_MANY_REQUESTS}
+"""Statuses that routes with a form of problems of their own answer in that form."""
 _STRUCTURED = {JSON, "text/event-stream"}
 _BODILESS = {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.NO_CONTENT, HTTPStatus.FOUND}
 
@@ -137,14 +140,14 @@ def build_document(groups: Iterable[Routes]) -> Json:
     }
 
 
-def list_security(route: Route) -> list[Json]:
+def list_accepted_credentials(route: Route) -> list[Json]:
     """Return the credentials of a route, any one of which is enough."""
     schemes = SECURITY[route.access]
     if route.headerless and route.access is not Access.PUBLIC:
         schemes = [*schemes, {"basic": []}]
     if route.takes_ticket:
         schemes = [*schemes, {"ticket": []}]
-    return [*schemes, {"admin_key": [], "project_parameter": []}] if route.project_in_query else schemes
+    return [*schemes, {"admin_key": [], "project_parameter": []}] if route.allows_project_in_query else schemes
 
 
 def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
@@ -165,7 +168,7 @@ def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
     known |= {code: problems.get_fault_status(kind) for code, kind in route.problems.items()}
     if route.render is not problems.render_problem:
         # Such routes render their own problems; only those raised before the route is known have the usual form.
-        known = {code: status for code, status in known.items() if status in _OUTSIDE}
+        known = {code: status for code, status in known.items() if status in _OUTSIDE | _IN_ENVELOPE}
     by_status: dict[HTTPStatus, list[str]] = {}
     for code, status in sorted(known.items()):
         by_status.setdefault(status, []).append(code)
@@ -193,7 +196,7 @@ def _build_operation(route: Route, schemas: Schemas) -> Json:
         "operationId": route.operation_id,
         "tags": [route.tag],
         "summary": route.summary,
-        "security": list_security(route),
+        "security": list_accepted_credentials(route),
         "parameters": [
             *_list_parameters(route.variables, "path"),
             *_list_parameters(route.query, "query"),
@@ -258,6 +261,9 @@ def _list_responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus
         description = f"{status.phrase}: {', '.join(f'`{name}`' for name in names)}"
         if route.method == "HEAD":
             yield status, {"description": description}
+            continue
+        if status in _IN_ENVELOPE and route.answer and route.render is not problems.render_problem:
+            yield status, _build_response(description, JSON, schemas[route.answer, "serialization"])
             continue
         yield (
             status,

@@ -47,17 +47,18 @@ Position = tuple[datetime, str]
 
 
 def build_page(
-    rows: Sequence[Row], limit: int, show: Callable[[Row], Item], where: Callable[[Row], Position]
+    rows: Sequence[Row], limit: int, build_item: Callable[[Row], Item], get_position: Callable[[Row], Position]
 ) -> PageResponse[Item]:
     """Return a page; one row more than `limit` means that another page follows."""
     page_rows = rows[:limit]
     more = len(rows) > limit
     return PageResponse[Item](
-        items=[show(row) for row in page_rows], next_cursor=encode_cursor(where(page_rows[-1])) if more else None
+        items=[build_item(row) for row in page_rows],
+        next_cursor=encode_cursor(get_position(page_rows[-1])) if more else None,
     )
 
 
-def parse_numeric_id(name: str) -> int:
+def parse_numeric_id_or_zero(name: str) -> int:
     """Return the numeric id in a position; 0 for a forged one, so that the list ends."""
     return min(int(name), 2**63 - 1) if re.fullmatch(r"\d{1,19}", name, re.ASCII) else 0
 

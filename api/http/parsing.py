@@ -46,8 +46,8 @@ def parse_query(request: web.Request, model: type[Model], ignored: Collection[st
         values.pop(name, None)
     repeated = [name for name in values if len(request.query.getall(name)) > 1]
     errors = [FieldProblem(path=name, message="it is given more than once; give it once.") for name in repeated]
-    errors += _list_unstorable(values)
-    errors += _list_odd_numbers(values, model)
+    errors += _list_unstorable_fields(values)
+    errors += _list_integers_not_in_digits(values, model)
     if errors:
         reject_fields("query", errors)
     try:
@@ -56,11 +56,11 @@ def parse_query(request: web.Request, model: type[Model], ignored: Collection[st
         reject_fields("query", validation.describe_errors(error, model))
 
 
-def _list_odd_numbers(values: Mapping[str, str], model: type[BaseModel]) -> Iterator[FieldProblem]:
+def _list_integers_not_in_digits(values: Mapping[str, str], model: type[BaseModel]) -> Iterator[FieldProblem]:
     """Yield the whole numbers that are written otherwise than in plain digits, such as `1_000`, `+5` or `５`."""
     for name, field in model.model_fields.items():
         value = values.get(name)
-        if value is None or _PLAIN_NUMBER.fullmatch(value) or not _is_whole_number(field.annotation):
+        if value is None or _PLAIN_NUMBER.fullmatch(value) or not _is_integer_field(field.annotation):
             continue
         with suppress(ValidationError):
             number = _WHOLE.validate_python(value)
@@ -68,13 +68,13 @@ def _list_odd_numbers(values: Mapping[str, str], model: type[BaseModel]) -> Iter
             yield FieldProblem(path=name, message=message)
 
 
-def _is_whole_number(annotation: Any) -> bool:
+def _is_integer_field(annotation: Any) -> bool:
     return annotation is int or int in get_args(annotation)
 
 
 def parse_headers(request: web.Request, model: type[Model]) -> Model:
     """Parse the headers that a model names, each at most once."""
-    names = [name for name in map(_alias, model.model_fields.values()) if name in request.headers]
+    names = [name for name in map(_get_header_name, model.model_fields.values()) if name in request.headers]
     repeated = [name for name in names if len(request.headers.getall(name)) > 1]
     if repeated:
         errors = [FieldProblem(path=name, message="it is sent more than once; send it once.") for name in repeated]
@@ -85,7 +85,7 @@ def parse_headers(request: web.Request, model: type[Model]) -> Model:
         reject_fields("header", validation.describe_errors(error, model))
 
 
-def _alias(field: FieldInfo) -> str:
+def _get_header_name(field: FieldInfo) -> str:
     if field.alias is None:
         raise TypeError("A field that stands for a header has the header's name as its alias.")
     return field.alias
@@ -99,13 +99,13 @@ async def parse_body(
     Args:
         headerless: Whether a body without a Content-Type is JSON.
     """
-    _check_headers(request, settings.body_max_bytes, headerless=headerless)
+    _require_json_headers(request, settings.body_max_bytes, headerless=headerless)
     # Some editors and libraries write a byte order mark first.
-    raw = request[REQUEST_STATE].body = (await _read(request, settings)).removeprefix(codecs.BOM_UTF8)
+    raw = request[REQUEST_STATE].body = (await _read_body(request, settings)).removeprefix(codecs.BOM_UTF8)
     # Such a client may send all parameters in the query.
-    text = _decode(raw) or ("{}" if headerless and hdrs.CONTENT_TYPE not in request.headers else "")
+    text = _decode_utf8(raw) or ("{}" if headerless and hdrs.CONTENT_TYPE not in request.headers else "")
     value = _parse_json(text)
-    if not _needs_no_check(text) and (errors := list(_list_unstorable(value))):
+    if not _is_surely_storable(text) and (errors := list(_list_unstorable_fields(value))):
         reject_fields("body", errors)
     try:
         return model.model_validate_json(text, strict=True)
@@ -122,7 +122,7 @@ def reject_fields(place: str, errors: list[FieldProblem]) -> NoReturn:
     raise RequestRejected(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid_request", detail, errors=errors) from None
 
 
-def _check_headers(request: web.Request, max_bytes: int, *, headerless: bool) -> None:
+def _require_json_headers(request: web.Request, max_bytes: int, *, headerless: bool) -> None:
     # Parsed only if it is not the usual value.
     is_plain = request.headers.get(hdrs.CONTENT_TYPE, JSON if headerless else "") == JSON
     if not is_plain and (request.content_type != JSON or (request.charset or "utf-8").lower() != "utf-8"):
@@ -143,7 +143,7 @@ def _check_headers(request: web.Request, max_bytes: int, *, headerless: bool) ->
         raise _build_size_error(max_bytes)
 
 
-async def _read(request: web.Request, settings: ApiSettings) -> bytes:
+async def _read_body(request: web.Request, settings: ApiSettings) -> bytes:
     try:
         if request.content.is_eof():
             # A body that arrived with the headers needs no timer and no wait.
@@ -179,7 +179,7 @@ def _build_syntax_error(message: str) -> RequestRejected:
     return RequestRejected(HTTPStatus.BAD_REQUEST, "malformed_json", message, "Send one well-formed JSON document.")
 
 
-def _decode(raw: bytes) -> str:
+def _decode_utf8(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -216,12 +216,12 @@ def _reject_constant(name: str) -> NoReturn:
 _strict = json.JSONDecoder(object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)
 
 
-def _needs_no_check(text: str) -> bool:
+def _is_surely_storable(text: str) -> bool:
     """Return whether a text has no escaped character, and too few brackets to be nested too deeply."""
     return "\\u" not in text and text.count("{") + text.count("[") <= JSON_MAX_DEPTH
 
 
-def _list_unstorable(value: Any, location: tuple[str | int, ...] = ()) -> Iterator[FieldProblem]:
+def _list_unstorable_fields(value: Any, location: tuple[str | int, ...] = ()) -> Iterator[FieldProblem]:
     """Yield the fields with text that PostgreSQL cannot store: NUL, or half a surrogate pair."""
     if len(location) > JSON_MAX_DEPTH:
         raise _build_syntax_error(f"The body is nested deeper than {JSON_MAX_DEPTH} levels.")
@@ -232,8 +232,8 @@ def _list_unstorable(value: Any, location: tuple[str | int, ...] = ()) -> Iterat
                 yield FieldProblem(path=validation.format_path(location), message=message)
         case dict():
             for name, inner in value.items():
-                yield from _list_unstorable(name, (*location, name))
-                yield from _list_unstorable(inner, (*location, name))
+                yield from _list_unstorable_fields(name, (*location, name))
+                yield from _list_unstorable_fields(inner, (*location, name))
         case list():
             for index, inner in enumerate(value):
-                yield from _list_unstorable(inner, (*location, index))
+                yield from _list_unstorable_fields(inner, (*location, index))

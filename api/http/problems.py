@@ -12,14 +12,15 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from api.http.models import Response
 from domain.faults import (
     Conflict,
-    Denied,
-    Exhausted,
     Fault,
     Forbidden,
     Gone,
     Invalid,
     Missing,
+    Paused,
+    QuotaExhausted,
     SourceFault,
+    Unauthenticated,
     sanitize_text,
 )
 from infra import outages
@@ -30,13 +31,14 @@ QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded
 
 FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
     Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
-    Denied: HTTPStatus.UNAUTHORIZED,
+    Unauthenticated: HTTPStatus.UNAUTHORIZED,
     Forbidden: HTTPStatus.FORBIDDEN,
     Missing: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
     Gone: HTTPStatus.GONE,
-    Exhausted: HTTPStatus.TOO_MANY_REQUESTS,
+    QuotaExhausted: HTTPStatus.TOO_MANY_REQUESTS,
     SourceFault: HTTPStatus.BAD_GATEWAY,
+    Paused: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 
@@ -96,7 +98,7 @@ class RequestRejected(Exception):
 def convert_error(error: Exception, request_id: str) -> Problem:
     """Convert an exception to a problem; an internal failure tells only the request id."""
     match error:
-        case Exhausted():
+        case QuotaExhausted():
             return _convert_quota_error(error, request_id)
         case Fault():
             errors = [FieldProblem(path=error.field, message=error.record.message)] if error.field else []
@@ -108,7 +110,9 @@ def convert_error(error: Exception, request_id: str) -> Problem:
         case web.HTTPException():
             return _convert_http_error(error, request_id)
         case _ if outages.is_outage(error):
-            return build_problem(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", outages.describe(error), request_id)
+            return build_problem(
+                HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", outages.describe_outage(error), request_id
+            )
         case _:
             sentence = f"An internal error occurred. Try again; if it persists, report the request id {request_id}."
             return build_problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", sentence, request_id)
@@ -151,7 +155,7 @@ def get_fault_status(kind: type[Fault]) -> HTTPStatus:
     return next(FAULT_STATUS[parent] for parent in kind.__mro__ if parent in FAULT_STATUS)
 
 
-def _convert_quota_error(error: Exhausted, request_id: str) -> QuotaProblem:
+def _convert_quota_error(error: QuotaExhausted, request_id: str) -> QuotaProblem:
     plain = build_problem(get_fault_status(type(error)), error.record.code, error.record.sentence, request_id)
     return QuotaProblem(
         **plain.model_dump(exclude={"type"}),

@@ -27,9 +27,10 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from api.http.deadlines import Deadline
-from api.http.models import ForeignRequest
+from api.http.models import LenientRequest
 from api.http.problems import Renderer, render_problem
 from domain.faults import Fault
+from domain.quotas import QuotaLimits
 from domain.secrets import KeyRight
 from services.services import Services
 
@@ -63,6 +64,9 @@ class Caller:
 
     until: datetime | None = None
     """When the console session ends; None for a caller with a key."""
+
+    quotas: QuotaLimits | None = None
+    """Those of the project; None for a caller without one."""
 
     @property
     def actor(self) -> str:
@@ -108,7 +112,12 @@ class Call:
         return self.caller.project_id
 
     @property
-    def scope(self) -> str | None:
+    def quotas(self) -> QuotaLimits:
+        """The quotas of the project of the call."""
+        return self.caller.quotas or self.services.settings.quotas
+
+    @property
+    def project_filter(self) -> str | None:
         """The project of the call; None for all projects, which only the admin key sees."""
         if self.caller.project_id is None and not self.caller.is_admin:
             raise LookupError("this route's access lets callers in that have no project")
@@ -119,9 +128,9 @@ class Call:
         """What the framework keeps about the request."""
         return self.request[REQUEST_STATE]
 
-    def lift_time_limit(self) -> None:
+    def remove_time_limit(self) -> None:
         """Remove the time limit of the request, for a response that waits or streams."""
-        self.request_state.deadline.lift()
+        self.request_state.deadline.remove_limit()
 
 
 Handler = Callable[..., Awaitable[BaseModel | web.StreamResponse | None]]
@@ -139,7 +148,9 @@ class RouteOptions(TypedDict, total=False):
     body_optional: bool  # whether no body is the same as {}
     takes_ticket: bool  # whether a ticket in the query opens it, too
     right: KeyRight  # what a key must be allowed to do, where the method does not say it
+    for_web_ui: bool  # whether pages of Temporal's Web UI may call it with the console's session
     is_audited: bool  # False for routes that only submit or do work, which has its own record
+    begins_work: bool  # whether it is refused while its system is paused
     also: Mapping[HTTPStatus, str]  # further successful statuses, with their media types
     problems: Mapping[str, type[Fault]]  # the problem codes that this handler raises
 
@@ -169,6 +180,8 @@ class Route:
     takes_ticket: bool = False
     right: KeyRight | None = None
     is_audited: bool = True
+    for_web_ui: bool = False
+    begins_work: bool = False
     headerless: bool = False
     also: Mapping[HTTPStatus, str] = field(default_factory=dict)
     problems: Mapping[str, type[Fault]] = field(default_factory=dict)
@@ -184,7 +197,7 @@ class Route:
         return self.access in {Access.PROJECT, Access.PROJECTS}
 
     @property
-    def project_in_query(self) -> bool:
+    def allows_project_in_query(self) -> bool:
         """Whether the query may name the admin key's project: a browser opens such routes without headers."""
         is_opened = self.media_type != JSON or self.status in {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.FOUND}
         return self.is_within_project and self.method in {"GET", "HEAD"} and is_opened
@@ -282,7 +295,7 @@ class Routes:
         def declare(handler: SomeHandler) -> SomeHandler:
             hints = get_type_hints(handler)
             summary, _, description = (inspect.getdoc(handler) or "").partition("\n")
-            answer = _main_answer(hints["return"])
+            answer = _find_response_model(hints["return"])
             route = Route(
                 method=method,
                 path=path,
@@ -298,20 +311,20 @@ class Routes:
                 answer=answer if _is_model(answer) else None,
                 render=self._render,
                 headerless=self._headerless,
-                **_with_status(options, answer),
+                **_default_to_no_content(options, answer),
             )
-            _check(route, hints)
+            _require_valid_route(route, hints)
             self._routes.append(route)
             return handler
 
         return declare
 
 
-def _with_status(options: RouteOptions, answer: Any) -> RouteOptions:
+def _default_to_no_content(options: RouteOptions, answer: Any) -> RouteOptions:
     return options if answer is not type(None) else {"status": HTTPStatus.NO_CONTENT, **options}
 
 
-def _main_answer(hint: Any) -> Any:
+def _find_response_model(hint: Any) -> Any:
     """Return the member of a union that is a model; the option `also` declares the others."""
     return next(filter(_is_model, get_args(hint)), hint)
 
@@ -320,7 +333,7 @@ def _is_model(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, BaseModel)
 
 
-def _check(route: Route, hints: Mapping[str, Any]) -> None:
+def _require_valid_route(route: Route, hints: Mapping[str, Any]) -> None:
     """Raise TypeError for a route that could not work, at import rather than at the first call."""
     inputs = {name: hint for name, hint in hints.items() if name not in {"call", "_call", "return"}}
     variables = set(re.findall(r"{(\w+)}", route.path))
@@ -332,7 +345,7 @@ def _check(route: Route, hints: Mapping[str, Any]) -> None:
             name
             for name, hint in inputs.items()
             if not (
-                _is_model(hint) and (hint.model_config.get("extra") == "forbid" or issubclass(hint, ForeignRequest))
+                _is_model(hint) and (hint.model_config.get("extra") == "forbid" or issubclass(hint, LenientRequest))
             )
         },
         "the path and its model must have the same variables": variables ^ declared,

@@ -53,6 +53,12 @@ class Ticket:
     path: str
 
 
+def get_web_ui_origin(settings: Settings) -> str:
+    """Return the origin of the pages of Temporal's Web UI; an empty text if its address is not set."""
+    parts = urlsplit(settings.engine.ui_url)
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+
+
 class SessionCookies:
     """Create, write and read the session cookie, and tickets."""
 
@@ -60,6 +66,7 @@ class SessionCookies:
         self._sealer = sealer
         self._pepper = settings.secrets.pepper.get_secret_value().encode()
         self._base = settings.api.public_base
+        self._web_ui_origin = get_web_ui_origin(settings)
         self._lifetime = timedelta(hours=settings.api.session_hours)
 
     def digest_credential(self, credential: bytes) -> bytes:
@@ -77,7 +84,7 @@ class SessionCookies:
 
     def read_session(self, request: web.Request) -> ConsoleSession | None:
         """Return the session of a request's cookie; None if there is none, it is forged, or it has ended."""
-        text = self._open(read_cookies(request).get(COOKIE_NAME, ""))
+        text = self._unseal_or_empty(read_cookies(request).get(COOKIE_NAME, ""))
         purpose, _, rest = text.partition(" ")
         if purpose != _PURPOSE:
             return None  # Sealed for another purpose.
@@ -96,7 +103,7 @@ class SessionCookies:
 
     def read_ticket(self, token: str) -> Ticket | None:
         """Return a ticket, also one that has ended; None if it is forged."""
-        text = self._open(token)
+        text = self._unseal_or_empty(token)
         purpose, _, rest = text.partition(" ")
         if purpose != _TICKET_PURPOSE:
             return None
@@ -104,7 +111,7 @@ class SessionCookies:
         session = ConsoleSession(key_id, bytes.fromhex(digest), datetime.fromtimestamp(int(until), UTC))
         return Ticket(session, project_id, path)
 
-    def _open(self, token: str) -> str:
+    def _unseal_or_empty(self, token: str) -> str:
         """Return a sealed text; an empty one if it was not sealed by this installation."""
         if not token.isascii():
             return ""
@@ -132,8 +139,14 @@ class SessionCookies:
         """Delete the cookie."""
         response.del_cookie(COOKIE_NAME, path="/", httponly=True, samesite="Strict", secure=self._is_secure(request))
 
-    def is_allowed(self, request: web.Request) -> bool:
-        """Return whether the cookie is enough: for reads always, for writes and sockets only from our own pages."""
+    def is_cookie_sufficient(self, request: web.Request, *, for_web_ui: bool = False) -> bool:
+        """Return whether the cookie is enough: for reads always, for writes and sockets only from our own pages.
+
+        Args:
+            for_web_ui: Whether pages of Temporal's Web UI count as well: no other page can claim their origin.
+        """
+        if for_web_ui and self._web_ui_origin and request.headers.get(hdrs.ORIGIN) == self._web_ui_origin:
+            return True
         if request.headers.get(hdrs.UPGRADE):
             return self._is_same_origin(request)
         if request.method in _SAFE_METHODS:

@@ -67,7 +67,7 @@ def describe_errors(error: ValidationError, model: type[BaseModel]) -> list[Fiel
     """Return all errors of a request, each with the path of its field."""
     schema = _get_schema(model)
     return [
-        FieldProblem(path=format_path(detail["loc"]), message=_describe(detail, schema, model))
+        FieldProblem(path=format_path(detail["loc"]), message=_describe_error(detail, schema, model))
         for detail in error.errors(include_url=False)
     ]
 
@@ -78,19 +78,19 @@ def format_path(location: tuple[str | int, ...]) -> str:
     for step in location:
         if isinstance(step, int):
             path += f"[{step}]"
-        elif find_branch(step) is None:
+        elif parse_branch(step) is None:
             path += f".{step[:NAME_MAX_CHARACTERS]}" if path else step[:NAME_MAX_CHARACTERS]
     return path
 
 
-def _describe(detail: ErrorDetails, schema: Schema, model: type[BaseModel]) -> str:
+def _describe_error(detail: ErrorDetails, schema: Schema, model: type[BaseModel]) -> str:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     field = _find_schema(schema, detail["loc"], schema)
     match kind:
         case "missing":
             return "this field is missing; add it."
         case "extra_forbidden":
-            return _describe_second_name(detail["loc"], model) or _describe_unknown_field(detail["loc"], schema)
+            return _describe_duplicate_alias(detail["loc"], model) or _describe_unknown_field(detail["loc"], schema)
         case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
             allowed = _format_range(field, "minimum", "maximum")
             return f"{format_value(value)} is outside {allowed}; choose a value in that range."
@@ -134,22 +134,22 @@ def _describe_unknown_field(location: tuple[str | int, ...], schema: Schema) -> 
     return "nothing can be set here; remove it."
 
 
-def _describe_second_name(location: tuple[str | int, ...], model: type[BaseModel]) -> str:
+def _describe_duplicate_alias(location: tuple[str | int, ...], model: type[BaseModel]) -> str:
     """Return a message if a field was sent under two of its names; otherwise an empty text."""
     holder: type[BaseModel] | None = model
     for step in location[:-1]:
         if isinstance(step, str) and holder is not None:
             field = next(
-                (field for name, field in holder.model_fields.items() if step in _list_names(name, field)), None
+                (field for name, field in holder.model_fields.items() if step in _list_aliases(name, field)), None
             )
             holder = _find_model(field.annotation) if field else None
     for name, field in holder.model_fields.items() if holder else ():
-        if location[-1] in (names := _list_names(name, field)):
+        if location[-1] in (names := _list_aliases(name, field)):
             return f"it is another name of {names[0]}, which was sent, too; send one of {' and '.join(names)}."
     return ""
 
 
-def _list_names(name: str, field: FieldInfo) -> list[str]:
+def _list_aliases(name: str, field: FieldInfo) -> list[str]:
     """Return the names of a field, the usual one first."""
     match field.validation_alias:
         case AliasChoices(choices=choices):
@@ -230,24 +230,24 @@ def _find_schema(schema: Schema, location: tuple[str | int, ...], root: Schema) 
     if not location:
         return schema
     step, rest = location[0], location[1:]
-    if (branch_name := find_branch(step)) is not None:
-        return _find_schema(schema["anyOf"][branch_name], rest, root)
+    if (branch := parse_branch(step)) is not None:
+        return _find_schema(schema["anyOf"][branch], rest, root)
     inner = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
     inner = inner or schema.get("additionalProperties")
     return _find_schema(inner, rest, root) if isinstance(inner, dict) else {}
 
 
-def branch_name(index: int) -> str:
+def build_branch_name(index: int) -> str:
     """Return the discriminator value of a union's branch, given its position in the union."""
     return f"{_BRANCH_MARK}{index}"
 
 
-def branch_tag(index: int) -> Tag:
+def build_branch_tag(index: int) -> Tag:
     """Return the annotation that marks a branch of a union with its position."""
-    return Tag(branch_name(index))
+    return Tag(build_branch_name(index))
 
 
-def find_branch(step: str | int) -> int | None:
+def parse_branch(step: str | int) -> int | None:
     """Return the position of the branch that a step of an error's location names; None for a caller's own key."""
     match = None if isinstance(step, int) else _BRANCH.fullmatch(step)
     return int(match[1]) if match else None
@@ -264,27 +264,29 @@ class AnyOfDiscriminator(Discriminator):
         return {"anyOf": schema.pop("oneOf"), **schema}
 
 
-def discriminate_list(value: Any) -> str:
+def choose_single_or_list_branch(value: Any) -> str:
     """Choose the first branch for a single value and the second for an array of values."""
-    return branch_name(1) if isinstance(value, list) else branch_name(0)
+    return build_branch_name(1) if isinstance(value, list) else build_branch_name(0)
 
 
-def _check_range(timestamp: datetime) -> datetime:
+def _require_timestamp_in_range(timestamp: datetime) -> datetime:
     if not EARLIEST_TIMESTAMP <= timestamp <= LATEST_TIMESTAMP:
         raise ValueError("it is outside 1970–2200; choose a time in that range.")
     return timestamp
 
 
-def _check_text(timestamp: object) -> object:
+def _require_timestamp_text(timestamp: object) -> object:
     # pydantic would take a bare number for seconds since 1970.
     if not isinstance(timestamp, str) or _DATE.match(timestamp) is None:
         raise ValueError(f"{format_value(timestamp)} is not a time such as 2026-01-31T08:00:00Z; send one like it.")
     return timestamp
 
 
-QueryTimestamp = Annotated[AwareDatetime, BeforeValidator(_check_text), AfterValidator(_check_range)]
+QueryTimestamp = Annotated[
+    AwareDatetime, BeforeValidator(_require_timestamp_text), AfterValidator(_require_timestamp_in_range)
+]
 """A timestamp in a query, where every value is text."""
-BodyTimestamp = Annotated[AwareDatetime, AfterValidator(_check_range)]
+BodyTimestamp = Annotated[AwareDatetime, AfterValidator(_require_timestamp_in_range)]
 """A timestamp in a JSON body; strict parsing refuses numbers by itself."""
 
 

@@ -10,9 +10,10 @@ from typing import Final
 from pydantic import JsonValue
 
 from api.http.routes import Access, Call
+from api.orders import quotas
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import read_platform
-from api.orders.requests import PlatformRequest
+from api.orders.requests import PlatformDeclaration, PlatformRequest
 from api.orders.responses import (
     PlatformConfigResponse,
     PlatformResponse,
@@ -20,6 +21,7 @@ from api.orders.responses import (
 )
 from domain.faults import Conflict, Invalid, Missing
 from domain.orders import config, known_platforms
+from domain.orders.capability import Capability
 from domain.orders.config import BUILT_IN_OPTIONS, DEFAULT_LEVEL, PlatformOptions, SettingOrigin
 from stores import projects
 from stores.orders import platforms
@@ -43,20 +45,22 @@ async def read_config(call: Call, path: PlatformPath) -> PlatformConfigResponse:
     Each value comes from the platform, else from the default, else from the limits of its kind or the built-in options.
     """
     async with call.services.database.session() as session:
-        levels = await platforms.load_options(session, [DEFAULT_LEVEL, path.platform])
+        levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
         if path.platform == DEFAULT_LEVEL:
-            return _build_default_response(levels.get(DEFAULT_LEVEL, NO_OPTIONS))
+            return _build_default_config_response(levels.get(DEFAULT_LEVEL, NO_OPTIONS))
         here = await platforms.load(session, path.platform)
-        return _build_response(here, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
+        return _build_config_response(
+            here, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS)
+        )
 
 
 @routes.put("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
-async def set_config(call: Call, path: PlatformPath, body: PlatformOptions) -> PlatformConfigResponse:
+async def replace_config(call: Call, path: PlatformPath, body: PlatformOptions) -> PlatformConfigResponse:
     """Replace the options of one level: what you leave out comes from the level above. `PATCH` changes single options.
 
     The result is checked against the limits of each platform and is in force for the next slice, on every worker.
     """
-    return await _change_level(call, path, lambda _: body)
+    return await _change_options(call, path, lambda _: body)
 
 
 @routes.patch("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
@@ -66,7 +70,7 @@ async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -
     The result is checked against the limits of each platform and is in force for the next slice, on every worker.
     """
     changes = {name: getattr(body, name) for name in body.model_fields_set}
-    return await _change_level(call, path, lambda before: before.model_copy(update=changes))
+    return await _change_options(call, path, lambda before: before.model_copy(update=changes))
 
 
 @routes.put(
@@ -87,48 +91,53 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest)
 
     Its schedule starts at once, unless `paused` is true. Kind, shop and project cannot change once orders were claimed.
     """
-    _check_setup(call, path.platform, body)
+    _require_valid_setup(call, path.platform, body)
     async with call.services.database.session() as session:
-        if await projects.find(session, body.project_id) is None:
+        # Locked, so that two platforms that are set up at once cannot both be the last one.
+        project = await projects.find(session, body.project_id, lock=True)
+        if project is None:
             raise Missing("not_found", f"There is no project {body.project_id!r}.", "Make it with POST /v1/projects.")
-        before = await platforms.find(session, path.platform, lock=True)
-        if before is not None and before.starts_at is not None:
-            _check_unchanged(before, body)
+        before = await platforms.find_former(session, path.platform, lock=True)
+        if before is None or before.project_id != body.project_id or before.removed_at is not None:
+            await quotas.check_platforms(session, project, call.services.settings.quotas)
+        if before is not None and (before.starts_at is not None or before.removed_at is not None):
+            _require_unchanged_account(before, body)
         notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
         # As it was sent: what it leaves out follows our defaults, also those of later versions.
         record = None if body.capability is None else body.capability.model_dump(mode="json", exclude_unset=True)
         setup = PlatformSetup(body.project_id, body.kind, body.shop, body.base_url, record, notify)
-        row = platforms.put(session, path.platform, setup, before)
-        levels = await platforms.load_options(session, [DEFAULT_LEVEL, path.platform])
+        row = platforms.create_or_update(session, path.platform, setup, before)
+        levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
         here = platforms.build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
-        here.check()
+        here.require_workable_settings()
+    await handle.start_watch(call.services.engine)
     pause_note = "set up paused through the API" if body.paused else ""
-    await handle.ensure_platform(call.services.engine, path.platform, body.project_id, pause_note)
+    await handle.create_or_update_cycle_schedule(call.services.engine, path.platform, body.project_id, pause_note)
     return await read_platform(call, path)
 
 
-async def _change_level(
+async def _change_options(
     call: Call, path: PlatformPath, change: Callable[[PlatformOptions], PlatformOptions]
 ) -> PlatformConfigResponse:
     async with call.services.database.session() as session:
         await platforms.lock_options(session)
-        rows = await platforms.list_affected(session, path.platform)
-        levels = await platforms.load_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
+        rows = await platforms.list_affected_platforms(session, path.platform)
+        levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
         before, earlier = levels.get(path.platform, NO_OPTIONS), _build_states(rows, levels)
         options = change(before.options)
-        _check_credentials(call.services.settings.orders.credentials_folder, options.credentials)
+        require_credentials_file(call.services.settings.orders.credentials_folder, options.credentials)
         # Unchanged options make no new version.
         is_same = options == before.options
-        level = before if is_same else await platforms.add_options(session, path.platform, options)
+        level = before if is_same else await platforms.insert_options_version(session, path.platform, options)
         levels[path.platform] = level
         standings = _build_states(rows, levels)
         for here in standings:
-            here.check()
+            here.require_workable_settings()
         for here, there in zip(standings, earlier, strict=True):
-            _check_starttime(here, there.settings.starttime)
+            _reject_changed_starttime(here, there.settings.starttime)
         if path.platform == DEFAULT_LEVEL:
-            return _build_default_response(level)
-        return _build_response(standings[0], levels.get(DEFAULT_LEVEL, NO_OPTIONS), level)
+            return _build_default_config_response(level)
+        return _build_config_response(standings[0], levels.get(DEFAULT_LEVEL, NO_OPTIONS), level)
 
 
 def _build_states(rows: Sequence[OrderPlatform], levels: Mapping[str, PlatformOptionsVersion]) -> list[PlatformState]:
@@ -137,7 +146,7 @@ def _build_states(rows: Sequence[OrderPlatform], levels: Mapping[str, PlatformOp
     return [platforms.build_state(row, defaults, levels.get(row.platform, NO_OPTIONS)) for row in rows]
 
 
-def _check_starttime(here: PlatformState, before: str) -> None:
+def _reject_changed_starttime(here: PlatformState, before: str) -> None:
     """Refuse another starttime for a platform that has begun: earlier orders would be a hole that no watermark shows.
 
     Args:
@@ -158,7 +167,7 @@ def _check_starttime(here: PlatformState, before: str) -> None:
         )
 
 
-def _check_credentials(folder: Path, name: str | None) -> None:
+def require_credentials_file(folder: Path, name: str | None) -> None:
     """Refuse a name without a file: each slice would wait for credentials that do not exist."""
     if name is not None and not (folder / f"{name}.json").is_file():
         raise Invalid(
@@ -169,24 +178,24 @@ def _check_credentials(folder: Path, name: str | None) -> None:
         )
 
 
-def _build_response(
+def _build_config_response(
     here: PlatformState, defaults: PlatformOptionsVersion, own: PlatformOptionsVersion
 ) -> PlatformConfigResponse:
     return PlatformConfigResponse(
         platform=here.row.platform,
         version=here.settings.version,
-        effective=_build_values(here),
-        inherited=_build_values(platforms.build_state(here.row, defaults, NO_OPTIONS)),
+        effective=_build_setting_values(here),
+        inherited=_build_setting_values(platforms.build_state(here.row, defaults, NO_OPTIONS)),
         own=own.options,
     )
 
 
-def _build_values(here: PlatformState) -> dict[str, SettingValue]:
+def _build_setting_values(here: PlatformState) -> dict[str, SettingValue]:
     values = here.settings.model_dump(exclude={"version"})
     return {name: SettingValue(value=values[name], origin=here.origins[name]) for name in PlatformOptions.model_fields}
 
 
-def _build_default_response(level: PlatformOptionsVersion) -> PlatformConfigResponse:
+def _build_default_config_response(level: PlatformOptionsVersion) -> PlatformConfigResponse:
     """Build the response for the level that all platforms share, before any kind's limits."""
     own: Mapping[str, JsonValue] = level.options.model_dump()
     built_in: Mapping[str, JsonValue] = BUILT_IN_OPTIONS.model_dump()
@@ -202,11 +211,22 @@ def _build_default_response(level: PlatformOptionsVersion) -> PlatformConfigResp
     )
 
 
-def _check_setup(call: Call, platform: str, body: PlatformRequest) -> None:
+def _require_valid_setup(call: Call, platform: str, body: PlatformRequest) -> None:
     if platform == DEFAULT_LEVEL:
         raise Invalid(
             "platform_invalid", "The number `default` stands for the shared configuration.", "Choose another number."
         )
+    check_declaration(call, body)
+    if body.notify_url is not None:
+        call.services.http.require_allowed(body.notify_url)
+
+
+def check_declaration(call: Call, body: PlatformDeclaration) -> Capability:
+    """Return the declared capability, or that of the kind.
+
+    Raises:
+        Invalid: The kind is not known, differs from that of the capability, or an address is refused.
+    """
     if body.capability is None and body.kind not in known_platforms.KNOWN_PLATFORMS:
         kinds = ", ".join(sorted(known_platforms.KNOWN_PLATFORMS))
         raise Invalid(
@@ -221,14 +241,13 @@ def _check_setup(call: Call, platform: str, body: PlatformRequest) -> None:
             f"The kind is {body.kind!r}, its capability is that of {record.kind!r}.",
             "Give both the same name.",
         )
-    call.services.http.check(body.base_url)
+    call.services.http.require_allowed(body.base_url)
     if record.access.renewal is not None and not record.access.renewal.url.startswith("/"):
-        call.services.http.check(record.access.renewal.url)
-    if body.notify_url is not None:
-        call.services.http.check(body.notify_url)
+        call.services.http.require_allowed(record.access.renewal.url)
+    return record
 
 
-def _check_unchanged(row: OrderPlatform, body: PlatformRequest) -> None:
+def _require_unchanged_account(row: OrderPlatform, body: PlatformRequest) -> None:
     before, now = (row.project_id, row.kind, row.shop), (body.project_id, body.kind, body.shop)
     if before != now:
         raise Conflict(

@@ -29,35 +29,37 @@ class SnapshotCache:
         self._totals: OrderedDict[OrderSnapshot, int] = OrderedDict()
         self._ends: OrderedDict[tuple[OrderSnapshot, int], OrderKey] = OrderedDict()
 
-    async def total(self, excerpt: OrderSnapshot) -> int:
+    async def count_orders(self, snapshot: OrderSnapshot) -> int:
         """Return the number of orders."""
-        if excerpt not in self._totals:
-            _add_bounded(self._totals, excerpt, await order_copies.count_snapshot(self._database, excerpt))
-        return self._totals[excerpt]
+        if snapshot not in self._totals:
+            _add_evicting_oldest(self._totals, snapshot, await order_copies.count_snapshot(self._database, snapshot))
+        return self._totals[snapshot]
 
-    async def page(self, excerpt: OrderSnapshot, start: int, size: int) -> Sequence[str]:
+    async def read_page(self, snapshot: OrderSnapshot, start: int, size: int) -> Sequence[str]:
         """Return a page of orders as JSON texts, beginning with the given position."""
-        last = self._ends.get((excerpt, start))
-        orders = await order_copies.list_snapshot(self._database, excerpt, size, skipped=start, behind=last)
+        last = self._ends.get((snapshot, start))
+        orders = await order_copies.list_snapshot_orders(self._database, snapshot, size, skipped=start, after=last)
         if orders:
-            _add_bounded(self._ends, (excerpt, start + len(orders)), (orders[-1].shop, orders[-1].order_id))
+            _add_evicting_oldest(self._ends, (snapshot, start + len(orders)), (orders[-1].shop, orders[-1].order_id))
         return [order.text for order in orders]
 
 
 SNAPSHOTS = web.AppKey("orders_frozen", SnapshotCache)
 
 
-def _add_bounded(known: OrderedDict[Any, Any], key: object, value: object) -> None:
+def _add_evicting_oldest(known: OrderedDict[Any, Any], key: object, value: object) -> None:
     known[key] = value
     if len(known) > REMEMBERED_MAX:
         known.popitem(last=False)
 
 
-def _attach(app: web.Application, services: Services) -> None:
+def _attach_snapshot_cache(app: web.Application, services: Services) -> None:
     app[SNAPSHOTS] = SnapshotCache(services.database)
 
 
-routes = Routes("orders", "Orders are fetched from every platform in slices of time, none lost.", attach=_attach)
+routes = Routes(
+    "orders", "Orders are fetched from every platform in slices of time, none lost.", attach=_attach_snapshot_cache
+)
 
 
 class PlatformPath(Request):

@@ -35,19 +35,22 @@ async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderRespo
     The admin key that names no project lists those of all projects.
     """
     wanted = OrderFilter(
-        project_id=call.scope,
+        project_id=call.project_filter,
         platform=query.platform,
         shop=query.shop,
         order_id=query.order_id,
         modified_after=query.modified_after,
         modified_before=query.modified_before,
+        inside=query.inside,
     )
-    after = query.after and (query.after[0], *_decode_key(query.after[1]))
+    after = query.after and (query.after[0], *_decode_cursor_key(query.after[1]))
     async with call.services.database.session() as session:
         rows = await order_copies.list_page(session, wanted, after, query.limit)
     shown = rows[: query.limit]
     more = (
-        pagination.encode_cursor((shown[-1].modified_at, _encode_key(shown[-1]))) if len(rows) > query.limit else None
+        pagination.encode_cursor((shown[-1].modified_at, _encode_cursor_key(shown[-1])))
+        if len(rows) > query.limit
+        else None
     )
     body = f'{{"items":[{",".join(map(_render_order, shown))}],"next_cursor":{json.dumps(more)}}}'
     return web.Response(text=body, content_type=JSON)
@@ -62,7 +65,7 @@ async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
 
     `POST /v1/downloads` with `{"source_url": …, "headers": {"Authorization": "Bearer <your key>"}}` makes them a file.
     """
-    row = await _load_own_platform(call, query.platform)
+    row = await _require_own_platform(call, query.platform)
     own = call.services.settings.orders.own_address
     if not own:
         raise Conflict(
@@ -76,7 +79,7 @@ async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
         platform=row.platform,
         mark=told,
         complete_to=row.complete_to,
-        total=await call.request.app[SNAPSHOTS].total(_build_snapshot(query, row.revision)),
+        total=await call.request.app[SNAPSHOTS].count_orders(_build_snapshot(query, row.revision)),
         source_url=f"{own.rstrip('/')}{EXPORT_ROUTE}?{urlencode({**filters, 'mark': told})}",
     )
 
@@ -89,11 +92,11 @@ async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
 )
 async def read_source_page(call: Call, query: SourcePageQuery) -> web.StreamResponse:
     """Answer one page of the download center's protocol: `{"total": …, "data": […]}`."""
-    row = await _load_own_platform(call, query.platform)
-    excerpt = _build_snapshot(query, _check_mark(call, query.mark, row))
-    frozen = call.request.app[SNAPSHOTS]
-    total = await frozen.total(excerpt)
-    rows = await frozen.page(excerpt, query.page * query.page_size, query.page_size)
+    row = await _require_own_platform(call, query.platform)
+    snapshot = _build_snapshot(query, _parse_kept_mark(call, query.mark, row))
+    snapshots = call.request.app[SNAPSHOTS]
+    total = await snapshots.count_orders(snapshot)
+    rows = await snapshots.read_page(snapshot, query.page * query.page_size, query.page_size)
     return web.Response(text=f'{{"total":{total},"data":[{",".join(rows)}]}}', content_type=JSON)
 
 
@@ -105,12 +108,12 @@ def _render_order(row: Order) -> str:
     return f'{shown.model_dump_json(exclude={"order"})[:-1]},"order":{row.raw}}}'
 
 
-def _encode_key(row: Order) -> str:
+def _encode_cursor_key(row: Order) -> str:
     """Encode an order's key in the characters that a cursor may have."""
     return base64.urlsafe_b64encode("\n".join((row.order_id, row.platform, row.shop)).encode()).decode().rstrip("=")
 
 
-def _decode_key(name: str) -> tuple[str, str, str]:
+def _decode_cursor_key(name: str) -> tuple[str, str, str]:
     try:
         text = base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
     except (binascii.Error, ValueError):
@@ -122,7 +125,7 @@ def _decode_key(name: str) -> tuple[str, str, str]:
     return order_id, platform, shop
 
 
-def _check_mark(call: Call, mark: str, row: OrderPlatform) -> int:
+def _parse_kept_mark(call: Call, mark: str, row: OrderPlatform) -> int:
     """Return the revision of a mark, if its orders are still kept."""
     revision, told = map(int, mark.split("-"))
     if revision > row.revision or told > time.time() + CLOCKS_APART_SECONDS:
@@ -141,7 +144,7 @@ def _build_snapshot(query: SnapshotQuery, revision: int) -> OrderSnapshot:
     return OrderSnapshot(query.platform, revision, query.modified_after, query.modified_before)
 
 
-async def _load_own_platform(call: Call, platform: str) -> OrderPlatform:
+async def _require_own_platform(call: Call, platform: str) -> OrderPlatform:
     async with call.services.database.session() as session:
         row = await platforms.find(session, platform)
     if row is None or row.project_id != call.project_id:

@@ -22,12 +22,12 @@ UNIT: Final = "slices"
 HAS_PROJECTS: Final = True
 
 
-def failed_since(settings: Settings, now: datetime) -> datetime | None:
+def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | None:
     """Return None: failed slices count until an operator resolves them."""
     return None
 
 
-def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
+def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """Build the function that counts slices."""
     return partial(health.count_workloads, services.database)
 
@@ -43,9 +43,9 @@ async def read_timeline(call: Call, path: PlatformPath, query: TimelineQuery) ->
     """Read a platform's timeline: its claimed, complete, failed, skipped and swept slices in each part of a time."""
     async with call.services.database.session() as session:
         here = await platforms.load(session, path.platform)
-        now = await ledger.database_now(session) + timedelta(seconds=here.row.skew_seconds or 0.0)
+        now = await ledger.read_database_time(session) + timedelta(seconds=here.row.skew_seconds or 0.0)
     start, end = _choose_span(here.row, query, now)
-    parts = await slices.list_timeline(call.services.database, path.platform, start, end, query.parts)
+    parts = await slices.count_slices_by_part(call.services.database, path.platform, start, end, query.parts)
     return TimelineResponse(
         platform=path.platform,
         start=start,

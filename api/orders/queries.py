@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from temporalio.client import ScheduleActionExecutionStartWorkflow as ScheduledRun
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from api import webhooks
 from api.http import pagination
@@ -16,7 +16,7 @@ from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from api.orders import responses
 from api.orders.context import PlatformPath, routes
-from api.orders.requests import BackfillPath, BackfillsQuery, DayPath, PlatformsQuery, SlicePath, SlicesQuery
+from api.orders.requests import BackfillPath, BackfillsQuery, PlatformsQuery, ReportDayPath, SlicePath, SlicesQuery
 from api.orders.responses import (
     DAYS_MAX,
     BackfillResponse,
@@ -28,13 +28,13 @@ from api.orders.responses import (
     build_backfill_response,
 )
 from api.webhooks import WebhookDeliveryResponse
-from clients.platforms import day_bucket, rate_bucket
+from clients.platforms import build_day_bucket_name, build_rate_bucket_name
 from domain.faults import FaultRecord, Invalid, Missing
 from domain.orders import confirmation, names, windows
 from domain.orders.activity_models import ReportResult
 from domain.orders.names import CONTENT_TYPE
 from domain.webhooks import WebhookOwner
-from infra import starts
+from infra import outages, starts
 from infra.database import Session
 from infra.limits import Limiter
 from infra.objects import ObjectMissing
@@ -71,11 +71,11 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
     limiter = Limiter(call.services.database)
     async with call.services.database.session() as session:
         here = await platforms.load(session, path.platform)
-        row, now = here.row, await ledger.database_now(session)
+        row, now = here.row, await ledger.read_database_time(session)
         platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
-        known = await _list_holes(session, row)
+        known = await _find_holes(session, row)
         counts = await slices.count_by_platform(session, [row.platform])
-        late = await slices.read_lateness(session, row.platform, now)
+        late = await slices.load_lateness(session, row.platform, now)
         backfill = await _find_newest_backfill(session, row.platform)
     lag = None
     if platform_now is not None and row.complete_to is not None:
@@ -90,9 +90,9 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
         credentials_fault=_parse_fault(row.credentials_fault),
         lag_seconds=lag,
         holes=known[:HOLES_SHOWN],
-        next_slices=_list_next_slices(here),
-        requests_in_window=await limiter.count(rate_bucket(row.platform)),
-        requests_today=await limiter.count(day_bucket(row.platform)),
+        next_slices=_compute_next_slices(here),
+        requests_in_window=await limiter.read_spent_amount(build_rate_bucket_name(row.platform)),
+        requests_today=await limiter.read_spent_amount(build_day_bucket_name(row.platform)),
         settle_lag=here.settings.settle_lag,
         proposed_settle_lag=confirmation.propose_settle_lag(here.settings.settle_lag, late.late_seconds),
         missed=late.missed,
@@ -113,10 +113,11 @@ async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> Pag
         reread=query.reread,
         is_stale=query.stale is not None,
         has_failed_sweep=query.sweep is not None,
+        code=query.code,
         ends_after=query.start,
         begins_before=query.end,
     )
-    after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
+    after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
     async with call.services.database.session() as session:
         await platforms.load(session, path.platform)
         rows = await slices.list_page(session, wanted, after, query.limit)
@@ -129,7 +130,7 @@ async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> Pag
 async def read_slice(call: Call, path: SlicePath) -> SliceResponse:
     """Read a slice of the ledger."""
     async with call.services.database.session() as session:
-        return responses.build_slice_response(await find_slice(session, path))
+        return responses.build_slice_response(await lock_slice(session, path))
 
 
 @routes.get(
@@ -162,22 +163,22 @@ async def read_backfill(call: Call, path: BackfillPath) -> BackfillResponse:
 
 
 @routes.get("/v1/platforms/{platform}/reports", access=Access.ADMIN, problems={"not_found": Missing})
-async def list_reports(call: Call, path: PlatformPath) -> ReportDaysResponse:
+async def list_report_days(call: Call, path: PlatformPath) -> ReportDaysResponse:
     """List the days of which there is a report, newest first."""
     async with call.services.database.session() as session:
         await platforms.require(session, path.platform)
-    folder, end = names.report_manifest(names.report_key(path.platform, "\0")).split("\0")
+    folder, end = names.build_report_manifest_key(names.build_report_workbook_key(path.platform, "\0")).split("\0")
     keys = [each.key for each in await call.services.objects.list(folder) if each.key.endswith(end)]
     days = sorted((date.fromisoformat(key.removeprefix(folder).removesuffix(end)) for key in keys), reverse=True)
     return ReportDaysResponse(platform=path.platform, days=days[:DAYS_MAX])
 
 
 @routes.get("/v1/platforms/{platform}/reports/{day}", access=Access.ADMIN, problems={"not_found": Missing})
-async def read_report(call: Call, path: DayPath) -> ReportResponse:
+async def read_report(call: Call, path: ReportDayPath) -> ReportResponse:
     """Read the figures of the last report of a day."""
-    key = names.report_key(path.platform, path.day.isoformat())
+    key = names.build_report_workbook_key(path.platform, path.day.isoformat())
     try:
-        report = ReportResult.model_validate_json(await call.services.objects.get(names.report_manifest(key)))
+        report = ReportResult.model_validate_json(await call.services.objects.get(names.build_report_manifest_key(key)))
     except ObjectMissing:
         raise Missing(
             "not_found",
@@ -203,16 +204,16 @@ async def list_deliveries(call: Call, path: PlatformPath, query: PageQuery) -> P
 
     These are alarms about slices and backfills that failed, and about what keeps the platform from being fetched.
     """
-    return await webhooks.list_deliveries(call, await load_project_id(call, path), build_owner(path), query)
+    return await webhooks.list_deliveries(call, await load_project_id(call, path), build_webhook_owner(path), query)
 
 
-async def find_slice(session: Session, path: SlicePath) -> OrderSlice:
+async def lock_slice(session: Session, path: SlicePath) -> OrderSlice:
     """Return a slice's row, locked.
 
     Raises:
         Missing: The platform has no such slice.
     """
-    row = await ledger.find(session, path.platform, path.window, lock=True)
+    row = await ledger.find_slice(session, path.platform, path.window, lock=True)
     if row is None:
         raise build_missing_slice_fault(path.platform, path.slice)
     return row
@@ -232,28 +233,30 @@ async def load_project_id(call: Call, path: PlatformPath) -> str:
         return (await platforms.load(session, path.platform)).row.project_id
 
 
-def build_owner(path: PlatformPath) -> WebhookOwner:
+def build_webhook_owner(path: PlatformPath) -> WebhookOwner:
     return WebhookOwner(system=names.SYSTEM, id=path.platform)
 
 
-async def _list_holes(session: Session, row: OrderPlatform) -> list[windows.TimeWindow]:
-    claimed = ledger.to_watermarks(row)
+async def _find_holes(session: Session, row: OrderPlatform) -> list[windows.TimeWindow]:
+    claimed = ledger.build_watermarks(row)
     if claimed is None:
         return []
-    return windows.find_holes(claimed, await slices.list_unfinished(session, row.platform, 10 * HOLES_SHOWN))
+    return windows.find_incomplete_windows(
+        claimed, await slices.list_unfinished_windows(session, row.platform, 10 * HOLES_SHOWN)
+    )
 
 
 def _parse_fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
     return None if noted is None else FaultRecord.model_validate(noted)
 
 
-def _list_next_slices(here: PlatformState) -> list[windows.TimeWindow]:
+def _compute_next_slices(here: PlatformState) -> list[windows.TimeWindow]:
     """Return the next live slices, whether or not they have settled."""
     claimed_to = here.row.claimed_to
     if claimed_to is None:
         return []
     until = claimed_to + timedelta(seconds=here.settings.interval * NEXT_SHOWN)
-    return windows.cut_whole_slices(claimed_to, until, here.settings.interval, NEXT_SHOWN)
+    return windows.split_into_whole_slices(claimed_to, until, here.settings.interval, NEXT_SHOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,15 +272,15 @@ class _Schedule:
 
 async def _read_schedule(call: Call, platform: str) -> _Schedule:
     try:
-        description = await call.services.engine.get_schedule_handle(names.schedule_id(platform)).describe()
+        description = await call.services.engine.get_schedule_handle(names.build_cycle_schedule_id(platform)).describe()
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
+        if outages.is_absent(error):
             return _Schedule()
         raise
     state, info = description.schedule.state, description.info
     runs = [each.action for each in info.recent_actions]
     newest = next((each.workflow_id for each in reversed(runs) if isinstance(each, ScheduledRun)), None)
-    return _Schedule(state.paused, state.note or "", starts.list_next_runs(description), newest)
+    return _Schedule(state.paused, state.note or "", starts.list_next_run_times(description), newest)
 
 
 async def _find_newest_backfill(session: Session, platform: str) -> BackfillResponse | None:

@@ -20,14 +20,19 @@ from domain.orders.windows import TimeWindow
 from domain.webhooks import DELIVERY_ID_PATTERN
 
 
-class PlatformRequest(Request):
-    """One account at a platform."""
+class PlatformDeclaration(Request):
+    """A kind of platform, and where an account of it is."""
 
-    project_id: str = Field(max_length=64, description="whose orders they are; its webhook secret signs alarms")
     kind: str = Field(max_length=40, description="a kind that is built in, or the name of your own `capability`")
     shop: str = Field(min_length=1, max_length=200)
     base_url: str = Field(max_length=2_000, description="where the platform's API begins")
     capability: Capability | None = Field(default=None, description="what it can do, where its kind is not built in")
+
+
+class PlatformRequest(PlatformDeclaration):
+    """One account at a platform."""
+
+    project_id: str = Field(max_length=64, description="whose orders they are; its webhook secret signs alarms")
     notify_url: str | None = Field(
         default=None,
         max_length=8_000,
@@ -40,6 +45,23 @@ class PlatformRequest(Request):
     )
 
 
+class TryPlatformRequest(PlatformDeclaration):
+    """An account to read one page of, before it is set up."""
+
+    credentials: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
+        description="NAME of a file NAME.json in HAULAGE_ORDERS__CREDENTIALS_FOLDER of the API",
+    )
+    start: BodyTimestamp | None = Field(default=None, description="an hour before `end` if it is left out")
+    end: BodyTimestamp | None = Field(default=None, description="the platform's now if it is left out")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        validation.require_start_before_end(self.start, self.end)
+        return self
+
+
 class PlatformsQuery(PageQuery):
     """Filter of platforms."""
 
@@ -47,9 +69,15 @@ class PlatformsQuery(PageQuery):
 
 
 class PauseRequest(Request):
-    """Why a platform is paused."""
+    """Why a platform is paused or resumed, and by whom."""
 
-    note: str = Field(default="", max_length=500, description="shown in the Temporal Web UI")
+    note: str = Field(default="", max_length=500, description="shown in the Temporal Web UI, and in the audit log")
+    who: str | None = Field(default=None, max_length=200, description="your name, for the audit")
+
+    @property
+    def reason(self) -> str | None:
+        """The reason, as the audit log reads it."""
+        return self.note or None
 
 
 class PlatformDeliveryPath(PlatformPath):
@@ -89,11 +117,12 @@ class SlicesQuery(PageQuery):
     reread: RereadState | None = Field(default=None, description="only complete slices that were asked for again")
     stale: Literal["true"] | None = Field(default=None, description="only those that were reported to take too long")
     sweep: Literal["failed"] | None = Field(default=None, description="only complete ones whose last sweep failed")
+    code: str | None = Field(default=None, max_length=100, description="only those that failed with this code")
     start: QueryTimestamp | None = Field(default=None, description="only slices that end after this")
     end: QueryTimestamp | None = Field(default=None, description="only slices that begin before this")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_start_before_end(self) -> Self:
         validation.require_start_before_end(self.start, self.end)
         return self
 
@@ -115,9 +144,12 @@ class ChooseSlicesRequest(Request):
     end: BodyTimestamp | None = Field(default=None, description="of the failed set, those that begin before this")
     code: str | None = Field(default=None, max_length=100, description="of the failed set, those with this code")
     all: bool = Field(default=False, description="the whole failed set")
+    dry_run: bool = Field(default=False, description="only say what would be done, and what would be left")
+    who: str | None = Field(default=None, max_length=200, description="your name, for the audit")
+    reason: str | None = Field(default=None, max_length=500, description="why, for the audit")
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _require_one_selection(self) -> Self:
         filters = (self.start, self.end, self.code, self.all or None)
         if (self.slices is None) == all(each is None for each in filters):
             raise ValueError(
@@ -141,7 +173,7 @@ class TimelineQuery(Request):
     parts: int = Field(default=240, ge=1, le=1_000, description="into how many parts the time is cut")
 
     @model_validator(mode="after")
-    def _sensible(self) -> Self:
+    def _require_valid_window(self) -> Self:
         validation.require_start_before_end(self.start, self.end)
         return self
 
@@ -161,7 +193,7 @@ class BackfillRequest(Request):
     )
 
     @model_validator(mode="after")
-    def _sensible(self) -> Self:
+    def _require_valid_window(self) -> Self:
         validation.require_start_before_end(self.start, self.end)
         if self.end - self.start > BACKFILL_MAX:
             raise ValueError(
@@ -198,7 +230,7 @@ class ReportRequest(Request):
     day: Day
 
 
-class DayPath(PlatformPath):
+class ReportDayPath(PlatformPath):
     """Path of a day."""
 
     day: Day
@@ -210,11 +242,26 @@ class OrdersQuery(PageQuery):
     platform: str | None = Field(default=None, pattern=names.PLATFORM_PATTERN)
     shop: str | None = Field(default=None, max_length=200)
     order_id: str | None = Field(default=None, max_length=200)
+    field: str | None = Field(
+        default=None,
+        max_length=400,
+        pattern=r"^[^=.]+(\.[^=.]+)*=",
+        description="a field inside, `path=value`, like `buyer.name=Ann`: each step a key of an object or a place of a "
+        "list; numbers and words are compared as they are written",
+    )
     modified_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
     modified_before: QueryTimestamp | None = Field(default=None, description="before this time")
 
+    @property
+    def inside(self) -> tuple[tuple[str, ...], str] | None:
+        """The path of the field, and its value."""
+        if self.field is None:
+            return None
+        path, _, value = self.field.partition("=")
+        return tuple(path.split(".")), value
+
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_start_before_end(self) -> Self:
         validation.require_start_before_end(
             self.modified_after, self.modified_before, ("modified_after", "modified_before")
         )
@@ -235,7 +282,7 @@ class SnapshotQuery(Request):
     modified_before: QueryTimestamp | None = Field(default=None, description="before this time")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_start_before_end(self) -> Self:
         validation.require_start_before_end(
             self.modified_after, self.modified_before, ("modified_after", "modified_before")
         )

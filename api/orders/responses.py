@@ -116,6 +116,13 @@ class ScheduleResponse(Response):
     next_runs: list[AwareDatetime] = Field(description="when it claims next; none while it is paused")
 
 
+class RemovedPlatformResponse(Response):
+    """That a platform was removed."""
+
+    platform: str
+    stopped: int = Field(description="slices that were not finished")
+
+
 class RereadResponse(Response):
     """The last requested reading of a complete slice, by a redo or a backfill."""
 
@@ -168,6 +175,7 @@ class UnchangedSlice(Response):
 class SlicesResponse(Response):
     """Result of an action on several slices."""
 
+    dry_run: bool = Field(default=False, description="whether nothing was done, because a dry run was asked for")
     done: list[str] = Field(description="slices that were read again, split or skipped, the oldest first")
     left: list[UnchangedSlice] = Field(description="slices that were left as they are, and why")
     next_start: AwareDatetime | None = Field(
@@ -282,7 +290,7 @@ def build_slice_response(row: OrderSlice) -> SliceResponse:
         if name not in {"slice", "window", "state", "finished_at", "reread", "fault", "workflow_id"}
     }
     fault = None if row.fault is None else FaultRecord.model_validate(row.fault)
-    state, finished_at = _get_state(row)
+    state, finished_at = _derive_state(row)
     return SliceResponse(
         slice=str(window),
         window=window,
@@ -290,7 +298,7 @@ def build_slice_response(row: OrderSlice) -> SliceResponse:
         finished_at=finished_at,
         reread=_build_reread_response(row),
         fault=fault,
-        workflow_id=names.slice_id(row.platform, window),
+        workflow_id=names.build_slice_workflow_id(row.platform, window),
         **same,
     )
 
@@ -305,7 +313,7 @@ def _build_reread_response(row: OrderSlice) -> RereadResponse | None:
     return RereadResponse(state=state, since=None, ended_at=row.reread_at, fault=fault)
 
 
-def _get_state(row: OrderSlice) -> tuple[SliceState, datetime | None]:
+def _derive_state(row: OrderSlice) -> tuple[SliceState, datetime | None]:
     if row.split_at is not None:
         return SliceState.SPLIT, row.split_at
     if row.skipped_at is not None:

@@ -15,8 +15,9 @@ from aiohttp import web
 
 from api.http.routes import Access, Call
 from api.tasks import responses
-from api.tasks.context import TaskContext, build_task_unknown, get_context, raise_for_code, routes
+from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, raise_for_code, routes
 from api.tasks.lanes import CancelOperation
+from api.tasks.queries import count_unfinished
 from api.tasks.requests import (
     CancelTaskRequest,
     CancelTasksRequest,
@@ -25,13 +26,14 @@ from api.tasks.requests import (
     NewTask,
     PutBackTasksRequest,
     RegisterTaskTypeRequest,
+    SteerTaskTypeRequest,
     TaskToPutBack,
-    TaskTypeQuery,
 )
 from api.tasks.responses import (
     SET_REFUSED,
     TASK_DIFFERS,
     TASK_UNKNOWN,
+    TYPE_NOT_EMPTY,
     ResponseEnvelope,
     TaskIdResponse,
     TaskOutcomesResponse,
@@ -39,8 +41,8 @@ from api.tasks.responses import (
     build_success,
     process_each,
 )
-from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_long
-from domain.faults import Conflict, Missing
+from api.tasks.storage import STALE_SECONDS, TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
+from domain.faults import Conflict, Invalid, Missing
 from domain.tasks.messages import (
     CreateOperation,
     OperationCode,
@@ -51,11 +53,12 @@ from domain.tasks.messages import (
 )
 from domain.tasks.names import TaskId, parse_task_id
 from infra import secrets
-from stores.tasks.contents import KeyClaim
+from stores.tasks.contents import TaskKeyClaim
 from workflows.tasks.handle import LaneClosed
 
 AGAIN = "again "
 """Prefix of the key of a task that was created in place of an ended one; the id of that one follows."""
+TOO_MANY_AT_ONCE = "too_many_tasks_at_once"
 _CREATE_PROBLEMS = {TYPE_UNKNOWN: Missing, TASK_DIFFERS: Conflict}
 _CANCEL_PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
 _TYPE_PROBLEMS = {TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict}
@@ -69,16 +72,18 @@ async def create_task(call: Call, body: CreateTaskRequest) -> TaskIdResponse | w
     task, however often it is sent and whatever became of the task; with another user, priority, content, stage or start
     it is an error.
     """
-    return build_success(task_id=await _create(call, body.task_data))
+    await _admit(call, 1)
+    return build_success(task_id=await _create_task(call, body.task_data))
 
 
-@routes.post("/v1/create_tasks", access=Access.PROJECT, is_audited=False)
+@routes.post("/v1/create_tasks", access=Access.PROJECT, is_audited=False, problems={TOO_MANY_AT_ONCE: Invalid})
 async def create_tasks(call: Call, body: CreateTasksRequest) -> TaskOutcomesResponse:
     """Create many tasks.
 
     The same as single requests, in one; each task has an outcome of its own.
     """
-    return await process_each(body.task_list, lambda new: _create(call, new))
+    await _admit(call, len(body.task_list))
+    return await process_each(body.task_list, lambda new: _create_task(call, new))
 
 
 @routes.post("/v1/cancel_task", access=Access.PROJECTS, problems=_CANCEL_PROBLEMS)
@@ -87,13 +92,13 @@ async def cancel_task(call: Call, body: CancelTaskRequest) -> TaskIdResponse | w
 
     It ends as cancelled at once; a worker that holds it learns of that at its next heartbeat or when it sets the task.
     """
-    return build_success(task_id=await _cancel(call, body.task_id))
+    return build_success(task_id=await _cancel_task(call, body.task_id))
 
 
 @routes.post("/v1/cancel_tasks", access=Access.PROJECTS)
 async def cancel_tasks(call: Call, body: CancelTasksRequest) -> TaskOutcomesResponse:
     """Cancel many tasks; each has an outcome of its own."""
-    return await process_each(body.task_ids, lambda task_id: _cancel(call, task_id))
+    return await process_each(body.task_ids, lambda task_id: _cancel_task(call, task_id))
 
 
 @routes.post("/v1/put_back_tasks", access=Access.PROJECTS)
@@ -104,7 +109,7 @@ async def put_back_tasks(call: Call, body: PutBackTasksRequest) -> TaskOutcomesR
     stays as it is: a new task is created that equals it, with its last content and stage. Putting it back again returns
     the same new task. With a `lease` a task that has ended is refused.
     """
-    return await process_each(body.task_list, lambda task: _put_back(call, task))
+    return await process_each(body.task_list, lambda task: _put_back_task(call, task))
 
 
 @routes.post("/v1/register_task_type", access=Access.PROJECT)
@@ -114,52 +119,97 @@ async def register_task_type(call: Call, body: RegisterTaskTypeRequest) -> Respo
     Registering it again changes the fields that are given, at once; the others keep their values. Names belong to the
     project: another one may have a type of the same name.
     """
-    return await _register(call, body)
+    return await _register_type(call, body)
 
 
 @routes.post("/v1/register_task", access=Access.PROJECT)
 async def register_task(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
     """Register a type of tasks; the same as `register_task_type`."""
-    return await _register(call, body)
+    return await _register_type(call, body)
 
 
 @routes.get("/v1/get_task_schedule_cfg_list", access=Access.PROJECT)
 async def get_task_schedule_cfg_list(call: Call) -> TaskTypesResponse:
     """List the project's types with their configuration and the positions of their lanes."""
-    types = await get_context(call).types.list_of_project(call.project_id)
+    types = await get_task_context(call).types.list_project_types(call.project_id)
     return TaskTypesResponse(task_schedule_cfg_list=[responses.build_task_type(each) for each in types])
 
 
 @routes.post("/v1/pause_task_type", access=Access.PROJECTS, problems=_TYPE_PROBLEMS)
-async def pause_task_type(call: Call, body: TaskTypeQuery) -> ResponseEnvelope:
+async def pause_task_type(call: Call, body: SteerTaskTypeRequest) -> ResponseEnvelope:
     """Pause a type: holds return none of its tasks; all else goes on, and held tasks may be set."""
-    return await _set_paused(call, body, paused=True)
+    return await _set_type_paused(call, body, paused=True)
 
 
 @routes.post("/v1/resume_task_type", access=Access.PROJECTS, problems=_TYPE_PROBLEMS)
-async def resume_task_type(call: Call, body: TaskTypeQuery) -> ResponseEnvelope:
+async def resume_task_type(call: Call, body: SteerTaskTypeRequest) -> ResponseEnvelope:
     """Resume a paused type."""
-    return await _set_paused(call, body, paused=False)
+    return await _set_type_paused(call, body, paused=False)
 
 
-async def _create(call: Call, new: NewTask) -> str:
-    context = get_context(call)
+async def _admit(call: Call, tasks: int) -> None:
+    """Count the tasks that a request creates.
+
+    Raises:
+        Invalid: One request may not create so many.
+        QuotaExhausted: The project would have more open tasks than it may.
+    """
+    limits = call.quotas
+    if tasks > limits.tasks_per_request:
+        raise Invalid(
+            TOO_MANY_AT_ONCE,
+            f"The request has {tasks:,} tasks, and {limits.tasks_per_request:,} are allowed for this project.",
+            "Send them in several requests.",
+            field="task_list",
+        )
+    await get_task_context(call).open_tasks.admit(call.project_id, tasks, limits.tasks_open)
+
+
+@routes.post("/v1/remove_task_type", access=Access.PROJECTS, problems={**_TYPE_PROBLEMS, TYPE_NOT_EMPTY: Conflict})
+async def remove_task_type(call: Call, body: SteerTaskTypeRequest) -> ResponseEnvelope:
+    """Remove a type without unfinished tasks: it is listed no more and takes no tasks.
+
+    Ended tasks are kept for their retention. They are seen again once the type is registered again.
+    """
+    context = get_task_context(call)
+    task_type = await context.types.require_type(body.task_type, call.project_filter)
+    _require_empty(task_type, await count_unfinished(context, task_type))
+    await context.types.remove(task_type)
+    # Other processes create tasks of a type that they have read some time before.
+    await asyncio.sleep(2 * STALE_SECONDS)
+    if left := await count_unfinished(context, task_type):
+        await context.types.restore(task_type)
+        _require_empty(task_type, left)
+    return ResponseEnvelope()
+
+
+def _require_empty(task_type: CachedTaskType, unfinished: int) -> None:
+    if unfinished:
+        raise Conflict(
+            TYPE_NOT_EMPTY,
+            f"The type {task_type.name!r} has {unfinished} unfinished tasks.",
+            "Cancel them or wait for their end, and stop what creates more.",
+        )
+
+
+async def _create_task(call: Call, new: NewTask) -> str:
+    context = get_task_context(call)
     types, project_id = context.types, call.project_id
-    task_type = types.get_cached(new.task_type, project_id) or await types.get(new.task_type, project_id)
+    task_type = types.get_cached(new.task_type, project_id) or await types.require_type(new.task_type, project_id)
     if new.task_id:
-        if await _exists(context, call, new):
+        if await _has_equal_task(context, call, new):
             return new.task_id
         return await _create_with_key(context, task_type, new)
-    key = secrets.create_token()
+    key = secrets.create_random_token()
     while True:
         task_id = TaskId(key, task_type.name, task_type.end_pos)
         if await _create_in_lane(context, task_type, task_id, new, 0) in {OperationCode.OK, OperationCode.SAME}:
-            context.count(task_type.type, "created")
+            context.count_event(task_type.type, "created")
             return str(task_id)
         task_type = await context.open_next_lane(task_type, task_id.pos)
 
 
-async def _create_again(context: TaskContext, task_type: CachedTaskType, task_id: str, ended: Task) -> str:
+async def _create_copy_of_ended(context: TaskContext, task_type: CachedTaskType, task_id: str, ended: Task) -> str:
     """Create a task equal to one that has ended, and return its id; repeated calls return the same task."""
     content, _ = await context.texts.read_texts(task_id, ended)
     return await _create_with_key(
@@ -181,10 +231,10 @@ async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new:
     fields += [new.start_ms] if new.start_time else []
     fields += [new.task_stage] if new.task_stage else []
     digest = hashlib.sha256(msgspec.json.encode(fields)).digest()
-    task_id = str(TaskId(secrets.create_token(), task_type.name, task_type.end_pos))
-    claim = await context.keys.claim(KeyClaim(task_type.type, new.task_id, task_id, digest))
+    task_id = str(TaskId(secrets.create_random_token(), task_type.name, task_type.end_pos))
+    claim = await context.keys.claim_key(TaskKeyClaim(task_type.type, new.task_id, task_id, digest))
     if claim.digest != digest:
-        raise _build_task_differs(new.task_id)
+        raise _build_task_differs_conflict(new.task_id)
     while True:
         parsed = parse_task_id(claim.task_id)
         if parsed is None:
@@ -193,30 +243,30 @@ async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new:
         # A lane that reports another content compares with what a worker wrote; the digest has been compared above.
         created = {OperationCode.OK, OperationCode.SAME, OperationCode.CONFLICT}
         if code in created or await context.archived.get(claim.task_id):
-            context.count(task_type.type, "created")
+            context.count_event(task_type.type, "created")
             return claim.task_id
         # The lane does not have it and is full, so it never will.
         task_type = await context.open_next_lane(task_type, parsed.pos)
-        claim = await context.keys.move(claim, str(TaskId(parsed.key, task_type.name, task_type.end_pos)))
+        claim = await context.keys.reassign_key(claim, str(TaskId(parsed.key, task_type.name, task_type.end_pos)))
 
 
-async def _exists(context: TaskContext, call: Call, new: NewTask) -> bool:
+async def _has_equal_task(context: TaskContext, call: Call, new: NewTask) -> bool:
     """Return whether the given id is that of an existing task.
 
     Raises:
         Conflict: It is, and the task differs.
     """
     parsed = parse_task_id(new.task_id)
-    task_type = parsed and await context.find_type(parsed, call.project_id)
+    task_type = parsed and await context.find_type_of_task(parsed, call.project_id)
     is_of_type = parsed and task_type and task_type.name == new.task_type
-    task = await context.find(parsed, task_type) if parsed and task_type and is_of_type else None
+    task = await context.find_task(parsed, task_type) if parsed and task_type and is_of_type else None
     if task is None:
         return False
     content, _ = await context.texts.read_texts(new.task_id, task)
     was_held = task.lease > 0 or task.crt_retry_num > 0 or task.modify_time > task.create_time
     is_same = was_held or (content, task.stage) == (new.task_content, new.task_stage)
     if (task.user_id, task.priority) != (new.user_id, new.priority) or not is_same:
-        raise _build_task_differs(new.task_id)
+        raise _build_task_differs_conflict(new.task_id)
     return True
 
 
@@ -225,21 +275,21 @@ async def _create_in_lane(
 ) -> str:
     """Create a task in its lane; start the lane if it should be open and does not exist."""
     content = new.task_content
-    if is_long(content):
-        content, flags = await context.texts.write(str(task_id), content), flags | TaskFlags.CONTENT
+    if is_too_long_for_lane(content):
+        content, flags = await context.texts.write_text(str(task_id), content), flags | TaskFlags.CONTENT
     task = CreateOperation(task_id.key, new.user_id, content, new.priority, new.task_stage, flags, new.start_ms)
     lane = (task_type.type, task_id.pos)
     try:
-        return await context.lanes.create(lane, task_type.rules, task)
+        return await context.lanes.create_task(lane, task_type.rules, task)
     except LaneClosed:
         await context.open_lane(lane)
     try:
-        return await context.lanes.create(lane, task_type.rules, task)
+        return await context.lanes.create_task(lane, task_type.rules, task)
     except LaneClosed:
         return OperationCode.FULL
 
 
-def _build_task_differs(task_id: str) -> Conflict:
+def _build_task_differs_conflict(task_id: str) -> Conflict:
     return Conflict(
         TASK_DIFFERS,
         f"There is a task under the id {task_id!r} with another user, priority, content, stage or start.",
@@ -247,52 +297,54 @@ def _build_task_differs(task_id: str) -> Conflict:
     )
 
 
-async def _cancel(call: Call, task_id: str) -> str:
-    context = get_context(call)
-    parsed, task_type = await context.find_task_type(call, task_id)
-    code = await context.change(task_type, parsed, CancelOperation(parsed.key))
+async def _cancel_task(call: Call, task_id: str) -> str:
+    context = get_task_context(call)
+    parsed, task_type = await context.parse_task_id_and_type(call, task_id)
+    code = await context.change_task(task_type, parsed, CancelOperation(parsed.key))
     if code == OperationCode.MISSING:
-        code = await context.check_archived(task_id, SetOperation(parsed.key, TaskStatus.CANCELLED))
+        code = await context.get_code_for_archived_task(task_id, SetOperation(parsed.key, TaskStatus.CANCELLED))
     raise_for_code(code, task_id)
-    context.count(task_type.type, "cancelled")
+    context.count_event(task_type.type, "cancelled")
     return task_id
 
 
-async def _put_back(call: Call, item: TaskToPutBack) -> str:
-    context = get_context(call)
+async def _put_back_task(call: Call, item: TaskToPutBack) -> str:
+    context = get_task_context(call)
     task_id = item.task_id
-    parsed, task_type = await context.find_task_type(call, task_id)
-    task = await context.find(parsed, task_type)
+    parsed, task_type = await context.parse_task_id_and_type(call, task_id)
+    task = await context.find_task(parsed, task_type)
     if task is None:
-        raise build_task_unknown(task_id)
+        raise build_unknown_task_fault(task_id)
     if task.status == TaskStatus.PENDING:
         raise Conflict(SET_REFUSED, f"The task {task_id} is in its queue already.", "There is nothing to put back.")
     if task.status != TaskStatus.RUNNING:
         # A caller that names a lease means a running task; it has ended meanwhile and must not be done again.
         if item.lease is not None:
             raise_for_code(OperationCode.FINAL, task_id)
-        return await _create_again(context, task_type, task_id, task)
+        return await _create_copy_of_ended(context, task_type, task_id, task)
     setting = SetOperation(parsed.key, TaskStatus.PENDING, item.lease)
-    raise_for_code(await context.change(task_type, parsed, setting), task_id)
-    context.count(task_type.type, "thrown_back")
+    raise_for_code(await context.change_task(task_type, parsed, setting), task_id)
+    context.count_event(task_type.type, "thrown_back")
     return task_id
 
 
-async def _register(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
-    context = get_context(call)
-    task_type = await context.types.register(call.project_id, body.task_type_data)
+async def _register_type(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
+    context = get_task_context(call)
+    task_type = await context.types.save_type(call.project_id, body.task_type_data, call.quotas.task_types)
     await context.open_lane((task_type.type, task_type.end_pos))
-    await _send_rules(context, task_type)
+    await _apply_rules_in_open_lanes(context, task_type)
     return ResponseEnvelope()
 
 
-async def _set_paused(call: Call, body: TaskTypeQuery, *, paused: bool) -> ResponseEnvelope:
-    context = get_context(call)
-    await _send_rules(context, await context.types.set_paused(call.scope, body.task_type, paused=paused))
+async def _set_type_paused(call: Call, body: SteerTaskTypeRequest, *, paused: bool) -> ResponseEnvelope:
+    context = get_task_context(call)
+    await _apply_rules_in_open_lanes(
+        context, await context.types.set_paused(call.project_filter, body.task_type, paused=paused)
+    )
     return ResponseEnvelope()
 
 
-async def _send_rules(context: TaskContext, task_type: CachedTaskType) -> None:
+async def _apply_rules_in_open_lanes(context: TaskContext, task_type: CachedTaskType) -> None:
     """Return when all lanes of a type apply its current rules."""
 
     async def send(pos: int) -> None:
@@ -300,6 +352,6 @@ async def _send_rules(context: TaskContext, task_type: CachedTaskType) -> None:
         try:
             await context.lanes.send_rules(lane, task_type.rules)
         except LaneClosed:
-            context.heads.remove(lane)
+            context.heads.remove_lane(lane)
 
     await asyncio.gather(*map(send, await context.heads.list_open_lanes(task_type.type)))

@@ -15,17 +15,18 @@ from temporalio.service import RPCError
 
 from api.batching import BatchedLookup, CoalescedRead
 from api.http import problems
-from api.http.problems import RETRY_AFTER_SECONDS, Problem
+from api.http.problems import RETRY_AFTER_SECONDS, Problem, QuotaProblem
 from api.http.routes import JSON, Call, Routes
 from api.tasks.lane_caches import HeadCache
 from api.tasks.lanes import LANES_MAX, CancelOperation, LaneClient
+from api.tasks.quotas import OpenTasks
 from api.tasks.responses import PROBLEM_CODES, SET_REFUSED, TASK_UNKNOWN, ResponseCode, build_failure
-from api.tasks.storage import CachedTaskType, KeyStore, TextStore, TypeCache
+from api.tasks.storage import CachedTaskType, ChosenTaskIdStore, TextStore, TypeCache
 from domain.faults import Conflict, Missing
 from domain.tasks.activity_models import LaneInput
 from domain.tasks.messages import HeartbeatOperation, LaneHead, OperationCode, Rules, SetOperation, Task
-from domain.tasks.names import LaneName, TaskId, make_type, parse_task_id, split_type
-from domain.tasks.state import check_late_set
+from domain.tasks.names import LaneName, TaskId, build_type_id, parse_task_id, split_type_id
+from domain.tasks.state import judge_late_set
 from infra import log
 from services.services import Services
 from stores.tasks import archive
@@ -57,68 +58,71 @@ class TaskContext:
     def __init__(self, services: Services) -> None:
         self.database = services.database
         self.heads = HeadCache(services.database)
-        self.lanes = LaneClient(services.engine, self._handle_head)
+        self.lanes = LaneClient(services.engine, self._update_head_and_start_next)
         self.types = TypeCache(services.database, services.settings.tasks.lane_max_tasks)
         self.texts = TextStore(services.database)
         self.archived = BatchedLookup(partial(archive.find, services.database), ARCHIVED_TASKS_PER_READ)
-        self.keys = KeyStore(services.database)
+        self.keys = ChosenTaskIdStore(services.database)
+        self.open_tasks = OpenTasks(services.database)
         self._engine = services.engine
-        self._openings = CoalescedRead(self._open_lane)
+        self._openings = CoalescedRead(self._add_and_start_lane)
         self._starts: dict[LaneName, asyncio.Task[None]] = {}
         self._counters: dict[tuple[str, str], Counter] = {}
 
-    def count(self, type_: str, event: str, tasks: int = 1) -> None:
+    def count_event(self, type_: str, event: str, tasks: int = 1) -> None:
         """Add to the metric `haulage_tasks`."""
         counter = self._counters.get((type_, event))
         if counter is None:
             # Looking up the labels takes longer than counting.
-            counter = self._counters[type_, event] = TASKS.labels(*split_type(type_), event)
+            counter = self._counters[type_, event] = TASKS.labels(*split_type_id(type_), event)
         counter.inc(tasks)
 
-    async def find_task_type(self, call: Call, task_id: str) -> tuple[TaskId, CachedTaskType]:
+    async def parse_task_id_and_type(self, call: Call, task_id: str) -> tuple[TaskId, CachedTaskType]:
         """Parse a task id, and return it with the type of the task.
 
         Raises:
             Missing: It is not the id of a task of the caller's project.
         """
         parsed = parse_task_id(task_id)
-        task_type = parsed and await self.find_type(parsed, call.scope)
+        task_type = parsed and await self.find_type_of_task(parsed, call.project_filter)
         if not parsed or not task_type:
-            raise build_task_unknown(task_id)
+            raise build_unknown_task_fault(task_id)
         return parsed, task_type
 
-    async def find_type(self, task_id: TaskId, scope: str | None) -> CachedTaskType | None:
+    async def find_type_of_task(self, task_id: TaskId, scope: str | None) -> CachedTaskType | None:
         """Return the type of a task, if the project has it and it has reached the task's lane."""
         if scope is None:
             return await self._find_type_in_any_project(task_id)
         task_type = self.types.get_cached(task_id.name, scope)
         if task_type is None or task_type.end_pos < task_id.pos:
-            task_type = await self.types.refresh(make_type(scope, task_id.name))
+            task_type = await self.types.reload_type(build_type_id(scope, task_id.name))
         return task_type if task_type and task_type.end_pos >= task_id.pos else None
 
     async def _find_type_in_any_project(self, task_id: TaskId) -> CachedTaskType | None:
         """Return the type of a task; of several projects with a type of that name, the one that has the task."""
-        candidates = [each for each in await self.types.list_named(task_id.name, None) if each.end_pos >= task_id.pos]
+        candidates = [
+            each for each in await self.types.list_types_with_name(task_id.name, None) if each.end_pos >= task_id.pos
+        ]
         if len(candidates) < 2:
             return candidates[0] if candidates else None
         archived_type = await archive.find_type(self.database, str(task_id))
         for task_type in candidates:
-            if task_type.type == archived_type or await self.find_live(task_id, task_type):
+            if task_type.type == archived_type or await self.find_live_task(task_id, task_type):
                 return task_type
         return None
 
-    async def find(self, task_id: TaskId, task_type: CachedTaskType) -> Task | None:
+    async def find_task(self, task_id: TaskId, task_type: CachedTaskType) -> Task | None:
         """Find a task in its lane, or else in the archive."""
-        return await self.find_live(task_id, task_type) or await self.archived.get(str(task_id))
+        return await self.find_live_task(task_id, task_type) or await self.archived.get(str(task_id))
 
-    async def find_live(self, task_id: TaskId, task_type: CachedTaskType) -> Task | None:
+    async def find_live_task(self, task_id: TaskId, task_type: CachedTaskType) -> Task | None:
         """Find a task in its lane."""
         if task_id.pos >= task_type.begin_pos:
             with suppress(LaneClosed):
-                return await self.lanes.read((task_type.type, task_id.pos), task_id.key)
+                return await self.lanes.read_task((task_type.type, task_id.pos), task_id.key)
         return None
 
-    async def change(
+    async def change_task(
         self,
         task_type: CachedTaskType,
         task_id: TaskId,
@@ -126,38 +130,38 @@ class TaskContext:
     ) -> str:
         """Change a task in its lane; return the `OperationCode`, `MISSING` if the lane is closed."""
         try:
-            return await self.lanes.change((task_type.type, task_id.pos), task_type.rules, operation)
+            return await self.lanes.change_task((task_type.type, task_id.pos), task_type.rules, operation)
         except LaneClosed:
             return OperationCode.MISSING
 
-    async def check_archived(self, task_id: str, setting: SetOperation) -> str:
+    async def get_code_for_archived_task(self, task_id: str, setting: SetOperation) -> str:
         """Return the code for a set of a task that is not in its lane: one whose response got lost may be repeated."""
         archived = await self.archived.get(task_id)
         if archived is None:
             return OperationCode.MISSING
-        return check_late_set(archived, setting)
+        return judge_late_set(archived, setting)
 
     async def open_next_lane(self, task_type: CachedTaskType, pos: int) -> CachedTaskType:
         """Open a lane behind a full one, unless it is open; return the type with its current positions."""
         if self.types.get_last_pos(task_type.type) <= pos:
-            current = await self.types.refresh(task_type.type)
+            current = await self.types.reload_type(task_type.type)
             if current is None or current.end_pos == pos:
                 await self.open_lane((task_type.type, pos + 1))
         name, project_id = task_type.name, task_type.project_id
-        return self.types.get_cached(name, project_id) or await self.types.get(name, project_id)
+        return self.types.get_cached(name, project_id) or await self.types.require_type(name, project_id)
 
     async def open_lane(self, lane: LaneName) -> None:
         """Add a lane to its type and start it, unless the type has gone past it."""
         await self._openings.get(lane)
 
-    async def _open_lane(self, lane: LaneName) -> None:
-        if not await self.types.open_lane(*lane):
+    async def _add_and_start_lane(self, lane: LaneName) -> None:
+        if not await self.types.add_lane(*lane):
             return
         # An early start is relied on once: if the lane is not found later, it is started again.
         start = self._starts.pop(lane, None) or asyncio.create_task(self._start_lane(lane))
         await start
 
-    def _handle_head(self, lane: LaneName, head: LaneHead) -> None:
+    def _update_head_and_start_next(self, lane: LaneName, head: LaneHead) -> None:
         """Learn a head from a reply, and start the next lane before this one is full, so that no request waits."""
         type_, pos = lane
         self.heads.update_from_reply(lane, head)
@@ -166,9 +170,9 @@ class TaskContext:
         if head.fill_percent >= EARLY_START_PERCENT and is_last and following not in self._starts:
             if len(self._starts) >= LANES_MAX:
                 self._starts = {lane: start for lane, start in self._starts.items() if not start.done()}
-            self._starts[following] = asyncio.create_task(self._start_early(following))
+            self._starts[following] = asyncio.create_task(self._start_lane_early(following))
 
-    async def _start_early(self, lane: LaneName) -> None:
+    async def _start_lane_early(self, lane: LaneName) -> None:
         try:
             await self._start_lane(lane)
         except (RPCError, OSError) as error:
@@ -180,46 +184,50 @@ class TaskContext:
         type_, pos = lane
         # Rules of version 0: the first batch carries the current ones.
         lane_input = LaneInput(type=type_, pos=pos, rules=Rules())
-        await handle.start_lane(self._engine, lane_input, f"lane {pos} of {split_type(type_)[1]}")
+        await handle.start_lane(self._engine, lane_input, f"lane {pos} of {split_type_id(type_)[1]}")
 
 
 CONTEXT = web.AppKey("tasks_context", TaskContext)
 
 
-def get_context(call: Call) -> TaskContext:
+def get_task_context(call: Call) -> TaskContext:
     """Return the context of the process."""
     return call.request.app[CONTEXT]
 
 
-def _attach(app: web.Application, services: Services) -> None:
+def _attach_task_context(app: web.Application, services: Services) -> None:
     context = app[CONTEXT] = TaskContext(services)
 
-    async def run_background_tasks(_app: web.Application) -> AsyncIterator[None]:
+    async def run_loops_while_serving(_app: web.Application) -> AsyncIterator[None]:
         heads = context.heads
-        loops = (heads.update_metrics(), heads.follow_notifications(), heads.send_announcements())
+        loops = (heads.update_gauges_forever(), heads.follow_notifications(), heads.send_announcements_forever())
         running = [asyncio.create_task(each) for each in loops]
         yield
         for each in running:
             each.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    app.cleanup_ctx.append(run_background_tasks)
+    app.cleanup_ctx.append(run_loops_while_serving)
 
 
-def _render_problem(problem: Problem) -> web.Response:
-    """Render a problem as an envelope with HTTP 200; 401 looks the same as on every other route."""
+def _render_problem_as_envelope(problem: Problem) -> web.Response:
+    """Render a problem as an envelope with HTTP 200, or 429 beyond a quota; 401 looks as on every other route."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return problems.render_problem(problem)
-    body = build_failure(_find_code(problem), problem.detail)
+    body = build_failure(_choose_response_code(problem), problem.detail)
     if problem.errors:
         body["errors"] = [error.model_dump() for error in problem.errors]
     response = web.Response(body=json.dumps(body, ensure_ascii=False).encode(), content_type=JSON)
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    if isinstance(problem, QuotaProblem):
+        # flowSvr's client looks at the envelope alone; all others know the status.
+        response.set_status(problem.status)
+        response.headers["Retry-After"] = str(problem.retry_after_seconds)
     return response
 
 
-def _find_code(problem: Problem) -> ResponseCode:
+def _choose_response_code(problem: Problem) -> ResponseCode:
     if problem.code in PROBLEM_CODES:
         return PROBLEM_CODES[problem.code]
     if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -232,13 +240,13 @@ def _find_code(problem: Problem) -> ResponseCode:
 routes = Routes(
     "tasks",
     "Queues of tasks for external workers, which hold tasks, do them and report the results.",
-    render=_render_problem,
-    attach=_attach,
+    render=_render_problem_as_envelope,
+    attach=_attach_task_context,
     headerless=True,
 )
 
 
-def build_task_unknown(task_id: str) -> Missing:
+def build_unknown_task_fault(task_id: str) -> Missing:
     """Build the error for an id that names no task of the project."""
     return Missing(
         TASK_UNKNOWN, f"There is no task {task_id!r} for this key.", "Check the id that create_task answered."
@@ -248,6 +256,6 @@ def build_task_unknown(task_id: str) -> Missing:
 def raise_for_code(code: str, task_id: str) -> None:
     """Raise the error of an `OperationCode`; nothing for a code of success."""
     if code == OperationCode.MISSING:
-        raise build_task_unknown(task_id)
+        raise build_unknown_task_fault(task_id)
     if code in _REASONS:
         raise Conflict(SET_REFUSED, f"The task {task_id} {_REASONS[code]}.", _HINTS.get(code, _DEFAULT_HINT))

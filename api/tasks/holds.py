@@ -9,10 +9,11 @@ from typing import Any
 
 from aiohttp import web
 
+from api import pauses
 from api.http import parsing
 from api.http.problems import FieldProblem
 from api.http.routes import Access, Call
-from api.tasks.context import TaskContext, build_task_unknown, get_context, raise_for_code, routes
+from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, raise_for_code, routes
 from api.tasks.lanes import LaneTimeout
 from api.tasks.requests import (
     HeartbeatTasksRequest,
@@ -33,9 +34,9 @@ from api.tasks.responses import (
     build_success,
     process_each,
 )
-from api.tasks.storage import TYPE_UNKNOWN, CachedTaskType, is_long
+from api.tasks.storage import TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
 from domain.faults import Conflict, Missing
-from domain.tasks.attempts import UnleasedResult, check_unleased_result
+from domain.tasks.attempts import UnleasedResult, judge_unleased_result
 from domain.tasks.messages import (
     HeartbeatOperation,
     HoldOperation,
@@ -45,8 +46,8 @@ from domain.tasks.messages import (
     TaskFlags,
     TaskStatus,
 )
-from domain.tasks.names import TaskId
-from infra import log
+from domain.tasks.names import SYSTEM, TaskId
+from infra import log, metrics
 from workflows.tasks.handle import LaneClosed
 
 LANES_PER_HOLD = 8
@@ -69,13 +70,13 @@ async def hold_tasks(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) 
     and one more failure is counted. If you disconnect before the response, they return to the queue at once. With
     `wait` the response comes as soon as a task is due, or when the time is up; an empty list is no error.
     """
-    return await _hold(call, _merge(body, query))
+    return await _hold_for_caller(call, _merge_body_and_query(body, query))
 
 
 @routes.post("/v1/hold_task", access=Access.PROJECT, is_audited=False, problems=_HOLD_PROBLEMS)
 async def hold_task(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksResponse | web.Response:
     """Hold due tasks; the same as `hold_tasks`."""
-    return await _hold(call, _merge(body, query))
+    return await _hold_for_caller(call, _merge_body_and_query(body, query))
 
 
 @routes.post("/v1/set_task", access=Access.PROJECT, is_audited=False, problems=_SET_PROBLEMS)
@@ -88,13 +89,13 @@ async def set_task(call: Call, body: SetTaskRequest) -> TaskIdResponse | web.Res
     their values. Without a `lease` the result counts as the holder's; a late result of flowSvr's own client is refused
     where its log and its retry count show that it is late.
     """
-    return build_success(task_id=await _set(call, body.task_data))
+    return build_success(task_id=await _set_result(call, body.task_data))
 
 
 @routes.post("/v1/set_tasks", access=Access.PROJECT, is_audited=False)
 async def set_tasks(call: Call, body: SetTasksRequest) -> TaskOutcomesResponse:
     """Set the results of many held tasks; each has an outcome of its own."""
-    return await process_each(body.task_list, lambda result: _set(call, result))
+    return await process_each(body.task_list, lambda result: _set_result(call, result))
 
 
 @routes.post("/v1/heartbeat_tasks", access=Access.PROJECT, is_audited=False)
@@ -103,10 +104,10 @@ async def heartbeat_tasks(call: Call, body: HeartbeatTasksRequest) -> TaskOutcom
 
     An outcome other than 0 means that you no longer hold the task, for example because it was cancelled.
     """
-    return await process_each(body.task_list, lambda lease: _renew(call, lease))
+    return await process_each(body.task_list, lambda lease: _renew_lease(call, lease))
 
 
-def _merge(body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksRequest:
+def _merge_body_and_query(body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksRequest:
     """Merge body and query; flowSvr's client sends every field in both.
 
     Raises:
@@ -126,16 +127,20 @@ def _merge(body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksRequest:
     return body.model_copy(update=merged)
 
 
-async def _hold(call: Call, body: HoldTasksRequest) -> web.Response:
-    context = get_context(call)
+async def _hold_for_caller(call: Call, body: HoldTasksRequest) -> web.Response:
+    context = get_task_context(call)
     name = body.task_type or ""
     until = time.monotonic() + min(body.wait, call.services.settings.tasks.wait_max_seconds)
     if body.wait:
-        call.lift_time_limit()
+        call.remove_time_limit()
     while True:
-        task_type = context.types.get_cached(name, call.project_id) or await context.types.get(name, call.project_id)
+        task_type = context.types.get_cached(name, call.project_id) or await context.types.require_type(
+            name, call.project_id
+        )
         limit = min(body.limit or task_type.schedule_limit, task_type.schedule_limit)
-        held = await _hold_in_lanes(context, task_type, limit)
+        is_paused = await call.request.app[pauses.CACHE].find(SYSTEM) is not None
+        with metrics.TASK_HOLD_SECONDS.time():
+            held = [] if is_paused else await _hold_in_lanes(context, task_type, limit)
         left = until - time.monotonic()
         if held or left <= 0 or _is_disconnected(call):
             break
@@ -144,8 +149,8 @@ async def _hold(call: Call, body: HoldTasksRequest) -> web.Response:
         await _return_to_queue(context, task_type, held)
         held = []
     if held:
-        context.count(task_type.type, "held", len(held))
-    return build_success(task_list=await _build_tasks(context, task_type, held))
+        context.count_event(task_type.type, "held", len(held))
+    return build_success(task_list=await _build_held_tasks(context, task_type, held))
 
 
 async def _hold_in_lanes(context: TaskContext, task_type: CachedTaskType, limit: int) -> list[tuple[TaskId, Task]]:
@@ -153,7 +158,7 @@ async def _hold_in_lanes(context: TaskContext, task_type: CachedTaskType, limit:
     held: list[tuple[TaskId, Task]] = []
     if task_type.rules.paused:
         return held
-    await context.heads.refresh(task_type.type)
+    await context.heads.refresh_if_stale(task_type.type)
     asked: set[int] = set()
     while (missing := limit - len(held)) and len(asked) < LANES_PER_HOLD:
         pos = context.heads.find_due_lane(task_type.type, asked)
@@ -162,10 +167,10 @@ async def _hold_in_lanes(context: TaskContext, task_type: CachedTaskType, limit:
         asked.add(pos)
         lane = (task_type.type, pos)
         try:
-            with context.heads.reserve(lane, missing):
-                tasks = await context.lanes.hold(lane, task_type.rules, HoldOperation(missing))
+            with context.heads.reserve_tasks(lane, missing):
+                tasks = await context.lanes.hold_tasks(lane, task_type.rules, HoldOperation(missing))
         except LaneClosed:
-            context.heads.remove(lane)
+            context.heads.remove_lane(lane)
         except LaneTimeout:
             # The caller gets what other lanes have granted already.
             if held:
@@ -179,7 +184,7 @@ async def _hold_in_lanes(context: TaskContext, task_type: CachedTaskType, limit:
 async def _return_to_queue(context: TaskContext, task_type: CachedTaskType, held: list[tuple[TaskId, Task]]) -> None:
     """Return tasks whose caller disconnected before the response: they were not begun, so no failure is counted."""
     operations = (
-        context.lanes.change(
+        context.lanes.change_task(
             (task_type.type, task_id.pos),
             task_type.rules,
             SetOperation(task.key, TaskStatus.PENDING, task.lease),
@@ -192,7 +197,7 @@ async def _return_to_queue(context: TaskContext, task_type: CachedTaskType, held
     _log.info("hold_returned", type=task_type.type, tasks=len(held), failed=failed)
 
 
-async def _build_tasks(
+async def _build_held_tasks(
     context: TaskContext, task_type: CachedTaskType, held: list[tuple[TaskId, Task]]
 ) -> list[dict[str, Any]]:
     if any(task.flags for _, task in held):
@@ -210,11 +215,11 @@ def _is_disconnected(call: Call) -> bool:
     return transport is None or transport.is_closing()
 
 
-async def _set(call: Call, result: TaskResult) -> str:
-    context = get_context(call)
-    parsed, task_type = await context.find_task_type(call, result.task_id)
+async def _set_result(call: Call, result: TaskResult) -> str:
+    context = get_task_context(call)
+    parsed, task_type = await context.parse_task_id_and_type(call, result.task_id)
     if result.task_type and result.task_type != parsed.name:
-        raise build_task_unknown(result.task_id)
+        raise build_unknown_task_fault(result.task_id)
     setting = SetOperation(
         parsed.key,
         result.status,
@@ -227,18 +232,18 @@ async def _set(call: Call, result: TaskResult) -> str:
     )
     if result.lease is None and task_type.lease_required:
         code: str = OperationCode.NO_LEASE
-    elif result.lease is None and result.is_of_original:
-        code = await _set_unleased(context, task_type, parsed, setting, result)
+    elif result.lease is None and result.is_from_flowsvr_client:
+        code = await _set_unleased_result(context, task_type, parsed, setting, result)
     else:
-        code = await _write(context, task_type, parsed, setting)
+        code = await _set_in_lane(context, task_type, parsed, setting)
     if code == OperationCode.MISSING:
-        code = await context.check_archived(result.task_id, setting)
+        code = await context.get_code_for_archived_task(result.task_id, setting)
     raise_for_code(code, result.task_id)
-    context.count(task_type.type, _EVENTS[result.status])
+    context.count_event(task_type.type, _EVENTS[result.status])
     return result.task_id
 
 
-async def _set_unleased(
+async def _set_unleased_result(
     context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation, result: TaskResult
 ) -> str:
     """Set a task for a client without leases, unless the task's log shows that the result is not its holder's.
@@ -253,38 +258,38 @@ async def _set_unleased(
         has_ended=result.order_time not in (None, 0),
     )
     for _ in range(HOLDERS_MAX):
-        task = await context.find_live(task_id, task_type)
+        task = await context.find_live_task(task_id, task_type)
         if task is None:
             return OperationCode.MISSING
         _, log = await context.texts.read_texts(result.task_id, task)
-        verdict = check_unleased_result(unleased, task, log)
+        verdict = judge_unleased_result(unleased, task, log)
         if verdict == OperationCode.SAME:
             return verdict
         if task.status != TaskStatus.RUNNING:
-            return await _write(context, task_type, task_id, setting)
+            return await _set_in_lane(context, task_type, task_id, setting)
         if verdict == OperationCode.STALE:
             return verdict
         setting.lease = task.lease
-        code = await _write(context, task_type, task_id, setting)
+        code = await _set_in_lane(context, task_type, task_id, setting)
         if code != OperationCode.STALE:
             return code
     return OperationCode.STALE
 
 
-async def _write(context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation) -> str:
+async def _set_in_lane(context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation) -> str:
     """Set a task in its lane; texts that do not fit there are stored outside."""
-    await _store_texts(context, task_id, setting, is_long)
-    code = await context.change(task_type, task_id, setting)
+    await _store_texts(context, task_id, setting, is_too_long_for_lane)
+    code = await context.change_task(task_type, task_id, setting)
     if code == OperationCode.NO_ROOM:
         await _store_texts(context, task_id, setting, bool)
-        code = await context.change(task_type, task_id, setting)
+        code = await context.change_task(task_type, task_id, setting)
     return code
 
 
-async def _renew(call: Call, lease: TaskLease) -> str:
-    context = get_context(call)
-    parsed, task_type = await context.find_task_type(call, lease.task_id)
-    code = await context.change(task_type, parsed, HeartbeatOperation(parsed.key, lease.lease))
+async def _renew_lease(call: Call, lease: TaskLease) -> str:
+    context = get_task_context(call)
+    parsed, task_type = await context.parse_task_id_and_type(call, lease.task_id)
+    code = await context.change_task(task_type, parsed, HeartbeatOperation(parsed.key, lease.lease))
     if code == OperationCode.MISSING and await context.archived.get(lease.task_id):
         code = OperationCode.FINAL
     raise_for_code(code, lease.task_id)
@@ -296,8 +301,8 @@ async def _store_texts(
 ) -> None:
     """Store texts outside the lane, and put references in their place."""
     if setting.content is not None and not setting.flags & TaskFlags.CONTENT and must_be_stored(setting.content):
-        setting.content = await context.texts.write(str(task_id), setting.content)
+        setting.content = await context.texts.write_text(str(task_id), setting.content)
         setting.flags |= TaskFlags.CONTENT
     if setting.log is not None and not setting.flags & TaskFlags.LOG and must_be_stored(setting.log):
-        setting.log = await context.texts.write(str(task_id), setting.log)
+        setting.log = await context.texts.write_text(str(task_id), setting.log)
         setting.flags |= TaskFlags.LOG

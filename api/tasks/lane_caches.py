@@ -23,7 +23,7 @@ from prometheus_client import Gauge
 
 from api.batching import CoalescedRead
 from domain.tasks.messages import LaneHead, Task, TaskSearch, TaskSearchReply
-from domain.tasks.names import LaneName, split_type
+from domain.tasks.names import LaneName, split_type_id
 from infra import log
 from infra.database import LISTENING, Database
 from stores.tables.tasks import HEADS_CHANNEL
@@ -60,7 +60,7 @@ _log = log.get(__name__)
 
 
 @dataclass(slots=True)
-class _KnownQueue:
+class _TypeHeads:
     """What is known of the open lanes of a type."""
 
     heads: dict[int, LaneHead] = field(default_factory=dict)
@@ -77,21 +77,21 @@ class HeadCache:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._queues: dict[str, _KnownQueue] = defaultdict(_KnownQueue)
-        self._reads = CoalescedRead(self._read)
+        self._queues: dict[str, _TypeHeads] = defaultdict(_TypeHeads)
+        self._reads = CoalescedRead(self._read_heads)
         self._announcer = HeadAnnouncer(database)
 
     def update_from_reply(self, lane: LaneName, head: LaneHead) -> None:
         """Update a head from a lane's reply; announce it if the lane was idle and has due tasks now."""
         type_, pos = lane
         known = self._queues[type_].heads.get(pos)
-        if not self.update(lane, head) or not head.due:
+        if not self.update_if_newer(lane, head) or not head.due:
             return
         # A gap in the numbers is a batch of another process, which may have held all tasks that were due before.
         if known is None or not known.due or head.number > known.number + 1:
-            self._announcer.announce(lane, head)
+            self._announcer.queue_announcement(lane, head)
 
-    def update(self, lane: LaneName, head: LaneHead) -> bool:
+    def update_if_newer(self, lane: LaneName, head: LaneHead) -> bool:
         """Update a head and wake the waiting holds; False if a newer head is known."""
         type_, pos = lane
         queue = self._queues[type_]
@@ -105,14 +105,14 @@ class HeadCache:
             queue.news = asyncio.Event()
         return True
 
-    def remove(self, lane: LaneName) -> None:
+    def remove_lane(self, lane: LaneName) -> None:
         """Remove a lane that is closed."""
         type_, pos = lane
         queue = self._queues[type_]
         queue.heads.pop(pos, None)
         queue.order = None
 
-    async def refresh(self, type_: str) -> None:
+    async def refresh_if_stale(self, type_: str) -> None:
         """Read the heads of a type unless they were read lately."""
         if self._queues[type_].read_at + FRESH_SECONDS < time.monotonic():
             await self._reads.get(type_)
@@ -122,7 +122,7 @@ class HeadCache:
         queue = self._queues[type_]
         if queue.order is None:
             queue.order = _sort_by_next_order_time(queue.heads)
-        now = now_ms()
+        now = get_now_ms()
         for pos in queue.order:
             head = queue.heads[pos]
             if head.next_order_time is None or head.next_order_time > now:
@@ -138,7 +138,7 @@ class HeadCache:
         return sorted(self._queues[type_].heads, reverse=True)
 
     @contextmanager
-    def reserve(self, lane: LaneName, tasks: int) -> Iterator[None]:
+    def reserve_tasks(self, lane: LaneName, tasks: int) -> Iterator[None]:
         """Reserve due tasks of a lane while a hold is under way, so that concurrent holds go to other lanes."""
         type_, pos = lane
         reserved = self._queues[type_].reserved
@@ -153,7 +153,7 @@ class HeadCache:
     async def wait_for_due_task(self, type_: str, timeout: float) -> None:
         """Wait until a head shows due tasks, a pending task becomes due, or the time is up."""
         queue = self._queues[type_]
-        now = now_ms()
+        now = get_now_ms()
         delays = [(head.next_order_time - now) / 1000 for head in queue.heads.values() if head.next_order_time]
         next_delay = min((delay for delay in delays if delay > 0), default=timeout)
         news = queue.news
@@ -173,30 +173,30 @@ class HeadCache:
         async for payload in self._database.listen(HEADS_CHANNEL):
             if payload == LISTENING:
                 for type_ in [*self._queues]:
-                    await self._invalidate(type_)
+                    await self._invalidate_type(type_)
                 continue
             lane, head = parse_announcement(payload)
             if head is None:
-                await self._invalidate(lane[0])
+                await self._invalidate_type(lane[0])
             else:
-                self.update(lane, head)
+                self.update_if_newer(lane, head)
 
-    async def send_announcements(self) -> None:
+    async def send_announcements_forever(self) -> None:
         """Send announcements forever."""
-        await self._announcer.run()
+        await self._announcer.send_forever()
 
-    async def update_metrics(self) -> None:
+    async def update_gauges_forever(self) -> None:
         """Update the gauges forever."""
         while True:
             try:
-                totals = await lanes.sum_by_type(self._database)
+                totals = await lanes.sum_open_lanes_by_type(self._database)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt follows in five seconds
                 _log.warning("task_metrics_failed", error=repr(error))
             else:
                 _set_gauges(totals)
             await asyncio.sleep(METRICS_INTERVAL_SECONDS)
 
-    async def _invalidate(self, type_: str) -> None:
+    async def _invalidate_type(self, type_: str) -> None:
         queue = self._queues.get(type_)
         if queue is None:
             return
@@ -207,14 +207,14 @@ class HeadCache:
             except Exception as error:  # noqa: BLE001 - waiting holds read the heads themselves within a second
                 _log.warning("lane_heads_read_failed", type=type_, error=repr(error))
 
-    async def _read(self, type_: str) -> None:
+    async def _read_heads(self, type_: str) -> None:
         read_at = time.monotonic()
-        found = await lanes.find_heads(self._database, type_)
+        found = await lanes.load_heads(self._database, type_)
         queue = self._queues[type_]
         for pos in queue.heads.keys() - found.keys():
-            self.remove((type_, pos))
+            self.remove_lane((type_, pos))
         for pos, head in found.items():
-            self.update((type_, pos), head)
+            self.update_if_newer((type_, pos), head)
         queue.read_at = read_at
 
 
@@ -226,12 +226,12 @@ class HeadAnnouncer:
         self._waiting: dict[LaneName, LaneHead] = {}
         self._has_some = asyncio.Event()
 
-    def announce(self, lane: LaneName, head: LaneHead) -> None:
+    def queue_announcement(self, lane: LaneName, head: LaneHead) -> None:
         """Queue the announcement of a head; it replaces an earlier one of the lane."""
         self._waiting[lane] = head
         self._has_some.set()
 
-    async def run(self) -> None:
+    async def send_forever(self) -> None:
         """Send announcements forever. Those that cannot be sent are dropped: the lane saves its head anyway."""
         while True:
             await self._has_some.wait()
@@ -239,7 +239,7 @@ class HeadAnnouncer:
             payloads = [f"{type_}/{pos} {_encode(head).decode()}" for (type_, pos), head in self._waiting.items()]
             self._waiting.clear()
             try:
-                await lanes.notify_heads(self._database, payloads)
+                await lanes.notify_head_listeners(self._database, payloads)
             except Exception as error:  # noqa: BLE001 - other processes read the saved heads a second later
                 _log.warning("lane_heads_announcement_failed", lanes=len(payloads), error=repr(error))
             await asyncio.sleep(ANNOUNCE_INTERVAL_SECONDS)
@@ -252,7 +252,7 @@ def parse_announcement(payload: str) -> tuple[LaneName, LaneHead | None]:
     return (type_, int(pos)), _decode(head) if head else None
 
 
-def now_ms() -> int:
+def get_now_ms() -> int:
     """Return the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
@@ -267,12 +267,12 @@ def _set_gauges(totals: Sequence[QueueTotals]) -> None:
     for gauge in (DEPTH, OPEN_LANE_EVENTS, OLDEST, LANES):
         gauge.clear()
     for each in totals:
-        labels = split_type(each.type)
+        labels = split_type_id(each.type)
         for state, count in (("due", each.due), ("pending", each.pending), ("running", each.running)):
             DEPTH.labels(*labels, state).set(count)
         for event, count in (("held", each.held), ("retries", each.retries), ("timeouts", each.timeouts)):
             OPEN_LANE_EVENTS.labels(*labels, event).set(count)
-        late_ms = now_ms() - each.next_order_time if each.next_order_time else 0
+        late_ms = get_now_ms() - each.next_order_time if each.next_order_time else 0
         OLDEST.labels(*labels).set(max(0, late_ms) / 1000)
         LANES.labels(*labels).set(each.lanes)
 
@@ -312,14 +312,14 @@ class IdleLaneCache:
     def record_read(self, lane: LaneName, number: int) -> None:
         """Record that a lane was queried and that its head has this number."""
         known = self._lanes.pop(lane, None)
-        if known is None and not self._make_space():
+        if known is None and not self._evict_if_full():
             return
         if known is None or known.number != number:
             known = _IdleLane(number)
         known.reads += 1
         self._move_to_end(lane, known)
 
-    async def get_tasks(self, lane: LaneName) -> Mapping[str, Task] | None:
+    async def get_current_tasks(self, lane: LaneName) -> Mapping[str, Task] | None:
         """Return all current tasks of a lane by key; None if they are not cached or have changed."""
         known = self._lanes.get(lane)
         if known is None or known.reads <= UNCHANGED_READS:
@@ -327,7 +327,7 @@ class IdleLaneCache:
         self._move_to_end(lane, self._lanes.pop(lane))
         if known.loading is None:
             # In the background: until it is done, the lane is queried as before.
-            known.loading = asyncio.create_task(self._load(lane, known))
+            known.loading = asyncio.create_task(self._load_tasks(lane, known))
         if known.position is None:
             return None
         if await self._read_position(lane) == known.position:
@@ -335,11 +335,11 @@ class IdleLaneCache:
         self._remove(lane, known)
         return None
 
-    async def _load(self, lane: LaneName, known: _IdleLane) -> None:
+    async def _load_tasks(self, lane: LaneName, known: _IdleLane) -> None:
         try:
             # The position first: a change in between makes the tasks look outdated, never outdated tasks look current.
             position = await self._read_position(lane)
-            tasks = await self._read_all(lane, known.number)
+            tasks = await self._read_all_tasks(lane, known.number)
         except Exception as error:  # noqa: BLE001 - the next request queries the lane and gets the error
             tasks = None
             _log.warning("idle_lane_read_failed", type=lane[0], pos=lane[1], error=repr(error))
@@ -352,7 +352,7 @@ class IdleLaneCache:
         known.read_at = time.monotonic()
         self._lanes[lane] = known
 
-    def _make_space(self) -> bool:
+    def _evict_if_full(self) -> bool:
         """Evict the lane that was read least recently, if that is needed; False if it was read too recently."""
         if len(self._lanes) < IDLE_LANES_MAX:
             return True
@@ -366,7 +366,7 @@ class IdleLaneCache:
         if self._lanes.get(lane) is known:
             del self._lanes[lane]
 
-    async def _read_all(self, lane: LaneName, number: int) -> dict[str, Task] | None:
+    async def _read_all_tasks(self, lane: LaneName, number: int) -> dict[str, Task] | None:
         """Read all tasks of a lane; None if it has changed."""
         tasks: dict[str, Task] = {}
         while True:
@@ -375,11 +375,11 @@ class IdleLaneCache:
             tasks |= {task.key: task for task in reply.tasks}
             if reply.head.number != number:
                 return None
-            if len(tasks) >= _count_live(reply.head):
+            if len(tasks) >= _count_live_tasks(reply.head):
                 return tasks
             if len(tasks) == before:
                 return None
 
 
-def _count_live(head: LaneHead) -> int:
+def _count_live_tasks(head: LaneHead) -> int:
     return head.pending + head.running + head.success + head.failed + head.cancelled - head.archived

@@ -42,7 +42,7 @@ from domain.tasks.messages import (
     TaskSearch,
     TaskSearchReply,
 )
-from domain.tasks.names import LaneName, split_type
+from domain.tasks.names import LaneName, split_type_id
 from infra import log
 from infra.outages import EngineUnresponsive
 from workflows.tasks import handle
@@ -119,31 +119,31 @@ class LaneClient:
         self._handle_head = handle_head
         self._batchers: dict[LaneName, LaneBatcher] = {}
         self._active: set[LaneName] = set()
-        self._idle_lanes = IdleLaneCache(self._read_position, self.search)
+        self._idle_lanes = IdleLaneCache(self._read_position, self.search_tasks)
         self._sender = uuid.uuid4().hex
         self._numbers = itertools.count(1)
 
-    async def create(self, lane: LaneName, rules: Rules, task: CreateOperation) -> str:
+    async def create_task(self, lane: LaneName, rules: Rules, task: CreateOperation) -> str:
         """Create a task; return the `OperationCode` once the result is durable."""
         known = self._batchers.get(lane)
-        if known is not None and known.is_full and is_new(task):
+        if known is not None and known.is_full and is_new_task(task):
             return OperationCode.FULL
         code: str = await self._submit(lane, task, rules)
         return code
 
-    async def hold(self, lane: LaneName, rules: Rules, hold: HoldOperation) -> list[Task]:
+    async def hold_tasks(self, lane: LaneName, rules: Rules, hold: HoldOperation) -> list[Task]:
         """Hold due tasks."""
         tasks: list[Task] = await self._submit(lane, hold, rules)
         return tasks
 
-    async def change(
+    async def change_task(
         self, lane: LaneName, rules: Rules, operation: SetOperation | HeartbeatOperation | CancelOperation
     ) -> str:
         """Set, renew or cancel a task; return the `OperationCode` once the result is durable."""
         code: str = await self._submit(lane, operation, rules)
         return code
 
-    async def read(self, lane: LaneName, key: str) -> Task | None:
+    async def read_task(self, lane: LaneName, key: str) -> Task | None:
         """Read a task; None if it is not in the lane."""
         task: Task | None = await self._submit(lane, ReadOperation(key))
         return task
@@ -152,22 +152,22 @@ class LaneClient:
         """Return when a lane applies these rules or newer ones."""
         await self._submit(lane, rules, rules)
 
-    async def search(self, lane: LaneName, search: TaskSearch) -> TaskSearchReply:
+    async def search_tasks(self, lane: LaneName, search: TaskSearch) -> TaskSearchReply:
         """Return the live tasks of a lane that match."""
-        reply = await self._retry(lambda: handle.search_tasks(self._engine, lane, search))
+        reply = await self._retry_while_busy(lambda: handle.search_tasks(self._engine, lane, search))
         self._handle_head(lane, reply.head)
         return reply
 
     async def read_head(self, lane: LaneName) -> LaneHead:
         """Read the head of a lane."""
-        reply = await self._retry(lambda: handle.look_up_tasks(self._engine, lane, TaskLookup(keys=[])))
+        reply = await self._retry_while_busy(lambda: handle.look_up_tasks(self._engine, lane, TaskLookup(keys=[])))
         self._handle_head(lane, reply.head)
         return reply.head
 
     def _submit(self, name: LaneName, operation: Any, rules: Rules | None = None) -> asyncio.Future[Any]:
         lane = self._batchers.get(name)
         if lane is None:
-            lane = LaneBatcher(name, self._send_batch, self._compute_interval, self._handle_idle)
+            lane = LaneBatcher(name, self._send_batch, self._compute_interval, self._discard_idle_batchers)
             self._batchers[name] = lane
         if rules is not None and rules.version > lane.version:
             lane.rules = rules
@@ -175,7 +175,7 @@ class LaneClient:
         self._active.add(name)
         return answer
 
-    def _handle_idle(self, name: LaneName) -> None:
+    def _discard_idle_batchers(self, name: LaneName) -> None:
         self._active.discard(name)
         if len(self._batchers) > LANES_MAX:
             self._batchers = {name: each for name, each in self._batchers.items() if each.sending}
@@ -186,27 +186,29 @@ class LaneClient:
         return min(interval * max(1.0, busy / CONCURRENT_LANES), INTERVAL_MAX_SECONDS)
 
     async def _send_batch(self, lane: LaneBatcher, requests: Requests) -> None:
-        BATCH_SIZES.labels(*split_type(lane.type)).observe(len(requests))
+        BATCH_SIZES.labels(*split_type_id(lane.type)).observe(len(requests))
         by_kind: dict[type, Requests] = defaultdict(list)
         for request in requests:
             by_kind[type(request.value)].append(request)
         if by_kind.keys() == {ReadOperation}:
-            await self._look_up(lane, requests)
+            await self._answer_reads(lane, requests)
         else:
-            await self._update(lane, by_kind)
+            await self._send_update(lane, by_kind)
 
-    async def _look_up(self, lane: LaneBatcher, requests: Requests) -> None:
+    async def _answer_reads(self, lane: LaneBatcher, requests: Requests) -> None:
         keys = [request.value.key for request in requests]
-        tasks = await self._idle_lanes.get_tasks(lane.name)
+        tasks = await self._idle_lanes.get_current_tasks(lane.name)
         if tasks is not None:
             _resolve_in_order(requests, [tasks.get(key) for key in keys])
             return
-        reply = await self._retry(lambda: handle.look_up_tasks(self._engine, lane.name, TaskLookup(keys=keys)))
+        reply = await self._retry_while_busy(
+            lambda: handle.look_up_tasks(self._engine, lane.name, TaskLookup(keys=keys))
+        )
         self._handle_head(lane.name, reply.head)
         self._idle_lanes.record_read(lane.name, reply.head.number)
         lane.requeue(_resolve_in_order(requests, reply.tasks))
 
-    async def _update(self, lane: LaneBatcher, by_kind: dict[type, Requests]) -> None:
+    async def _send_update(self, lane: LaneBatcher, by_kind: dict[type, Requests]) -> None:
         kinds = (CreateOperation, HoldOperation, SetOperation, HeartbeatOperation)
         operations = {kind: [request.value for request in by_kind[kind]] for kind in kinds}
         batch = LaneBatch(
@@ -220,7 +222,7 @@ class LaneClient:
             reads=[request.value.key for request in by_kind[ReadOperation]],
             rules=lane.rules,
         )
-        reply = await self._retry(lambda: handle.apply_batch(self._engine, lane.name, batch))
+        reply = await self._retry_while_busy(lambda: handle.apply_batch(self._engine, lane.name, batch))
         if reply.late:
             raise LaneTimeout(f"a batch for {lane.type}/{lane.pos} arrived after a later one")
         lane.version = max(lane.version, reply.version)
@@ -240,19 +242,19 @@ class LaneClient:
         )
 
     async def _read_position(self, lane: LaneName) -> HistoryPosition:
-        return await self._retry(lambda: handle.read_history_position(self._engine, lane))
+        return await self._retry_while_busy(lambda: handle.read_history_position(self._engine, lane))
 
-    async def _retry(self, call: Callable[[], Awaitable[Reply]]) -> Reply:
+    async def _retry_while_busy(self, call: Callable[[], Awaitable[Reply]]) -> Reply:
         """Repeat a call while the lane is busy or does not answer."""
-        patience = RetryWindow("a lane", LaneTimeout)
+        retry_window = RetryWindow("a lane", LaneTimeout)
         while True:
             try:
                 return await call()
             except LaneBusy as error:
-                await patience.wait(error, soon=True)
+                await retry_window.pause_or_raise(error, is_short=True)
             except LaneUnresponsive as error:
                 _log.warning("lane_call_retried", error=str(error))
-                await patience.wait(error)
+                await retry_window.pause_or_raise(error)
 
 
 def _resolve_in_order(requests: Requests, answers: Sequence[object]) -> Requests:
@@ -283,7 +285,7 @@ class LaneBatcher(Batcher[Any, Any]):
         self.type, self.pos = name
         self._send = send
         self._get_interval = get_interval
-        self._handle_idle = handle_idle
+        self._discard_idle_batchers = handle_idle
         self.sent_at = self.answered_at = 0.0
         self.last_size = self.arrived = 0
         self.is_full = False
@@ -312,7 +314,7 @@ class LaneBatcher(Batcher[Any, Any]):
         batch = super().take_batch()
         self.last_size = len(batch)
         self.sent_at = time.monotonic()
-        self.clear_ready()
+        self.clear_ready_unless_full()
         return batch
 
     def mark_full(self) -> None:
@@ -320,7 +322,7 @@ class LaneBatcher(Batcher[Any, Any]):
         self.is_full = True
         waiting, self.waiting, self.weight = self.waiting, deque(), 0
         for request in waiting:
-            if not is_new(request.value):
+            if not is_new_task(request.value):
                 self.waiting.append(request)
                 self.weight += request.weight
             else:
@@ -346,11 +348,11 @@ class LaneBatcher(Batcher[Any, Any]):
         finally:
             self.answered_at = time.monotonic()
             self.arrived = 0
-            self.clear_ready()
+            self.clear_ready_unless_full()
 
     def on_idle(self) -> None:
         """See base class."""
-        self._handle_idle(self.name)
+        self._discard_idle_batchers(self.name)
 
     def is_ready(self) -> bool:
         """See base class. A batch leaves when it is full, or when all callers of the previous one are back."""
@@ -370,7 +372,7 @@ def validate_operation(operation: Any) -> int:
     return len(encoded)
 
 
-def is_new(operation: object) -> bool:
+def is_new_task(operation: object) -> bool:
     """Return whether an operation creates a task that the lane cannot have yet."""
     return isinstance(operation, CreateOperation) and not operation.flags & TaskFlags.KEYED
 

@@ -14,10 +14,10 @@ from aiohttp import web
 
 from api.http.routes import Access, Call
 from api.tasks import responses
-from api.tasks.context import TaskContext, get_context, routes
-from api.tasks.lane_caches import now_ms
+from api.tasks.context import TaskContext, get_task_context, routes
+from api.tasks.lane_caches import get_now_ms
 from api.tasks.queries import LANES_AT_A_TIME, search_lanes
-from api.tasks.requests import BrowseTasksQuery, FindTasksQuery, TaskFiguresQuery, TaskLanesQuery
+from api.tasks.requests import BrowseTasksQuery, FindTasksQuery, TaskLanesQuery, TaskTypesPageQuery
 from api.tasks.responses import (
     LanePageResponse,
     LaneResponse,
@@ -30,11 +30,12 @@ from api.tasks.responses import (
 from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
 from domain.faults import Conflict, Invalid, Missing
 from domain.tasks.messages import FINAL, Task, TaskSearch
-from domain.tasks.names import POS_MAX, make_lane_id, parse_task_id
+from domain.tasks.names import POS_MAX, build_lane_workflow_id, parse_task_id
 from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services
 from stores.tasks import archive, contents, lanes
+from stores.tasks.archive import ArchiveFilter
 from stores.tasks.lanes import LaneRow
 from stores.tasks.types import TaskTypeCounts
 
@@ -53,12 +54,12 @@ _LANE_CURSOR: Final = re.compile(r"([0-9]{1,9})\.([0-9]{1,18})\.([0-9a-f]{32})")
 _ARCHIVE_CURSOR: Final = re.compile(r"([0-9]{1,18})\.(\S{1,160})")
 
 
-def failed_since(settings: Settings, now: datetime) -> datetime | None:
+def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | None:
     """Return since when failed tasks are counted: one day."""
     return now - lanes.FAILED_WITHIN
 
 
-def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
+def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """Return a function that counts the tasks of every project."""
     return partial(lanes.count_workload, services.database)
 
@@ -72,7 +73,7 @@ class PageItem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PageStart:
+class PageCursor:
     """Where a page begins: behind a task of a lane, or, with position 0, behind one of the archive."""
 
     pos: int
@@ -123,9 +124,9 @@ async def browse_tasks(call: Call, query: BrowseTasksQuery) -> TaskPageResponse 
     between two pages may appear twice, but none is left out. A page may be shorter than the limit without being the
     last.
     """
-    context = get_context(call)
-    task_type = await context.types.get(query.task_type, call.scope)
-    items, cursor = await _read_page(context, task_type, query, PageStart.parse(query))
+    context = get_task_context(call)
+    task_type = await context.types.require_type(query.task_type, call.project_filter)
+    items, cursor = await _read_task_page(context, task_type, query, PageCursor.parse(query))
     texts = await asyncio.gather(*(context.texts.read_texts(item.task_id, item.task) for item in items))
     tasks = [
         responses.build_task_state(item.task_id, item.task, each, task_type, archived=item.archived)
@@ -134,32 +135,33 @@ async def browse_tasks(call: Call, query: BrowseTasksQuery) -> TaskPageResponse 
     return build_success(task_list=tasks, next_cursor=cursor)
 
 
-async def _read_page(
-    context: TaskContext, task_type: CachedTaskType, query: BrowseTasksQuery, start: PageStart
+async def _read_task_page(
+    context: TaskContext, task_type: CachedTaskType, query: BrowseTasksQuery, start: PageCursor
 ) -> tuple[list[PageItem], str]:
     """Read a page; return its tasks, and the cursor of the next page."""
     count = query.limit + 1
     positions = await context.heads.list_open_lanes(task_type.type) if start.pos else []
     positions = [pos for pos in positions if pos <= start.pos]
     searches = [
-        (pos, _build_search(query, start if pos == start.pos else PageStart(pos), count))
+        (pos, _build_search(query, start if pos == start.pos else PageCursor(pos), count))
         for pos in positions[:LANES_PER_PAGE]
     ]
     permits = asyncio.Semaphore(LANES_AT_A_TIME)
     items = [PageItem(*each) for each in await search_lanes(context, task_type, searches, count, permits)]
     if len(items) < count:
         if len(positions) > LANES_PER_PAGE:
-            return items, str(PageStart(positions[LANES_PER_PAGE], _LATEST, _HIGHEST_KEY))
-        after = PageStart(0) if start.pos else start
+            return items, str(PageCursor(positions[LANES_PER_PAGE], _LATEST, _HIGHEST_KEY))
+        after = PageCursor(0) if start.pos else start
         items += await _read_archive(context, task_type, query, after, items, count - len(items))
     page = items[: query.limit]
-    return page, str(PageStart.from_item(page[-1])) if len(items) > query.limit else ""
+    return page, str(PageCursor.from_item(page[-1])) if len(items) > query.limit else ""
 
 
-def _build_search(query: BrowseTasksQuery, start: PageStart, limit: int) -> TaskSearch:
+def _build_search(query: BrowseTasksQuery, start: PageCursor, limit: int) -> TaskSearch:
     return TaskSearch(
         status=query.status or 0,
         stage=query.stage,
+        user_id=query.user_id,
         limit=limit,
         before=start.create_time if start.key else 0,
         before_key=start.key,
@@ -171,7 +173,7 @@ async def _read_archive(
     context: TaskContext,
     task_type: CachedTaskType,
     query: BrowseTasksQuery,
-    start: PageStart,
+    start: PageCursor,
     items: list[PageItem],
     limit: int,
 ) -> list[PageItem]:
@@ -180,28 +182,30 @@ async def _read_archive(
         return []
     known = {item.task_id for item in items}
     after = (start.create_time, start.key)
-    rows = await archive.list_page(context.database, task_type.type, statuses, query.stage, after, limit)
+    rows = await archive.list_page(
+        context.database, task_type.type, statuses, ArchiveFilter(query.stage, query.user_id), after, limit
+    )
     return [PageItem(task_id, task, archived=True) for task_id, task in rows if task_id not in known]
 
 
 @routes.get("/v1/get_task_figures", access=Access.PROJECTS)
-async def get_task_figures(call: Call, query: TaskFiguresQuery) -> TaskFiguresPageResponse:
+async def get_task_figures(call: Call, query: TaskTypesPageQuery) -> TaskFiguresPageResponse:
     """List types with the counters of their queues: waiting tasks and for how long, held and failed ones.
 
     The admin key gets the types of all projects where it names none.
     """
-    rows = await get_context(call).types.list_page(call.scope, query.prefix, query.cursor, query.limit)
+    rows = await get_task_context(call).types.list_page(call.project_filter, query.prefix, query.cursor, query.limit)
     page = rows[: query.limit]
     return TaskFiguresPageResponse(
-        type_list=[_build_figures(task_type, counts) for task_type, counts in page],
+        type_list=[_build_figures_response(task_type, counts) for task_type, counts in page],
         next_cursor=f"{page[-1][0].name}/{page[-1][0].project_id}" if len(rows) > query.limit else "",
     )
 
 
-def _build_figures(task_type: CachedTaskType, counts: TaskTypeCounts) -> TaskTypeFiguresResponse:
+def _build_figures_response(task_type: CachedTaskType, counts: TaskTypeCounts) -> TaskTypeFiguresResponse:
     figures = asdict(counts)
     first = figures.pop("next_order_time")
-    due_seconds = max(0, now_ms() - first) / 1000 if first else 0.0
+    due_seconds = max(0, get_now_ms() - first) / 1000 if first else 0.0
     # The first task may have become due since its lane counted.
     figures["due"] = max(figures["due"], int(due_seconds > 0))
     return TaskTypeFiguresResponse(
@@ -215,19 +219,19 @@ def _build_figures(task_type: CachedTaskType, counts: TaskTypeCounts) -> TaskTyp
 @routes.get("/v1/get_task_lanes", access=Access.PROJECTS, problems={TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict})
 async def get_task_lanes(call: Call, query: TaskLanesQuery) -> LanePageResponse:
     """List the open lanes of a type with their counters."""
-    context = get_context(call)
-    task_type = await context.types.get(query.task_type, call.scope)
+    context = get_task_context(call)
+    task_type = await context.types.require_type(query.task_type, call.project_filter)
     rows = await lanes.list_page(context.database, task_type.type, int(query.cursor or 0), query.limit)
     page = rows[: query.limit]
     return LanePageResponse(
-        lane_list=[_build_lane(task_type.type, lane) for lane in page],
+        lane_list=[_build_lane_response(task_type.type, lane) for lane in page],
         next_cursor=str(page[-1].pos) if len(rows) > query.limit else "",
     )
 
 
-def _build_lane(type_: str, lane: LaneRow) -> LaneResponse:
+def _build_lane_response(type_: str, lane: LaneRow) -> LaneResponse:
     others = {
-        "workflow_id": make_lane_id((type_, lane.pos)),
+        "workflow_id": build_lane_workflow_id((type_, lane.pos)),
         "full": lane.is_full,
         "next_order_time": _to_seconds(lane.next_order_time),
         "next_lease_end": _to_seconds(lane.next_lease_end),
@@ -244,5 +248,7 @@ def _to_seconds(milliseconds: int | None) -> float | None:
 async def find_tasks(call: Call, query: FindTasksQuery) -> TaskIdsResponse:
     """Find the ids of tasks by the `task_id` that their creator chose; one for each type that has it."""
     return TaskIdsResponse(
-        task_ids=await contents.find_by_key(get_context(call).database, query.name, call.scope, FOUND_MAX)
+        task_ids=await contents.list_task_ids_of_key(
+            get_task_context(call).database, query.name, call.project_filter, FOUND_MAX
+        )
     )

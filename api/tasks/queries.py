@@ -10,7 +10,7 @@ from aiohttp import web
 
 from api.http.routes import Access, Call
 from api.tasks import responses
-from api.tasks.context import TaskContext, build_task_unknown, get_context, routes
+from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, routes
 from api.tasks.requests import GetTaskQuery, ListTasksQuery, TaskTypeQuery
 from api.tasks.responses import TASK_UNKNOWN, GetTaskResponse, TaskCountsResponse, TaskListResponse, build_success
 from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
@@ -18,6 +18,7 @@ from domain.faults import Conflict, Missing
 from domain.tasks.messages import FINAL, LaneHead, Task, TaskSearch, TaskStatus
 from domain.tasks.names import TaskId
 from stores.tasks import archive
+from stores.tasks.archive import ArchiveFilter
 from workflows.tasks.handle import LaneClosed
 
 TYPES_AT_A_TIME: Final = 4
@@ -33,13 +34,15 @@ _Tasks: TypeAlias = dict[str, Task]
 @routes.get("/v1/get_task", access=Access.PROJECTS, problems={TASK_UNKNOWN: Missing})
 async def get_task(call: Call, query: GetTaskQuery) -> GetTaskResponse | web.Response:
     """Return the current state of a task, and the attempts that did not end it."""
-    context = get_context(call)
-    parsed, task_type = await context.find_task_type(call, query.task_id)
+    context = get_task_context(call)
+    parsed, task_type = await context.parse_task_id_and_type(call, query.task_id)
     # The type is read again, so that a change that another process has confirmed is visible.
-    live, current = await asyncio.gather(context.find_live(parsed, task_type), context.types.refresh(task_type.type))
+    live, current = await asyncio.gather(
+        context.find_live_task(parsed, task_type), context.types.reload_type(task_type.type)
+    )
     task = live or await context.archived.get(query.task_id)
     if task is None:
-        raise build_task_unknown(query.task_id)
+        raise build_unknown_task_fault(query.task_id)
     texts = await context.texts.read_texts(query.task_id, task)
     details = responses.build_task_details(query.task_id, task, texts, current or task_type, archived=live is None)
     return build_success(task_data=details)
@@ -51,11 +54,11 @@ async def get_task_list(call: Call, query: ListTasksQuery) -> TaskListResponse |
 
     Without a type, those of all types of the project.
     """
-    context = get_context(call)
+    context = get_task_context(call)
     if query.task_type is None:
-        types = await context.types.list_of_project(call.project_id)
+        types = await context.types.list_project_types(call.project_id)
     else:
-        types = [await context.types.get(query.task_type, call.project_id)]
+        types = [await context.types.require_type(query.task_type, call.project_id)]
     by_type = await _search_types(context, types, query)
     found = [(task_type, *item) for task_type, tasks in zip(types, by_type, strict=True) for item in tasks.items()]
     newest = sorted(found, key=lambda item: item[2].create_time, reverse=True)[: query.effective_limit]
@@ -75,21 +78,11 @@ async def get_task_list(call: Call, query: ListTasksQuery) -> TaskListResponse |
 )
 async def get_task_counts_by_type(call: Call, query: TaskTypeQuery) -> TaskCountsResponse:
     """Count the tasks of a type."""
-    context = get_context(call)
-    task_type = await context.types.get(query.task_type, call.scope)
-    permits = asyncio.Semaphore(LANES_AT_A_TIME)
-
-    async def read_head(pos: int) -> tuple[int, LaneHead | None]:
-        async with permits:
-            try:
-                return pos, await context.lanes.read_head((task_type.type, pos))
-            except LaneClosed:
-                return pos, None
-
-    heads = await asyncio.gather(*map(read_head, await context.heads.list_open_lanes(task_type.type)))
-    live = {pos: head for pos, head in heads if head is not None}
+    context = get_task_context(call)
+    task_type = await context.types.require_type(query.task_type, call.project_filter)
+    live = await _read_heads(context, task_type)
     # A running lane counts its archived tasks as well; all tasks of a closed lane are archived.
-    ended = await archive.count(context.database, task_type.type, live.keys())
+    ended = await archive.count_ended_by_status(context.database, task_type.type, live.keys())
     pending = sum(head.pending for head in live.values())
     running = sum(head.running for head in live.values())
     success = sum(head.success for head in live.values()) + ended.get(TaskStatus.SUCCESS, 0)
@@ -104,6 +97,26 @@ async def get_task_counts_by_type(call: Call, query: TaskTypeQuery) -> TaskCount
         failed=failed,
         cancelled=cancelled,
     )
+
+
+async def count_unfinished(context: TaskContext, task_type: CachedTaskType) -> int:
+    """Count the tasks of a type that wait or are held, as its lanes know them now."""
+    return sum(head.pending + head.running for head in (await _read_heads(context, task_type)).values())
+
+
+async def _read_heads(context: TaskContext, task_type: CachedTaskType) -> dict[int, LaneHead]:
+    """Read the heads of all open lanes of a type, by position."""
+    permits = asyncio.Semaphore(LANES_AT_A_TIME)
+
+    async def read_head(pos: int) -> tuple[int, LaneHead | None]:
+        async with permits:
+            try:
+                return pos, await context.lanes.read_head((task_type.type, pos))
+            except LaneClosed:
+                return pos, None
+
+    heads = await asyncio.gather(*map(read_head, await context.heads.list_open_lanes(task_type.type)))
+    return {pos: head for pos, head in heads if head is not None}
 
 
 async def _search_types(context: TaskContext, types: Sequence[CachedTaskType], query: ListTasksQuery) -> list[_Tasks]:
@@ -122,12 +135,16 @@ async def _search_type(
 ) -> _Tasks:
     """Search a type. The archive follows the lanes, so that tasks archived meanwhile are found there."""
     limit = query.effective_limit
-    search = TaskSearch(status=query.status or 0, stage=query.stage, limit=limit, with_attempts=False)
+    search = TaskSearch(
+        status=query.status or 0, stage=query.stage, user_id=query.user_id, limit=limit, with_attempts=False
+    )
     searches = [(pos, search) for pos in await context.heads.list_open_lanes(task_type.type)]
     found: _Tasks = dict(await search_lanes(context, task_type, searches, limit, permits))
     statuses = [status for status in FINAL if query.status in (None, 0, status)]
     if statuses:
-        archived = await archive.list_newest(context.database, task_type.type, statuses, query.stage, limit)
+        archived = await archive.list_newest(
+            context.database, task_type.type, statuses, ArchiveFilter(query.stage, query.user_id), limit
+        )
         found |= dict(archived)
     return found
 
@@ -158,7 +175,7 @@ async def _search_lane(
 ) -> list[tuple[str, Task]]:
     async with permits:
         try:
-            tasks = (await context.lanes.search((task_type.type, pos), search)).tasks
+            tasks = (await context.lanes.search_tasks((task_type.type, pos), search)).tasks
         except LaneClosed:
             return []
     return [(str(TaskId(task.key, task_type.name, pos)), task) for task in tasks]

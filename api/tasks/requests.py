@@ -37,10 +37,10 @@ TaskId = Annotated[str, Field(min_length=1, max_length=ID_MAX_CHARACTERS)]
 Stage = Annotated[
     str,
     Field(max_length=STAGE_MAX_BYTES, pattern=r'^[^\x00-\x1f\x7f"\\]*$'),
-    AfterValidator(lambda text: _check_bytes(text, STAGE_MAX_BYTES)),
+    AfterValidator(lambda text: _require_max_bytes(text, STAGE_MAX_BYTES)),
 ]
 UserId = Annotated[
-    str, Field(max_length=USER_ID_MAX_BYTES), AfterValidator(lambda text: _check_bytes(text, USER_ID_MAX_BYTES))
+    str, Field(max_length=USER_ID_MAX_BYTES), AfterValidator(lambda text: _require_max_bytes(text, USER_ID_MAX_BYTES))
 ]
 Lease = Annotated[int, Field(ge=1, le=LEASE_MAX)]
 HoldLimit = Annotated[
@@ -68,7 +68,7 @@ SET_IGNORES = (
 """Fields that it sends with every result; the lane computes queue place and retry delay."""
 
 
-def _check_start(moment: datetime) -> datetime:
+def _require_start_within_limit(moment: datetime) -> datetime:
     if moment > datetime.now(UTC) + START_MAX:
         raise ValueError(f"it is more than {START_MAX.days} days ahead; send an earlier time.")
     return moment
@@ -81,20 +81,20 @@ ScheduleInterval = Annotated[
     int, Field(ge=0, le=LEASE_MAX_SECONDS), AfterValidator(lambda number: number or ORIGINAL_INTERVAL_SECONDS)
 ]
 START_MAX = timedelta(days=366)
-Start = Annotated[AwareDatetime, AfterValidator(_check_start)]
+Start = Annotated[AwareDatetime, AfterValidator(_require_start_within_limit)]
 RUNNING = 2
 _ORIGINAL_FIELDS = frozenset({"order_time", "create_time"})
 """Fields of a result that only flowSvr's client sends."""
 _IGNORED_IF_ZERO = frozenset({"task_stage", "context", "schedule_log", "crt_retry_num"})
 
 
-def _check_bytes(text: str, bytes_max: int) -> str:
+def _require_max_bytes(text: str, bytes_max: int) -> str:
     if not text.isascii() and (length := len(text.encode())) > bytes_max:
         raise ValueError(f"it has {length:,} bytes in UTF-8; send {bytes_max} at most.")
     return text
 
 
-def _aliases(*names: str) -> AliasChoices:
+def _build_aliases(*names: str) -> AliasChoices:
     return AliasChoices(*names)
 
 
@@ -108,15 +108,15 @@ class NewTask(Request):
         description="an id of your choice, or one that create_task returned: the same id is the same task",
     )
     user_id: UserId = ""
-    task_content: Content = Field(default="", validation_alias=_aliases("task_content", "context"))
+    task_content: Content = Field(default="", validation_alias=_build_aliases("task_content", "context"))
     task_priority: int | None = Field(
         default=0,
         ge=0,
         le=PRIORITY_MAX_SECONDS,
-        validation_alias=_aliases("task_priority", "priority"),
+        validation_alias=_build_aliases("task_priority", "priority"),
         description="seconds by which it moves ahead in the queue; null is 0",
     )
-    task_stage: Stage = Field(default="", validation_alias=_aliases("task_stage", "stage"))
+    task_stage: Stage = Field(default="", validation_alias=_build_aliases("task_stage", "stage"))
     start_time: Start | None = Field(
         default=None,
         description="the task is not held before this time, and queued as if created at it; 366 days ahead at most",
@@ -189,11 +189,11 @@ class TaskTypeConfiguration(Request):
 class RegisterTaskTypeRequest(Request):
     """Body of `register_task_type`: a configuration, under either of flowSvr's two names or without a name."""
 
-    task_type_data: TaskTypeConfiguration = Field(validation_alias=_aliases("task_type_data", "task_config_data"))
+    task_type_data: TaskTypeConfiguration = Field(validation_alias=_build_aliases("task_type_data", "task_config_data"))
 
     @model_validator(mode="before")
     @classmethod
-    def _wrap(cls, value: Any) -> Any:
+    def _wrap_bare_fields(cls, value: Any) -> Any:
         """Wrap the fields of a caller that sends them without the enclosing object."""
         return {"task_type_data": value} if isinstance(value, dict) and "task_type" in value else value
 
@@ -226,7 +226,7 @@ class TaskResult(Request):
     lease: Lease | None = Field(
         default=None, description="the lease that hold_tasks returned; an expired one is refused"
     )
-    status: Status = Field(validation_alias=_aliases("status", "task_status"))
+    status: Status = Field(validation_alias=_build_aliases("status", "task_status"))
     schedule_log: Log | None = None
     crt_retry_num: int | None = Field(
         default=None,
@@ -235,8 +235,8 @@ class TaskResult(Request):
         description="with status 1: a higher number reports a failed attempt, and one higher than the type's "
         "max_retry_num ends the task; otherwise the next stage follows. With other statuses it is only stored",
     )
-    task_stage: Stage | None = Field(default=None, validation_alias=_aliases("task_stage", "stage"))
-    task_content: Content | None = Field(default=None, validation_alias=_aliases("task_content", "context"))
+    task_stage: Stage | None = Field(default=None, validation_alias=_build_aliases("task_stage", "stage"))
+    task_content: Content | None = Field(default=None, validation_alias=_build_aliases("task_content", "context"))
     user_id: Ignored = None
     priority: Ignored = None
     max_retry_num: Ignored = None
@@ -255,7 +255,7 @@ class TaskResult(Request):
         return kept | {"status": RUNNING} if kept.get("status") == 0 else kept
 
     @property
-    def is_of_original(self) -> bool:
+    def is_from_flowsvr_client(self) -> bool:
         """Whether flowSvr's own client sent it."""
         return bool(_ORIGINAL_FIELDS & self.model_fields_set)
 
@@ -318,12 +318,20 @@ class TaskTypeQuery(Request):
     task_type: Type
 
 
+class SteerTaskTypeRequest(TaskTypeQuery):
+    """Name of a type, who acts on it, and why."""
+
+    who: str | None = Field(default=None, max_length=200, description="your name, for the audit")
+    reason: str | None = Field(default=None, max_length=500, description="why, for the audit")
+
+
 class ListTasksQuery(Request):
     """Query of `get_task_list`: tasks that match every given field."""
 
-    task_type: Type | None = Field(default=None, validation_alias=_aliases("task_type", "taskType"))
+    task_type: Type | None = Field(default=None, validation_alias=_build_aliases("task_type", "taskType"))
     status: int | None = Field(default=None, ge=0, le=5, description="status of a task, as in responses; 0 matches any")
-    stage: Stage | None = Field(default=None, validation_alias=_aliases("stage", "task_stage"))
+    stage: Stage | None = Field(default=None, validation_alias=_build_aliases("stage", "task_stage"))
+    user_id: UserId | None = Field(default=None, validation_alias=_build_aliases("user_id", "userId"))
     limit: int = Field(default=LIST_MAX, ge=0, le=LIMIT_MAX, description="2,000 at most; 0 means 2,000")
 
     @property
@@ -337,13 +345,14 @@ class BrowseTasksQuery(Request):
 
     task_type: Type
     status: int | None = Field(default=None, ge=1, le=5, description="status of a task, as in responses")
-    stage: Stage | None = Field(default=None, validation_alias=_aliases("stage", "task_stage"))
+    stage: Stage | None = Field(default=None, validation_alias=_build_aliases("stage", "task_stage"))
+    user_id: UserId | None = Field(default=None, description="only tasks of this user")
     archived: bool = Field(default=False, description="only tasks in the archive")
     limit: int = Field(default=PAGE_SIZE, ge=1, le=PAGE_SIZE_MAX)
     cursor: str = Field(default="", max_length=400, description="`next_cursor` of the previous page")
 
 
-class TaskFiguresQuery(Request):
+class TaskTypesPageQuery(Request):
     """Query of `get_task_figures`."""
 
     prefix: str = Field(default="", max_length=TYPE_MAX_CHARACTERS, description="prefix of their names")
@@ -370,4 +379,4 @@ class FindTasksQuery(Request):
 class GetTaskQuery(Request):
     """Query of `get_task`."""
 
-    task_id: TaskId = Field(validation_alias=_aliases("task_id", "taskId"))
+    task_id: TaskId = Field(validation_alias=_build_aliases("task_id", "taskId"))

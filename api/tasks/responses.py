@@ -17,16 +17,18 @@ from api.http.models import Response
 from api.http.routes import JSON
 from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
 from domain.faults import Fault
+from domain.quotas import QUOTA_EXCEEDED
 from domain.tasks import attempts
 from domain.tasks.attempts import ATTEMPTS_MAX, AttemptOutcome
 from domain.tasks.messages import Task, TaskStatus
-from domain.tasks.names import make_lane_id
+from domain.tasks.names import build_lane_workflow_id
 from infra import log, outages
 
 SUCCESS = "SUCCESS"
 FAIL = "FAIL_REASON::{reason}"
 
 TASK_UNKNOWN = "task_unknown"
+TYPE_NOT_EMPTY = "task_type_not_empty"
 TASK_DIFFERS = "task_differs"
 SET_REFUSED = "set_refused"
 
@@ -69,7 +71,9 @@ PROBLEM_CODES: Mapping[str, ResponseCode] = {
     TYPE_UNKNOWN: ResponseCode.CONFIG,
     TYPE_AMBIGUOUS: ResponseCode.CONFIG,
     TASK_DIFFERS: ResponseCode.CREATE,
+    TYPE_NOT_EMPTY: ResponseCode.CONFIG,
     SET_REFUSED: ResponseCode.SET,
+    QUOTA_EXCEEDED: ResponseCode.PROCESS,
 }
 
 
@@ -315,12 +319,12 @@ def build_task_details(
     task_id: str, task: Task, texts: tuple[str, str], task_type: CachedTaskType, *, archived: bool
 ) -> dict[str, Any]:
     """Build a `TaskDetailsResponse`."""
-    rows, left_out = attempts.list_attempts(task)
+    rows, left_out = attempts.decode_attempts(task)
     lane = (task_type.type, int(task_id.rpartition("_")[2]))
     members = {
         "attempts": [_build_attempt(row) for row in rows],
         "attempts_left_out": left_out,
-        "workflow_id": make_lane_id(lane),
+        "workflow_id": build_lane_workflow_id(lane),
     }
     return build_task_state(task_id, task, texts, task_type, archived=archived) | members
 
@@ -357,14 +361,14 @@ def build_failure(code: ResponseCode, reason: str) -> dict[str, Any]:
 
 async def process_each(items: Sequence[Item], process: Callable[[Item], Awaitable[str]]) -> TaskOutcomesResponse:
     """Process items concurrently, each with an outcome of its own; `process` returns the id of the item's task."""
-    results = await asyncio.gather(*(_build_outcome(process(item)) for item in items))
+    results = await asyncio.gather(*(_await_outcome(process(item)) for item in items))
     failed = next((result for result in results if result.code), None)
     if failed is None:
         return TaskOutcomesResponse(results=results)
     return TaskOutcomesResponse(code=failed.code, msg=failed.msg, results=results)
 
 
-async def _build_outcome(task_id: Awaitable[str]) -> TaskOutcome:
+async def _await_outcome(task_id: Awaitable[str]) -> TaskOutcome:
     try:
         return TaskOutcome(task_id=await task_id)
     except Fault as fault:
@@ -374,7 +378,7 @@ async def _build_outcome(task_id: Awaitable[str]) -> TaskOutcome:
         if not outages.is_outage(error):
             raise
         _log.warning("component_unavailable", error=repr(error))
-        return TaskOutcome(**build_failure(ResponseCode.PROCESS, outages.describe(error)))
+        return TaskOutcome(**build_failure(ResponseCode.PROCESS, outages.describe_outage(error)))
 
 
 def _format_time(milliseconds: int) -> str:

@@ -24,7 +24,7 @@ from domain.tasks.messages import REF_CHARACTERS, TEXT_MAX_BYTES, Rules, Task, T
 from infra import log
 from infra.database import Database
 from stores.tasks import contents, types
-from stores.tasks.contents import KeyClaim
+from stores.tasks.contents import TaskKeyClaim
 from stores.tasks.types import TaskTypeChange, TaskTypeCounts, TaskTypeRow
 
 TYPE_UNKNOWN = "task_type_unknown"
@@ -62,12 +62,12 @@ class TypeCache:
         self._database = database
         self._lane_max_tasks = lane_max_tasks
         self._types: dict[str, CachedTaskType] = {}
-        self._reads = BatchedLookup(self._read, TYPES_PER_READ)
+        self._reads = BatchedLookup(self._read_types, TYPES_PER_READ)
         self._refreshes: dict[str, asyncio.Task[None]] = {}
 
     def get_cached(self, name: str, project_id: str) -> CachedTaskType | None:
         """Return a project's type if it was read less than a second ago, so that most requests need not wait."""
-        type_ = names.make_type(project_id, name)
+        type_ = names.build_type_id(project_id, name)
         cached = self._types.get(type_)
         if cached is None:
             return None
@@ -81,7 +81,7 @@ class TypeCache:
         cached = self._types.get(type_)
         return cached.end_pos if cached else 0
 
-    async def get(self, name: str, scope: str | None) -> CachedTaskType:
+    async def require_type(self, name: str, scope: str | None) -> CachedTaskType:
         """Return the type of a name.
 
         Args:
@@ -91,7 +91,7 @@ class TypeCache:
             Missing: There is no such type.
             Conflict: Several projects have one, and none is named.
         """
-        found = await self.list_named(name, scope)
+        found = await self.list_types_with_name(name, scope)
         if not found:
             raise Missing(
                 TYPE_UNKNOWN,
@@ -106,20 +106,20 @@ class TypeCache:
             )
         return found[0]
 
-    async def list_named(self, name: str, scope: str | None) -> list[CachedTaskType]:
+    async def list_types_with_name(self, name: str, scope: str | None) -> list[CachedTaskType]:
         """Return the types with this name, of a project or of all."""
         if scope is not None:
-            found = self.get_cached(name, scope) or await self.refresh(names.make_type(scope, name))
+            found = self.get_cached(name, scope) or await self.reload_type(names.build_type_id(scope, name))
             return [found] if found else []
-        return [self._store(row) for row in await types.list_named(self._database, name)]
+        return [self._cache_type(row) for row in await types.list_types_by_name(self._database, name)]
 
-    async def refresh(self, type_: str) -> CachedTaskType | None:
+    async def reload_type(self, type_: str) -> CachedTaskType | None:
         """Read a type from the database; None if there is none."""
         return await self._reads.get(type_)
 
-    async def list_of_project(self, project_id: str) -> list[CachedTaskType]:
+    async def list_project_types(self, project_id: str) -> list[CachedTaskType]:
         """Return all types of a project."""
-        return [self._store(row) for row in await types.list_of_project(self._database, project_id)]
+        return [self._cache_type(row) for row in await types.list_types_of_project(self._database, project_id)]
 
     async def list_page(
         self, scope: str | None, prefix: str, after: str, limit: int
@@ -131,43 +131,55 @@ class TypeCache:
         """
         name, _, project_id = after.partition("/")
         rows = await types.list_page(self._database, scope, prefix, (name, project_id), limit)
-        return [(self._store(row), counts) for row, counts in rows]
+        return [(self._cache_type(row), counts) for row, counts in rows]
 
-    async def register(self, project_id: str, configuration: TaskTypeConfiguration) -> CachedTaskType:
+    async def save_type(self, project_id: str, configuration: TaskTypeConfiguration, types_max: int) -> CachedTaskType:
         """Create a type, or change the given fields of it.
 
         Raises:
             Invalid: The resulting retry intervals contradict each other; nothing is changed.
+            QuotaExhausted: The project has as many types as it may.
         """
         change = TaskTypeChange(**{name: getattr(configuration, name) for name in TaskTypeChange.__slots__})
         name = configuration.task_type
-        return self._store(
-            await types.save(self._database, names.make_type(project_id, name), project_id, name, change)
+        return self._cache_type(
+            await types.create_or_update_type(
+                self._database, names.build_type_id(project_id, name), project_id, name, change, types_max
+            )
         )
 
     async def set_paused(self, scope: str | None, name: str, *, paused: bool) -> CachedTaskType:
-        """Pause or resume a type; raises what `get` does."""
-        found = await self.get(name, scope)
+        """Pause or resume a type; raises what `require_type` does."""
+        found = await self.require_type(name, scope)
         row = await types.set_paused(self._database, found.type, paused=paused)
-        return self._store(row) if row else found
+        return self._cache_type(row) if row else found
 
-    async def open_lane(self, type_: str, pos: int) -> CachedTaskType | None:
+    async def remove(self, task_type: CachedTaskType) -> None:
+        """Remove a type, until it is registered again."""
+        await types.set_removed(self._database, task_type.type, removed=True)
+        self._types.pop(task_type.type, None)
+
+    async def restore(self, task_type: CachedTaskType) -> None:
+        """Undo the removal of a type."""
+        await types.set_removed(self._database, task_type.type, removed=False)
+
+    async def add_lane(self, type_: str, pos: int) -> CachedTaskType | None:
         """Direct new tasks to the lane at this position; None if the type has gone past it."""
-        row = await types.open_lane(self._database, type_, pos)
-        return self._store(row) if row else None
+        row = await types.advance_to_lane(self._database, type_, pos)
+        return self._cache_type(row) if row else None
 
     async def _refresh_in_background(self, type_: str) -> None:
         try:
-            await self.refresh(type_)
+            await self.reload_type(type_)
         except Exception as error:  # noqa: BLE001 - the next request for the type reads it again and gets the error
             _log.warning("task_type_refresh_failed", type=type_, error=repr(error))
         finally:
             del self._refreshes[type_]
 
-    async def _read(self, identifiers: Sequence[str]) -> Mapping[str, CachedTaskType]:
-        return {row.type: self._store(row) for row in await types.find(self._database, identifiers)}
+    async def _read_types(self, identifiers: Sequence[str]) -> Mapping[str, CachedTaskType]:
+        return {row.type: self._cache_type(row) for row in await types.find(self._database, identifiers)}
 
-    def _store(self, row: TaskTypeRow) -> CachedTaskType:
+    def _cache_type(self, row: TaskTypeRow) -> CachedTaskType:
         own = {"lane_max_tasks"}
         rules = Rules(
             **{name: getattr(row, name) for name in Rules.__struct_fields__ if name not in own},
@@ -178,33 +190,33 @@ class TypeCache:
         return cached
 
 
-class KeyStore:
+class ChosenTaskIdStore:
     """Task ids that callers choose."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._claims = BatchedLookup(self._claim, KEYS_PER_CLAIM)
+        self._claims = BatchedLookup(self._claim_keys, KEYS_PER_CLAIM)
 
-    async def claim(self, claim: KeyClaim) -> KeyClaim:
+    async def claim_key(self, claim: TaskKeyClaim) -> TaskKeyClaim:
         """Store a claim unless its key is taken; return the claim that is stored then."""
         return await self._claims.get(claim) or claim
 
-    async def move(self, before: KeyClaim, task_id: str) -> KeyClaim:
+    async def reassign_key(self, before: TaskKeyClaim, task_id: str) -> TaskKeyClaim:
         """Assign a key to another task, unless it was reassigned already; return the claim that is stored then."""
-        await contents.move_key(self._database, before, task_id)
-        return await self.claim(before)
+        await contents.reassign_key(self._database, before, task_id)
+        return await self.claim_key(before)
 
-    async def _claim(self, claims: Sequence[KeyClaim]) -> Mapping[KeyClaim, KeyClaim]:
+    async def _claim_keys(self, claims: Sequence[TaskKeyClaim]) -> Mapping[TaskKeyClaim, TaskKeyClaim]:
         stored = await contents.claim_keys(self._database, claims)
         return {each: stored[each.type, each.key] for each in claims}
 
 
-def is_long(text: str) -> bool:
+def is_too_long_for_lane(text: str) -> bool:
     """Return whether a text is stored outside its lane."""
     return len(text) * _ESCAPE_MAX_BYTES + 2 > TEXT_MAX_BYTES and len(_encode(text)) > TEXT_MAX_BYTES
 
 
-def make_reference(text: str) -> str:
+def build_reference(text: str) -> str:
     """Derive the reference of a text from its content."""
     digest = hashlib.sha256(text.encode()).digest()
     return base64.urlsafe_b64encode(digest)[:REF_CHARACTERS].decode()
@@ -215,12 +227,12 @@ class TextStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._writes = BatchedLookup(self._write, TEXTS_PER_READ)
-        self._reads = BatchedLookup(self._read, TEXTS_PER_READ)
+        self._writes = BatchedLookup(self._write_texts, TEXTS_PER_READ)
+        self._reads = BatchedLookup(self._read_stored_texts, TEXTS_PER_READ)
 
-    async def write(self, task_id: str, text: str) -> str:
+    async def write_text(self, task_id: str, text: str) -> str:
         """Write a text; return its reference once it is durable."""
-        reference = make_reference(text)
+        reference = build_reference(text)
         await self._writes.get((task_id, reference, text))
         return reference
 
@@ -228,17 +240,17 @@ class TextStore:
         """Return content and log of a task in full."""
         if not task.flags & (TaskFlags.CONTENT | TaskFlags.LOG):
             return task.content, task.log
-        content = await self._read_one(task_id, task.content) if task.flags & TaskFlags.CONTENT else task.content
-        log = await self._read_one(task_id, task.log) if task.flags & TaskFlags.LOG else task.log
+        content = await self._read_text(task_id, task.content) if task.flags & TaskFlags.CONTENT else task.content
+        log = await self._read_text(task_id, task.log) if task.flags & TaskFlags.LOG else task.log
         return content, log
 
-    async def _read_one(self, task_id: str, reference: str) -> str:
+    async def _read_text(self, task_id: str, reference: str) -> str:
         # When a task ends, its earlier texts are removed; a task that was read before may still refer to one.
         return await self._reads.get((task_id, reference)) or ""
 
-    async def _write(self, texts: Sequence[tuple[str, str, str]]) -> Mapping[tuple[str, str, str], bool]:
+    async def _write_texts(self, texts: Sequence[tuple[str, str, str]]) -> Mapping[tuple[str, str, str], bool]:
         await contents.write_texts(self._database, texts)
         return dict.fromkeys(texts, True)
 
-    async def _read(self, places: Sequence[TextPlace]) -> Mapping[TextPlace, str]:
+    async def _read_stored_texts(self, places: Sequence[TextPlace]) -> Mapping[TextPlace, str]:
         return await contents.read_texts(self._database, places)

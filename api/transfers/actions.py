@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
-from api.http.auth import build_missing_problem
+from api.http.auth import build_not_found_fault
 from api.http.routes import Access, Call
+from api.pauses import SYSTEM_PAUSED
 from api.projects import ProjectPath
-from api.transfers.context import build_missing_job, get_context, is_expired, routes
+from api.transfers.context import build_missing_job_fault, get_transfer_context, is_expired, routes
 from api.transfers.joins import WINDOW_FULL
-from api.transfers.queries import EXPIRED, build_expired, build_task_response, read_job, read_target
+from api.transfers.queries import EXPIRED, build_expired_fault, build_task_response, read_job, read_task_target
+from api.transfers.quotas import OPEN_TRANSFERS, SAVE_SECONDS
 from api.transfers.requests import (
     CreateTransferRequest,
     CreateTransfersRequest,
@@ -37,7 +39,7 @@ from api.transfers.responses import (
     TransferJobResponse,
     TransferTaskResponse,
 )
-from domain.faults import Conflict, Exhausted, Forbidden, Gone, Invalid, Missing
+from domain.faults import Conflict, Forbidden, Gone, Invalid, Missing, Paused, QuotaExhausted
 from domain.transfers import names
 from domain.transfers import openings as rules
 from domain.transfers.joining import JobRetry, TargetGroup
@@ -58,13 +60,18 @@ EARLIER_RETRY_SECONDS, EARLIER_RETRY_POLL_SECONDS = 5.0, 0.1
 _CANCEL_PROBLEMS = {"not_found": Missing, EXPIRED: Gone}
 
 TOO_LONG = "file_path_too_long"
-_CREATE_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: Exhausted, NOT_OPENED: Forbidden}
+_CREATE_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: QuotaExhausted, NOT_OPENED: Forbidden, SYSTEM_PAUSED: Paused}
 
 TAKEN = "transfer_opening_taken"
 
 
 @routes.post(
-    "/v1/transfers", access=Access.PROJECT, is_audited=False, status=HTTPStatus.ACCEPTED, problems=_CREATE_PROBLEMS
+    "/v1/transfers",
+    access=Access.PROJECT,
+    is_audited=False,
+    begins_work=True,
+    status=HTTPStatus.ACCEPTED,
+    problems=_CREATE_PROBLEMS,
 )
 async def create_transfer(call: Call, body: CreateTransferRequest) -> CreateTransferResponse:
     """Bring a file to a target.
@@ -73,7 +80,7 @@ async def create_transfer(call: Call, body: CreateTransferRequest) -> CreateTran
     ends. Once answered, the request is carried out whatever fails; `GET /v1/transfers/{task_id}` shows its state. A
     target that is requested twice in one window gets the file once, and both tasks show it.
     """
-    job_id, (task_id,) = await _join(call, body, [(body.target_agent_id, body.target_container_id)])
+    job_id, (task_id,) = await _join_job(call, body, [(body.target_agent_id, body.target_container_id)])
     return CreateTransferResponse(task_id=task_id, job_id=job_id)
 
 
@@ -81,6 +88,7 @@ async def create_transfer(call: Call, body: CreateTransferRequest) -> CreateTran
     "/v1/transfers:batch",
     access=Access.PROJECT,
     is_audited=False,
+    begins_work=True,
     status=HTTPStatus.ACCEPTED,
     problems=_CREATE_PROBLEMS,
 )
@@ -91,7 +99,7 @@ async def create_transfers(call: Call, body: CreateTransfersRequest) -> CreateTr
     of the request.
     """
     targets = [(target.target_agent_id, target.target_container_id) for target in body.targets]
-    job_id, task_ids = await _join(call, body, targets)
+    job_id, task_ids = await _join_job(call, body, targets)
     return CreateTransfersResponse(
         job_id=job_id,
         tasks=[
@@ -118,8 +126,8 @@ async def cancel_job(call: Call, path: TransferJobPath) -> TransferJobResponse:
     if response.status.is_final:
         return response
     # In this order: targets that join after the exclusion are not cancelled with those before.
-    await get_context(call).lookup.exclude_project(path.job_id, call.project_id)
-    await targets.cancel(call.services.database, path.job_id, [call.project_id])
+    await get_transfer_context(call).lookup.exclude_project(path.job_id, call.project_id)
+    await targets.save_cancellation(call.services.database, path.job_id, [call.project_id])
     return await read_job(call, path, JobTargetsQuery())
 
 
@@ -136,10 +144,10 @@ async def cancel_task(call: Call, path: TransferTaskPath) -> TransferTaskRespons
     Its target becomes Failed with the reason `cancelled`, in a moment or when the window ends, and so do other tasks of
     the same target in the same job. A task that has ended stays as it is.
     """
-    task = get_context(call).parse_task_id(call, path.task_id)
-    target = await read_target(call, task)
+    task = get_transfer_context(call).parse_task_id(call, path.task_id)
+    target = await read_task_target(call, task)
     if not target.status.is_final:
-        await targets.cancel(call.services.database, str(task.job), [call.project_id], task.target_key)
+        await targets.save_cancellation(call.services.database, str(task.job), [call.project_id], task.target_key)
         target = target.model_copy(update={"cancelling": True})
     return build_task_response(call, path.task_id, task.job, target)
 
@@ -147,10 +155,11 @@ async def cancel_task(call: Call, path: TransferTaskPath) -> TransferTaskRespons
 @routes.post(
     "/v1/transfers/jobs/{job_id}/retry",
     access=Access.PROJECT,
+    begins_work=True,
     slashes="job_id",
     status=HTTPStatus.ACCEPTED,
     body_optional=True,
-    problems=_CANCEL_PROBLEMS | {NOTHING_FAILED: Conflict, NOT_OPENED: Forbidden},
+    problems=_CANCEL_PROBLEMS | {NOTHING_FAILED: Conflict, NOT_OPENED: Forbidden, SYSTEM_PAUSED: Paused},
 )
 async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobRequest) -> RetryTransferJobResponse:
     """Send failed targets again.
@@ -160,38 +169,48 @@ async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobReq
     """
     job = names.parse_job_id(path.job_id)
     if job is None:
-        raise build_missing_job()
-    saved = await get_context(call).lookup.find_job(path.job_id, call.project_id)
+        raise build_missing_job_fault()
+    saved = await get_transfer_context(call).lookup.find_job(path.job_id, call.project_id)
     if saved is None:
         await read_job(call, path, JobTargetsQuery())  # raises if there is no such job
         raise Conflict(NOTHING_FAILED, f"{path.job_id} has not begun to send: nothing has failed.", "Ask again later.")
     if is_expired(saved.row.expires_at):
-        raise build_expired("job")
-    count = await _count_failed(call, path.job_id, saved.row.id, body.reason)
-    await _check_openings(call, job, saved.row.id, body.reason)
+        raise build_expired_fault("job")
+    count = await _count_failed_or_raise(call, path.job_id, saved.row.id, body.reason)
+    await _require_current_permission(call, job, saved.row.id, body.reason)
     retry = JobRetry(job_id=path.job_id, project_id=call.project_id, reason=body.reason, targets=count)
+    # Under a number of its own: the number that it gets is known only when it has begun.
+    await _admit(call, replace(job, retry=RETRIES_MAX + 1), count, time.time() + EARLIER_RETRY_SECONDS)
     return await _start_retry(call, job, saved.row.id, retry)
 
 
-async def _join(call: Call, body: TransferFileRequest, targets: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
+async def _join_job(call: Call, body: TransferFileRequest, targets: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
     """Join targets to a job; return the id of the job, and of each target's task, once that is durable."""
     file = TransferFile(biz_id=body.biz_id, app_id=body.app_id, path=body.full_path)
-    _check_length(file)
+    _require_short_job_id(file)
     spec = TransferSpec(
         project_id=call.project_id, signature=body.signature, user=body.target_user, folder=body.target_file_dir
     )
-    context = get_context(call)
+    context = get_transfer_context(call)
     agent_ids = [agent_id for agent_id, _ in targets]
     await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)
+    bucket = names.compute_bucket(time.time(), context.window_seconds)
+    until = names.compute_window_end(bucket, context.window_seconds) + SAVE_SECONDS
+    await _admit(call, TransferJobKey(file, bucket), len(targets), until)
     keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
     group = TargetGroup(spec=spec, file_name=body.file_name, targets=keyed)
-    bucket = await context.joiner.join(file, group)
+    bucket = await context.joiner.join_job(file, group)
     return str(TransferJobKey(file, bucket)), [
         context.create_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed
     ]
 
 
-def _check_length(file: TransferFile) -> None:
+async def _admit(call: Call, job: TransferJobKey, targets: int, until: float) -> None:
+    transfers = call.request.app[OPEN_TRANSFERS]
+    await transfers.admit(call.project_id, str(job), targets, until, call.quotas)
+
+
+def _require_short_job_id(file: TransferFile) -> None:
     length = len(str(TransferJobKey(file, 2**names.BUCKET_BITS - 1)).encode())
     if length > JOB_ID_MAX_BYTES:
         raise Invalid(
@@ -203,7 +222,7 @@ def _check_length(file: TransferFile) -> None:
 
 async def _start_retry(call: Call, job: TransferJobKey, row_id: int, retry: JobRetry) -> RetryTransferJobResponse:
     """Start a job under the first free retry number."""
-    context = get_context(call)
+    context = get_transfer_context(call)
     until = time.monotonic() + EARLIER_RETRY_SECONDS
     for number in range(1, RETRIES_MAX + 1):
         retry_job = replace(job, retry=number)
@@ -212,17 +231,17 @@ async def _start_retry(call: Call, job: TransferJobKey, row_id: int, retry: JobR
         # The earlier retry of this number may not have saved its targets yet.
         while await context.lookup.find_job(str(retry_job), call.project_id) is None and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(EARLIER_RETRY_POLL_SECONDS)
-        await _count_failed(call, retry.job_id, row_id, retry.reason)
+        await _count_failed_or_raise(call, retry.job_id, row_id, retry.reason)
     raise Conflict(NOTHING_FAILED, f"{retry.job_id} was retried {RETRIES_MAX} times.", "Ask for the file anew.")
 
 
-async def _count_failed(call: Call, job_id: str, row_id: int, reason: FailureReason | None) -> int:
+async def _count_failed_or_raise(call: Call, job_id: str, row_id: int, reason: FailureReason | None) -> int:
     """Count the failed targets that no retry has.
 
     Raises:
         Conflict: There are none.
     """
-    count = await targets.count_failed(call.services.database, row_id, call.project_id, reason)
+    count = await targets.count_failed_without_retry(call.services.database, row_id, call.project_id, reason)
     if not count:
         raise Conflict(
             NOTHING_FAILED,
@@ -233,12 +252,14 @@ async def _count_failed(call: Call, job_id: str, row_id: int, reason: FailureRea
     return count
 
 
-async def _check_openings(call: Call, job: TransferJobKey, row_id: int, reason: FailureReason | None) -> None:
+async def _require_current_permission(
+    call: Call, job: TransferJobKey, row_id: int, reason: FailureReason | None
+) -> None:
     """Check the failed targets against today's openings, which may have changed since they were sent."""
-    openings = get_context(call).openings
-    if await openings.get(call.project_id) is None:
+    openings = get_transfer_context(call).openings
+    if await openings.get_openings(call.project_id) is None:
         return
-    for each in await targets.list_failed_hosts(call.services.database, row_id, call.project_id, reason):
+    for each in await targets.list_failed_hosts_without_retry(call.services.database, row_id, call.project_id, reason):
         await openings.require_permission(call.project_id, job.file, each.target_user, each.folder, each.agent_ids)
 
 
@@ -249,13 +270,13 @@ async def list_openings(call: Call, path: ProjectPath) -> SendPermissionsRespons
     A file is sent to a target if one opening allows biz and app, the file's path, the folder, the user and the host.
     """
     async with call.services.database.session() as session:
-        await _check_project(session, path.project_id)
-    opened = await get_context(call).openings.load(path.project_id)
-    return _build_response(path.project_id, opened or [], is_restricted=opened is not None)
+        await _require_project(session, path.project_id)
+    opened = await get_transfer_context(call).openings.load_openings(path.project_id)
+    return _build_openings_response(path.project_id, opened or [], is_restricted=opened is not None)
 
 
 @routes.put("/v1/projects/{project_id}/transfer-openings", access=Access.ADMIN, problems={TAKEN: Conflict})
-async def set_openings(call: Call, path: ProjectPath, body: SetSendPermissionsRequest) -> SendPermissionsResponse:
+async def replace_openings(call: Call, path: ProjectPath, body: SetSendPermissionsRequest) -> SendPermissionsResponse:
     """Open transfers for a project.
 
     The list replaces the previous one. Once any project has an opening, each project sends only what is opened for it.
@@ -265,23 +286,23 @@ async def set_openings(call: Call, path: ProjectPath, body: SetSendPermissionsRe
     new = [Opening.model_validate(each.model_dump()) for each in body.openings]
     async with call.services.database.session() as session:
         await openings.lock(session)
-        await _check_project(session, path.project_id)
-        others = await openings.list_for_others(session, path.project_id, {each.biz_id for each in new})
-        _check_conflicts(new, others)
-        await openings.replace(session, path.project_id, new)
+        await _require_project(session, path.project_id)
+        others = await openings.list_of_other_projects(session, path.project_id, {each.biz_id for each in new})
+        _require_no_conflict(new, others)
+        await openings.replace_openings(session, path.project_id, new)
         is_restricted = await openings.has_any(session)
-    get_context(call).openings.invalidate()
+    get_transfer_context(call).openings.invalidate()
     log.get(__name__).info("transfer_openings_set", project_id=path.project_id, openings=len(new))
-    return _build_response(path.project_id, new, is_restricted=is_restricted)
+    return _build_openings_response(path.project_id, new, is_restricted=is_restricted)
 
 
-async def _check_project(session: Session, project_id: str) -> None:
+async def _require_project(session: Session, project_id: str) -> None:
     if await projects.find(session, project_id) is None:
-        raise build_missing_problem()
+        raise build_not_found_fault()
 
 
-def _check_conflicts(new: Sequence[Opening], others: Sequence[tuple[str, Opening]]) -> None:
-    if conflict := rules.find_conflict(new, others):
+def _require_no_conflict(new: Sequence[Opening], others: Sequence[tuple[str, Opening]]) -> None:
+    if conflict := rules.find_overlap(new, others):
         opening, owner, other = conflict
         raise Conflict(
             TAKEN,
@@ -290,7 +311,9 @@ def _check_conflicts(new: Sequence[Opening], others: Sequence[tuple[str, Opening
         )
 
 
-def _build_response(project_id: str, opened: Sequence[Opening], *, is_restricted: bool) -> SendPermissionsResponse:
+def _build_openings_response(
+    project_id: str, opened: Sequence[Opening], *, is_restricted: bool
+) -> SendPermissionsResponse:
     return SendPermissionsResponse(
         project_id=project_id,
         is_restricted=is_restricted,

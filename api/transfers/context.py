@@ -19,17 +19,19 @@ from typing import Generic, TypeVar
 
 from aiohttp import web
 from temporalio.client import WorkflowExecutionStatus, WorkflowQueryFailedError, WorkflowQueryRejectedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from api.batching import BatchedLookup, CoalescedRead
 from api.http.routes import Call, Routes
 from api.transfers.joins import JobJoiner
+from api.transfers.quotas import OPEN_TRANSFERS, OpenTransfers
 from domain.faults import Missing
 from domain.transfers import names
 from domain.transfers import openings as rules
 from domain.transfers.models import TransferFile, TransferState
 from domain.transfers.names import TransferJobKey, TransferTaskKey
 from domain.transfers.openings import Opening
+from infra import outages
 from services.services import Services
 from stores.transfers import jobs, openings, targets
 from stores.transfers.jobs import JobRow, OutcomeCount
@@ -61,7 +63,7 @@ class SendPermissionsCache:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._cache: BoundedCache[str, tuple[float, list[Opening] | None]] = BoundedCache()
-        self._reads = CoalescedRead(self.load)
+        self._reads = CoalescedRead(self.load_openings)
 
     async def require_permission(
         self, project_id: str, file: TransferFile, user: str, folder: str, agent_ids: Collection[str]
@@ -71,11 +73,11 @@ class SendPermissionsCache:
         Raises:
             Forbidden: The project has no opening for some of it.
         """
-        opened = await self.get(project_id)
+        opened = await self.get_openings(project_id)
         if opened is not None:
-            rules.check_allowed(opened, file, user, folder, agent_ids)
+            rules.require_allowed(opened, file, user, folder, agent_ids)
 
-    async def get(self, project_id: str) -> list[Opening] | None:
+    async def get_openings(self, project_id: str) -> list[Opening] | None:
         """Return the openings of a project; None while no project has any."""
         cached = self._cache.get(project_id)
         if cached and time.monotonic() - cached[0] < OPENINGS_CACHE_SECONDS:
@@ -86,7 +88,7 @@ class SendPermissionsCache:
         """Load all openings anew."""
         self._cache = BoundedCache()
 
-    async def load(self, project_id: str) -> list[Opening] | None:
+    async def load_openings(self, project_id: str) -> list[Opening] | None:
         """Load and cache the openings of a project; None while no project has any."""
         loaded_at = time.monotonic()
         async with self._database.session() as session:
@@ -102,7 +104,7 @@ class TransferContext:
     def __init__(self, services: Services) -> None:
         self.joiner = JobJoiner(services)
         self.lookup = TransferLookup(services)
-        self.job_lists = JobLists(services)
+        self.job_lists = JobLister(services)
         self.openings = SendPermissionsCache(services)
         self.window_seconds = services.settings.transfers.window_seconds
         pepper = services.settings.secrets.pepper.get_secret_value().encode()
@@ -123,33 +125,34 @@ class TransferContext:
         """
         task = names.parse_task_id(task_id, self._secret, call.project_id)
         if task is None:
-            raise build_missing("task", "Check the id that POST /v1/transfers answered.")
+            raise build_missing_fault("task", "Check the id that POST /v1/transfers answered.")
         return task
 
 
 CONTEXT = web.AppKey("transfers_context", TransferContext)
 
 
-def _attach(app: web.Application, services: Services) -> None:
+def _attach_transfer_context(app: web.Application, services: Services) -> None:
     app[CONTEXT] = TransferContext(services)
+    app[OPEN_TRANSFERS] = OpenTransfers(services.database)
 
 
-routes = Routes("transfers", "One file goes to many hosts, over GSE.", attach=_attach)
+routes = Routes("transfers", "One file goes to many hosts, over GSE.", attach=_attach_transfer_context)
 
 
-def get_context(call: Call) -> TransferContext:
+def get_transfer_context(call: Call) -> TransferContext:
     """Return what the handlers of this process share."""
     return call.request.app[CONTEXT]
 
 
-def build_missing(what: str, hint: str) -> Missing:
+def build_missing_fault(what: str, hint: str) -> Missing:
     """Build the error for an id that names nothing of this project."""
     return Missing("not_found", f"There is no such {what} for this key.", hint)
 
 
-def build_missing_job() -> Missing:
+def build_missing_job_fault() -> Missing:
     """Build the error for the id of a job that the project has no targets in."""
-    return build_missing("job", "Check the id, and whether your project has targets in it.")
+    return build_missing_fault("job", "Check the id, and whether your project has targets in it.")
 
 
 class BoundedCache(Generic[Key, Value]):
@@ -211,7 +214,7 @@ class TransferLookup:
         return await self._cancelled.get((job_id, key, project_id)) is not None
 
     async def _find_cancelled(self, targets_: Sequence[ProjectTarget]) -> dict[ProjectTarget, bool]:
-        return dict.fromkeys(await targets.list_cancelled(self._database, targets_), True)
+        return dict.fromkeys(await targets.filter_cancelled(self._database, targets_), True)
 
     async def find_job(self, job_id: str, project_id: str | None) -> SavedJob | None:
         """Return a job in the database, if the project (None for all projects) has targets in it."""
@@ -224,14 +227,14 @@ class TransferLookup:
             self._outcomes.put((row.id, project_id), outcomes)
         return SavedJob(row, outcomes)
 
-    async def count_joined(self, job_id: str, project_id: str | None) -> int:
+    async def count_joined_targets(self, job_id: str, project_id: str | None) -> int:
         """Ask a running job for the number of targets of a project, or of all; return 0 if no such job runs."""
         try:
             return await transfers_handle.count_project_targets(self._engine, job_id, project_id)
         except WorkflowQueryRejectedError:
             return 0
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if outages.is_absent(error):
                 return 0
             raise
 
@@ -240,24 +243,24 @@ class TransferLookup:
         try:
             await transfers_handle.exclude_project(self._engine, job_id, project_id)
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not outages.is_absent(error):
                 raise
 
     async def is_running(self, job_id: str) -> bool:
         """Return whether the job's workflow runs, or ran within the last half second."""
         check = self._running.get(job_id)
         if check is None:
-            check = self._running[job_id] = asyncio.create_task(self._describe(job_id))
+            check = self._running[job_id] = asyncio.create_task(self._query_is_running(job_id))
             check.add_done_callback(
                 lambda _: asyncio.get_running_loop().call_later(RUNNING_CACHE_SECONDS, self._running.pop, job_id, None)
             )
         return await asyncio.shield(check)
 
-    async def _describe(self, job_id: str) -> bool:
+    async def _query_is_running(self, job_id: str) -> bool:
         try:
             description = await self._engine.get_workflow_handle(job_id).describe()
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if outages.is_absent(error):
                 return False
             raise
         return description.status is WorkflowExecutionStatus.RUNNING
@@ -271,7 +274,7 @@ class CollectingJob:
     targets: int
 
 
-class JobLists:
+class JobLister:
     """Lists jobs of a project, or of all projects."""
 
     def __init__(self, services: Services) -> None:
@@ -285,7 +288,7 @@ class JobLists:
         """Return the number of targets by state for each job."""
         cached = {row.id: counts for row in rows if (counts := self._counts.get((row.id, project_id)))}
         missing = {row.id: row for row in rows if row.id not in cached}
-        loaded = await jobs.count_states(self._database, list(missing), project_id) if missing else {}
+        loaded = await jobs.count_targets_by_state(self._database, list(missing), project_id) if missing else {}
         for id_, counts in loaded.items():
             if missing[id_].finished_at is not None:
                 self._counts.put((id_, project_id), counts)
@@ -303,17 +306,17 @@ class JobLists:
             self._collecting[project_id] = (now, query)
         collecting = await asyncio.shield(query)
         job_ids = [str(each.job) for each in collecting]
-        saved = await jobs.filter_saved(self._database, job_ids) if job_ids else set()
+        saved = await jobs.filter_saved_job_ids(self._database, job_ids) if job_ids else set()
         return [each for each in collecting if str(each.job) not in saved and search.lower() in str(each.job).lower()]
 
     async def _query_collecting(self, project_id: str | None) -> list[CollectingJob]:
         running = self._engine.list_workflows(_COLLECTING, limit=COLLECTING_JOBS_MAX)
         keys = [job async for each in running if (job := names.parse_job_id(each.id))]
-        counts = await asyncio.gather(*(self._count_joined(str(job), project_id) for job in keys))
+        counts = await asyncio.gather(*(self._count_joined_targets_or_zero(str(job), project_id) for job in keys))
         collecting = [CollectingJob(job, count) for job, count in zip(keys, counts, strict=True) if count]
         return sorted(collecting, key=lambda each: (-each.job.bucket, str(each.job)))
 
-    async def _count_joined(self, job_id: str, project_id: str | None) -> int:
+    async def _count_joined_targets_or_zero(self, job_id: str, project_id: str | None) -> int:
         # A job that does not answer is left out: only the job itself knows whose targets it has.
         try:
             return await transfers_handle.count_project_targets(self._engine, job_id, project_id, ANSWER_TIMEOUT)

@@ -16,11 +16,11 @@ from http import HTTPStatus
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as UpdateLost
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from api.batching import Batcher, BatchItem, RetryWindow
 from api.http.problems import RequestRejected
-from domain.faults import Exhausted
+from domain.faults import QuotaExhausted
 from domain.transfers import joining, names
 from domain.transfers.joining import (
     BATCH_TARGETS_MAX,
@@ -35,8 +35,8 @@ from domain.transfers.joining import (
 )
 from domain.transfers.models import TransferFile, TransferSpec
 from domain.transfers.names import TransferJobKey
-from infra import log, outages
-from infra.temporal import POLLED_WITHIN, WORKFLOW_QUEUE, describe_queue, list_workers
+from infra import log, metrics, outages
+from infra.temporal import POLLED_WITHIN, WORKFLOW_QUEUE, describe_queue, list_polling_workers
 from services.services import Services
 from workflows.transfers import handle as transfers_handle
 
@@ -122,13 +122,13 @@ class JobJoiner:
         self._settings = services.settings.transfers
         self._batchers: dict[TransferFile, _FileBatcher] = {}
 
-    async def join(self, file: TransferFile, group: TargetGroup) -> int:
+    async def join_job(self, file: TransferFile, group: TargetGroup) -> int:
         """Join targets to a job of the file; return the number of its window once that is durable.
 
         Raises:
             JoinTimeout: The engine or its workers did not answer in time.
             RequestRejected: No worker serves transfers.
-            Exhausted: The next windows are full.
+            QuotaExhausted: The next windows are full.
         """
         batcher = self._batchers.get(file)
         if batcher is None:
@@ -147,17 +147,25 @@ class JobJoiner:
         del self._batchers[batcher.file]
 
     def _compute_pause(self, batcher: _FileBatcher) -> float:
-        end = names.get_window_end(max(batcher.bucket, self._get_current_bucket()), self._settings.window_seconds)
-        return joining.compute_pause(batcher.batches, BATCHES_MAX, end - time.time(), batcher.last_batch_requests)
+        end = names.compute_window_end(max(batcher.bucket, self._get_current_bucket()), self._settings.window_seconds)
+        return joining.compute_gathering_pause(
+            batcher.batches, BATCHES_MAX, end - time.time(), batcher.last_batch_requests
+        )
 
     async def _join_requests(self, batcher: _FileBatcher, requests: list[BatchItem[TargetGroup, int]]) -> None:
         """Join the requests of a batch; answer each with its window, or with an error if no window accepts it."""
         groups = _merge_by_spec([request.value for request in requests])
-        buckets = dict(zip(groups, await self._join_groups(batcher, list(groups.values())), strict=True))
+        try:
+            windows = await self._join_groups(batcher, list(groups.values()))
+        except Exception:
+            metrics.TRANSFER_JOINS.labels("failed").inc(sum(request.weight for request in requests))
+            raise
+        buckets = dict(zip(groups, windows, strict=True))
         for request in requests:
             bucket = buckets[request.value.spec]
+            metrics.TRANSFER_JOINS.labels("window_full" if bucket is None else "joined").inc(request.weight)
             if bucket is None:
-                request.reject(_build_window_full(self._settings.window_seconds))
+                request.reject(_build_window_full_fault(self._settings.window_seconds))
             else:
                 request.resolve(bucket)
 
@@ -172,7 +180,7 @@ class JobJoiner:
         bucket, closed, full = batcher.bucket, 0, 0
         while left and full < FULL_WINDOWS_MAX:
             batch = JoinBatch(groups=[groups[place] for place in left])
-            result = await self._join_persistently(batcher, bucket, batch, batch_id, retry_window)
+            result = await self._join_until_answered(batcher, bucket, batch, batch_id, retry_window)
             if result is None or not result.is_open:
                 closed += 1
                 if closed == WINDOWS_MAX:
@@ -184,11 +192,11 @@ class JobJoiner:
                 for place in set(left) - set(refused):
                     buckets[place] = bucket
                 left, full = refused, full + 1
-            self._note_window(batcher, bucket, result)
+            self._remember_window(batcher, bucket, result)
             bucket += 1
         return buckets
 
-    def _note_window(self, batcher: _FileBatcher, bucket: int, result: JoinResult | None) -> None:
+    def _remember_window(self, batcher: _FileBatcher, bucket: int, result: JoinResult | None) -> None:
         # A window that has refused only some groups is tried again with the next batch.
         if bucket != batcher.bucket:
             return
@@ -197,7 +205,7 @@ class JobJoiner:
         else:
             batcher.batches = result.batches
 
-    async def _join_persistently(
+    async def _join_until_answered(
         self, batcher: _FileBatcher, bucket: int, batch: JoinBatch, batch_id: str, retry_window: RetryWindow
     ) -> JoinResult | None:
         """Send a batch to a job until the job answers; return None if the job has ended."""
@@ -208,14 +216,14 @@ class JobJoiner:
                 if not outages.is_outage(error):
                     raise
                 if isinstance(error, UpdateLost) and not await self._has_workers():
-                    raise _build_no_workers() from error
+                    raise _build_no_workers_error() from error
                 _log.warning("transfer_join_repeated", error=str(error))
-                await retry_window.wait(error)
+                await retry_window.pause_or_raise(error)
 
     async def _has_workers(self) -> bool:
         """Return whether a worker polled for jobs recently; the engine remembers one that is being replaced."""
         try:
-            return bool(list_workers(await describe_queue(self._engine, names.QUEUE, WORKFLOW_QUEUE)))
+            return bool(list_polling_workers(await describe_queue(self._engine, names.QUEUE, WORKFLOW_QUEUE)))
         except RPCError:
             return True
 
@@ -231,13 +239,13 @@ class JobJoiner:
         except (WorkflowAlreadyStartedError, WorkflowUpdateFailedError):
             return None
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if outages.is_absent(error):
                 return None
             raise
 
     def _build_job_input(self, job: TransferJobKey) -> TransferJobInput:
         settings = self._settings
-        closes_at = datetime.fromtimestamp(names.get_window_end(job.bucket, settings.window_seconds), UTC)
+        closes_at = datetime.fromtimestamp(names.compute_window_end(job.bucket, settings.window_seconds), UTC)
         return TransferJobInput(
             job_id=str(job),
             file=job.file,
@@ -249,10 +257,10 @@ class JobJoiner:
         )
 
     def _get_current_bucket(self) -> int:
-        return names.get_bucket(time.time(), self._settings.window_seconds)
+        return names.compute_bucket(time.time(), self._settings.window_seconds)
 
 
-def _build_no_workers() -> RequestRejected:
+def _build_no_workers_error() -> RequestRejected:
     minutes = round(POLLED_WITHIN.total_seconds() / 60)
     return RequestRejected(
         HTTPStatus.SERVICE_UNAVAILABLE,
@@ -262,8 +270,8 @@ def _build_no_workers() -> RequestRejected:
     )
 
 
-def _build_window_full(window_seconds: int) -> Exhausted:
-    return Exhausted(
+def _build_window_full_fault(window_seconds: int) -> QuotaExhausted:
+    return QuotaExhausted(
         WINDOW_FULL,
         f"The next {FULL_WINDOWS_MAX} windows of this file are full: a window takes {TARGETS_MAX:,} targets, and "
         f"{SPECS_MAX} different combinations of project, signature, target_user and target_file_dir.",

@@ -9,10 +9,16 @@ from typing import Final
 from api.http import pagination
 from api.http.pagination import PageResponse
 from api.http.routes import Access, Call
-from api.transfers.context import CollectingJob, get_context, routes
-from api.transfers.queries import summarize_collecting
-from api.transfers.requests import TransferJobsQuery
-from api.transfers.responses import TransferJobSummary, summarize_job
+from api.transfers.context import CollectingJob, get_transfer_context, routes
+from api.transfers.queries import build_collecting_summary_fields
+from api.transfers.requests import HostTargetsQuery, TransferJobsQuery
+from api.transfers.responses import (
+    HostTargetResponse,
+    HostTargetsResponse,
+    TransferJobSummary,
+    build_job_summary_fields,
+    build_target_fields,
+)
 from domain.faults import Invalid
 from domain.transfers import names
 from domain.transfers.models import TransferState
@@ -20,21 +26,22 @@ from domain.transfers.names import TransferJobKey
 from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services
-from stores.transfers import jobs
-from stores.transfers.jobs import JobRow, TransferCounter
+from stores.transfers import jobs, targets
+from stores.transfers.jobs import JobFilter, JobRow, TransferCounter
+from stores.transfers.targets import TargetFilter
 
 UNIT: Final = "targets"
 HAS_PROJECTS: Final = True
 
 
-def failed_since(settings: Settings, now: datetime) -> datetime | None:
+def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | None:
     """Return the time since which failures are counted: the retention of jobs."""
     return now - timedelta(seconds=settings.transfers.kept_seconds)
 
 
-def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
+def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """Return the function that counts targets."""
-    return TransferCounter(services.database).count
+    return TransferCounter(services.database).count_workloads
 
 
 @routes.get("/v1/transfers/jobs", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})
@@ -44,10 +51,12 @@ async def list_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[Transf
     Jobs whose window is open come first on the first page. A job is listed as long as its state is kept. With the admin
     key and no project, the jobs of all projects are listed.
     """
-    job_lists, project_id, search = get_context(call).job_lists, call.scope, query.search or ""
-    after = None if query.after is None else pagination.parse_numeric_id(query.after[1])
-    collecting = [] if after is not None or query.ended else await job_lists.list_collecting(project_id, search)
-    rows = await jobs.list_page(call.services.database, project_id, search, query.ended, after, query.limit)
+    job_lists, project_id, search = get_transfer_context(call).job_lists, call.project_filter, query.search or ""
+    after = None if query.after is None else pagination.parse_numeric_id_or_zero(query.after[1])
+    wanted = JobFilter(search, query.ended, query.reason, query.closes_after, query.closes_before)
+    is_old = after is not None or query.ended or query.reason is not None or query.closes_before is not None
+    collecting = [] if is_old else await job_lists.list_collecting(project_id, search)
+    rows = await jobs.list_page(call.services.database, project_id, wanted, after, query.limit)
     saved = [(job, row) for row in rows if (job := names.parse_job_id(row.job_id))]
     page = saved[: query.limit]
     counts = await job_lists.count_states([row for _, row in page], project_id)
@@ -57,16 +66,33 @@ async def list_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[Transf
         cursor = pagination.encode_cursor((last.closes_at, str(last.id)))
     # A job that was saved between the two queries is in both lists.
     saved_jobs = {job for job, _ in saved}
-    items = [_build_collecting(call, each) for each in collecting if each.job not in saved_jobs]
-    items += [_build_saved(job, row, counts[row.id]) for job, row in page]
+    items = [_build_collecting_summary(call, each) for each in collecting if each.job not in saved_jobs]
+    items += [_build_saved_summary(job, row, counts[row.id]) for job, row in page]
     return PageResponse[TransferJobSummary](items=items, next_cursor=cursor)
 
 
-def _build_collecting(call: Call, collecting: CollectingJob) -> TransferJobSummary:
-    return TransferJobSummary(**summarize_collecting(call, collecting.job, collecting.targets))
+@routes.get("/v1/transfers/targets", access=Access.PROJECTS)
+async def list_host_targets(call: Call, query: HostTargetsQuery) -> HostTargetsResponse:
+    """List what a host was sent, over all jobs, those of the newest window first.
+
+    A target is listed once the window of its job has ended, and as long as the state of its job is kept.
+    """
+    filter_ = TargetFilter(query.status, query.reason)
+    rows = await targets.list_of_host(
+        call.services.database, query.target_agent_id, call.project_filter, filter_, query.after, query.limit
+    )
+    page = rows[: query.limit]
+    return HostTargetsResponse(
+        items=[HostTargetResponse(**build_target_fields(each.target), job_id=each.job_id) for each in page],
+        next_cursor=f"{page[-1].job}.{page[-1].target.key}" if len(rows) > len(page) else None,
+    )
 
 
-def _build_saved(job: TransferJobKey, row: JobRow, counts: dict[TransferState, int]) -> TransferJobSummary:
+def _build_collecting_summary(call: Call, collecting: CollectingJob) -> TransferJobSummary:
+    return TransferJobSummary(**build_collecting_summary_fields(call, collecting.job, collecting.targets))
+
+
+def _build_saved_summary(job: TransferJobKey, row: JobRow, counts: dict[TransferState, int]) -> TransferJobSummary:
     return TransferJobSummary(
-        **summarize_job(job, counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
+        **build_job_summary_fields(job, counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
     )

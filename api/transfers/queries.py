@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from api.http.routes import Access, Call
-from api.transfers.context import SavedJob, build_missing_job, get_context, is_expired, routes
+from api.transfers.context import SavedJob, build_missing_job_fault, get_transfer_context, is_expired, routes
 from api.transfers.joins import WINDOWS_MAX
 from api.transfers.requests import JobTargetsQuery, TransferJobPath, TransferTaskPath
 from api.transfers.responses import (
@@ -15,9 +15,9 @@ from api.transfers.responses import (
     TransferJobResponse,
     TransferTargetResponse,
     TransferTaskResponse,
-    describe_target,
+    build_job_summary_fields,
+    build_target_fields,
     group_failures,
-    summarize_job,
 )
 from domain.faults import Gone, Missing
 from domain.transfers import names
@@ -43,13 +43,13 @@ async def read_job(call: Call, path: TransferJobPath, query: JobTargetsQuery) ->
     """
     job = names.parse_job_id(path.job_id)
     if job is None:
-        raise build_missing_job()
-    saved = await get_context(call).lookup.find_job(path.job_id, call.scope)
+        raise build_missing_job_fault()
+    saved = await get_transfer_context(call).lookup.find_job(path.job_id, call.project_filter)
     if saved is None:
-        return await _read_collecting(call, job)
+        return await _read_collecting_job(call, job)
     if is_expired(saved.row.expires_at):
-        raise build_expired("job")
-    return await _read_saved(call, job, saved, query)
+        raise build_expired_fault("job")
+    return await _read_saved_job(call, job, saved, query)
 
 
 @routes.get(
@@ -64,83 +64,87 @@ async def read_task(call: Call, path: TransferTaskPath) -> TransferTaskResponse:
     Ask as often as you like; while its window is open it is Pending. The state is kept for half an hour after the end
     of its job.
     """
-    task = get_context(call).parse_task_id(call, path.task_id)
-    return build_task_response(call, path.task_id, task.job, await read_target(call, task))
+    task = get_transfer_context(call).parse_task_id(call, path.task_id)
+    return build_task_response(call, path.task_id, task.job, await read_task_target(call, task))
 
 
 def build_task_response(
     call: Call, task_id: str, job: TransferJobKey, target: TaskTargetStatus
 ) -> TransferTaskResponse:
     """Build the response about a task from the state of its target."""
-    closes_at = datetime.fromtimestamp(names.get_window_end(job.bucket, get_context(call).window_seconds), UTC)
+    closes_at = datetime.fromtimestamp(
+        names.compute_window_end(job.bucket, get_transfer_context(call).window_seconds), UTC
+    )
     return TransferTaskResponse(task_id=task_id, job_id=str(job), window_closes_at=closes_at, **target.model_dump())
 
 
-async def read_target(call: Call, task: TransferTaskKey) -> TaskTargetStatus:
+async def read_task_target(call: Call, task: TransferTaskKey) -> TaskTargetStatus:
     """Return the state of a task's target; that the target has joined is known from the id of the task.
 
     Raises:
         Gone: Its retention has ended.
     """
-    context, job_id, key = get_context(call), str(task.job), task.target_key
-    windows_ahead = task.job.bucket - names.get_bucket(time.time(), context.window_seconds)
+    context, job_id, key = get_transfer_context(call), str(task.job), task.target_key
+    windows_ahead = task.job.bucket - names.compute_bucket(time.time(), context.window_seconds)
     # A window further ahead was computed before the length of windows was changed.
     if 0 <= windows_ahead <= WINDOWS_MAX:
-        return await _read_pending(call, job_id, key)
+        return await _read_pending_status(call, job_id, key)
     target = await context.lookup.find_target(job_id, key, call.project_id)
     if target is None:
         if await context.lookup.is_running(job_id):
-            return await _read_pending(call, job_id, key)
+            return await _read_pending_status(call, job_id, key)
         # The target may have been saved, and its job may have ended, between the two checks.
         target = await context.lookup.find_target(job_id, key, call.project_id)
     if target is None or is_expired(target.expires_at):
-        raise build_expired("task")
-    return TaskTargetStatus(**describe_target(target), gse_task_id=target.gse_task_id)
+        raise build_expired_fault("task")
+    return TaskTargetStatus(**build_target_fields(target), gse_task_id=target.gse_task_id)
 
 
-async def _read_pending(call: Call, job_id: str, key: int) -> TaskTargetStatus:
-    cancelling = await get_context(call).lookup.is_cancelled(job_id, key, call.project_id)
+async def _read_pending_status(call: Call, job_id: str, key: int) -> TaskTargetStatus:
+    cancelling = await get_transfer_context(call).lookup.is_cancelled(job_id, key, call.project_id)
     return TaskTargetStatus(status=TransferState.PENDING, cancelling=cancelling)
 
 
-def build_expired(what: str) -> Gone:
+def build_expired_fault(what: str) -> Gone:
     """Build the error for a task or a job whose retention has ended."""
     return Gone(EXPIRED, f"This {what} ended too long ago; its state is kept for a while only.", "Ask sooner.")
 
 
-async def _read_collecting(call: Call, job: TransferJobKey) -> TransferJobResponse:
+async def _read_collecting_job(call: Call, job: TransferJobKey) -> TransferJobResponse:
     """Return a job that is not in the database: a running one, or else raise that it is missing."""
-    count = await get_context(call).lookup.count_joined(str(job), call.scope)
+    count = await get_transfer_context(call).lookup.count_joined_targets(str(job), call.project_filter)
     if not count:
-        raise build_missing_job()
-    summary = summarize_collecting(call, job, count)
-    return TransferJobResponse(**summary, cancelling=await _is_cancelled(call, job), targets=[])
+        raise build_missing_job_fault()
+    summary = build_collecting_summary_fields(call, job, count)
+    return TransferJobResponse(**summary, cancelling=await _is_job_cancelled(call, job), targets=[])
 
 
-async def _read_saved(call: Call, job: TransferJobKey, saved: SavedJob, query: JobTargetsQuery) -> TransferJobResponse:
+async def _read_saved_job(
+    call: Call, job: TransferJobKey, saved: SavedJob, query: JobTargetsQuery
+) -> TransferJobResponse:
     database, row = call.services.database, saved.row
     filter_ = TargetFilter(query.status, query.reason, query.code, query.target_agent_id)
-    rows = await targets.list_page(database, row.id, call.scope, filter_, int(query.cursor or 0), query.limit)
+    rows = await targets.list_page(database, row.id, call.project_filter, filter_, int(query.cursor or 0), query.limit)
     page = rows[: query.limit]
-    summary = summarize_job(job, saved.counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
-    is_cancelled = await _is_cancelled(call, job)
+    summary = build_job_summary_fields(job, saved.counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
+    is_cancelled = await _is_job_cancelled(call, job)
     return TransferJobResponse(
         **summary,
         cancelling=is_cancelled and not summary["status"].is_final,
-        retries=await jobs.list_retries(database, str(job), call.scope),
+        retries=await jobs.list_retry_job_ids(database, str(job), call.project_filter),
         troubles=group_failures(saved.outcomes),
-        targets=[TransferTargetResponse(**describe_target(each)) for each in page],
+        targets=[TransferTargetResponse(**build_target_fields(each)) for each in page],
         next_cursor=str(page[-1].key) if len(rows) > len(page) else None,
     )
 
 
-async def _is_cancelled(call: Call, job: TransferJobKey) -> bool:
-    return await targets.is_job_cancelled(call.services.database, str(job), call.scope)
+async def _is_job_cancelled(call: Call, job: TransferJobKey) -> bool:
+    return await targets.is_job_cancelled(call.services.database, str(job), call.project_filter)
 
 
-def summarize_collecting(call: Call, job: TransferJobKey, count: int) -> dict[str, Any]:
+def build_collecting_summary_fields(call: Call, job: TransferJobKey, count: int) -> dict[str, Any]:
     """Return the fields of a summary of a job that is not in the database yet."""
     settings = call.services.settings.transfers
-    closes_at = datetime.fromtimestamp(names.get_window_end(job.bucket, settings.window_seconds), UTC)
+    closes_at = datetime.fromtimestamp(names.compute_window_end(job.bucket, settings.window_seconds), UTC)
     deadline_at = closes_at + timedelta(seconds=settings.timeout_seconds)
-    return summarize_job(job, {TransferState.PENDING: count}, closes_at, deadline_at)
+    return build_job_summary_fields(job, {TransferState.PENDING: count}, closes_at, deadline_at)

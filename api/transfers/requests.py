@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from api.http import validation
 from api.http.models import Request
 from api.http.pagination import PageQuery
+from api.http.validation import QueryTimestamp
 from domain.transfers import models
 from domain.transfers import openings as rules
 from domain.transfers.models import (
@@ -25,15 +27,17 @@ from domain.transfers.models import (
 BATCH_TARGETS_MAX = 5_000
 
 Id = Annotated[int, Field(ge=0, le=ID_MAX)]
-Path = Annotated[str, Field(min_length=1, max_length=PATH_MAX_CHARACTERS), AfterValidator(models.check_path)]
+Path = Annotated[str, Field(min_length=1, max_length=PATH_MAX_CHARACTERS), AfterValidator(models.validate_path)]
 Folder = Annotated[str, Field(min_length=1, max_length=FOLDER_MAX_CHARACTERS), AfterValidator(models.normalize_folder)]
-AgentId = Annotated[str, Field(min_length=1, max_length=AGENT_ID_MAX_CHARACTERS), AfterValidator(models.check_agent_id)]
+AgentId = Annotated[
+    str, Field(min_length=1, max_length=AGENT_ID_MAX_CHARACTERS), AfterValidator(models.validate_agent_id)
+]
 ContainerId = Annotated[
     str, Field(max_length=CONTAINER_ID_MAX_CHARACTERS), AfterValidator(models.normalize_container_id)
 ]
-User = Annotated[str, Field(min_length=1, max_length=USER_MAX_CHARACTERS), AfterValidator(models.check_text)]
+User = Annotated[str, Field(min_length=1, max_length=USER_MAX_CHARACTERS), AfterValidator(models.validate_visible_text)]
 FileName = Annotated[
-    str, Field(min_length=1, max_length=FILE_NAME_MAX_CHARACTERS), AfterValidator(models.check_file_name)
+    str, Field(min_length=1, max_length=FILE_NAME_MAX_CHARACTERS), AfterValidator(models.validate_file_name)
 ]
 Signature = Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$"), AfterValidator(str.lower)]
 
@@ -96,6 +100,34 @@ class TransferJobsQuery(PageQuery):
 
     ended: bool | None = Field(default=None, description="true: only those whose targets all ended; false: the others")
     search: str | None = Field(default=None, max_length=300, description="only jobs whose id contains this text")
+    reason: FailureReason | None = Field(default=None, description="only those with a target that failed for this")
+    closes_after: QueryTimestamp | None = Field(default=None, description="whose window ended at or after this time")
+    closes_before: QueryTimestamp | None = Field(default=None, description="whose window ended before this time")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        validation.require_start_before_end(self.closes_after, self.closes_before, ("closes_after", "closes_before"))
+        return self
+
+
+class HostTargetsQuery(Request):
+    """Which targets of a host."""
+
+    target_agent_id: AgentId = Field(description="the host")
+    status: TransferState | None = Field(default=None, description="only targets in this state")
+    reason: FailureReason | None = Field(default=None, description="only targets that ended for this reason")
+    limit: int = Field(default=100, ge=1, le=1_000, description="how many at most")
+    cursor: str | None = Field(
+        default=None, pattern=r"^[0-9]{1,18}[.][0-9]{1,19}$", description="`next_cursor` of the page before"
+    )
+
+    @property
+    def after(self) -> tuple[int, int] | None:
+        """The place of the last target of the page before."""
+        if self.cursor is None:
+            return None
+        job, _, key = self.cursor.partition(".")
+        return int(job), min(int(key), 2**63 - 1)
 
 
 class JobTargetsQuery(Request):
@@ -121,7 +153,7 @@ OPENINGS_MAX = 100
 PREFIXES_MAX = 100
 HOSTS_MAX = 1_000
 
-_Host = Annotated[AgentId, AfterValidator(rules.check_host_pattern)]
+_Host = Annotated[AgentId, AfterValidator(rules.validate_host_pattern)]
 
 
 class OpeningRequest(Request):

@@ -103,6 +103,19 @@ class FailureGroup(Response):
     count: int = Field(description="how many targets")
 
 
+class HostTargetResponse(TransferTargetResponse):
+    """The state of a target of a host, and its job."""
+
+    job_id: str
+
+
+class HostTargetsResponse(Response):
+    """The targets of a host, those of the newest job first."""
+
+    items: list[HostTargetResponse]
+    next_cursor: str | None = Field(description="send this as `cursor` for the next page; null on the last")
+
+
 class TransferJobSummary(Response):
     """The state of a job, by the targets of your project in it."""
 
@@ -162,7 +175,7 @@ class SendPermissionsResponse(Response):
     openings: list[OpeningResponse]
 
 
-def summarize_job(
+def build_job_summary_fields(
     job: TransferJobKey,
     counts: Mapping[TransferState, int],
     closes_at: datetime,
@@ -194,7 +207,7 @@ def group_failures(outcomes: Sequence[OutcomeCount]) -> list[FailureGroup]:
             status=each.state,
             reason=each.reason,
             code=each.code,
-            meaning=_explain(each),
+            meaning=_explain_failure(each),
             count=each.count,
         )
         for each in outcomes
@@ -203,13 +216,13 @@ def group_failures(outcomes: Sequence[OutcomeCount]) -> list[FailureGroup]:
     return sorted(failures, key=lambda each: -each.count)
 
 
-def _explain(outcome: OutcomeCount) -> str:
+def _explain_failure(outcome: OutcomeCount) -> str:
     if outcome.code is None or outcome.reason is not FailureReason.GSE_CODE:
         return outcome.message
     return explain_code(outcome.code)
 
 
-def describe_target(target: TargetRow) -> dict[str, Any]:
+def build_target_fields(target: TargetRow) -> dict[str, Any]:
     """Return the fields of a target, alone or in a list."""
     unchanged = (
         *("signature", "file_name", "target_user", "code", "reason", "message", "progress", "speed"),

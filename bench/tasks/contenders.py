@@ -116,13 +116,13 @@ async def running_peer(
     peer: TaskPeer, stack: Stack, folder: Path, session: aiohttp.ClientSession
 ) -> AsyncIterator[TaskContender]:
     """Behind its front, with a database of its own and the engine."""
-    server = stack.database_url().replace("+asyncpg", "")
+    server = stack.build_database_url().replace("+asyncpg", "")
     async with temporary_database(server) as address:
         options = {
             "seed_schema": ("--database", address),
             "procrastinate_jobs": ("--database", address),
             "pgqueuer_jobs": ("--database", address),
-            "rq_jobs": ("--folder", str(folder), "--port", str(stack.claim_port("redis", 0))),
+            "rq_jobs": ("--folder", str(folder), "--port", str(stack.reserve_port("redis", 0))),
             "temporal_activities": ("--engine", stack.addresses[components.ENGINE]),
         }[peer.module]
         async with environments.serve_peer(SYSTEM, peer.module, *options, *peer.options) as (pid, said):

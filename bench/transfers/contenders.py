@@ -132,7 +132,7 @@ async def running_seed_design(
     running: LocalInstallation, gse: GseProcess, repository: BenchRepository, session: aiohttp.ClientSession
 ) -> AsyncIterator[SeedDesign]:
     """The peer in `bench/peers/transfers`."""
-    port = running.stack.claim_port("redis", 0)
+    port = running.stack.reserve_port("redis", 0)
     arguments = ("--port", str(port), "--gse", gse.base, "--repository", repository.base)
     async with environments.serve_peer(SYSTEM, SEED_DESIGN, *arguments) as (pid, said):
         yield SeedDesign(said["url"], pid, session)

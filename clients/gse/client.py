@@ -6,7 +6,8 @@ Its connection adds keys, headers and time-outs, and repeats the calls that may 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,7 @@ from uuid import uuid4
 
 import msgspec
 
-from clients.gse.responses import GseFailure, GseRefused, GseResponse, GseUnavailable, GseUnknown
+from clients.gse.responses import GseFailure, GseOutcomeUnknown, GseRefused, GseResponse, GseUnavailable
 from clients.http import (
     CallLimiter,
     CircuitBreaker,
@@ -25,8 +26,9 @@ from clients.http import (
     TransportError,
     TransportFault,
 )
+from domain.redaction import remove_secrets
 from domain.transfers.gse import FileLocation, GseAgent, GseRecord, GseResults, GseTransferRequest
-from infra import log
+from infra import log, metrics
 from infra.settings import GseSettings
 
 TRANSFER = "/api/v2/task/extensions/async_transfer_file"
@@ -39,13 +41,15 @@ PENDING_CODES = frozenset({1000115})
 """Codes of responses that mean that there are no results yet."""
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
+CODES_MAX: Final = 100
+"""Codes come from outside: further ones share a label of the metric."""
 
 _ADVICE: Final = "See whether the gateway runs and lets us in."
 
 T = TypeVar("T")
 
 
-def _ignore(_: str) -> None:
+def _ignore_task_id(_: str) -> None:
     """Do nothing."""
 
 
@@ -66,7 +70,7 @@ class GseClient:
         await self._connection.__aexit__(kind, error, traceback)
 
     @property
-    def source(self) -> GseAgent:
+    def source_agent(self) -> GseAgent:
         """The agent of this worker's host."""
         return GseAgent(self._settings.source_agent_id, self._settings.source_container_id, self._settings.source_user)
 
@@ -77,7 +81,9 @@ class GseClient:
             folder = Path(agent_folder) / folder.relative_to(self._settings.cache_folder.absolute())
         return FileLocation(str(folder), cached.name)
 
-    async def transfer(self, request: GseTransferRequest, on_task_id: Callable[[str], None] = _ignore) -> str:
+    async def begin_transfer(
+        self, request: GseTransferRequest, on_task_id: Callable[[str], None] = _ignore_task_id
+    ) -> str:
         """Begin a transfer and return GSE's task id. The call is not retried: a retry may send everything twice.
 
         Args:
@@ -87,7 +93,7 @@ class GseClient:
         Raises:
             GseRefused: Nothing began, and the same call will be refused again.
             GseUnavailable: Nothing began; the call may succeed later.
-            GseUnknown: The transfer may have begun, under an unknown id.
+            GseOutcomeUnknown: The transfer may have begun, under an unknown id.
         """
 
         def read(response: GseResponse) -> str:
@@ -111,41 +117,41 @@ class GseClient:
         body: dict[str, Any] = {"task_id": task_id}
         if agents:
             body["agents"] = [each.to_id_fields() for each in agents]
-        return await self._connection.call(RESULTS, body, partial(_parse_results, file=file))
+        return await self._connection.call_with_retries(RESULTS, body, partial(_parse_results, file=file))
 
     async def terminate(self, task_id: str, agents: Sequence[GseAgent]) -> None:
         """Have GSE terminate a transfer to these agents; later results show that it did. Raises like `get_results`."""
         if not agents:
             raise ValueError("no agent was named: GSE would accept that and terminate nothing. Name the unfinished.")
         body = {"task_id": task_id, "agents": [each.to_user_fields() for each in agents]}
-        await self._connection.call(TERMINATE, body, _parse_task_id)
+        await self._connection.call_with_retries(TERMINATE, body, _parse_task_id)
 
     async def get_agent_states(self, agent_ids: Sequence[str]) -> dict[str, int]:
         """Return the state of each agent that GSE reports (see `domain.transfers.gse`). Raises like `get_results`."""
         states: dict[str, int] = {}
         for start in range(0, len(agent_ids), AGENTS_PER_STATE_CALL):
             chunk = list(agent_ids[start : start + AGENTS_PER_STATE_CALL])
-            states |= await self._connection.call(STATES, {"agent_id_list": chunk}, _parse_states)
+            states |= await self._connection.call_with_retries(STATES, {"agent_id_list": chunk}, _parse_states)
         return states
 
 
 def _parse_task_id(response: GseResponse) -> str:
-    match response.get_data():
+    match response.require_data():
         case {"result": {"task_id": str(task_id)}} if task_id and task_id.isprintable():
             return task_id
         case _:
             # PostgreSQL stores no NUL: a shard that could not save such an id would retry until the deadline.
-            raise response.build_malformed("a readable task id")
+            raise response.build_malformed_failure("a readable task id")
 
 
 def _parse_results(response: GseResponse, file: FileLocation | None) -> GseResults:
-    match response.get_data(pending_codes=PENDING_CODES):
+    match response.require_data(pending_codes=PENDING_CODES):
         case {"result": list(entries)}:
             records = [GseRecord.parse(entry) for entry in entries]
         case None | {"result": None}:
             records = []
         case _:
-            raise response.build_malformed("a list of results")
+            raise response.build_malformed_failure("a list of results")
     if unread := records.count(None):
         log.get(__name__).warning("gse_records_unreadable", unreadable=unread, records=len(records))
     return GseResults.from_records(filter(None, records), file)
@@ -153,7 +159,7 @@ def _parse_results(response: GseResponse, file: FileLocation | None) -> GseResul
 
 def _parse_states(response: GseResponse) -> dict[str, int]:
     states = {}
-    match response.get_data():
+    match response.require_data():
         case list(entries):
             for entry in entries:
                 match entry:
@@ -161,7 +167,7 @@ def _parse_states(response: GseResponse) -> dict[str, int]:
                         states[agent_id] = state
             return states
         case _:
-            raise response.build_malformed("a list of agents")
+            raise response.build_malformed_failure("a list of agents")
 
 
 class GseConnection:
@@ -175,6 +181,7 @@ class GseConnection:
         self._kept = HttpTransport(connect_timeout_seconds=settings.connect_timeout_seconds)
         self._single = HttpTransport(connect_timeout_seconds=settings.connect_timeout_seconds, keeps_connections=False)
         self._headers = _build_headers(settings)
+        self._codes: set[int | None] = set()
         self._caller = ServiceCaller(
             "gse",
             retry=RetryPolicy.exponential(settings.retries, settings.retry_pause_seconds),
@@ -199,14 +206,18 @@ class GseConnection:
 
         `read` is called before the connection is released, which takes turns of the event loop.
         """
-        name = _name(path)
-        return await self._caller.call(name, lambda: self._attempt(self._single, path, body, read), repeats=False)
+        name = _get_call_name(path)
+        return await self._caller.call_with_retries(
+            name, lambda: self._attempt(self._single, path, body, read), repeats=False
+        )
 
-    async def call(self, path: str, body: dict[str, Any], read: Callable[[GseResponse], T]) -> T:
+    async def call_with_retries(self, path: str, body: dict[str, Any], read: Callable[[GseResponse], T]) -> T:
         """Make a call that may be repeated; raises GseRefused, or GseUnavailable after the last transient failure."""
         try:
-            return await self._caller.call(_name(path), lambda: self._attempt(self._kept, path, body, read))
-        except (GseUnavailable, GseUnknown) as failure:
+            return await self._caller.call_with_retries(
+                _get_call_name(path), lambda: self._attempt(self._kept, path, body, read)
+            )
+        except (GseUnavailable, GseOutcomeUnknown) as failure:
             raise GseUnavailable(
                 str(failure), code=failure.code, retry_after_seconds=failure.retry_after_seconds
             ) from failure
@@ -214,7 +225,7 @@ class GseConnection:
     async def _attempt(
         self, transport: HttpTransport, path: str, body: dict[str, Any], read: Callable[[GseResponse], T]
     ) -> T:
-        settings, request_id, name = self._settings, uuid4().hex, _name(path)
+        settings, request_id, name = self._settings, uuid4().hex, _get_call_name(path)
         if not settings.base_url:
             raise GseRefused(
                 "It is not set where GSE is. Set HAULAGE_GSE__BASE_URL to the root of the gateway's stage."
@@ -224,25 +235,43 @@ class GseConnection:
         try:
             async with transport.exchange("POST", url, headers, content, timeout) as exchange:
                 response = await exchange.read(ANSWER_MAX_BYTES)
-                return read(GseResponse(name, response.status, response.headers, response.body, request_id))
+                answer = remove_secrets(response.body, [settings.app_secret.get_secret_value()])
+                with self._count_answer(name):
+                    return read(GseResponse(name, response.status, response.headers, answer, request_id))
         except TransportError as error:
-            raise self._explain(error, f"GSE's {name} (request {request_id}) at {settings.base_url}") from error
+            raise self._build_failure(error, f"GSE's {name} (request {request_id}) at {settings.base_url}") from error
 
-    def _explain(self, error: TransportError, call: str) -> GseFailure:
+    @contextmanager
+    def _count_answer(self, call: str) -> Iterator[None]:
+        code: int | None = 0
+        try:
+            yield
+        except GseFailure as failure:
+            code = failure.code
+            raise
+        finally:
+            if code in self._codes or len(self._codes) < CODES_MAX:
+                self._codes.add(code)
+                name = "none" if code is None else str(code)
+            else:
+                name = "other"
+            metrics.GSE_ANSWERS.labels(call, name).inc()
+
+    def _build_failure(self, error: TransportError, call: str) -> GseFailure:
         if error.fault is TransportFault.TOO_LARGE:
-            return GseUnknown(f"{call} answered with more than {error.detail}. Ask for fewer agents at a time.")
+            return GseOutcomeUnknown(f"{call} answered with more than {error.detail}. Ask for fewer agents at a time.")
         if error.is_unsent:
             return GseUnavailable(f"{call} could not be reached ({error}). {_ADVICE}")
-        return GseUnknown(f"{call} gave no whole answer ({error}). {_ADVICE}")
+        return GseOutcomeUnknown(f"{call} gave no whole answer ({error}). {_ADVICE}")
 
     def _build_open_failure(self, breaker: CircuitBreaker) -> GseFailure:
         return GseUnavailable(
-            f"GSE at {self._settings.base_url} {breaker.describe()}",
+            f"GSE at {self._settings.base_url} {breaker.describe_open_state()}",
             retry_after_seconds=breaker.open_seconds,
         )
 
 
-def _name(path: str) -> str:
+def _get_call_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 

@@ -58,7 +58,7 @@ class GseUnavailable(GseFailure):
         super().__init__(message, code=code, is_transient=True, retry_after_seconds=retry_after_seconds)
 
 
-class GseUnknown(GseFailure):
+class GseOutcomeUnknown(GseFailure):
     """The call may have been carried out: a transfer that is begun again may then run twice."""
 
     def __init__(self, message: str, *, code: int | None = None) -> None:
@@ -86,7 +86,7 @@ class GseResponse:
     body: bytes
     request_id: str
 
-    def get_data(self, *, pending_codes: Collection[int] = ()) -> Any:
+    def require_data(self, *, pending_codes: Collection[int] = ()) -> Any:
         """Return the data of a success, and None for a code that means that there is no data yet.
 
         Raises:
@@ -95,19 +95,19 @@ class GseResponse:
         envelope = self._parse_envelope()
         code = envelope.get("code")
         if not isinstance(code, int) or isinstance(code, bool):
-            raise self._build_unreadable()
+            raise self._build_unreadable_failure()
         if code == 0 and 200 <= self.status < 300:
             return envelope.get("data")
         if code in pending_codes and 200 <= self.status < 300:
             return None
         raise self._build_failure(code, envelope.get("message"))
 
-    def build_malformed(self, missing: str) -> GseUnknown:
+    def build_malformed_failure(self, missing: str) -> GseOutcomeUnknown:
         """Build the failure for a success whose data is incomplete."""
-        return GseUnknown(f"{self._name} answered without {missing}. {_LOOK}", code=0)
+        return GseOutcomeUnknown(f"{self._call_name} answered without {missing}. {_LOOK}", code=0)
 
     @property
-    def _name(self) -> str:
+    def _call_name(self) -> str:
         request_id = self.headers.get("X-Bkapi-Request-Id", self.request_id)
         return f"GSE's {self.call} (request {request_id[:64]})"
 
@@ -115,30 +115,32 @@ class GseResponse:
         try:
             envelope = msgspec.json.decode(self.body)
         except (ValueError, RecursionError):
-            envelope = self._parse_leniently()
+            envelope = self._parse_with_repairs()
         if not isinstance(envelope, dict):
-            raise self._build_unreadable()
+            raise self._build_unreadable_failure()
         return envelope
 
-    def _parse_leniently(self) -> Any:
+    def _parse_with_repairs(self) -> Any:
         """Accept NaN and broken characters, so that one odd word does not make all records unreadable."""
         try:
             read = json.loads(self.body, parse_constant=lambda _: None)
             return msgspec.json.decode(json.dumps(read, ensure_ascii=False).encode(errors="replace"))
         except (ValueError, RecursionError):
-            raise self._build_unreadable() from None
+            raise self._build_unreadable_failure() from None
 
-    def _build_unreadable(self) -> GseFailure:
+    def _build_unreadable_failure(self) -> GseFailure:
         """Build the failure for a response without GSE's envelope, by its status."""
         if self.status >= HTTPStatus.BAD_REQUEST:
             return self._build_failure(None, None)
         begin = self.body[:80].decode(errors="replace")
-        return GseUnknown(f"{self._name} answered {self.status} with {begin!r}, which is not its envelope. {_LOOK}")
+        return GseOutcomeUnknown(
+            f"{self._call_name} answered {self.status} with {begin!r}, which is not its envelope. {_LOOK}"
+        )
 
     def _build_failure(self, code: int | None, message: object) -> GseFailure:
         status = (code - 1_600_000) // 100 if code and code in _GATEWAY_CODES else self.status
         words = f" and says {str(message)[:MESSAGE_MAX_CHARACTERS]!r}" if message else ""
-        answered = f"{self._name} answered {self.status}, code {'none' if code is None else code}{words}."
+        answered = f"{self._call_name} answered {self.status}, code {'none' if code is None else code}{words}."
         if status in _RETRYABLE_STATUSES:
             return GseUnavailable(f"{answered} {_LATER}", code=code, retry_after_seconds=self._parse_wait_seconds())
         if status in _FORBIDDEN_STATUSES:
@@ -146,7 +148,7 @@ class GseResponse:
                 f"{answered} Check the app code, its secret and its permission for GSE's API.", code=code
             )
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return GseUnknown(f"{answered} {_LOOK}", code=code)
+            return GseOutcomeUnknown(f"{answered} {_LOOK}", code=code)
         return GseRefused(f"{answered} Asking again will not help: mend what it names.", code=code, answered=answered)
 
     def _parse_wait_seconds(self) -> float | None:

@@ -8,7 +8,7 @@ from clients.http.calls import (
     RetryPolicy,
     ServiceCaller,
     ServiceFailure,
-    parse_date,
+    parse_http_date,
     parse_retry_after,
 )
 from clients.http.guarded import GuardedClient
@@ -36,6 +36,6 @@ __all__ = [
     "ServiceFailure",
     "TransportError",
     "TransportFault",
-    "parse_date",
+    "parse_http_date",
     "parse_retry_after",
 ]

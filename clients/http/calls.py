@@ -71,7 +71,7 @@ class RetryPolicy:
         """Return a policy whose pauses double."""
         return cls(tuple(pause_seconds * 2**number for number in range(retries)), patience_seconds)
 
-    def find_pause(self, attempt: int, failure: ServiceFailure) -> float | None:
+    def compute_pause(self, attempt: int, failure: ServiceFailure) -> float | None:
         """Return the pause after an attempt, counted from 0; None if the call is not repeated."""
         asked = failure.retry_after_seconds or 0.0
         if not failure.is_transient or attempt >= len(self.pauses_seconds) or asked > self.patience_seconds:
@@ -98,9 +98,14 @@ class CircuitBreaker:
         self._open_until = 0.0
         self._last_failure = ""
 
-    def allows(self) -> bool:
+    @property
+    def is_open(self) -> bool:
+        """Whether it refuses calls, or lets one through as a trial: nothing has succeeded since it opened."""
+        return self._failures >= self.failure_threshold
+
+    def may_call(self) -> bool:
         """Return whether a call may be made. After the open time, the first caller may, and makes the trial."""
-        if self._failures < self.failure_threshold:
+        if not self.is_open:
             return True
         if self._clock() < self._open_until:
             return False
@@ -115,10 +120,10 @@ class CircuitBreaker:
         """Count a failure with its sentence, and open the breaker at the threshold."""
         self._last_failure = sentence
         self._failures += 1
-        if self._failures >= self.failure_threshold:
+        if self.is_open:
             self._open_until = self._clock() + self.open_seconds
 
-    def describe(self) -> str:
+    def describe_open_state(self) -> str:
         """Return what is said of a service whose calls are refused: its last failure is the cause."""
         return (
             f"failed {self.failure_threshold} times in a row and is not called for {self.open_seconds:g} s. "
@@ -140,7 +145,7 @@ class CallLimiter:
         self._next_at = 0.0
 
     @asynccontextmanager
-    async def call(self) -> AsyncIterator[None]:
+    async def wait_for_turn(self) -> AsyncIterator[None]:
         """Wait for a slot and for the next moment; hold the slot while the body runs."""
         async with self._slots:
             now = asyncio.get_running_loop().time()
@@ -159,6 +164,7 @@ class ServiceCaller:
         limiter: Holds calls back; None where something else does.
         breaker: Opens after transient failures; None for no breaker.
         build_open_failure: Builds the failure of a call that the open breaker refuses.
+        circuit: The name of the breaker in metrics, where callers of one service have several.
     """
 
     def __init__(
@@ -169,8 +175,10 @@ class ServiceCaller:
         limiter: CallLimiter | None = None,
         breaker: CircuitBreaker | None = None,
         build_open_failure: Callable[[CircuitBreaker], ServiceFailure] | None = None,
+        circuit: str = "",
     ) -> None:
         self._service = service
+        self._circuit = circuit or service
         self._retry = retry
         self._limiter = limiter
         self._breaker = breaker
@@ -178,7 +186,7 @@ class ServiceCaller:
         self.running = 0
         """Calls that have begun and not ended."""
 
-    async def call(
+    async def call_with_retries(
         self, name: str, attempt: Callable[[], Awaitable[T]], *, repeats: bool = True, is_probe: bool = False
     ) -> T:
         """Make a call, and repeat it after transient failures.
@@ -194,57 +202,70 @@ class ServiceCaller:
         """
         self.running += 1
         try:
-            return await self._call(name, attempt, repeats=repeats, is_probe=is_probe)
+            return await self._repeat_until_final(name, attempt, repeats=repeats, is_probe=is_probe)
         finally:
             self.running -= 1
 
-    async def _call(self, name: str, attempt: Callable[[], Awaitable[T]], *, repeats: bool, is_probe: bool) -> T:
+    async def _repeat_until_final(
+        self, name: str, attempt: Callable[[], Awaitable[T]], *, repeats: bool, is_probe: bool
+    ) -> T:
         number, previous = 0, None
         while True:
             try:
-                return await self._attempt(name, attempt, is_probe=is_probe)
+                return await self._attempt_within_limits(name, attempt, is_probe=is_probe)
             except ServiceFailure as failure:
                 if failure.is_circuit_open and previous is not None:
                     # The service's own answer says more than the breaker that it opened.
                     raise previous from None
                 failure.is_answered = failure.is_answered and (previous is None or previous.is_answered)
-                pause = self._retry.find_pause(number, failure) if repeats else None
+                pause = self._retry.compute_pause(number, failure) if repeats else None
                 if pause is None:
                     raise
                 previous = failure
             await asyncio.sleep(pause)
             number += 1
 
-    async def _attempt(self, name: str, attempt: Callable[[], Awaitable[T]], *, is_probe: bool) -> T:
+    async def _attempt_within_limits(self, name: str, attempt: Callable[[], Awaitable[T]], *, is_probe: bool) -> T:
         if self._limiter is None:
-            return await self._attempt_now(name, attempt, is_probe=is_probe)
-        async with self._limiter.call():
-            return await self._attempt_now(name, attempt, is_probe=is_probe)
+            return await self._attempt_unless_open(name, attempt, is_probe=is_probe)
+        async with self._limiter.wait_for_turn():
+            return await self._attempt_unless_open(name, attempt, is_probe=is_probe)
 
-    async def _attempt_now(self, name: str, attempt: Callable[[], Awaitable[T]], *, is_probe: bool) -> T:
+    async def _attempt_unless_open(self, name: str, attempt: Callable[[], Awaitable[T]], *, is_probe: bool) -> T:
         breaker = self._breaker
-        if breaker is not None and self._build_open_failure is not None and not is_probe and not breaker.allows():
+        if breaker is not None and self._build_open_failure is not None and not is_probe and not breaker.may_call():
             refusal = self._build_open_failure(breaker)
             refusal.is_circuit_open, refusal.is_transient = True, False
             metrics.SERVICE_CALLS.labels(self._service, name, "CircuitOpen").inc()
             raise refusal
+        began = time.perf_counter()
         try:
             result = await attempt()
         except ServiceFailure as failure:
             if failure.is_local:
                 raise
+            self._observe(name, began)
             if breaker is not None:
                 breaker.record_failure(str(failure)) if failure.is_transient else breaker.record_success()
+                self._show_circuit(breaker)
             kind = type(failure).__name__
             metrics.SERVICE_CALLS.labels(self._service, name, kind).inc()
             log.get(__name__).warning(
                 "service_call_failed", service=self._service, call=name, kind=kind, error=str(failure)
             )
             raise
+        self._observe(name, began)
         if breaker is not None:
             breaker.record_success()
+            self._show_circuit(breaker)
         metrics.SERVICE_CALLS.labels(self._service, name, "ok").inc()
         return result
+
+    def _observe(self, name: str, began: float) -> None:
+        metrics.SERVICE_CALL_SECONDS.labels(self._service, name).observe(time.perf_counter() - began)
+
+    def _show_circuit(self, breaker: CircuitBreaker) -> None:
+        metrics.SERVICE_CIRCUITS.labels(self._circuit).set(breaker.is_open)
 
 
 class RenewingToken:
@@ -264,7 +285,7 @@ class RenewingToken:
         self._stale_at = 0.0  # by the clock of the event loop
         self._fetching: asyncio.Task[str] | None = None
 
-    async def get(self, refused: str | None, fetch: FetchToken) -> str:
+    async def get_or_fetch(self, refused: str | None, fetch: FetchToken) -> str:
         """Return a token that is valid as far as is known.
 
         Args:
@@ -275,12 +296,12 @@ class RenewingToken:
         if self._token is not None and is_fresh and self._token != refused:
             return self._token
         if self._fetching is None:
-            self._fetching = asyncio.create_task(self._fetch(fetch))
+            self._fetching = asyncio.create_task(self._fetch_and_keep(fetch))
             # If all callers are cancelled, nothing else retrieves the task's exception.
             self._fetching.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._fetching)
 
-    async def _fetch(self, fetch: FetchToken) -> str:
+    async def _fetch_and_keep(self, fetch: FetchToken) -> str:
         try:
             self._token, life_seconds = await fetch()
             early = min(self._early_seconds, life_seconds * self._early_share)
@@ -299,12 +320,12 @@ def parse_retry_after(headers: Mapping[str, str], now: datetime | None = None) -
     value = headers.get("Retry-After", "").strip()
     if value.isascii() and value.replace(".", "", 1).isdigit():
         return min(float(value), RETRY_AFTER_MAX_SECONDS)
-    if (moment := parse_date(value)) is None:
+    if (moment := parse_http_date(value)) is None:
         return None
-    return max(0.0, (moment - (now or parse_date(headers.get("Date", "")) or datetime.now(UTC))).total_seconds())
+    return max(0.0, (moment - (now or parse_http_date(headers.get("Date", "")) or datetime.now(UTC))).total_seconds())
 
 
-def parse_date(value: str) -> datetime | None:
+def parse_http_date(value: str) -> datetime | None:
     """Return the moment of an HTTP date; None if it is malformed."""
     try:
         moment = parsedate_to_datetime(value)

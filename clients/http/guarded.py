@@ -67,9 +67,9 @@ class GuardedClient:
     ) -> None:
         await self._transport.__aexit__(kind, error, traceback)
 
-    def check(self, url: str) -> None:
+    def require_allowed(self, url: str) -> None:
         """Raise Invalid for an address that is refused without a lookup."""
-        self._rules.check(url)
+        self._rules.require_allowed_url(url)
 
     async def get(
         self,
@@ -139,23 +139,23 @@ class GuardedClient:
         timeout_seconds: float,
         max_bytes: int,
     ) -> AsyncIterator[HttpExchange]:
-        target = self._require_allowed(url)
+        target = self._require_allowed_target(url)
         # A connection is made in the context of the request that waits for it, and kept for its host and port alone.
-        _is_own_api.set(self._rules.is_own(target))
+        _is_own_api.set(self._rules.is_own_route(target))
         address = URL(target.url, encoded=bool(_QUOTED.fullmatch(target.rest)))
-        with _report_faults(target, timeout_seconds, max_bytes):
+        with _raise_errors_as_faults(target, timeout_seconds, max_bytes):
             async with self._transport.exchange(method, address, headers, body, timeout_seconds) as exchange:
                 yield exchange
 
-    def _require_allowed(self, url: str) -> egress.EgressTarget:
+    def _require_allowed_target(self, url: str) -> egress.EgressTarget:
         try:
-            return self._rules.check(url)
+            return self._rules.require_allowed_url(url)
         except Invalid as refusal:
-            raise _as_source_fault(refusal) from None
+            raise _to_source_fault(refusal) from None
 
 
 @contextmanager
-def _report_faults(target: egress.EgressTarget, timeout_seconds: float, max_bytes: int) -> Iterator[None]:
+def _raise_errors_as_faults(target: egress.EgressTarget, timeout_seconds: float, max_bytes: int) -> Iterator[None]:
     try:
         yield
     except TransportError as error:
@@ -168,7 +168,7 @@ def _build_fault(
 ) -> SourceFault:
     match error.fault:
         case TransportFault.DENIED:
-            return _as_source_fault(
+            return _to_source_fault(
                 egress.build_denied_fault(f"{target} leads to an address that is private, reserved or not open to us.")
             )
         case TransportFault.CUT_OFF:
@@ -228,5 +228,5 @@ _UNREACHABLE: Final = {
 """Sentences and hints of faults before a response."""
 
 
-def _as_source_fault(refusal: Invalid) -> SourceFault:
+def _to_source_fault(refusal: Invalid) -> SourceFault:
     return SourceFault(refusal.record.code, refusal.record.message, refusal.record.hint)

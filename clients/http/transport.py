@@ -18,6 +18,8 @@ from aiohttp.abc import AbstractResolver
 from multidict import CIMultiDictProxy
 from yarl import URL
 
+from infra import tracing
+
 HEADERS_MAX_COUNT: Final = 128
 HEADER_MAX_BYTES: Final = 8190
 EXCERPT_SECONDS: Final = 1.0
@@ -164,7 +166,7 @@ class HttpTransport:
         """Send a request and yield its response before the body; the timeout covers the block as well."""
         try:
             async with asyncio.timeout(timeout_seconds) as deadline:
-                with _translate_errors():
+                with tracing.trace_call(method, url), _raise_client_errors_as_transport_errors():
                     response = await self._session.request(
                         method, url, headers=headers, data=body, allow_redirects=False
                     )
@@ -197,7 +199,7 @@ class HttpExchange:
         async for chunk in self.iterate_body(max_bytes):
             body.write(chunk)
             if threshold is not None and body.tell() > threshold.bytes:
-                await self._wait_off_the_clock(threshold.wait)
+                await self._wait_without_using_timeout(threshold.wait)
                 threshold = None
         return HttpResponse(self.response.status, self.response.headers, body.getvalue())
 
@@ -206,7 +208,7 @@ class HttpExchange:
         body = bytearray()
         with suppress(TransportError, TimeoutError):
             async with asyncio.timeout(EXCERPT_SECONDS):
-                async for piece in self._decompress():
+                async for piece in self._iterate_decompressed():
                     body += piece
                     if len(body) >= max_bytes:
                         break
@@ -218,13 +220,13 @@ class HttpExchange:
         if announced > max_bytes and "Content-Encoding" not in self.response.headers:
             raise TransportError(TransportFault.TOO_LARGE, f"{max_bytes:,} bytes")
         received = 0
-        async for piece in self._decompress():
+        async for piece in self._iterate_decompressed():
             received += len(piece)
             if received > max_bytes:
                 raise TransportError(TransportFault.TOO_LARGE, f"{max_bytes:,} bytes")
             yield piece
 
-    async def _wait_off_the_clock(self, wait: Callable[[], Awaitable[None]]) -> None:
+    async def _wait_without_using_timeout(self, wait: Callable[[], Awaitable[None]]) -> None:
         clock, until = asyncio.get_running_loop().time, self.deadline.when()
         began = clock()
         self.deadline.reschedule(None)
@@ -232,19 +234,19 @@ class HttpExchange:
         if until is not None:
             self.deadline.reschedule(until + clock() - began)
 
-    def _decompress(self) -> AsyncIterator[bytes]:
+    def _iterate_decompressed(self) -> AsyncIterator[bytes]:
         match self.response.headers.get("Content-Encoding", "").lower():
             case "" | "identity":
-                return self._receive()
+                return self._iterate_raw()
             case "gzip" | "x-gzip":
-                return self._inflate()
+                return self._iterate_gunzipped()
             case other:
                 raise TransportError(TransportFault.ENCODING, repr(other[:40]))
 
-    async def _receive(self) -> AsyncIterator[bytes]:
+    async def _iterate_raw(self) -> AsyncIterator[bytes]:
         received = 0
         try:
-            with _translate_errors():
+            with _raise_client_errors_as_transport_errors():
                 while chunk := await self.response.content.readany():
                     received += len(chunk)
                     yield chunk
@@ -253,29 +255,29 @@ class HttpExchange:
                 raise TransportError(TransportFault.CUT_OFF, f"after {received:,} bytes of it") from None
             raise
 
-    async def _inflate(self) -> AsyncIterator[bytes]:
-        gunzip, received = Gunzip(), 0
+    async def _iterate_gunzipped(self) -> AsyncIterator[bytes]:
+        gunzip, received = GzipDecompressor(), 0
         try:
-            async for chunk in self._receive():
+            async for chunk in self._iterate_raw():
                 received += len(chunk)
-                for piece in gunzip.feed(chunk):
+                for piece in gunzip.decompress(chunk):
                     yield piece
-            gunzip.finish()
-        except DamagedGzip:
+            gunzip.require_end()
+        except InvalidGzip:
             detail = f"after {received:,} bytes of it, or packed it wrongly"
             raise TransportError(TransportFault.CUT_OFF, detail) from None
 
 
 @contextmanager
-def _translate_errors() -> Iterator[None]:
+def _raise_client_errors_as_transport_errors() -> Iterator[None]:
     # No cause is kept: its text holds addresses that a name resolved to.
     try:
         yield
     except aiohttp.ClientError as error:
-        raise TransportError(_classify(error), type(error).__name__) from None
+        raise TransportError(_classify_error(error), type(error).__name__) from None
 
 
-def _classify(error: aiohttp.ClientError) -> TransportFault:
+def _classify_error(error: aiohttp.ClientError) -> TransportFault:
     match error:
         case aiohttp.ClientConnectorError(os_error=AddressDenied()):
             return TransportFault.DENIED
@@ -297,24 +299,24 @@ MEMBERS_MAX = 1_000
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class DamagedGzip(Exception):
+class InvalidGzip(Exception):
     """The bytes are no gzip, are incomplete, or are cut into absurdly many members."""
 
 
-class Gunzip:
+class GzipDecompressor:
     """One body: feed it what arrives, then ask whether it was all."""
 
     def __init__(self) -> None:
         self._inflater = zlib.decompressobj(_GZIP)
         self._members = 0
 
-    def feed(self, wire: bytes) -> Iterator[bytes]:
+    def decompress(self, wire: bytes) -> Iterator[bytes]:
         """Inflate some bytes, into pieces that stay small whatever a bomb would make of them."""
         # By slices, because each end of a member copies all that follows it.
         for start in range(0, len(wire), WIRE_SLICE_BYTES):
-            yield from self._feed_slice(wire[start : start + WIRE_SLICE_BYTES])
+            yield from self._decompress_slice(wire[start : start + WIRE_SLICE_BYTES])
 
-    def _feed_slice(self, rest: bytes) -> Iterator[bytes]:
+    def _decompress_slice(self, rest: bytes) -> Iterator[bytes]:
         full = False
         # A full piece may have left more in the inflater, even when all input is consumed.
         while rest or full:
@@ -323,19 +325,19 @@ class Gunzip:
             try:
                 piece = self._inflater.decompress(rest, PIECE_BYTES)
             except zlib.error:
-                raise DamagedGzip from None
+                raise InvalidGzip from None
             if piece:
                 yield piece
             full = len(piece) == PIECE_BYTES and not self._inflater.eof
             rest = self._inflater.unconsumed_tail or self._inflater.unused_data
 
-    def finish(self) -> None:
-        """Say that nothing more comes; DamagedGzip when that is too early. Nothing at all is an empty body."""
+    def require_end(self) -> None:
+        """Say that nothing more comes; InvalidGzip when that is too early. Nothing at all is an empty body."""
         if self._members and not self._inflater.eof:
-            raise DamagedGzip
+            raise InvalidGzip
 
     def _begin_member(self) -> None:
         self._members += 1
         if self._members > MEMBERS_MAX:
-            raise DamagedGzip
+            raise InvalidGzip
         self._inflater = zlib.decompressobj(_GZIP)

@@ -82,18 +82,21 @@ class ModulesClient:
         await self._connections.close()
 
     async def _connect(self, module: Module) -> ModuleConnection:
-        return await self._connections.get(module, getattr(self._settings, module))
+        return await self._connections.get_or_open(module, getattr(self._settings, module))
 
-    async def apply(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
+    async def apply_operations(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
         """Send operations that touch different UPRNs, in batches and concurrent calls as configured.
 
         The results have the order of the operations. A failure of a module is a result: `failed`, with the reason; if
         the module does not answer at all, that result is an `UnansweredResult`.
         """
-        _check_disjoint(operations)
+        _require_disjoint_uprns(operations)
         size: int = getattr(self._settings, module).batch
         answers = await asyncio.gather(
-            *(self._send(module, each, is_alone=size == 1) for each in _split_batches(operations, size))
+            *(
+                self._send_and_isolate_failures(module, each, is_alone=size == 1)
+                for each in _split_batches(operations, size)
+            )
         )
         return [result for answer in answers for result in answer]
 
@@ -104,9 +107,11 @@ class ModulesClient:
             ModuleFailure: The module gave no usable answer.
         """
         path = f"/addresses?after={after}&limit={limit}"
-        return await (await self._connect(module)).call("GET", path, AddressPage.model_validate_json)
+        return await (await self._connect(module)).call_with_retries("GET", path, AddressPage.model_validate_json)
 
-    async def look_up(self, module: Module, operations: Sequence[Operation], *, is_probe: bool = False) -> ModuleLookup:
+    async def look_up_operations(
+        self, module: Module, operations: Sequence[Operation], *, is_probe: bool = False
+    ) -> ModuleLookup:
         """Return what the module has of these operations and their UPRNs; a probe is sent although the breaker is open.
 
         Raises:
@@ -121,7 +126,7 @@ class ModulesClient:
                 op_ids=[each.op_id for each in asked],
             )
             body = lookup.model_dump_json().encode()
-            answered = await connection.call(
+            answered = await connection.call_with_retries(
                 "POST", "/lookup", ModuleLookup.model_validate_json, body, is_probe=is_probe
             )
             live |= answered.live
@@ -138,11 +143,15 @@ class ModulesClient:
         connection = await self._connect(module)
         for start in range(0, len(ids), IDS_PER_CALL):
             body = _InFlightRequest(address_ids=ids[start : start + IDS_PER_CALL]).model_dump_json().encode()
-            answer = await connection.call("POST", "/in-flight", _InFlightResponse.model_validate_json, body)
+            answer = await connection.call_with_retries(
+                "POST", "/in-flight", _InFlightResponse.model_validate_json, body
+            )
             found |= set(answer.in_flight)
         return found & set(ids)
 
-    async def _send(self, module: Module, batch: _Batch, *, is_alone: bool) -> list[OperationResult]:
+    async def _send_and_isolate_failures(
+        self, module: Module, batch: _Batch, *, is_alone: bool
+    ) -> list[OperationResult]:
         """Return one result for each operation. One that makes its batch fail is isolated by halving: the others are
         applied."""
         results: list[OperationResult] = []
@@ -154,29 +163,29 @@ class ModulesClient:
             except ModuleFailure as failure:
                 failures += 1
                 all_answered = all_answered and failure.is_answered
-                if failure.is_away or await self._is_away(module, part.operations[0]):
+                if failure.is_away or await self._is_unreachable(module, part.operations[0]):
                     results += [
                         UnansweredResult(op_id=op_id, outcome=OperationOutcome.FAILED, error=str(failure))
                         for op_id in part.op_ids
                     ]
                 elif len(part.operations) == 1:
-                    results += await self._send_again(module, part, is_alone=is_alone)
+                    results += await self._resend_single(module, part, is_alone=is_alone)
                 elif failures > FAILED_CALLS_MAX:
-                    results += await self._postpone(module, part, failure, is_over=all_answered)
+                    results += await self._build_uncounted_results(module, part, failure, is_over=all_answered)
                 else:
                     parts[:0] = part.split()
         return results
 
-    async def _send_again(self, module: Module, single: _Batch, *, is_alone: bool) -> list[OperationResult]:
+    async def _resend_single(self, module: Module, single: _Batch, *, is_alone: bool) -> list[OperationResult]:
         """Send a failed operation to a module that answers again: it may have been down before."""
         try:
             return await self._call_batch(module, single, is_alone=is_alone)
         except ModuleFailure as failure:
-            is_away = failure.is_away or await self._is_away(module, single.operations[0])
+            is_away = failure.is_away or await self._is_unreachable(module, single.operations[0])
             kind = UnansweredResult if is_away else OperationResult
             return [kind(op_id=single.op_ids[0], outcome=OperationOutcome.FAILED, error=str(failure))]
 
-    async def _postpone(
+    async def _build_uncounted_results(
         self, module: Module, part: _Batch, failure: ModuleFailure, *, is_over: bool
     ) -> list[OperationResult]:
         """Return results for operations of which unknown ones make their batch fail: none counts as a failure.
@@ -187,7 +196,7 @@ class ModulesClient:
         applied = frozenset(part.op_ids)
         if is_over:
             with suppress(ModuleFailure):
-                applied = (await self.look_up(module, part.operations)).applied
+                applied = (await self.look_up_operations(module, part.operations)).applied
         error = f"{BATCH_FAILED_ERROR} {failure}"
         return [
             UnansweredResult(
@@ -196,10 +205,10 @@ class ModulesClient:
             for op_id in part.op_ids
         ]
 
-    async def _is_away(self, module: Module, operation: Operation) -> bool:
+    async def _is_unreachable(self, module: Module, operation: Operation) -> bool:
         """Whether the module does not even answer a lookup."""
         try:
-            await self.look_up(module, [operation], is_probe=True)
+            await self.look_up_operations(module, [operation], is_probe=True)
         except ModuleFailure:
             return True
         return False
@@ -222,9 +231,9 @@ class ModulesClient:
         connection = await self._connect(module)
         texts = [each.json_bytes for each in batch.operations]
         if is_alone:
-            return await connection.call("PUT", f"/operations/{ids[0]}", read_one, texts[0])
+            return await connection.call_with_retries("PUT", f"/operations/{ids[0]}", read_one, texts[0])
         body = b'{"operations":[' + b",".join(texts) + b"]}"
-        return await connection.call("POST", "/operations", read_all, body)
+        return await connection.call_with_retries("POST", "/operations", read_all, body)
 
 
 @dataclass(slots=True)
@@ -263,7 +272,7 @@ def _split_batches(operations: Sequence[Operation], max_operations: int) -> list
     return batches
 
 
-def _check_disjoint(operations: Sequence[Operation]) -> None:
+def _require_disjoint_uprns(operations: Sequence[Operation]) -> None:
     """Refuse operations that share a UPRN: sent in parallel, their order would be undefined."""
     # Purged addresses have no UPRN any more.
     with_uprns = [each for each in operations if each.kind is not OperationKind.PURGE]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -31,6 +32,7 @@ from clients.http import (
 )
 from domain.addresses.operations import Module
 from domain.faults import sanitize_text
+from domain.redaction import remove_secrets
 from infra.address_settings import ModuleSettings, ModulesSettings
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -113,7 +115,7 @@ class ModuleConnection:
         """Close all connections."""
         await self._transport.__aexit__(None, None, None)
 
-    async def call(
+    async def call_with_retries(
         self, method: str, path: str, read: Callable[[bytes], T], body: bytes | None = None, *, is_probe: bool = False
     ) -> T:
         """Make a call; repeat it after transient failures.
@@ -125,7 +127,9 @@ class ModuleConnection:
             ModuleFailure: There was no response, or not a valid one.
         """
         name = path.lstrip("/").partition("/")[0].partition("?")[0]
-        return await self._caller.call(name, lambda: self._attempt(method, path, read, body), is_probe=is_probe)
+        return await self._caller.call_with_retries(
+            name, lambda: self._attempt(method, path, read, body), is_probe=is_probe
+        )
 
     async def _attempt(self, method: str, path: str, read: Callable[[bytes], T], body: bytes | None) -> T:
         token = await self._get_token(None)
@@ -134,13 +138,13 @@ class ModuleConnection:
             # The token may have been replaced in its file since it was read.
             response = await self._send(method, path, body, await self._get_token(token))
         if response.status != HTTPStatus.OK:
-            raise self._build_refusal(method, path, response)
+            raise self._build_refusal_failure(method, path, response)
         try:
             return read(response.body)
         except ValueError as error:
             raise ModuleFailure(
                 f"Module {self._module} answered {method} {path} with what is not of the contract: "
-                f"{_describe_contradiction(error)}. Mend its handler.",
+                f"{_describe_contract_violation(error)}. Mend its handler.",
                 is_transient=False,
                 is_answered=True,
             ) from None
@@ -150,7 +154,7 @@ class ModuleConnection:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         try:
-            return await self._transport.request(
+            response = await self._transport.request(
                 method,
                 self._build_url(path),
                 headers=headers,
@@ -159,9 +163,11 @@ class ModuleConnection:
                 timeout_seconds=self._settings.timeout_seconds,
             )
         except TransportError as error:
-            raise self._explain(error) from error
+            raise self._build_transport_failure(error) from error
+        # A module may repeat what it was sent, and wrong answers are quoted.
+        return replace(response, body=remove_secrets(response.body, [token] if token else []))
 
-    def _explain(self, error: TransportError) -> ModuleFailure:
+    def _build_transport_failure(self, error: TransportError) -> ModuleFailure:
         module = f"Module {self._module} at {self._settings.base_url}"
         match error.fault:
             case TransportFault.TIMEOUT:
@@ -179,8 +185,8 @@ class ModuleConnection:
     def _build_url(self, path: str) -> URL:
         if not self._settings.base_url:
             raise ModuleFailure(
-                f"It is not set where module {self._module} is. Set {_variable(self._module, 'base_url')} to the root "
-                "of its contract.",
+                f"It is not set where module {self._module} is. Set {_describe_setting(self._module, 'base_url')} to "
+                "the root of its contract.",
                 is_transient=False,
             )
         return URL(self._settings.base_url.rstrip("/") + path, encoded=True)
@@ -188,9 +194,9 @@ class ModuleConnection:
     async def _get_token(self, refused: str | None) -> str | None:
         if not self._settings.credentials:
             return None
-        return await self._token.get(refused, self._read_token)
+        return await self._token.get_or_fetch(refused, self._read_token_file)
 
-    async def _read_token(self) -> tuple[str, float]:
+    async def _read_token_file(self) -> tuple[str, float]:
         path = self._folder / f"{self._settings.credentials}.json"
         try:
             credentials = ModuleCredentials.model_validate_json(await asyncio.to_thread(path.read_bytes))
@@ -206,19 +212,21 @@ class ModuleConnection:
 
     def _build_open_failure(self, breaker: CircuitBreaker) -> ModuleFailure:
         return ModuleFailure(
-            f"Module {self._module} {breaker.describe()}",
+            f"Module {self._module} {breaker.describe_open_state()}",
             is_transient=False,
             is_away=True,
         )
 
-    def _build_refusal(self, method: str, path: str, response: HttpResponse) -> ModuleFailure:
+    def _build_refusal_failure(self, method: str, path: str, response: HttpResponse) -> ModuleFailure:
         status = response.status
-        sentence = f"Module {self._module} answered {method} {path} with {status}: {_excerpt(response.body)!r}."
+        sentence = (
+            f"Module {self._module} answered {method} {path} with {status}: {_get_problem_detail(response.body)!r}."
+        )
         match status:
             case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
-                advice = f"Check what {_variable(self._module, 'credentials')} names."
+                advice = f"Check what {_describe_setting(self._module, 'credentials')} names."
             case HTTPStatus.NOT_FOUND | HTTPStatus.METHOD_NOT_ALLOWED:
-                advice = f"Check {_variable(self._module, 'base_url')}, and batch if it takes no batches."
+                advice = f"Check {_describe_setting(self._module, 'base_url')}, and batch if it takes no batches."
             case _:
                 advice = "See its log."
         return ModuleFailure(
@@ -244,7 +252,7 @@ class ModuleConnections:
         self._open_socket = open_socket
         self._open: dict[tuple[Module, ModuleSettings], ModuleConnection] = {}
 
-    async def get(self, module: Module, settings: ModuleSettings) -> ModuleConnection:
+    async def get_or_open(self, module: Module, settings: ModuleSettings) -> ModuleConnection:
         """Return the connection to a module under these settings."""
         key = (module, settings)
         connection = self._open.pop(key, None)
@@ -273,24 +281,24 @@ _AWAY_STATUSES = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _ADVICE = "See whether it runs and lets us in."
 
 
-def _variable(module: Module, name: str) -> str:
+def _describe_setting(module: Module, name: str) -> str:
     return f"HAULAGE_ADDRESSES__MODULES__{module.upper()}__{name.upper()} (or PATCH /v1/addresses/config)"
 
 
-def _describe_contradiction(error: ValueError) -> str:
+def _describe_contract_violation(error: ValueError) -> str:
     """Describe in one sentence what contradicts the contract; pydantic writes a line and a link for each fault."""
     if not isinstance(error, ValidationError):
         return str(error)
     wrong = error.errors(include_url=False, include_context=False)
-    sentences = [_describe_fault(each) for each in wrong[:FAULTS_SHOWN]]
+    sentences = [_describe_validation_fault(each) for each in wrong[:FAULTS_SHOWN]]
     left = len(wrong) - len(sentences)
     return "; ".join(sentences) + (f"; and {left} more like these" if left else "")
 
 
-def _describe_fault(detail: ErrorDetails) -> str:
+def _describe_validation_fault(detail: ErrorDetails) -> str:
     value, is_missing = detail["input"], detail["type"] == "missing"
     if detail["type"] == "json_invalid":
-        return f"it is no JSON: {_excerpt(value)[:EXCERPT_SHOWN]!r}"
+        return f"it is no JSON: {_get_problem_detail(value)[:EXCERPT_SHOWN]!r}"
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]).removeprefix(".")
     sentence = f"{place or 'the answer'}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
     # For objects and lists the place is enough: addresses do not belong into a log.
@@ -299,7 +307,7 @@ def _describe_fault(detail: ErrorDetails) -> str:
     return f"{sentence}, not {value[:EXCERPT_SHOWN] if isinstance(value, str) else value!r}"
 
 
-def _excerpt(text: bytes) -> str:
+def _get_problem_detail(text: bytes) -> str:
     """Return the detail of a problem document, or else the beginning of the text."""
     shown = text[:EXCERPT_CHARACTERS].decode(errors="replace")
     try:

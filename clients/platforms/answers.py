@@ -18,7 +18,7 @@ import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from clients.http import HttpResponse
-from clients.platforms.failures import PlatformLied
+from clients.platforms.failures import InconsistentAnswers
 from domain.orders.access import Account
 from domain.orders.capability import ID, MODIFIED, MORE, ROWS, TOTAL, VERSION, Capability, PlatformOrder
 from domain.orders.jsonpath import JsonReader, UnreadableJson
@@ -66,96 +66,101 @@ class OrderParser:
     def __init__(self, capability: Capability, account: Account) -> None:
         self._capability = capability
         self._account = account
-        self.reader = JsonReader(capability.page_paths())
-        self._row = row = JsonReader(capability.row_paths())
-        self._id, self._modified, self._version = row.pick(ID), row.pick(MODIFIED), row.pick(VERSION)
-        self._moment = capability.rows.moments.reader()
+        self.reader = JsonReader(capability.build_page_paths())
+        self._row = row = JsonReader(capability.build_row_paths())
+        self._id, self._modified, self._version = (
+            row.get_value_reader(ID),
+            row.get_value_reader(MODIFIED),
+            row.get_value_reader(VERSION),
+        )
+        self._moment = capability.rows.moments.build_time_parser()
 
-    def page(
+    def parse_page(
         self, number: int, answer: HttpResponse, values: Mapping[str, Any], asked: QueryBounds, asked_at: datetime
     ) -> OrderPage:
-        """Parse a page; raises PlatformLied where it has no orders."""
+        """Parse a page; raises InconsistentAnswers where it has no orders."""
         raw = values[ROWS]
         if raw is None:
             if not self._capability.rows.absent_when_empty:
-                raise PlatformLied(
-                    f"{self._who} answered without a list at {self._capability.rows.list}.",
+                raise InconsistentAnswers(
+                    f"{self._platform_name} answered without a list at {self._capability.rows.list}.",
                     "If it leaves empty lists out, say so in its record (rows.absent_when_empty).",
                 )
             raw = []
-        read, first, last = self._order, asked.first, asked.last
+        read, first, last = self._parse_order_and_dated, asked.first, asked.last
         orders, undated = [], 0
         for text in raw:
             order, is_dated = read(text, first)
             orders.append(order)
             undated += not is_dated
         outside = sum(not first <= order.modified_at <= last for order in orders)
-        return OrderPage(number, orders, answer.body, asked_at, self.total(answer, values), outside, undated)
+        return OrderPage(number, orders, answer.body, asked_at, self.parse_total(answer, values), outside, undated)
 
-    def order(self, text: msgspec.Raw, undated_as: datetime) -> PlatformOrder:
+    def parse_order(self, text: msgspec.Raw, undated_as: datetime) -> PlatformOrder:
         """Parse an order that was requested by its id."""
-        return self._order(text, undated_as)[0]
+        return self._parse_order_and_dated(text, undated_as)[0]
 
-    def with_part(self, part: PlatformOrder, name: str, told: bytes) -> PlatformOrder:
+    def insert_details(self, part: PlatformOrder, name: str, told: bytes) -> PlatformOrder:
         """Return a listed order with a part of its details; everything else stays the text that was received."""
         fields = msgspec.json.decode(part.raw, type=dict[str, msgspec.Raw])
         return msgspec.structs.replace(part, raw=msgspec.json.encode({**fields, name: msgspec.Raw(told)}))
 
-    def total(self, answer: HttpResponse, values: Mapping[str, Any]) -> int | None:
+    def parse_total(self, answer: HttpResponse, values: Mapping[str, Any]) -> int | None:
         """Return the total of an answer, or None."""
         total = self._capability.total
         told = answer.headers.get(total.header) if total and total.header else values.get(TOTAL)
-        return None if told is None else self._number(told)
+        return None if told is None else self._parse_count(told)
 
-    def has_more(self, values: Mapping[str, Any]) -> bool | None:
+    def parse_has_more(self, values: Mapping[str, Any]) -> bool | None:
         """Return whether the answer says that more pages follow; None where it does not say."""
         told = values.get(MORE)
         return None if told is None else told in _TRUE
 
-    def _number(self, told: int | str) -> int:
+    def _parse_count(self, told: int | str) -> int:
         try:
             number = int(told)
         except ValueError:
             number = -1
         if number < 0:
-            raise PlatformLied(
-                f"{self._who} told a total of {told!r}; a total is a whole number from 0 on.", "Mend its record."
+            raise InconsistentAnswers(
+                f"{self._platform_name} told a total of {told!r}; a total is a whole number from 0 on.",
+                "Mend its record.",
             )
         return number
 
-    def _order(self, text: msgspec.Raw, undated_as: datetime) -> tuple[PlatformOrder, bool]:
+    def _parse_order_and_dated(self, text: msgspec.Raw, undated_as: datetime) -> tuple[PlatformOrder, bool]:
         try:
-            root = self._row.root(text)
+            root = self._row.decode_root(text)
             if root is None:
                 raise UnreadableJson("null")
             told = self._modified(root)
             is_dated = told is not None and told != ""
             moment = self._moment(told) if is_dated else undated_as
         except (UnreadableJson, ValueError, OverflowError) as error:
-            raise self._unreadable(text, str(error)) from None
+            raise self._build_unreadable_failure(text, str(error)) from None
         order_id, account = self._id(root), self._account
         if order_id is None or order_id == "":
-            raise self._unreadable(text, f"there is nothing at {self._capability.rows.id}")
+            raise self._build_unreadable_failure(text, f"there is nothing at {self._capability.rows.id}")
         if not _LOST.isdisjoint(str(order_id)):
-            raise self._unreadable(text, "its id holds a NUL character or one that was lost")
+            raise self._build_unreadable_failure(text, "its id holds a NUL character or one that was lost")
         version = self._version(root) or 0
         return PlatformOrder(account.platform, account.shop, str(order_id), moment, version, bytes(text)), is_dated
 
-    def _unreadable(self, text: msgspec.Raw, reason: str) -> PlatformLied:
+    def _build_unreadable_failure(self, text: msgspec.Raw, reason: str) -> InconsistentAnswers:
         excerpt = bytes(text)[:300].decode(errors="replace")
-        return PlatformLied(
-            f"{self._who} told an order that cannot be read ({reason}): {excerpt!r}.", "Mend its record."
+        return InconsistentAnswers(
+            f"{self._platform_name} told an order that cannot be read ({reason}): {excerpt!r}.", "Mend its record."
         )
 
     @property
-    def _who(self) -> str:
+    def _platform_name(self) -> str:
         return f"Platform {self._account.platform} ({self._capability.kind})"
 
 
 _FAST = 1
 
 
-class LoggedAnswer(msgspec.Struct, frozen=True):
+class StoredAnswer(msgspec.Struct, frozen=True):
     """One answer with status 200."""
 
     question: str
@@ -164,20 +169,20 @@ class LoggedAnswer(msgspec.Struct, frozen=True):
     body: bytes
 
     @property
-    def answer(self) -> HttpResponse:
+    def as_response(self) -> HttpResponse:
         """The answer as it was received."""
         return HttpResponse(200, CIMultiDictProxy(CIMultiDict(self.headers)), self.body)
 
 
-_DECODER = msgspec.msgpack.Decoder(list[LoggedAnswer])
+_DECODER = msgspec.msgpack.Decoder(list[StoredAnswer])
 
 
 class AnswerLog:
     """The answers that one reading has received."""
 
-    def __init__(self, kept: Iterable[LoggedAnswer] = ()) -> None:
+    def __init__(self, kept: Iterable[StoredAnswer] = ()) -> None:
         self._kept = list(kept)
-        self._replayable: defaultdict[str, deque[LoggedAnswer]] = defaultdict(deque)
+        self._replayable: defaultdict[str, deque[StoredAnswer]] = defaultdict(deque)
         for each in self._kept:
             self._replayable[each.question].append(each)
         self.gained = 0
@@ -189,7 +194,7 @@ class AnswerLog:
         return cls(_DECODER.decode(zlib.decompress(body)))
 
     @property
-    def has_begun(self) -> bool:
+    def has_answers(self) -> bool:
         """Whether there are any answers."""
         return bool(self._kept)
 
@@ -197,7 +202,7 @@ class AnswerLog:
         """Encode all answers."""
         return zlib.compress(msgspec.msgpack.encode(self._kept), _FAST)
 
-    def replay(self, question: str) -> LoggedAnswer | None:
+    def take_logged_answer(self, question: str) -> StoredAnswer | None:
         """Return the next logged answer to a request, or None."""
         logged = self._replayable.get(question)
         return logged.popleft() if logged else None
@@ -205,7 +210,7 @@ class AnswerLog:
     def add(self, question: str, asked_at: datetime, answer: HttpResponse) -> None:
         """Add an answer."""
         headers = tuple((str(name), value) for name, value in answer.headers.items())
-        self._kept.append(LoggedAnswer(question, asked_at, headers, answer.body))
+        self._kept.append(StoredAnswer(question, asked_at, headers, answer.body))
         self.gained += 1
 
 

@@ -6,7 +6,7 @@ import asyncio
 import codecs
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.message import Message
 from typing import Any, Final
@@ -19,25 +19,26 @@ from clients.http import (
     HttpResponse,
     RetryPolicy,
     ServiceCaller,
-    parse_date,
+    parse_http_date,
     parse_retry_after,
 )
 from clients.platforms.answers import AnswerLog, build_request_key
 from clients.platforms.credentials import AccountCredentials
 from clients.platforms.failures import (
+    AttemptTimeUsedUp,
+    CredentialsRefused,
+    InconsistentAnswers,
     PlatformBusy,
     PlatformFailure,
-    PlatformLied,
     PlatformRefused,
-    PlatformSlow,
-    TokenExpired,
 )
-from clients.platforms.permits import Permits, PlatformGate, TimeBudget
+from clients.platforms.permits import PlatformSharedState, RequestPermits, TimeBudget
 from domain.faults import SourceFault
 from domain.orders.access import Account, Credentials, CredentialsReader, Signing, sign_request
 from domain.orders.capability import CODE, MESSAGE, Capability
 from domain.orders.declarations import ErrorMeaning, ErrorRule
 from domain.orders.jsonpath import JsonReader, UnreadableJson, repair_json
+from domain.redaction import remove_secrets
 from infra import log, metrics
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -72,7 +73,7 @@ class _Request:
     url: str
     parameters: Mapping[str, str]
     reader: JsonReader
-    permits: Permits
+    permits: RequestPermits
     is_probe: bool = False
 
 
@@ -89,7 +90,7 @@ class PlatformClient:
     def __init__(
         self,
         http: GuardedClient,
-        gate: PlatformGate,
+        gate: PlatformSharedState,
         capability: Capability,
         account: Account,
         read_credentials: CredentialsReader,
@@ -110,26 +111,27 @@ class PlatformClient:
             retry=RetryPolicy(RETRY_PAUSES_SECONDS, PATIENCE_SECONDS),
             breaker=gate.breaker,
             build_open_failure=self._build_open_failure,
+            circuit=f"platform_{account.platform}",
         )
         version = capability.version
         self._headers = {version.header: version.value} if version and version.header else {}
-        self._errors = JsonReader(capability.error_paths())
+        self._errors = JsonReader(capability.build_error_paths())
 
     @property
-    def skew(self) -> timedelta:
+    def clock_skew(self) -> timedelta:
         """How far the platform's clock is ahead of this machine's, by its last answer; zero before the first one."""
         return self._gate.skew or timedelta()
 
     @property
-    def filled_sizes(self) -> set[int]:
+    def sizes_of_full_pages(self) -> set[int]:
         """The page sizes of which the platform has listed a full page: it does not cap pages of these sizes."""
         return self._gate.filled_sizes
 
-    def set_clock(self, now: datetime) -> None:
+    def set_platform_time(self, now: datetime) -> None:
         """Set the platform's present time."""
         self._gate.skew = now - datetime.now(UTC)
 
-    async def ask(
+    async def request_values(
         self,
         path: str,
         parameters: Mapping[str, str],
@@ -141,89 +143,93 @@ class PlatformClient:
         """Request a window, one order or the time; raises PlatformFailure. A probe is sent past an open breaker."""
         permits = self._gate.details if is_detail else self._gate.permits
         url = self._account.base_url.rstrip("/") + path
-        return await self._ask(_Request(url, parameters, reader, permits, is_probe))
+        return await self._request_or_replay(_Request(url, parameters, reader, permits, is_probe))
 
-    async def follow(self, address: str, reader: JsonReader) -> PlatformAnswer:
+    async def request_link(self, address: str, reader: JsonReader) -> PlatformAnswer:
         """Request an address from an answer. It gets the credentials, so it must be the platform's own."""
         target = urljoin(self._account.base_url, address)
         ours, theirs = urlsplit(self._account.base_url), urlsplit(target)
         if (ours.scheme, ours.netloc) != (theirs.scheme, theirs.netloc):
-            raise PlatformLied(
+            raise InconsistentAnswers(
                 f"{self} sent us to {theirs.scheme}://{theirs.netloc} for its next page. Only its own address "
                 f"{ours.scheme}://{ours.netloc} gets our credentials.",
                 "Set `base_url` to the other one if the platform has moved.",
             )
         access = self._capability.access
         if access.signing is not Signing.SORTED_MD5:
-            return await self._ask(_Request(target, {}, reader, self._gate.permits))
+            return await self._request_or_replay(_Request(target, {}, reader, self._gate.permits))
         # Such a signature covers all parameters, also those of the link.
         parameters = dict(parse_qsl(theirs.query, keep_blank_values=True))
         parameters.pop(access.sign_parameter, None)
-        return await self._ask(_Request(target.partition("?")[0], parameters, reader, self._gate.permits))
+        return await self._request_or_replay(_Request(target.partition("?")[0], parameters, reader, self._gate.permits))
 
-    async def head(self, path: str, parameters: Mapping[str, str], *, counted: bool) -> HttpResponse:
+    async def request_headers(self, path: str, parameters: Mapping[str, str], *, counted: bool) -> HttpResponse:
         """Request a path for the headers of the answer, whatever its status; a busy one may come from a proxy."""
         if counted:
-            await self._take_turn(self._gate.permits)
+            await self._wait_for_permit(self._gate.permits)
         url = self._account.base_url.rstrip("/") + path
-        answer = await self._exchange(url, parameters, await self._credentials.get())
+        answer = await self._send_signed(url, parameters, await self._credentials.get())
         if answer.status in BUSY_STATUSES:
-            raise self._build_failure(answer, self._read_error(answer))
+            raise self._build_failure(answer, self._parse_error(answer))
         return answer
 
     def _build_open_failure(self, breaker: CircuitBreaker) -> PlatformBusy:
         return PlatformBusy(
-            f"{self} {breaker.describe()}",
+            f"{self} {breaker.describe_open_state()}",
             retry_after_seconds=breaker.open_seconds,
         )
 
     def __str__(self) -> str:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
 
-    async def _ask(self, request: _Request) -> PlatformAnswer:
+    async def _request_or_replay(self, request: _Request) -> PlatformAnswer:
         key = build_request_key(request.url, {**self._headers, **request.parameters})
-        if kept := self.answers.replay(key):
-            return self._read_answer(kept.answer, request.reader, kept.asked_at)
-        answer = await self._request(request)
+        if kept := self.answers.take_logged_answer(key):
+            return self._parse_answer(kept.as_response, request.reader, kept.asked_at)
+        answer = await self._request_with_fresh_credentials(request)
         self.answers.add(key, answer.asked_at, answer.answer)
         return answer
 
-    async def _request(self, request: _Request) -> PlatformAnswer:
+    async def _request_with_fresh_credentials(self, request: _Request) -> PlatformAnswer:
         if self._gate.skew is None and self._capability.access.time_parameter:
             # A request that is signed with a time too far from the platform's is refused.
             clock = self._capability.clock
-            await self.head(clock.path, clock.parameters, counted=clock.counted)
+            await self.request_headers(clock.path, clock.parameters, counted=clock.counted)
         credentials = await self._credentials.get()
         try:
-            return await self._ask_with_retries(request, credentials)
-        except TokenExpired:
+            return await self._request_with_retries(request, credentials)
+        except CredentialsRefused:
             log.get(__name__).info("platform_token_renewed", platform=self._account.platform)
-            return await self._ask_with_retries(request, await self._credentials.renew(credentials))
+            return await self._request_with_retries(request, await self._credentials.reread_and_renew(credentials))
 
-    async def _ask_with_retries(self, request: _Request, credentials: Credentials) -> PlatformAnswer:
+    async def _request_with_retries(self, request: _Request, credentials: Credentials) -> PlatformAnswer:
         """Repeat a request: one bad answer among many pages must not send a whole window back to its beginning."""
-        return await self._caller.call(
-            "request", lambda: self._ask_once(request, credentials), is_probe=request.is_probe
+        return await self._caller.call_with_retries(
+            "request", lambda: self._request_once(request, credentials), is_probe=request.is_probe
         )
 
-    async def _ask_once(self, request: _Request, credentials: Credentials) -> PlatformAnswer:
-        await self._take_turn(request.permits)
-        asked_at = datetime.now(UTC) + self.skew
-        answer = await self._exchange(request.url, request.parameters, credentials)
-        return self._read_answer(answer, request.reader, asked_at)
+    async def _request_once(self, request: _Request, credentials: Credentials) -> PlatformAnswer:
+        await self._wait_for_permit(request.permits)
+        asked_at = datetime.now(UTC) + self.clock_skew
+        answer = await self._send_signed(request.url, request.parameters, credentials)
+        return self._parse_answer(answer, request.reader, asked_at)
 
-    async def _take_turn(self, permits: Permits) -> None:
+    async def _wait_for_permit(self, permits: RequestPermits) -> None:
         if self._budget.is_over:
-            raise PlatformSlow(f"The whole slice of {self} could not be read within its timeout.")
+            raise AttemptTimeUsedUp(f"The whole slice of {self} could not be read within its timeout.")
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            await permits.take(self._budget.patience_seconds)
+            await permits.wait_for_permit(self._budget.patience_seconds)
+        except PlatformBusy:
+            metrics.PLATFORM_QUOTA_REFUSALS.labels(self._account.platform).inc()
+            raise
         finally:
-            self._budget.spend(clock() - began)
+            self._budget.subtract_wait(clock() - began)
+            metrics.PLATFORM_WAITS.labels(self._account.platform).observe(clock() - began)
 
-    async def _exchange(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> HttpResponse:
-        signed = sign_request(self._capability.access, credentials, parameters, datetime.now(UTC) + self.skew)
+    async def _send_signed(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> HttpResponse:
+        signed = sign_request(self._capability.access, credentials, parameters, datetime.now(UTC) + self.clock_skew)
         query = urlencode(signed.parameters)
         joint = "&" if "?" in url else "?"
         try:
@@ -235,20 +241,24 @@ class PlatformClient:
             )
         except SourceFault as fault:
             metrics.PLATFORM_REQUESTS.labels(self._account.platform, "unanswered").inc()
-            raise _build_unanswered(self, fault) from None
+            raise _build_no_answer_failure(self, fault) from None
         metrics.PLATFORM_REQUESTS.labels(self._account.platform, str(answer.status)).inc()
-        if (date := parse_date(answer.headers.get("Date", ""))) is not None:
-            self.set_clock(date)
+        metrics.PLATFORM_BYTES.labels(self._account.platform).inc(len(answer.body))
+        # A platform may repeat what it was sent, and wrong answers are quoted.
+        known = (credentials.secret, credentials.token, credentials.refresh_token)
+        answer = replace(answer, body=remove_secrets(answer.body, [each.get_secret_value() for each in known]))
+        if (date := parse_http_date(answer.headers.get("Date", ""))) is not None:
+            self.set_platform_time(date)
         return answer
 
-    def _read_answer(self, answer: HttpResponse, reader: JsonReader, asked_at: datetime) -> PlatformAnswer:
+    def _parse_answer(self, answer: HttpResponse, reader: JsonReader, asked_at: datetime) -> PlatformAnswer:
         if answer.status != 200:
-            raise self._build_failure(answer, self._read_error(answer))
+            raise self._build_failure(answer, self._parse_error(answer))
         try:
-            values = self._read_values(answer, reader)
+            values = self._parse_values(answer, reader)
         except UnreadableJson as error:
-            raise PlatformLied(
-                f"{self} answered 200 with something unexpected ({error}): {_excerpt(answer)}",
+            raise InconsistentAnswers(
+                f"{self} answered 200 with something unexpected ({error}): {_quote_excerpt(answer)}",
                 "Compare it with the paths of its record."
                 if error.is_json
                 else "See what answers at its address: that is not JSON.",
@@ -258,8 +268,8 @@ class PlatformClient:
             raise self._build_failure(answer, values)
         return PlatformAnswer(answer, values, asked_at)
 
-    def _read_values(self, answer: HttpResponse, reader: JsonReader) -> Mapping[str, Any]:
-        text, is_whole = _to_utf8(answer)
+    def _parse_values(self, answer: HttpResponse, reader: JsonReader) -> Mapping[str, Any]:
+        text, is_whole = _decode_to_utf8(answer)
         try:
             values = reader.read(text)
         except UnreadableJson as error:
@@ -272,7 +282,7 @@ class PlatformClient:
             log.get(__name__).warning("platform_text_lossy", platform=self._account.platform)
         return values
 
-    def _read_error(self, answer: HttpResponse) -> Mapping[str, Any]:
+    def _parse_error(self, answer: HttpResponse) -> Mapping[str, Any]:
         try:
             return self._errors.read(answer.body)
         except UnreadableJson:
@@ -280,29 +290,31 @@ class PlatformClient:
 
     def _build_failure(self, answer: HttpResponse, values: Mapping[str, Any]) -> PlatformFailure:
         code, message = str(values.get(CODE) or ""), str(values.get(MESSAGE) or "")
-        rule = next((each for each in self._capability.errors.rules if _fits(each, answer, code, message)), None)
+        rule = next(
+            (each for each in self._capability.errors.rules if _matches_rule(each, answer, code, message)), None
+        )
         sentence = (
             f"{self} answered {answer.status}"
             + (f", code {code}" if code else "")
-            + f": {(message or _excerpt(answer)).rstrip('. ')}"
+            + f": {(message or _quote_excerpt(answer)).rstrip('. ')}"
         )
         if rule is None and answer.status in _WITHOUT_ORDERS:
-            return PlatformLied(
+            return InconsistentAnswers(
                 f"{sentence}. That is not a list, not even an empty one.",
                 "See what answers at its address.",
                 may_pass=True,
             )
-        match rule.meaning if rule else _get_usual_meaning(answer.status):
+        match rule.meaning if rule else _get_default_meaning(answer.status):
             case ErrorMeaning.BUSY:
-                wait = self._find_wait(answer, message)
+                wait = self._parse_wait_seconds(answer, message)
                 wait = rule.retry_after_seconds if wait is None and rule else wait
                 return PlatformBusy(f"{sentence}.", "Ask again later.", retry_after_seconds=wait)
             case ErrorMeaning.EXPIRED:
-                return TokenExpired(f"{sentence}.", "Renew what the reference to its credentials leads to.")
+                return CredentialsRefused(f"{sentence}.", "Renew what the reference to its credentials leads to.")
             case ErrorMeaning.REFUSED:
                 return PlatformRefused(f"{sentence}.", _choose_remedy(answer.status, self._capability))
 
-    def _find_wait(self, answer: HttpResponse, message: str) -> float | None:
+    def _parse_wait_seconds(self, answer: HttpResponse, message: str) -> float | None:
         if (seconds := parse_retry_after(answer.headers)) is not None:
             return seconds
         pattern = self._capability.errors.wait_pattern
@@ -313,7 +325,7 @@ class PlatformClient:
             return None
 
 
-def _fits(rule: ErrorRule, answer: HttpResponse, code: str, message: str) -> bool:
+def _matches_rule(rule: ErrorRule, answer: HttpResponse, code: str, message: str) -> bool:
     return (
         (not rule.statuses or answer.status in rule.statuses)
         and (not rule.codes or code in rule.codes)
@@ -321,7 +333,7 @@ def _fits(rule: ErrorRule, answer: HttpResponse, code: str, message: str) -> boo
     )
 
 
-def _get_usual_meaning(status: int) -> ErrorMeaning:
+def _get_default_meaning(status: int) -> ErrorMeaning:
     if status in BUSY_STATUSES:
         return ErrorMeaning.BUSY
     return ErrorMeaning.EXPIRED if status == 401 else ErrorMeaning.REFUSED
@@ -348,18 +360,18 @@ _HINTS: Final = {"source_too_large": _SMALLER, "source_timeout": f"{_SMALLER} Or
 """Hints in place of those for downloads."""
 
 
-def _build_unanswered(client: PlatformClient, fault: SourceFault) -> PlatformFailure:
+def _build_no_answer_failure(client: PlatformClient, fault: SourceFault) -> PlatformFailure:
     message, hint = f"{client}: {fault.record.message}", _HINTS.get(fault.record.code, fault.record.hint)
     if fault.transient:
         return PlatformBusy(message, hint, retry_after_seconds=fault.retry_after_seconds)
     return PlatformRefused(message, hint)
 
 
-def _excerpt(answer: HttpResponse) -> str:
+def _quote_excerpt(answer: HttpResponse) -> str:
     return repr(answer.body[:EXCERPT_CHARACTERS].decode(errors="replace")) + "."
 
 
-def _to_utf8(answer: HttpResponse) -> tuple[bytes, bool]:
+def _decode_to_utf8(answer: HttpResponse) -> tuple[bytes, bool]:
     """Return the body as UTF-8, and whether all of it could be decoded.
 
     A declared charset counts only where the body is not UTF-8: many servers declare a default that they do not follow.

@@ -8,12 +8,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from clients.http import GuardedClient, parse_date
+from clients.http import GuardedClient, parse_http_date
 from clients.platforms import pagination
 from clients.platforms.answers import AnswerLog, OrderPage, OrderParser, QueryBounds
 from clients.platforms.client import PlatformAnswer, PlatformClient
-from clients.platforms.failures import PlatformLied, PlatformRefused, TokenExpired, TooManyRows
-from clients.platforms.permits import Permits, PlatformGate, TimeBudget, detail_bucket
+from clients.platforms.failures import CredentialsRefused, InconsistentAnswers, PlatformRefused, TooManyRows
+from clients.platforms.permits import (
+    PlatformSharedState,
+    ProjectQuota,
+    RequestPermits,
+    TimeBudget,
+    build_detail_bucket_name,
+)
 from domain.orders.access import Account, CredentialsReader
 from domain.orders.capability import NEXT, TOTAL, Capability, PagingKind, PlatformOrder
 from domain.orders.declarations import DetailCall, RateLimit
@@ -49,44 +55,46 @@ class Connector:
         self._counts, self._details = _build_readers(capability, self._rows)
 
     @property
-    def skew(self) -> timedelta:
+    def clock_skew(self) -> timedelta:
         """How far the platform's clock is ahead of ours, by its last answer."""
-        return self._client.skew
+        return self._client.clock_skew
 
-    async def now(self) -> datetime:
+    async def fetch_platform_time(self) -> datetime:
         """Return the platform's time, rounded down where it is coarse."""
         clock = self.capability.clock
         if clock.value is None:
-            answer = await self._client.head(clock.path, clock.parameters, counted=clock.counted)
-            if (date := parse_date(answer.headers.get("Date", ""))) is None:
-                raise PlatformLied(
+            answer = await self._client.request_headers(clock.path, clock.parameters, counted=clock.counted)
+            if (date := parse_http_date(answer.headers.get("Date", ""))) is None:
+                raise InconsistentAnswers(
                     f"{self._client} told no time in the header Date of {clock.path}.",
                     "Name a call that does in its record.",
                 )
             return date
-        reader = JsonReader({_TIME: (JsonPath.parse(clock.value), int | str), **self.capability.error_paths()})
+        reader = JsonReader({_TIME: (JsonPath.parse(clock.value), int | str), **self.capability.build_error_paths()})
         # A cycle must not fail for want of a time because other requests fail; an answer closes the breaker.
-        told = (await self._client.ask(clock.path, clock.parameters, reader, is_probe=True)).values[_TIME]
+        told = (await self._client.request_values(clock.path, clock.parameters, reader, is_probe=True)).values[_TIME]
         try:
-            moment = clock.moments.reader()(told)
+            moment = clock.moments.build_time_parser()(told)
         except (TypeError, ValueError, OverflowError):
-            raise PlatformLied(f"{self._client} told the time {told!r} at {clock.path}.", "Mend its record.") from None
-        self._client.set_clock(moment)
+            raise InconsistentAnswers(
+                f"{self._client} told the time {told!r} at {clock.path}.", "Mend its record."
+            ) from None
+        self._client.set_platform_time(moment)
         return moment
 
-    async def count(self, window: Span) -> int | None:
+    async def fetch_row_count(self, window: Span) -> int | None:
         """Return how many rows a window has, or at least has; None where the platform does not count."""
         total, query = self.capability.total, self.capability.query
         if total is None:
             return None
-        parameters = {**self._query(self.bounds(window), page=None), **total.parameters}
-        told = await self._client.ask(total.path or query.path, parameters, self._counts)
-        count = self._rows.total(told.answer, told.values)
+        parameters = {**self._build_query(self.compute_query_bounds(window), page=None), **total.parameters}
+        told = await self._client.request_values(total.path or query.path, parameters, self._counts)
+        count = self._rows.parse_total(told.answer, told.values)
         if count is None:
-            raise PlatformLied(f"{self._client} told no total where its record names one.", "Mend the record.")
+            raise InconsistentAnswers(f"{self._client} told no total where its record names one.", "Mend the record.")
         return count
 
-    async def pages(self, window: Span, total: int | None) -> AsyncIterator[OrderPage]:
+    async def iterate_pages(self, window: Span, total: int | None) -> AsyncIterator[OrderPage]:
         """Iterate over the pages of a window, in a sequence in which a row that leaves it is not skipped.
 
         Args:
@@ -97,28 +105,31 @@ class Connector:
             TooManyRows: The platform withholds the window's last rows; what came so far is right but incomplete.
             PlatformFailure: A request failed.
         """
-        paging, asked = self.capability.paging, self.bounds(window)
+        paging, asked = self.capability.paging, self.compute_query_bounds(window)
         match paging.kind:
             case PagingKind.NUMBER:
                 if paging.rows_max is not None and total is not None and total > paging.rows_max:
-                    raise self._too_many(total)
-                walk = pagination.read_numbered(
-                    self._build_number_reader(asked), paging, total, lambda: paging.size in self._client.filled_sizes
+                    raise self._build_too_many_rows(total)
+                walk = pagination.iterate_numbered_pages(
+                    self._build_number_reader(asked),
+                    paging,
+                    total,
+                    lambda: paging.size in self._client.sizes_of_full_pages,
                 )
             case PagingKind.LINK:
-                walk = pagination.read_by_link(self._build_link_reader(asked))
+                walk = pagination.iterate_pages_by_link(self._build_link_reader(asked))
             case PagingKind.CURSOR | PagingKind.TOKEN:
-                walk = pagination.read_by_token(self._build_token_reader(asked))
+                walk = pagination.iterate_pages_by_token(self._build_token_reader(asked))
         rows = 0
         async for page in walk:
             yield page
             rows += 0 if page.is_repeated else len(page.orders)
             if paging.rows_max is not None and rows >= paging.rows_max:
-                raise self._too_many(rows)
+                raise self._build_too_many_rows(rows)
 
-    async def first_page(self, window: Span) -> OrderPage:
+    async def fetch_first_page(self, window: Span) -> OrderPage:
         """Request the first page of a window by itself."""
-        asked, paging = self.bounds(window), self.capability.paging
+        asked, paging = self.compute_query_bounds(window), self.capability.paging
         match paging.kind:
             case PagingKind.NUMBER:
                 step = await self._build_number_reader(asked)(0, paging.first)
@@ -129,15 +140,15 @@ class Connector:
         return step.page
 
     @property
-    def answers(self) -> AnswerLog:
+    def answer_log(self) -> AnswerLog:
         """The answers received so far."""
         return self._client.answers
 
-    def bounds(self, window: Span) -> QueryBounds:
+    def compute_query_bounds(self, window: Span) -> QueryBounds:
         """Return the inclusive bounds of a query that leaves out no order of a window."""
-        return QueryBounds(*self.capability.bounds(window.start, window.end))
+        return QueryBounds(*self.capability.compute_query_bounds(window.start, window.end))
 
-    async def whole(self, part: PlatformOrder) -> tuple[PlatformOrder, datetime]:
+    async def fetch_details(self, part: PlatformOrder) -> tuple[PlatformOrder, datetime]:
         """Fetch the details of an order, and return it with the time of the request.
 
         An order without a time keeps the one that it was listed with.
@@ -146,56 +157,58 @@ class Connector:
         if detail is None:
             raise ValueError(f"The record of {self.capability.kind} names no call that tells more of an order.")
         if detail.next is not None:
-            return await self._with_pages(detail, part)
-        told = await self._ask_detail(detail, order_id, None)
+            return await self._fetch_paged_details(detail, part)
+        told = await self._request_details(detail, order_id, None)
         row = told.values[_ROW]
         if row is None:
             raise PlatformRefused(
                 f"{self._client} has no order {order_id}, which it told before.", "Look into it there."
             )
         if detail.into:
-            return self._rows.with_part(part, detail.into, row), told.asked_at
-        whole = self._rows.order(row, part.modified_at)
+            return self._rows.insert_details(part, detail.into, row), told.asked_at
+        whole = self._rows.parse_order(row, part.modified_at)
         if whole.order_id != order_id:
-            raise PlatformLied(
+            raise InconsistentAnswers(
                 f"{self._client} told order {whole.order_id} when asked for {order_id}.",
                 "Mend `detail` in its record.",
             )
         return whole, told.asked_at
 
-    async def _with_pages(self, detail: DetailCall, part: PlatformOrder) -> tuple[PlatformOrder, datetime]:
+    async def _fetch_paged_details(self, detail: DetailCall, part: PlatformOrder) -> tuple[PlatformOrder, datetime]:
         """Fetch an order with a list that has pages; its time is that of the first page's request."""
         rows, seen = list[msgspec.Raw](), set[str]()
         first: datetime | None = None
         token: str | None = None
         while True:
-            told = await self._ask_detail(detail, part.order_id, token)
+            told = await self._request_details(detail, part.order_id, token)
             first = first or told.asked_at
             if told.values[_ROW] is None:
-                raise PlatformLied(
+                raise InconsistentAnswers(
                     f"{self._client} told no list at {detail.row} of order {part.order_id}.",
                     "Mend `detail` in its record.",
                 )
             rows += told.values[_ROW]
             if told.values[NEXT] in (None, ""):
-                return self._rows.with_part(part, detail.into, msgspec.json.encode(rows)), first
+                return self._rows.insert_details(part, detail.into, msgspec.json.encode(rows)), first
             token = str(told.values[NEXT])
             if token in seen:
-                raise PlatformLied(
+                raise InconsistentAnswers(
                     f"{self._client} leads in a circle over the pages of order {part.order_id}.",
                     "Read it again; if it stays so, ask the platform's owner.",
                     may_pass=True,
                 )
             seen.add(token)
 
-    async def _ask_detail(self, detail: DetailCall, order_id: str, token: str | None) -> PlatformAnswer:
+    async def _request_details(self, detail: DetailCall, order_id: str, token: str | None) -> PlatformAnswer:
         try:
-            path = detail.path_of(order_id)
+            path = detail.build_path(order_id)
         except ValueError as error:
-            raise PlatformLied(f"{self._client} told an order that cannot be asked for. {error}") from None
+            raise InconsistentAnswers(f"{self._client} told an order that cannot be asked for. {error}") from None
         try:
-            return await self._client.ask(path, detail.parameters_of(order_id, token), self._details, is_detail=True)
-        except TokenExpired:
+            return await self._client.request_values(
+                path, detail.build_parameters(order_id, token), self._details, is_detail=True
+            )
+        except CredentialsRefused:
             raise
         except PlatformRefused as refused:
             raise PlatformRefused(
@@ -204,17 +217,17 @@ class Connector:
                 "account's rights.",
             ) from None
 
-    def _query(self, asked: QueryBounds, *, page: str | None) -> dict[str, str]:
+    def _build_query(self, asked: QueryBounds, *, page: str | None) -> dict[str, str]:
         query, paging = self.capability.query, self.capability.paging
         return {
             **self._fixed,
-            query.start: query.moments.write(asked.first),
-            query.end: query.moments.write(asked.last),
+            query.start: query.moments.format_time(asked.first),
+            query.end: query.moments.format_time(asked.last),
             paging.size_parameter: str(paging.size),
             **({} if page is None else {paging.parameter: page}),
         }
 
-    def _too_many(self, rows: int) -> TooManyRows:
+    def _build_too_many_rows(self, rows: int) -> TooManyRows:
         return TooManyRows(
             f"{self._client} holds {rows:,} rows or more in the window and tells at most "
             f"{self.capability.paging.rows_max:,}.",
@@ -224,13 +237,13 @@ class Connector:
 
     def _build_number_reader(self, asked: QueryBounds) -> pagination.NumberedPageReader:
         async def read(place: int, number: int) -> pagination.PageStep:
-            told = await self._client.ask(
-                self.capability.query.path, self._query(asked, page=str(number)), self._rows.reader
+            told = await self._client.request_values(
+                self.capability.query.path, self._build_query(asked, page=str(number)), self._rows.reader
             )
-            page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
+            page = self._rows.parse_page(place, told.answer, told.values, asked, told.asked_at)
             if len(page.orders) >= self.capability.paging.size:
-                self._client.filled_sizes.add(self.capability.paging.size)
-            return pagination.PageStep(page, self._rows.has_more(told.values))
+                self._client.sizes_of_full_pages.add(self.capability.paging.size)
+            return pagination.PageStep(page, self._rows.parse_has_more(told.values))
 
         return read
 
@@ -238,13 +251,13 @@ class Connector:
         query, paging = self.capability.query, self.capability.paging
 
         async def read(place: int, token: str | None) -> pagination.PageStep:
-            parameters = self._query(asked, page=token)
+            parameters = self._build_query(asked, page=token)
             if token is not None and paging.kind is PagingKind.TOKEN:
                 parameters = {**self._fixed, paging.parameter: token}
-            told = await self._client.ask(query.path, parameters, self._rows.reader)
-            page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
+            told = await self._client.request_values(query.path, parameters, self._rows.reader)
+            page = self._rows.parse_page(place, told.answer, told.values, asked, told.asked_at)
             following: Any = told.values[NEXT]
-            more = self._rows.has_more(told.values)
+            more = self._rows.parse_has_more(told.values)
             if following in (None, ""):
                 return pagination.PageStep(page, more)
             # That a full page is the last one is not believed while it names another: if it is, that one is empty.
@@ -259,10 +272,12 @@ class Connector:
 
         async def read(place: int, link: str | None) -> pagination.PageStep:
             if link is None:
-                told = await self._client.ask(query.path, self._query(asked, page=None), self._rows.reader)
+                told = await self._client.request_values(
+                    query.path, self._build_query(asked, page=None), self._rows.reader
+                )
             else:
-                told = await self._client.follow(link, self._rows.reader)
-            page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
+                told = await self._client.request_link(link, self._rows.reader)
+            page = self._rows.parse_page(place, told.answer, told.values, asked, told.asked_at)
             return pagination.PageStep(page, None, pagination.find_next_link(told.answer.headers.getall("Link", [])))
 
         return read
@@ -270,7 +285,7 @@ class Connector:
 
 def _build_readers(capability: Capability, rows: OrderParser) -> tuple[JsonReader, JsonReader]:
     """Build the readers of answers to a count and to a request for one order; they are used for every answer."""
-    total, detail, errors = capability.total, capability.detail, capability.error_paths()
+    total, detail, errors = capability.total, capability.detail, capability.build_error_paths()
     counts = rows.reader
     if total and total.path and total.value:
         counts = JsonReader({TOTAL: (JsonPath.parse(total.value), int | str), **errors})
@@ -291,9 +306,9 @@ class ConnectorFactory:
     def __init__(self, http: GuardedClient, limiter: Limiter) -> None:
         self._http = http
         self._limiter = limiter
-        self._gates: dict[str, PlatformGate] = {}
+        self._gates: dict[str, PlatformSharedState] = {}
 
-    def build(
+    def build_connector(
         self,
         capability: Capability,
         account: Account,
@@ -302,30 +317,38 @@ class ConnectorFactory:
         rate: RateLimit | None = None,
         answers: AnswerLog | None = None,
         budget: TimeBudget | None = None,
+        quota: ProjectQuota | None = None,
     ) -> Connector:
         """Build a connector for one piece of work.
 
         Args:
             rate: The configured rate, by default the platform's.
+            quota: The quota of the platform's project, by default none.
             answers: Answers of earlier attempts.
             budget: The time budget, by default unlimited with short waits.
         """
-        capability = capability.with_version_applied()
-        gate = self._gate(account.platform, rate or capability.rate, capability.detail)
+        capability = capability.put_version_into_calls()
+        gate = self._get_or_create_gate(account.platform, rate or capability.rate, capability.detail, quota)
         client = PlatformClient(
             self._http, gate, capability, account, read_credentials, answers or AnswerLog(), budget or TimeBudget()
         )
         return Connector(client, capability, account)
 
-    def _gate(self, platform: str, rate: RateLimit, detail: DetailCall | None) -> PlatformGate:
+    def _get_or_create_gate(
+        self, platform: str, rate: RateLimit, detail: DetailCall | None, quota: ProjectQuota | None
+    ) -> PlatformSharedState:
         gate = self._gates.get(platform)
         if gate is None:
-            permits = Permits(self._limiter, platform, rate)
-            gate = self._gates[platform] = PlatformGate(permits, permits)
-        elif gate.permits.rate != rate:
-            gate.permits = Permits(self._limiter, platform, rate)
+            permits = RequestPermits(self._limiter, platform, rate, quota=quota)
+            gate = self._gates[platform] = PlatformSharedState(permits, permits)
+        elif (gate.permits.rate, gate.permits.quota) != (rate, quota):
+            gate.permits = RequestPermits(self._limiter, platform, rate, quota=quota)
         if detail is None or detail.rate is None:
             gate.details = gate.permits
-        elif gate.details.rate != (apart := detail.rate.model_copy(update={"per_day": rate.per_day})):
-            gate.details = Permits(self._limiter, platform, apart, bucket=detail_bucket(platform))
+            return gate
+        apart = detail.rate.model_copy(update={"per_day": rate.per_day})
+        if (gate.details.rate, gate.details.quota) != (apart, quota):
+            gate.details = RequestPermits(
+                self._limiter, platform, apart, bucket=build_detail_bucket_name(platform), quota=quota
+            )
         return gate

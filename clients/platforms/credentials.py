@@ -21,7 +21,7 @@ from clients.http import (
     ServiceCaller,
     parse_retry_after,
 )
-from clients.platforms.failures import PlatformBusy, PlatformFailure, TokenExpired
+from clients.platforms.failures import CredentialsRefused, PlatformBusy, PlatformFailure
 from domain.faults import SourceFault
 from domain.orders.access import Account, ClientAuthentication, Credentials, CredentialsReader, TokenRenewal
 from infra import log
@@ -33,17 +33,19 @@ def build_credentials_reader(folder: Path, name: str | None) -> CredentialsReade
     """Build a reader of the credentials with this name; without a name they are empty."""
 
     async def read(renew: bool) -> Credentials:
-        return Credentials() if name is None else await asyncio.to_thread(_read_file, folder / f"{name}.json")
+        return (
+            Credentials() if name is None else await asyncio.to_thread(_read_credentials_file, folder / f"{name}.json")
+        )
 
     return read
 
 
-def _read_file(path: Path) -> Credentials:
+def _read_credentials_file(path: Path) -> Credentials:
     try:
         return Credentials.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         reason = error.strerror if isinstance(error, OSError) else _EXPECTED
-        raise TokenExpired(
+        raise CredentialsRefused(
             f"The credentials {path.stem!r} cannot be read from HAULAGE_ORDERS__CREDENTIALS_FOLDER: {reason}.",
             f'Put a file {path.name} there, like {{"key": "…", "secret": "…", "token": "…"}}, or with a '
             '"refresh_token" where tokens renew themselves.',
@@ -75,25 +77,25 @@ class AccountCredentials:
         self._read: Credentials | None = None
 
     async def get(self) -> Credentials:
-        """Return credentials that are valid as far as is known; raises TokenExpired or PlatformBusy."""
+        """Return credentials that are valid as far as is known; raises CredentialsRefused or PlatformBusy."""
         self._read = self._read or await self._read_credentials(False)
-        return await self._with_token(self._read, None)
+        return await self._add_access_token(self._read, None)
 
-    async def renew(self, refused: Credentials) -> Credentials:
+    async def reread_and_renew(self, refused: Credentials) -> Credentials:
         """Return credentials after others were refused: read them again, and fetch a new token."""
         self._read = await self._read_credentials(True)
-        return await self._with_token(self._read, refused.token.get_secret_value())
+        return await self._add_access_token(self._read, refused.token.get_secret_value())
 
-    async def _with_token(self, read: Credentials, refused: str | None) -> Credentials:
+    async def _add_access_token(self, read: Credentials, refused: str | None) -> Credentials:
         if not read.refresh_token.get_secret_value():
             return read
         end_point = self._end_point
         if end_point is None:
-            raise TokenExpired(
+            raise CredentialsRefused(
                 f"{self._who}: its credentials hold a refresh_token, and its record does not say where it is used.",
                 "Declare `access.renewal` in its record, or put a `token` into its credentials instead.",
             )
-        token = await self._tokens.get(read).get(refused, lambda: end_point.fetch(read))
+        token = await self._tokens.get_token(read).get_or_fetch(refused, lambda: end_point.fetch_token(read))
         return read.model_copy(update={"token": SecretStr(token)})
 
 
@@ -111,7 +113,7 @@ class AccessTokens:
     def __init__(self) -> None:
         self._tokens: dict[Credentials, RenewingToken] = {}
 
-    def get(self, credentials: Credentials) -> RenewingToken:
+    def get_token(self, credentials: Credentials) -> RenewingToken:
         """Return the token of these credentials."""
         if credentials not in self._tokens:
             self._tokens[credentials] = RenewingToken()
@@ -134,19 +136,19 @@ class TokenEndpoint:
         self._who = who
         self._caller = ServiceCaller("platform_tokens", retry=RetryPolicy(RETRY_PAUSES_SECONDS, patience_seconds=0.0))
 
-    async def fetch(self, credentials: Credentials) -> tuple[str, float]:
-        """Return an access token and its life in seconds; raises TokenExpired or PlatformBusy."""
-        return await self._caller.call("fetch", lambda: self._fetch_once(credentials))
+    async def fetch_token(self, credentials: Credentials) -> tuple[str, float]:
+        """Return an access token and its life in seconds; raises CredentialsRefused or PlatformBusy."""
+        return await self._caller.call_with_retries("fetch", lambda: self._fetch_token_once(credentials))
 
-    async def _fetch_once(self, credentials: Credentials) -> tuple[str, float]:
+    async def _fetch_token_once(self, credentials: Credentials) -> tuple[str, float]:
         try:
             answer = await self._http.post(
                 self._url,
-                body=urlencode(self._build_form(credentials)).encode(),
+                body=urlencode(self._build_form_fields(credentials)).encode(),
                 headers={
                     "Accept": "application/json",
                     "Content-Type": "application/x-www-form-urlencoded",
-                    **self._build_authorization(credentials),
+                    **self._build_authorization_header(credentials),
                 },
                 max_bytes=ANSWER_MAX_BYTES,
                 timeout_seconds=ANSWER_TIMEOUT_SECONDS,
@@ -155,20 +157,20 @@ class TokenEndpoint:
             message = f"{self._who}: its token endpoint cannot be reached. {fault.record.message}"
             if fault.transient:
                 raise PlatformBusy(message, "Ask again later.", retry_after_seconds=fault.retry_after_seconds) from None
-            raise TokenExpired(message, fault.record.hint) from None
-        values = _decode_object(answer.body)
+            raise CredentialsRefused(message, fault.record.hint) from None
+        values = _decode_object_or_empty(answer.body)
         if answer.status != 200 or "error" in values:
             raise self._build_failure(answer, values, credentials)
         token = values.get("access_token")
         if not isinstance(token, str) or not token.isprintable() or not token:
-            raise self._build_missing_token(values)
+            raise self._build_missing_token_failure(values)
         given = values.get("refresh_token")
         if given is not None and given != credentials.refresh_token.get_secret_value():
             # Whether the present one stays valid shows when it is used next.
             log.get(__name__).warning("platform_refresh_token_replaced", end_point=self._url)
-        return token, _read_lifetime(values.get("expires_in"), self._renewal.lifetime_seconds)
+        return token, _parse_lifetime(values.get("expires_in"), self._renewal.lifetime_seconds)
 
-    def _build_form(self, credentials: Credentials) -> dict[str, str]:
+    def _build_form_fields(self, credentials: Credentials) -> dict[str, str]:
         form = {
             **self._renewal.parameters,
             "grant_type": "refresh_token",
@@ -178,35 +180,37 @@ class TokenEndpoint:
             form |= {"client_id": credentials.key, "client_secret": credentials.secret.get_secret_value()}
         return form
 
-    def _build_authorization(self, credentials: Credentials) -> dict[str, str]:
+    def _build_authorization_header(self, credentials: Credentials) -> dict[str, str]:
         if self._renewal.client is ClientAuthentication.BODY:
             return {}
         pair = f"{quote_plus(credentials.key)}:{quote_plus(credentials.secret.get_secret_value())}"
         return {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
 
     def _build_failure(self, answer: HttpResponse, values: dict[str, Any], credentials: Credentials) -> PlatformFailure:
-        error, description = (_redact(values.get(name), credentials) for name in ("error", "error_description"))
+        error, description = (
+            _truncate_and_redact(values.get(name), credentials) for name in ("error", "error_description")
+        )
         message = f"{self._who}: its token endpoint answered {answer.status}" + (f", {error}" if error else "")
         message += f": {description.rstrip('. ')}." if description else "."
         if answer.status in BUSY_STATUSES or error in _TRANSIENT_ERRORS:
             return PlatformBusy(message, "Ask again later.", retry_after_seconds=parse_retry_after(answer.headers))
-        return TokenExpired(
+        return CredentialsRefused(
             message,
             "Renew `key`, `secret` and `refresh_token` in its credentials, or correct `access.renewal` in its record.",
         )
 
-    def _build_missing_token(self, values: dict[str, Any]) -> PlatformFailure:
+    def _build_missing_token_failure(self, values: dict[str, Any]) -> PlatformFailure:
         if not values:
             return PlatformBusy(
                 f"{self._who}: its token endpoint answered 200 with no JSON object.", "See what answers there."
             )
-        return TokenExpired(
+        return CredentialsRefused(
             f"{self._who}: its token endpoint answered 200 without an access_token.",
             "Correct `access.renewal` in its record.",
         )
 
 
-def _decode_object(body: bytes) -> dict[str, Any]:
+def _decode_object_or_empty(body: bytes) -> dict[str, Any]:
     try:
         values = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -214,7 +218,7 @@ def _decode_object(body: bytes) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _redact(value: Any, credentials: Credentials) -> str:
+def _truncate_and_redact(value: Any, credentials: Credentials) -> str:
     """Return the beginning of an error text without the secrets that it may repeat."""
     text = value if isinstance(value, str) else ""
     secrets = (credentials.secret, credentials.refresh_token, credentials.token)
@@ -222,7 +226,7 @@ def _redact(value: Any, credentials: Credentials) -> str:
     return (re.sub("|".join(known), "…", text) if known else text)[:_EXCERPT_CHARACTERS]
 
 
-def _read_lifetime(value: Any, default: float) -> float:
+def _parse_lifetime(value: Any, default: float) -> float:
     try:
         seconds = float(value)
     except (TypeError, ValueError):

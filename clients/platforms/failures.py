@@ -43,7 +43,7 @@ class PlatformBusy(PlatformFailure):
         super().__init__(message, hint, may_pass=True, is_transient=True, retry_after_seconds=wait)
 
 
-class PlatformSlow(PlatformFailure):
+class AttemptTimeUsedUp(PlatformFailure):
     """The time of an attempt ended before everything was read; what was read is kept."""
 
     is_local = True
@@ -53,22 +53,22 @@ class PlatformRefused(PlatformFailure):
     """The same request will fail until the request, the account or the address is changed."""
 
 
-class TokenExpired(PlatformRefused):
+class CredentialsRefused(PlatformRefused):
     """The credentials are not valid, nor are those that their reference leads to now."""
 
 
-class PlatformLied(PlatformFailure):
+class InconsistentAnswers(PlatformFailure):
     """The answers contradict each other or the platform's record: nothing of them may count as complete.
 
     It may pass if orders moved or something else answered, not if the record contradicts the platform.
     """
 
 
-class PagesAlike(PlatformLied):
+class IdenticalPages(InconsistentAnswers):
     """Every page of a window was the same full page of orders: there are no others, or the page is ignored."""
 
 
-class ZoneDiffers(PlatformLied):
+class WrongTimeZone(InconsistentAnswers):
     """The filter of a platform uses other times than its record says: windows hold other orders than requested."""
 
 

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Final
 
 from clients.platforms.answers import OrderPage
-from clients.platforms.failures import PagesAlike, PlatformLied
+from clients.platforms.failures import IdenticalPages, InconsistentAnswers
 from domain.orders.capability import Paging
 
 EMPTY_PAGES_MAX: Final = 100
@@ -46,7 +46,7 @@ TokenPageReader = Callable[[int, str | None], Awaitable[PageStep]]
 """Reads a page by its position in the pass and the token of the page before; None for the first."""
 
 
-async def read_numbered(
+async def iterate_numbered_pages(
     read: NumberedPageReader, paging: Paging, total: int | None, fills_pages: Callable[[], bool]
 ) -> AsyncIterator[OrderPage]:
     """Read numbered pages from the last to the first: a row that leaves the window is then read twice, never skipped.
@@ -65,51 +65,51 @@ async def read_numbered(
         fills_pages: Whether the platform has listed as many orders on a page as were requested.
 
     Raises:
-        PagesAlike: All pages listed the same full page, and no total says that this is all.
-        PlatformLied: The pages cannot be those of one window.
+        IdenticalPages: All pages listed the same full page, and no total says that this is all.
+        InconsistentAnswers: The pages cannot be those of one window.
     """
-    beginning = _find_first_number(paging, total, fills_pages=fills_pages())
+    beginning = _choose_first_page_number(paging, total, fills_pages=fills_pages())
     watch, place, number = _RepetitionGuard(), 0, beginning
     comparison = _PassComparison(paging.first) if total is None else None
     while True:
         step = await read(place, number)
-        is_clamped = watch.repeats(step) and not step.has_more
+        is_clamped = watch.repeats_previous(step) and not step.has_more
         if is_clamped:
             number -= 1  # behind the last page the platform repeats it
         else:
-            yield watch.check(step).page
+            yield watch.require_progress(step).page
             if comparison is not None:
                 comparison.add_forward_page(number, step)
         place += 1
-        if is_clamped or not _may_continue(step, paging, is_short_last=total is not None and fills_pages()):
+        if is_clamped or not _may_more_pages_follow(step, paging, is_short_last=total is not None and fills_pages()):
             break
         number += 1
-    watch.reverse()
+    watch.reset_counts()
     if comparison is not None:
         comparison.add_last_page(number, step)
     for each in range(number - 1, paging.first - 1, -1):
-        step = watch.check(await read(place, each))
-        page = step.page if comparison is None else comparison.add_backward_page(each, step)
+        step = watch.require_progress(await read(place, each))
+        page = step.page if comparison is None else comparison.compare_backward_page(each, step)
         yield replace(page, is_repeated=each >= beginning)
         place += 1
-    if watch.is_stuck and total is None and watch.rows >= paging.size:
-        raise PagesAlike(*_PAGE_IGNORED)
-    if watch.is_stuck and total is not None and watch.rows < total:
-        raise PlatformLied(*_PAGE_IGNORED)
+    if watch.is_stuck and total is None and watch.distinct_orders_of_last_page >= paging.size:
+        raise IdenticalPages(*_PAGE_IGNORED)
+    if watch.is_stuck and total is not None and watch.distinct_orders_of_last_page < total:
+        raise InconsistentAnswers(*_PAGE_IGNORED)
 
 
-async def read_by_token(read: TokenPageReader, what: str = "token") -> AsyncIterator[OrderPage]:
+async def iterate_pages_by_token(read: TokenPageReader, what: str = "token") -> AsyncIterator[OrderPage]:
     """Read pages that each name the token of the next, until one names none."""
     watch, seen, place = _RepetitionGuard(), set[str](), 0
     token: str | None = None
     while True:
-        step = watch.check(await read(place, token))
+        step = watch.require_progress(await read(place, token))
         yield step.page
         token, place = step.following, place + 1
         if token is None:
             return
         if token in seen:
-            raise PlatformLied(
+            raise InconsistentAnswers(
                 f"The {what} {token[:100]!r} came twice: the platform leads in a circle. What it told so far is no "
                 "whole window.",
                 "Read it again; if it stays so, ask the platform's owner.",
@@ -118,9 +118,9 @@ async def read_by_token(read: TokenPageReader, what: str = "token") -> AsyncIter
         seen.add(token)
 
 
-def read_by_link(read: TokenPageReader) -> AsyncIterator[OrderPage]:
+def iterate_pages_by_link(read: TokenPageReader) -> AsyncIterator[OrderPage]:
     """Read pages that each name the address of the next."""
-    return read_by_token(read, "link")
+    return iterate_pages_by_token(read, "link")
 
 
 def find_next_link(headers: Iterable[str]) -> str | None:
@@ -132,7 +132,7 @@ def find_next_link(headers: Iterable[str]) -> str | None:
     return None
 
 
-def _find_first_number(paging: Paging, total: int | None, *, fills_pages: bool) -> int:
+def _choose_first_page_number(paging: Paging, total: int | None, *, fills_pages: bool) -> int:
     if total is not None:
         # The page behind a short one is read first: read afterwards, it would have the short one read again.
         return paging.first + total // paging.size + (0 if fills_pages or total == 0 or paging.more else 1)
@@ -140,7 +140,7 @@ def _find_first_number(paging: Paging, total: int | None, *, fills_pages: bool) 
     return paging.first if paging.more else paging.first + 1
 
 
-def _may_continue(step: PageStep, paging: Paging, *, is_short_last: bool) -> bool:
+def _may_more_pages_follow(step: PageStep, paging: Paging, *, is_short_last: bool) -> bool:
     """Return whether more may follow. That a full page is the last one is never believed."""
     rows = len(step.page.orders)
     if step.has_more or rows >= paging.size:
@@ -163,22 +163,22 @@ class _PassComparison:
 
     def add_forward_page(self, number: int, step: PageStep) -> None:
         """Add a page of the pass there."""
-        for order_id in _list_ids(step):
+        for order_id in _collect_order_ids(step):
             self._there.setdefault(order_id, number)
 
     def add_last_page(self, number: int, step: PageStep) -> None:
         """Add the last page, which belongs to both passes."""
-        self._back = dict.fromkeys(_list_ids(step), number)
+        self._back = dict.fromkeys(_collect_order_ids(step), number)
 
-    def add_backward_page(self, number: int, step: PageStep) -> OrderPage:
+    def compare_backward_page(self, number: int, step: PageStep) -> OrderPage:
         """Return a page of the pass back, with what it shows about those before."""
-        ids = _list_ids(step)
+        ids = _collect_order_ids(step)
         repeated = len(ids & self._back.keys())
         for order_id in ids:
             self._back.setdefault(order_id, number)
-        return replace(step.page, repeated=repeated, is_unsorted=number == self._first and self._differs())
+        return replace(step.page, repeated=repeated, is_unsorted=number == self._first and self._has_moved_backwards())
 
-    def _differs(self) -> bool:
+    def _has_moved_backwards(self) -> bool:
         places = sorted((self._there[each], back) for each, back in self._back.items() if each in self._there)
         farthest = 0
         for _, pages in groupby(places, key=itemgetter(0)):
@@ -205,34 +205,34 @@ class _RepetitionGuard:
         return self._pages > 1 and bool(self._ids) and not self._has_differed
 
     @property
-    def rows(self) -> int:
+    def distinct_orders_of_last_page(self) -> int:
         """How many different orders the last page listed."""
         return len(self._ids)
 
-    def repeats(self, step: PageStep) -> bool:
+    def repeats_previous(self, step: PageStep) -> bool:
         """Return whether a page repeats the one before."""
-        return bool(self._ids) and _list_ids(step) == self._ids
+        return bool(self._ids) and _collect_order_ids(step) == self._ids
 
-    def reverse(self) -> None:
+    def reset_counts(self) -> None:
         """Reverse the direction: empty pages so far do not count any more."""
         self._same = self._empty = 0
 
-    def check(self, step: PageStep) -> PageStep:
-        ids = _list_ids(step)
+    def require_progress(self, step: PageStep) -> PageStep:
+        ids = _collect_order_ids(step)
         self._empty = 0 if ids else self._empty + 1
-        self._same = self._same + 1 if self.repeats(step) else 0
+        self._same = self._same + 1 if self.repeats_previous(step) else 0
         self._has_differed = self._has_differed or (self._pages > 0 and ids != self._ids)
         self._ids = ids
         self._pages += 1
         if self._same > REPEATS_MAX:
-            raise PlatformLied(*_PAGE_IGNORED)
+            raise InconsistentAnswers(*_PAGE_IGNORED)
         if self._empty > EMPTY_PAGES_MAX:
-            raise PlatformLied(
+            raise InconsistentAnswers(
                 f"{self._empty} pages without an order followed each other, and the platform says that there are more.",
                 "Mend the paths of the record, or ask its owner.",
             )
         return step
 
 
-def _list_ids(step: PageStep) -> frozenset[str]:
+def _collect_order_ids(step: PageStep) -> frozenset[str]:
     return frozenset(order.order_id for order in step.page.orders)

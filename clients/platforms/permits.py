@@ -31,27 +31,40 @@ NO_QUOTA: Final = 10**12
 """Requests of a day are counted without a quota, too: this limit is never reached."""
 
 
-def rate_bucket(platform: str) -> str:
+def build_rate_bucket_name(platform: str) -> str:
     """Return the bucket of requests to a platform."""
     return f"platform:{platform}"
 
 
-def detail_bucket(platform: str) -> str:
+def build_project_bucket_name(project_id: str) -> str:
+    """Return the bucket of all requests within a day to the platforms of a project."""
+    return f"platforms:{project_id}:day"
+
+
+def build_detail_bucket_name(platform: str) -> str:
     """Return the bucket of requests for one order, where the platform counts them separately."""
     return f"platform:{platform}:details"
 
 
-def day_bucket(platform: str) -> str:
+def build_day_bucket_name(platform: str) -> str:
     """Return the bucket of a platform's requests within a day."""
     return f"platform:{platform}:day"
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectQuota:
+    """How many requests within a day a project may make to all its platforms together."""
+
+    project_id: str
+    per_day: int
+
+
 @dataclass(slots=True)
-class PlatformGate:
+class PlatformSharedState:
     """What all connectors of this process to one platform share."""
 
-    permits: Permits
-    details: Permits
+    permits: RequestPermits
+    details: RequestPermits
     """The same, or others where the platform counts requests for one order separately."""
     tokens: AccessTokens = field(default_factory=AccessTokens)
     breaker: CircuitBreaker = field(default_factory=lambda: CircuitBreaker(BREAKER_FAILURES, BREAKER_SECONDS))
@@ -61,7 +74,7 @@ class PlatformGate:
     """The page sizes of which it has listed a full page."""
 
 
-class Permits:
+class RequestPermits:
     """This process' permits for one platform.
 
     A burst comes back as a whole one window of `burst / per_second` after it was spent: no stretch of t seconds sees
@@ -70,22 +83,25 @@ class Permits:
     while all of the previous one are used in time: permits that expire are lost for every process.
     """
 
-    def __init__(self, limiter: Limiter, platform: str, rate: RateLimit, *, bucket: str = "") -> None:
+    def __init__(
+        self, limiter: Limiter, platform: str, rate: RateLimit, *, bucket: str = "", quota: ProjectQuota | None = None
+    ) -> None:
         self.rate = rate
+        self.quota = quota
         self._limiter = limiter
         self._platform = platform
-        self._bucket = bucket or rate_bucket(platform)
+        self._bucket = bucket or build_rate_bucket_name(platform)
         window_seconds = rate.burst / rate.per_second
         self.held_seconds = min(HELD_MAX_SECONDS, max(HELD_MIN_SECONDS, window_seconds * HELD_SHARE))
         self._window_seconds = window_seconds + self.held_seconds
         useful, fair = int(rate.per_second * self.held_seconds), int(rate.burst * BATCH_SHARE)
-        self._batch_max = max(1, min(useful, fair, rate.per_day or useful))
+        self._batch_max = max(1, min(useful, fair, rate.per_day or useful, quota.per_day if quota else useful))
         self._batch = 1
         self._left = 0
         self._good_until = -math.inf
         self._turn = asyncio.Lock()
 
-    async def take(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    async def wait_for_permit(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for one permit; raises PlatformBusy if that would take longer: then a timer of the workflow waits."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + patience_seconds
@@ -96,18 +112,18 @@ class Permits:
             is_used_up = clock() < self._good_until
             self._batch = min(self._batch_max, 2 * self._batch) if is_used_up else max(1, self._batch - self._left)
             # One permit of a batch is used as it arrives: where the database is slow, the others may have expired.
-            while wait_seconds := await self._fetch():
+            while wait_seconds := await self._take_batch():
                 if clock() + wait_seconds > deadline:
-                    raise self._used_up(wait_seconds)
+                    raise self._build_rate_used_up(wait_seconds)
                 await asyncio.sleep(wait_seconds)
             self._left -= 1
 
-    async def _fetch(self) -> float:
+    async def _take_batch(self) -> float:
         """Take a batch, or else one; return how long to wait if even that is not available."""
         asked_at = asyncio.get_running_loop().time()
         wait_seconds = 0.0
         for amount in sorted({self._batch, 1}, reverse=True):
-            verdicts = await self._limiter.take(self._demands(amount), [])
+            verdicts = await self._limiter.take_all_or_none(self._build_demands(amount), [])
             if all(each.allowed for each in verdicts):
                 self._batch = self._left = amount
                 self._good_until = asked_at + self.held_seconds
@@ -115,10 +131,11 @@ class Permits:
             wait_seconds = max(each.reset_seconds for each in verdicts if not each.allowed)
         return max(wait_seconds, SHORTEST_WAIT_SECONDS)
 
-    def _used_up(self, wait_seconds: float) -> PlatformBusy:
+    def _build_rate_used_up(self, wait_seconds: float) -> PlatformBusy:
+        quota = f", {self.quota.per_day:,} a day to all platforms of its project" if self.quota else ""
         busy = PlatformBusy(
             f"The rate of {self.rate.per_second:g} requests a second (bursts of {self.rate.burst}, "
-            f"{self.rate.per_day or 'no limit'} a day) to platform {self._platform} is used up by all "
+            f"{self.rate.per_day or 'no limit'} a day{quota}) to platform {self._platform} is used up by all "
             "workers together.",
             f"It has room again in {wait_seconds:.0f} s.",
             retry_after_seconds=wait_seconds,
@@ -126,11 +143,15 @@ class Permits:
         busy.is_local = True
         return busy
 
-    def _demands(self, amount: int) -> list[RateDemand]:
-        return [
+    def _build_demands(self, amount: int) -> list[RateDemand]:
+        demands = [
             RateDemand(self._bucket, amount, self.rate.burst, self._window_seconds),
-            RateDemand(day_bucket(self._platform), amount, self.rate.per_day or NO_QUOTA, DAY_SECONDS),
+            RateDemand(build_day_bucket_name(self._platform), amount, self.rate.per_day or NO_QUOTA, DAY_SECONDS),
         ]
+        if self.quota:
+            bucket = build_project_bucket_name(self.quota.project_id)
+            demands.append(RateDemand(bucket, amount, self.quota.per_day, DAY_SECONDS))
+        return demands
 
 
 WAITING_SHARE: Final = 0.5
@@ -161,6 +182,6 @@ class TimeBudget:
         """Whether it is time to stop."""
         return asyncio.get_running_loop().time() >= self.until
 
-    def spend(self, seconds: float) -> None:
+    def subtract_wait(self, seconds: float) -> None:
         """Subtract a wait from the patience."""
         self.patience_seconds = max(0.0, self.patience_seconds - seconds)

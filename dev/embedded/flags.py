@@ -216,53 +216,56 @@ STORE_ALONE: tuple[Flag, ...] = (
 HEAD = """\
 # Generated from dev/embedded/flags.py, where each value has its reason and its measured effect; a test compares them.
 # To renew, write here what this prints:
-# python -c "from dev.embedded import flags; print(flags.dynamic_configuration(), end='')"
+# python -c "from dev.embedded import flags; print(flags.render_dynamic_configuration(), end='')"
 """
 
 
-def engine(*, ui: bool, for_tests: bool) -> list[str]:
+def build_engine_arguments(*, ui: bool, for_tests: bool) -> list[str]:
     """Arguments of the Temporal dev server."""
     plain = (*ENGINE_ARGUMENTS, ENGINE_UNSAFE if for_tests else ENGINE_DURABLE)
-    arguments = [text for flag in plain for text in (flag.name, _text(flag.value))]
-    for flag in _reaching(ENGINE_DYNAMIC, for_tests=for_tests):
+    arguments = [text for flag in plain for text in (flag.name, _format_flag_value(flag.value))]
+    for flag in _select_flags(ENGINE_DYNAMIC, for_tests=for_tests):
         arguments += ["--dynamic-config-value", f"{flag.name}={json.dumps(flag.value)}"]
     return arguments + [flag.name for flag in UI_ARGUMENTS if ui]
 
 
-def go_variables(*, for_tests: bool) -> dict[str, str]:
+def build_go_variables(*, for_tests: bool) -> dict[str, str]:
     """Environment of the engine and the store."""
-    return {flag.name: _text(flag.value) for flag in _reaching(GO_FOR_TESTS, for_tests=for_tests)}
+    return {flag.name: _format_flag_value(flag.value) for flag in _select_flags(GO_FOR_TESTS, for_tests=for_tests)}
 
 
-def database(port: int, *, for_tests: bool) -> dict[str, str]:
+def build_database_settings(port: int, *, for_tests: bool) -> dict[str, str]:
     """Settings of PostgreSQL."""
-    return {"port": str(port), **{flag.name: _text(flag.value) for flag in _reaching(DATABASE, for_tests=for_tests)}}
+    return {
+        "port": str(port),
+        **{flag.name: _format_flag_value(flag.value) for flag in _select_flags(DATABASE, for_tests=for_tests)},
+    }
 
 
-def database_layout(user: str) -> list[str]:
+def build_initdb_arguments(user: str) -> list[str]:
     """Arguments of initdb."""
-    return [f"--username={user}", *(f"{flag.name}={_text(flag.value)}" for flag in DATABASE_LAYOUT)]
+    return [f"--username={user}", *(f"{flag.name}={_format_flag_value(flag.value)}" for flag in DATABASE_LAYOUT)]
 
 
-def store() -> dict[str, str]:
+def build_store_arguments() -> dict[str, str]:
     """Arguments of `weed mini`, wherever it runs."""
-    return {flag.name: _text(flag.value) for flag in STORE}
+    return {flag.name: _format_flag_value(flag.value) for flag in STORE}
 
 
-def store_alone() -> dict[str, str]:
+def build_single_store_arguments() -> dict[str, str]:
     """Arguments of a `weed mini` that is the whole cluster."""
-    return {**store(), **{flag.name: _text(flag.value) for flag in STORE_ALONE}}
+    return {**build_store_arguments(), **{flag.name: _format_flag_value(flag.value) for flag in STORE_ALONE}}
 
 
-def dynamic_configuration() -> str:
+def render_dynamic_configuration() -> str:
     """The file that production's Temporal reads: what holds everywhere."""
     shared = [flag for flag in ENGINE_DYNAMIC if flag.reach == "everywhere"]
     return HEAD + "".join(f"{flag.name}:\n  - value: {json.dumps(flag.value)}\n" for flag in shared)
 
 
-def _reaching(table: Sequence[Flag], *, for_tests: bool) -> list[Flag]:
+def _select_flags(table: Sequence[Flag], *, for_tests: bool) -> list[Flag]:
     return [flag for flag in table if flag.reach != "tests" or for_tests]
 
 
-def _text(value: Value) -> str:
+def _format_flag_value(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -22,6 +22,9 @@ from pydantic import BaseModel
 from domain import faults
 from infra import log
 
+ROOT = Path(__file__).parents[2]
+"""Where the modules of all processes are."""
+INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 PROC = Path("/proc")
 BOOT_ID = PROC / "sys/kernel/random/boot_id"
 NOBODY_ID = 65534
@@ -41,7 +44,12 @@ _log = log.get(__name__)
 
 def announce_by_log(line: str) -> None:
     """Log the line: where no command shows it to a user."""
-    _log.warning("start_announced", sentence=line)
+    _log.warning("component_announced", sentence=line)
+
+
+def inherit_variables() -> dict[str, str]:
+    """Return the variables that a process of ours gets from this one."""
+    return {**{key: os.environ[key] for key in INHERITED if key in os.environ}, "PYTHONPATH": str(ROOT)}
 
 
 class RecordedProcess(BaseModel):
@@ -105,7 +113,7 @@ def read_cpu_seconds(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK") + sum(read_cpu_seconds(int(child)) for child in children)
 
 
-def measure_load() -> float:
+def measure_load_per_core() -> float:
     """Return how many processes wish to run for each core that this one may use; at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1.0, os.getloadavg()[0] / cores)
@@ -130,11 +138,11 @@ def wrap_with_death_signal(argv: list[str], death_signal: signal.Signals) -> lis
     The parent is the thread that starts the child, so that thread must live as long as the child.
     """
     if setpriv := _find_setpriv():
-        return [setpriv, "--pdeathsig", _name(death_signal), "--", *argv]
+        return [setpriv, "--pdeathsig", _get_signal_name(death_signal), "--", *argv]
     return argv
 
 
-def wrap_unprivileged(argv: list[str], death_signal: signal.Signals) -> list[str]:
+def wrap_as_nobody(argv: list[str], death_signal: signal.Signals) -> list[str]:
     """Return the command so that it runs as nobody, for programs that refuse root; unchanged unless we are root.
 
     CAP_DAC_OVERRIDE lets it reach programs and data below folders that only root may enter. access(2) would ignore
@@ -160,13 +168,13 @@ def wrap_unprivileged(argv: list[str], death_signal: signal.Signals) -> list[str
         f"--ambient-caps={capabilities}",
         f"--bounding-set={capabilities}",
         "--securebits=+no_setuid_fixup",
-        f"--pdeathsig={_name(death_signal)}",
+        f"--pdeathsig={_get_signal_name(death_signal)}",
         "--",
         *argv,
     ]
 
 
-def _name(number: signal.Signals) -> str:
+def _get_signal_name(number: signal.Signals) -> str:
     return number.name.removeprefix("SIG")
 
 
@@ -192,7 +200,7 @@ class SilenceTimer:
         self._written = self._cpu_seconds = 0.0
         self._since = time.monotonic()
 
-    def read_seconds(self) -> float:
+    def measure_silence(self) -> float:
         """Return how long ago the last sign of life was seen."""
         written = self._output.stat().st_size if self._output.exists() else 0
         cpu_seconds = read_cpu_seconds(self._pid)
@@ -217,14 +225,14 @@ class StartReport:
     """Report every ten seconds, in one line, what has been starting for longer than that.
 
     Args:
-        announce: Gets the line.
+        announce: Gets the line, and others about what becomes of components.
     """
 
     announce: Announce = announce_by_log
     _steps: list[StartStep] = field(default_factory=list)
 
     @contextmanager
-    def step(self, name: str, action: str) -> Iterator[StartStep]:
+    def track_step(self, name: str, action: str) -> Iterator[StartStep]:
         """Count a component as starting while the block runs; `action` says what it does, like `importing`."""
         step = StartStep(name, action, time.monotonic())
         self._steps.append(step)
@@ -233,14 +241,14 @@ class StartReport:
         finally:
             self._steps.remove(step)
 
-    async def run(self) -> None:
+    async def report_until_cancelled(self) -> None:
         """Report until cancelled."""
         while True:
             await asyncio.sleep(SLOW_SECONDS)
-            if line := self.describe():
+            if line := self.describe_slow_steps():
                 self.announce(line)
 
-    def describe(self) -> str:
+    def describe_slow_steps(self) -> str:
         """Return the line, like `api-1, api-2: still importing, 34 s`; empty if nothing takes long."""
         now = time.monotonic()
         slow: defaultdict[str, list[str]] = defaultdict(list)

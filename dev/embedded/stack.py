@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import SecretStr
 
@@ -16,15 +16,19 @@ from dev.embedded.components import DATABASE, DATABASE_NAME, ENGINE, NAMESPACE, 
 from dev.embedded.data_folder import (
     LOOPBACK,
     EmbeddedSecrets,
-    Ports,
+    PortReservations,
     RunFile,
     lock_data_dir,
-    open_ports,
     record_supervisor,
+    reserve_ports,
 )
 from dev.embedded.processes import Announce, announce_by_log
 from dev.embedded.supervisor import ProcessSpec, Supervisor, run_supervisor
-from infra.settings import EmbeddedSettings, SecretSettings, Settings
+from infra.component_settings import TlsSettings
+from infra.settings import EmbeddedSettings, Settings
+
+PLAIN: Final = {"secure": False, "tls": TlsSettings()}
+"""The embedded components listen on the loopback address only."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Stack:
 
     data_dir: Path
     secrets: EmbeddedSecrets
-    ports: Ports
+    ports: PortReservations
     run_file: RunFile
     supervisor: Supervisor
 
@@ -42,7 +46,7 @@ class Stack:
         """The addresses of the components by name."""
         return dict(self.run_file.state.addresses)
 
-    def database_url(self, name: str = DATABASE_NAME) -> str:
+    def build_database_url(self, name: str = DATABASE_NAME) -> str:
         """Return the URL of a database of the embedded PostgreSQL, for SQLAlchemy."""
         return components.build_database_url(self.ports.by_name[DATABASE], self.secrets.database_password, name)
 
@@ -50,31 +54,33 @@ class Stack:
         """Return the settings of this process with the addresses of the embedded components."""
         own = Settings()
         store_address = f"{LOOPBACK}:{self.ports.by_name[STORE]}"
-        objects = {"endpoint": store_address, "secure": False, "region": components.REGION, "bucket": components.BUCKET}
+        objects = {"endpoint": store_address, **PLAIN, "region": components.REGION, "bucket": components.BUCKET}
         secret_key = SecretStr(self.secrets.object_secret_key)
         changes = {
             "data_dir": self.data_dir,
-            "database": own.database.model_copy(update={"url": SecretStr(self.database_url())}),
+            "database": own.database.model_copy(update={"url": SecretStr(self.build_database_url()), **PLAIN}),
             "objects": own.objects.model_copy(
                 update={**objects, "access_key": components.ACCESS_KEY, "secret_key": secret_key}
             ),
             "engine": own.engine.model_copy(update={"ui_url": self.addresses.get("ui", "")}),
             "api": own.api.model_copy(update={"admin_key": SecretStr(self.secrets.admin_key)}),
-            "secrets": SecretSettings(seal=[SecretStr(self.secrets.seal)], pepper=SecretStr(self.secrets.pepper)),
+            "secrets": own.secrets.model_copy(
+                update={"seal": [SecretStr(self.secrets.seal)], "pepper": SecretStr(self.secrets.pepper)}
+            ),
         }
         return own.model_copy(update=changes)
 
     def build_environment(self, settings: Settings | None = None, namespace: str = NAMESPACE) -> dict[str, str]:
         """Return the settings and the address of the engine as environment variables for other processes."""
         return {
-            **to_variables(settings or self.build_settings()),
+            **to_environment_variables(settings or self.build_settings()),
             "TEMPORAL_ADDRESS": self.addresses[ENGINE],
             "TEMPORAL_NAMESPACE": namespace,
         }
 
-    def claim_port(self, name: str, preferred: int) -> int:
+    def reserve_port(self, name: str, preferred: int) -> int:
         """Return a port for a process that is to be added: the preferred one, or another if it is taken."""
-        port = self.ports.claim(name, preferred)
+        port = self.ports.reserve(name, preferred)
         self.run_file.state.ports[name] = port
         self.run_file.state.addresses[name] = f"http://{LOOPBACK}:{port}"
         self.run_file.save()
@@ -83,8 +89,8 @@ class Stack:
     @asynccontextmanager
     async def run_processes(self, *specs: ProcessSpec) -> AsyncIterator[None]:
         """Run further processes while the block runs; it begins when all of them serve."""
-        await self.supervisor.start(*specs)
         try:
+            await self.supervisor.start(*specs)
             yield
         finally:
             await self.supervisor.stop_group(*specs)
@@ -124,17 +130,17 @@ async def run_stack(
         announce: Gets a line about what takes long to start.
         beside: Further processes, which start together with the components.
     """
-    data_dir = data_folder.create(data_dir)
-    data_folder.require_space(data_dir)
-    with lock_data_dir(data_dir) as run_file, open_ports(run_file.state.ports, announce) as claimed:
+    data_dir = data_folder.create_data_folder(data_dir)
+    data_folder.require_free_disk_space(data_dir)
+    with lock_data_dir(data_dir) as run_file, reserve_ports(run_file.state.ports, announce) as claimed:
         if run_file.damage:
             announce(run_file.damage)
-        await run_file.end_leftovers()
+        await run_file.end_leftover_processes(announce)
         preferred = ports or EmbeddedSettings()
-        secrets = data_folder.load_secrets(data_dir)
+        secrets = data_folder.load_or_create_secrets(data_dir)
         specs = _build_components(data_dir, claimed, preferred, secrets, ui=ui, for_tests=for_tests)
         run_file.state.ports = dict(claimed.by_name)
-        run_file.state.addresses = _list_addresses(claimed.by_name)
+        run_file.state.addresses = _build_addresses(claimed.by_name)
         record_supervisor(run_file)
         async with run_supervisor(run_file, data_dir / "logs", announce) as supervisor:
             await supervisor.start(*beside, *specs)
@@ -143,7 +149,7 @@ async def run_stack(
 
 def _build_components(
     data_dir: Path,
-    claimed: Ports,
+    claimed: PortReservations,
     preferred: EmbeddedSettings,
     secrets: EmbeddedSecrets,
     *,
@@ -151,39 +157,45 @@ def _build_components(
     for_tests: bool,
 ) -> list[ProcessSpec]:
     # The preferred ports first: an internal port must not take one of them.
-    database_port = claimed.claim(DATABASE, preferred.database_port)
-    store_port = claimed.claim(STORE, preferred.store_port)
-    engine_port = claimed.claim(ENGINE, preferred.engine_port)
-    ui_port = claimed.claim("ui", preferred.ui_port) if ui else None
+    database_port = claimed.reserve(DATABASE, preferred.database_port)
+    store_port = claimed.reserve(STORE, preferred.store_port)
+    engine_port = claimed.reserve(ENGINE, preferred.engine_port)
+    ui_port = claimed.reserve("ui", preferred.ui_port) if ui else None
     folders = {name: data_dir / name for name in (DATABASE, STORE, ENGINE)}
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
     return [
-        components.build_database(folders[DATABASE], database_port, secrets.database_password, for_tests=for_tests),
-        components.build_store(folders[STORE], store_port, claimed, secrets.object_secret_key, for_tests=for_tests),
-        components.build_engine(folders[ENGINE], engine_port, claimed, ui_port=ui_port, for_tests=for_tests),
+        components.build_database_process(
+            folders[DATABASE], database_port, secrets.database_password, for_tests=for_tests
+        ),
+        components.build_store_process(
+            folders[STORE], store_port, claimed, secrets.object_secret_key, for_tests=for_tests
+        ),
+        components.build_engine_process(folders[ENGINE], engine_port, claimed, ui_port=ui_port, for_tests=for_tests),
     ]
 
 
-def _list_addresses(ports: dict[str, int]) -> dict[str, str]:
+def _build_addresses(ports: dict[str, int]) -> dict[str, str]:
     http = {name: f"http://{LOOPBACK}:{ports[name]}" for name in (STORE, "ui") if name in ports}
     plain = {name: f"{LOOPBACK}:{ports[name]}" for name in (ENGINE, DATABASE)}
     return {**plain, **http}
 
 
-def to_variables(settings: Settings) -> dict[str, str]:
+def to_environment_variables(settings: Settings) -> dict[str, str]:
     """Return settings as `HAULAGE_…` variables, with secrets in plain text: for the environment of a child only."""
     prefix = settings.model_config.get("env_prefix") or ""
     return {
-        prefix + name: _format_value(value) for name, value in _list_leaves(settings.model_dump()) if value is not None
+        prefix + name: _format_value(value)
+        for name, value in _flatten_settings(settings.model_dump())
+        if value is not None
     }
 
 
-def _list_leaves(tree: dict[str, Any]) -> list[tuple[str, Any]]:
+def _flatten_settings(tree: dict[str, Any]) -> list[tuple[str, Any]]:
     leaves: list[tuple[str, Any]] = []
     for name, value in tree.items():
         if isinstance(value, dict):
-            leaves += [(f"{name.upper()}__{inner}", leaf) for inner, leaf in _list_leaves(value)]
+            leaves += [(f"{name.upper()}__{inner}", leaf) for inner, leaf in _flatten_settings(value)]
         else:
             leaves.append((name.upper(), value))
     return leaves

@@ -83,9 +83,9 @@ class ProcessSpec:
         action: What it does until it serves, after "still", for the line about what takes long.
         silence_seconds: A process that shows no sign of life for longer before it serves is killed and started again;
             on a busy machine it has as much longer as processes wait for each core.
-        stop_signal: Asks for an orderly stop; SIGKILL follows after `stop_timeout_seconds`.
+        create_stop_event: Asks for an orderly stop; SIGKILL follows after `stop_timeout_seconds`.
         death_signal: Sent by the kernel when the supervisor dies; must end the process and its children.
-        fork: Makes the process, with its output in this file, instead of starting `argv`.
+        fork: Makes the process, with its output in this file; `argv` is started where it returns None.
         attach: Gets the process, which has pipes as its input and output then.
     """
 
@@ -98,10 +98,10 @@ class ProcessSpec:
     clean: Callable[[], Awaitable[None]] = do_nothing
     action: str = "starting"
     silence_seconds: float = 30.0
-    stop_signal: signal.Signals = signal.SIGTERM
+    create_stop_event: signal.Signals = signal.SIGTERM
     stop_timeout_seconds: float = 10.0
     death_signal: signal.Signals = signal.SIGKILL
-    fork: Callable[[Path], Awaitable[ForkedProcess]] | None = None
+    fork: Callable[[Path], Awaitable[ForkedProcess | None]] | None = None
     attach: Callable[[asyncio.subprocess.Process], None] | None = None
 
 
@@ -137,13 +137,13 @@ class Supervisor:
             # One sentence about the first failure helps more than a tree of all.
             raise failures.exceptions[0] from None
 
-    async def run_to_end(self, spec: ProcessSpec) -> None:
+    async def run_until_it_ends(self, spec: ProcessSpec) -> None:
         """Run a process that ends by itself.
 
         Raises:
             StartFailed: It ended with an exit code other than 0, or showed no sign of life for too long.
         """
-        await _SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log", self.report).run_to_end()
+        await _SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log", self.report).run_until_it_ends()
 
     async def stop_group(self, *specs: ProcessSpec) -> None:
         """Stop a group that was started together, and forget it."""
@@ -160,18 +160,18 @@ class Supervisor:
 
     def kill(self, name: str) -> None:
         """Send SIGKILL, as the kernel does when memory runs out. The process is restarted on the same port."""
-        self._find(name).kill()
+        self._find_process(name).kill()
 
     async def wait_until_ready(self, name: str) -> None:
         """Wait until a process serves."""
-        await self._find(name).serving.wait()
+        await self._find_process(name).serving.wait()
 
     def list_pids(self) -> dict[str, int]:
         """Return the pids of the running processes by name."""
         processs = [process for group in self._groups for process in group]
         return {process.spec.name: pid for process in processs if (pid := process.pid)}
 
-    def _find(self, name: str) -> _SupervisedProcess:
+    def _find_process(self, name: str) -> _SupervisedProcess:
         for group in self._groups:
             for process in group:
                 if process.spec.name == name:
@@ -202,7 +202,7 @@ class _SupervisedProcess:
         Raises:
             StartFailed: It did not serve after several attempts.
         """
-        self._running = asyncio.create_task(self._run_forever(), name=f"keep {self.spec.name}")
+        self._running = asyncio.create_task(self._keep_running(), name=f"keep {self.spec.name}")
         served = asyncio.create_task(self.serving.wait())
         try:
             await asyncio.wait({self._running, served}, return_when=asyncio.FIRST_COMPLETED)
@@ -212,19 +212,19 @@ class _SupervisedProcess:
             running, self._running = self._running, None
             running.result()
 
-    async def run_to_end(self) -> None:
+    async def run_until_it_ends(self) -> None:
         """Return when the process has ended by itself; kill it if this is cancelled."""
         try:
-            with self._report.step(self.spec.name, self.spec.action):
-                process = self._process = await self._spawn()
+            with self._report.track_step(self.spec.name, self.spec.action):
+                process = self._process = await self._start_and_record()
                 silence = SilenceTimer(process.pid, self._log_path)
                 ending = asyncio.create_task(process.wait())
                 while not (await asyncio.wait({ending}, timeout=WAIT_SECONDS))[0]:
-                    if reason := self._find_silence(silence):
-                        raise StartFailed(self.spec.name, reason, self._last_lines(), self._log_path)
+                    if reason := self._describe_silence(silence):
+                        raise StartFailed(self.spec.name, reason, self._read_last_output(), self._log_path)
             if code := process.returncode:
                 reason = f"it ended with exit code {code}"
-                raise StartFailed(self.spec.name, reason, self._last_lines(), self._log_path)
+                raise StartFailed(self.spec.name, reason, self._read_last_output(), self._log_path)
         finally:
             await self.stop()
 
@@ -246,7 +246,7 @@ class _SupervisedProcess:
         await self.spec.clean()
         self._run_file.record_process(self.spec.name, None)
 
-    async def _run_forever(self) -> None:
+    async def _keep_running(self) -> None:
         pause = FIRST_PAUSE_SECONDS
         attempts = 0
         while True:
@@ -257,9 +257,9 @@ class _SupervisedProcess:
             except OSError as error:
                 reason = f"the system refused: {error}"
             if not self._served and attempts == FIRST_ATTEMPTS:
-                raise StartFailed(self.spec.name, reason, self._last_lines(), self._log_path)
+                raise StartFailed(self.spec.name, reason, self._read_last_output(), self._log_path)
             ran = time.monotonic() - began
-            _log.warning("component_died", component=self.spec.name, reason=reason, ran_seconds=round(ran, 2))
+            self._report.announce(f"{self.spec.name}: died after {ran:.1f} s and is started again ({reason})")
             if ran > STABLE_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
             await asyncio.sleep(pause)
@@ -267,10 +267,10 @@ class _SupervisedProcess:
 
     async def _run_once(self, began: float) -> str:
         """Run the process until it ends; return why it ended."""
-        with self._report.step(self.spec.name, self.spec.action) as step:
+        with self._report.track_step(self.spec.name, self.spec.action) as step:
             await self.spec.prepare()
-            process = self._process = await self._spawn()
-            reason = await self._wait_until_serving(process, step)
+            process = self._process = await self._start_and_record()
+            reason = await self._wait_until_serving_or_kill(process, step)
         if reason:
             await process.wait()
             return reason
@@ -283,12 +283,13 @@ class _SupervisedProcess:
         self.serving.clear()
         return f"it ended with exit code {code}"
 
-    async def _spawn(self) -> Process:
-        process = await (self.spec.fork(self._prepare_log()) if self.spec.fork else self._start())
+    async def _start_and_record(self) -> Process:
+        forked = await self.spec.fork(self._prepare_log()) if self.spec.fork else None
+        process = forked or await self._start_subprocess()
         self._run_file.record_process(self.spec.name, RecordedProcess.from_pid(process.pid, self.spec.death_signal))
         return process
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start_subprocess(self) -> asyncio.subprocess.Process:
         spec = self.spec
         pipe = asyncio.subprocess.PIPE
         with self._prepare_log().open("ab") as output:
@@ -306,30 +307,35 @@ class _SupervisedProcess:
             spec.attach(process)
         return process
 
-    async def _wait_until_serving(self, process: Process, step: StartStep) -> str | None:
+    async def _wait_until_serving_or_kill(self, process: Process, step: StartStep) -> str | None:
         """Return None when the process serves; otherwise why it ended, or why it was killed."""
         silence = SilenceTimer(process.pid, self._log_path)
+        # A look for signs of life reads several files, and costs more than a probe.
+        looking_pause = min(WAIT_SECONDS, self.spec.silence_seconds / 10)
+        look_at = time.monotonic() + looking_pause
         timeout = FIRST_PROBE_TIMEOUT_SECONDS
         while process.returncode is None:
-            step.obstacle = await self._find_obstacle(timeout)
+            step.obstacle = await self._describe_unreadiness(timeout)
             if not step.obstacle:
                 return None
-            if reason := self._find_silence(silence):
-                process.kill()
-                return f"{reason}; {step.obstacle}"
+            if time.monotonic() >= look_at:
+                look_at = time.monotonic() + looking_pause
+                if reason := self._describe_silence(silence):
+                    process.kill()
+                    return f"{reason}; {step.obstacle}"
             # What was asked too early may never be answered; a busy machine takes long to answer.
-            timeout = min(timeout * 1.5, PROBE_TIMEOUT_SECONDS * processes.measure_load())
+            timeout = min(timeout * 1.5, PROBE_TIMEOUT_SECONDS * processes.measure_load_per_core())
             await asyncio.sleep(PROBE_PAUSE_SECONDS)
         return f"it ended with exit code {process.returncode}"
 
-    def _find_silence(self, silence: SilenceTimer) -> str:
+    def _describe_silence(self, silence: SilenceTimer) -> str:
         """Return for how long the process has shown no sign of life; empty if that may still be."""
-        silent = silence.read_seconds()
-        if silent <= self.spec.silence_seconds * processes.measure_load():
+        silent = silence.measure_silence()
+        if silent <= self.spec.silence_seconds * processes.measure_load_per_core():
             return ""
         return f"for {silent:.1f} s it neither wrote a line nor used processor time"
 
-    async def _find_obstacle(self, timeout: float) -> str:
+    async def _describe_unreadiness(self, timeout: float) -> str:
         """Return why the process does not serve yet; empty if it does."""
         try:
             async with asyncio.timeout(timeout):
@@ -344,11 +350,12 @@ class _SupervisedProcess:
         if process.returncode is not None:
             return
         with suppress(ProcessLookupError):
-            process.send_signal(self.spec.stop_signal)
+            process.send_signal(self.spec.create_stop_event)
         try:
             await asyncio.wait_for(process.wait(), self.spec.stop_timeout_seconds)
         except TimeoutError:
-            _log.warning("component_killed", component=self.spec.name, waited_seconds=self.spec.stop_timeout_seconds)
+            waited = self.spec.stop_timeout_seconds
+            self._report.announce(f"{self.spec.name}: did not stop within {waited:g} s and was killed")
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
@@ -360,7 +367,7 @@ class _SupervisedProcess:
             self._log_path.replace(self._log_path.with_suffix(".log.1"))
         return self._log_path
 
-    def _last_lines(self) -> str:
+    def _read_last_output(self) -> str:
         if not self._log_path.exists():
             return ""
         with self._log_path.open("rb") as output:
@@ -378,7 +385,7 @@ async def run_supervisor(
         announce: Gets a line about what takes long to start.
     """
     report = StartReport(announce)
-    reporting = asyncio.create_task(report.run(), name="report what is starting")
+    reporting = asyncio.create_task(report.report_until_cancelled(), name="report what is starting")
     supervisor = Supervisor(run_file, logs, report)
     try:
         yield supervisor

@@ -85,6 +85,16 @@ class CycleTotals(_FrozenModel):
     failed: int = 0
     superseded: int = 0
 
+    def subtract(self, before: CycleTotals) -> CycleTotals:
+        """Return what was added since."""
+        return CycleTotals(
+            cycles=self.cycles - before.cycles,
+            loaded=self.loaded - before.loaded,
+            done=self.done - before.done,
+            failed=self.failed - before.failed,
+            superseded=self.superseded - before.superseded,
+        )
+
     def add(
         self, *, cycles: int = 0, loaded: int = 0, done: int = 0, failed: int = 0, superseded: int = 0
     ) -> CycleTotals:
@@ -95,6 +105,14 @@ class CycleTotals(_FrozenModel):
             failed=self.failed + failed,
             superseded=self.superseded + superseded,
         )
+
+
+class ArchiveInput(_FrozenModel):
+    """A cycle that is over but for its archive: its id, its counts, and how long it took."""
+
+    cycle_id: str
+    totals: CycleTotals
+    seconds: float
 
 
 class AddressCycleInput(_FrozenModel):
@@ -140,7 +158,7 @@ class ApplyStepInput(_FrozenModel):
     config_version: int = 0
 
     @property
-    def is_last(self) -> bool:
+    def is_final_attempt_of_cycle(self) -> bool:
         """Whether a failure in this phase is a failure in this cycle: a fresh swap is tried twice."""
         return self.phase is not CyclePhase.SWAP
 
@@ -151,14 +169,14 @@ class ApplyStepResult(_FrozenModel):
     superseded: int = 0
 
 
-class WaitingSwapsInput(_FrozenModel):
+class ListWaitingSwapsInput(_FrozenModel):
     """Ask for the swaps of a cycle that are unfinished after the createUpdates."""
 
     cycle_id: str
     config_version: int = 0
 
 
-class WaitingSwapsResult(_FrozenModel):
+class ListWaitingSwapsResult(_FrozenModel):
     """Those swaps, in steps to run one after the other."""
 
     steps: list[CycleStep] = []

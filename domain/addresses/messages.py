@@ -97,16 +97,16 @@ def decode_message(topic: Topic, raw: bytes) -> ChangeMessage:
         raise UnreadableMessage(_TOO_DEEP) from None
     except ValueError as error:
         raise UnreadableMessage(
-            f"The message is no JSON: {_describe_malformation(raw, error)}. It must be a JSON object in UTF-8."
+            f"The message is no JSON: {_describe_json_error(raw, error)}. It must be a JSON object in UTF-8."
         ) from None
-    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _measure_depth(payload) > DEPTH_MAX:
+    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _measure_nesting_depth(payload) > DEPTH_MAX:
         raise UnreadableMessage(_TOO_DEEP)
-    if _NUL in raw and _has_nul(payload):
+    if _NUL in raw and _contains_nul_character(payload):
         raise UnreadableMessage(r"The message holds the character \u0000, which no module can keep. Leave it out.")
     return parse_payload(topic, payload)
 
 
-def _describe_malformation(raw: bytes, error: ValueError) -> str:
+def _describe_json_error(raw: bytes, error: ValueError) -> str:
     """Say why bytes are not JSON, where the decoder's own message would mislead.
 
     The decoder counts the position of invalid UTF-8 from the start of a string, and takes half a surrogate pair for the
@@ -136,45 +136,47 @@ def parse_payload(topic: Topic, payload: Any) -> ChangeMessage:
         UnreadableMessage: It does not have the fields of its topic.
     """
     if not isinstance(payload, dict):
-        raise UnreadableMessage(f"The message is {_excerpt(payload)}. It must be a JSON object.")
+        raise UnreadableMessage(f"The message is {_render_truncated_json(payload)}. It must be a JSON object.")
     match topic:
         case Topic.SWAP:
             return _parse_swap(payload)
         case Topic.CREATE_UPDATE:
             return _parse_create_update(payload)
         case Topic.DELETE:
-            address_id = None if payload.get("address_id") is None else _parse_number(payload, "address_id")
-            return Delete(_parse_number(payload, "uprn"), address_id, _parse_event_id(payload))
+            address_id = None if payload.get("address_id") is None else _parse_positive_integer(payload, "address_id")
+            return Delete(_parse_positive_integer(payload, "uprn"), address_id, _parse_event_id(payload))
         case _:
             assert_never(topic)
 
 
 def _parse_swap(payload: Mapping[str, Any]) -> Swap:
-    uprn_1, uprn_2 = _parse_number(payload, "uprn_1"), _parse_number(payload, "uprn_2")
+    uprn_1, uprn_2 = _parse_positive_integer(payload, "uprn_1"), _parse_positive_integer(payload, "uprn_2")
     if uprn_1 == uprn_2:
         raise UnreadableMessage(f"uprn_1 and uprn_2 are both {uprn_1}. A swap names two different addresses.")
     delete_after = payload.get("delete_after", False)
     if not isinstance(delete_after, bool):
-        raise UnreadableMessage(f"delete_after is {_excerpt(delete_after)}. It must be true or false.")
+        raise UnreadableMessage(f"delete_after is {_render_truncated_json(delete_after)}. It must be true or false.")
     return Swap(uprn_1, uprn_2, delete_after, _parse_event_id(payload))
 
 
 def _parse_create_update(payload: Mapping[str, Any]) -> CreateUpdate:
-    uprn, address_id = _parse_number(payload, "uprn"), _parse_number(payload, "address_id")
+    uprn, address_id = _parse_positive_integer(payload, "uprn"), _parse_positive_integer(payload, "address_id")
     record = payload.get("record")
     if not isinstance(record, dict):
-        raise UnreadableMessage(f"record is {_describe_value(record)}. It must be a JSON object: the whole address.")
+        raise UnreadableMessage(
+            f"record is {_describe_received_value(record)}. It must be a JSON object: the whole address."
+        )
     return CreateUpdate(uprn, address_id, record, _parse_event_id(payload))
 
 
-def _parse_number(payload: Mapping[str, Any], name: str) -> int:
+def _parse_positive_integer(payload: Mapping[str, Any], name: str) -> int:
     """Read a positive 64-bit integer; many publishers write large ones as text."""
     value = payload.get(name)
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= UPRN_MAX:
         raise UnreadableMessage(
-            f"{name} is {_describe_value(value)}. It must be a whole number from 1 to {UPRN_MAX}, "
+            f"{name} is {_describe_received_value(value)}. It must be a whole number from 1 to {UPRN_MAX}, "
             "or its digits as text."
         )
     return value
@@ -186,41 +188,42 @@ def _parse_event_id(payload: Mapping[str, Any]) -> str | None:
         return None
     if not isinstance(value, str) or not 1 <= len(value) <= EVENT_ID_MAX_CHARACTERS:
         raise UnreadableMessage(
-            f"event_id is {_excerpt(value)}. It must be text of 1 to {EVENT_ID_MAX_CHARACTERS} characters."
+            f"event_id is {_render_truncated_json(value)}. "
+            f"It must be text of 1 to {EVENT_ID_MAX_CHARACTERS} characters."
         )
     return value
 
 
-def _describe_value(value: Any) -> str:
-    return "not there" if value is None else _excerpt(value)
+def _describe_received_value(value: Any) -> str:
+    return "not there" if value is None else _render_truncated_json(value)
 
 
-def _excerpt(value: Any) -> str:
+def _render_truncated_json(value: Any) -> str:
     """Return a value as JSON, truncated."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= EXCERPT_CHARACTERS else text[: EXCERPT_CHARACTERS - 1] + "…"
 
 
-def _measure_depth(payload: Any) -> int:
+def _measure_nesting_depth(payload: Any) -> int:
     level, depth = [payload], 0
     while level:
         depth += 1
-        level = [each for outer in level for each in _list_children(outer) if isinstance(each, dict | list)]
+        level = [each for outer in level for each in _list_child_values(outer) if isinstance(each, dict | list)]
     return depth
 
 
-def _has_nul(payload: Any) -> bool:
+def _contains_nul_character(payload: Any) -> bool:
     waiting = [payload]
     while waiting:
         value = waiting.pop()
         names = value if isinstance(value, dict) else ()
         if any("\0" in text for text in (value, *names) if isinstance(text, str)):
             return True
-        waiting.extend(_list_children(value))
+        waiting.extend(_list_child_values(value))
     return False
 
 
-def _list_children(value: Any) -> Iterable[Any]:
+def _list_child_values(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
@@ -239,7 +242,9 @@ class MessageState(StrEnum):
     """All modules have applied it, a later message superseded it, or an operator skipped it."""
 
 
-def derive_state(*, proc_flag: str | None, topic: str, is_due: bool, retry_times: int, retries: int) -> MessageState:
+def derive_message_state(
+    *, proc_flag: str | None, topic: str, is_due: bool, retry_times: int, retries: int
+) -> MessageState:
     """Derive the state of a message from the columns of the log.
 
     Args:

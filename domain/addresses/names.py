@@ -7,6 +7,8 @@ from typing import Final
 from domain.addresses.messages import Topic
 
 STATUS = "status"
+RUNNING, SUCCEEDED = "running", "succeeded"
+"""Search values of the states of purges and comparisons."""
 """The query that every workflow answers."""
 
 CYCLE_WORKFLOW = "AddressCycle"
@@ -34,26 +36,26 @@ DRIFT_PREFIX: Final = "addresses-reports/"
 """The prefix of the object keys of comparisons; each is named by the time at which it was requested."""
 
 
-def build_intake_id(topic: Topic) -> str:
+def build_intake_workflow_id(topic: Topic) -> str:
     """Return the id of the workflow that pulls a topic."""
     return f"addresses-intake:{topic}"
 
 
-def build_purge_id(request_id: str) -> str:
+def build_purge_workflow_id(request_id: str) -> str:
     """Return the id of the workflow that carries out a purge."""
     return f"addresses-purge:{request_id}"
 
 
-def build_drift_id(report: str) -> str:
+def build_comparison_workflow_id(report: str) -> str:
     """Return the id of the workflow that compares the modules."""
     return f"addresses-drift:{report}"
 
 
-def build_drift_key(report: str) -> str:
+def build_comparison_workbook_key(report: str) -> str:
     """Return the object key of a comparison's workbook."""
     return f"{DRIFT_PREFIX}{report}.xlsx"
 
 
-def build_drift_manifest_key(key: str) -> str:
+def build_comparison_manifest_key(key: str) -> str:
     """Return the object key of a comparison's manifest, which is written after its workbook."""
     return f"{key}.json"

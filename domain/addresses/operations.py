@@ -96,7 +96,7 @@ class Operation(BaseModel):
     delete_after: bool = False
 
     @model_validator(mode="after")
-    def _require_fields(self) -> Self:
+    def _require_fields_of_kind(self) -> Self:
         needed = _REQUIRED_FIELDS[self.kind]
         if lacking := [name for name in needed if getattr(self, name) is None]:
             raise ValueError(f"a {self.kind} needs {', '.join(needed)}; {' and '.join(lacking)} is not there")
@@ -116,7 +116,7 @@ _REQUIRED_FIELDS: Final[dict[OperationKind, tuple[str, ...]]] = {
 }
 
 
-def _truncate_error(text: object) -> object:
+def _sanitize_error(text: object) -> object:
     return sanitize_text(text) if isinstance(text, str) else text
 
 
@@ -140,16 +140,16 @@ class OperationResult(BaseModel):
     """
     in_flight: bool = False
     """Whether that address has orders in flight in this module."""
-    error: Annotated[str, BeforeValidator(_truncate_error)] = Field(default="", max_length=MESSAGE_MAX_CHARACTERS)
+    error: Annotated[str, BeforeValidator(_sanitize_error)] = Field(default="", max_length=MESSAGE_MAX_CHARACTERS)
     """Truncated if it is longer, so that it does not spoil the rest of a batch."""
 
     @property
-    def is_settled(self) -> bool:
+    def is_acknowledged(self) -> bool:
         """Whether the module needs no further call: its acknowledgement is Y."""
         return self.outcome in _SETTLED
 
     @property
-    def effect(self) -> OperationOutcome:
+    def original_outcome(self) -> OperationOutcome:
         """The outcome, or that of the first time."""
         return self.was or self.outcome
 

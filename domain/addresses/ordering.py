@@ -74,7 +74,7 @@ CycleStep: TypeAlias = list[list[int]]
 """The messages of one activity: groups to apply one after the other, each of messages to send together."""
 
 
-class SwapPair(NamedTuple):
+class SwapUprns(NamedTuple):
     """A swap and the UPRNs that it exchanges."""
 
     id: int
@@ -82,7 +82,7 @@ class SwapPair(NamedTuple):
     uprn_2: int
 
 
-def share_capacity(waiting: Sequence[int], threshold: int, reserved: int = 0) -> list[int]:
+def divide_cycle_capacity(waiting: Sequence[int], threshold: int, reserved: int = 0) -> list[int]:
     """Return how many messages of each topic a cycle takes, in the order of priority.
 
     Args:
@@ -97,7 +97,7 @@ def share_capacity(waiting: Sequence[int], threshold: int, reserved: int = 0) ->
     return taken
 
 
-def group_swaps(swaps: Iterable[SwapPair]) -> list[list[int]]:
+def group_independent_swaps(swaps: Iterable[SwapUprns]) -> list[list[int]]:
     """Group swaps so that none shares a UPRN with another of its group; a later swap of a UPRN is in a later group.
 
     Swaps without a common UPRN commute, so applying the groups in their order equals applying the swaps in theirs.
@@ -113,7 +113,7 @@ def group_swaps(swaps: Iterable[SwapPair]) -> list[list[int]]:
     return found
 
 
-def build_sequential_steps(groups: Iterable[Sequence[int]], size: int) -> list[CycleStep]:
+def pack_groups_into_steps(groups: Iterable[Sequence[int]], size: int) -> list[CycleStep]:
     """Split groups into steps of at most `size` messages, to run one after the other."""
     steps: list[CycleStep] = []
     left = 0
@@ -129,7 +129,7 @@ def build_sequential_steps(groups: Iterable[Sequence[int]], size: int) -> list[C
     return steps
 
 
-def build_parallel_steps(ids: Sequence[int], size: int, at_a_time: int) -> list[CycleStep]:
+def split_into_parallel_steps(ids: Sequence[int], size: int, at_a_time: int) -> list[CycleStep]:
     """Split messages of different addresses into steps of about equal length, to run in parallel."""
     steps = max(ceil(len(ids) / size), min(at_a_time, len(ids) // STEP_MIN_MESSAGES), 1)
     length = max(1, ceil(len(ids) / steps))
@@ -182,7 +182,7 @@ class WaitReason(BaseModel):
         """Whether it makes the message a touched one."""
         return bool(self.unsure or self.inherits)
 
-    def wait_behind(self, behind: int) -> Self:
+    def with_blocking_message(self, behind: int) -> Self:
         """Return the reason of the same message when it is held back behind another."""
         return self.model_copy(update={"kind": WaitKind.BEHIND, "module": None, "uprn": None, "behind": behind})
 
@@ -211,19 +211,23 @@ class UnfinishedMessage(NamedTuple):
     touched: bool
 
 
-def find_blocked(asking: Sequence[SendCandidate], neighbours: Iterable[UnfinishedMessage]) -> dict[int, int]:
+def find_blocking_messages(
+    candidates: Sequence[SendCandidate], unfinished: Iterable[UnfinishedMessage]
+) -> dict[int, int]:
     """Return the messages that must not be sent yet, each with the id of one that it waits for."""
     by_uprn: dict[int, list[UnfinishedMessage]] = {}
-    for neighbour in neighbours:
+    for neighbour in unfinished:
         for uprn in neighbour.uprns:
             by_uprn.setdefault(uprn, []).append(neighbour)
     if not by_uprn:
         return {}
-    found = {each.id: _find_blocker(each, by_uprn) for each in asking}
+    found = {each.id: _find_first_blocking_message(each, by_uprn) for each in candidates}
     return {id_: behind for id_, behind in found.items() if behind is not None}
 
 
-def _find_blocker(message: SendCandidate, by_uprn: Mapping[int, Sequence[UnfinishedMessage]]) -> int | None:
+def _find_first_blocking_message(
+    message: SendCandidate, by_uprn: Mapping[int, Sequence[UnfinishedMessage]]
+) -> int | None:
     near = (each for uprn in message.uprns for each in by_uprn.get(uprn, ()) if each.id != message.id)
     goes_first = _blocks_swap if message.topic is Topic.SWAP else _blocks_write
     return min((each.id for each in near if goes_first(message, each)), default=None)
@@ -250,14 +254,14 @@ def find_swap_obstacles(swap: Operation, lookups: Mapping[Module, ModuleLookup |
     A worker that sent it before may have died before it wrote that down. So a swap that a module has applied is sent,
     whatever sides are left there; and while a module cannot be asked, it may be that module.
     """
-    answers = {module: _check_sides(swap, each) for module, each in lookups.items()}
+    answers = {module: _build_obstacle(swap, each) for module, each in lookups.items()}
     found = {module: answer for module, answer in answers.items() if answer}
     has_begun = any(isinstance(each, ModuleLookup) and swap.op_id in each.applied for each in lookups.values())
     all_asked = all(isinstance(each, ModuleLookup) for each in lookups.values())
     return {} if has_begun and all_asked else found
 
 
-def _check_sides(swap: Operation, lookups: ModuleLookup | str) -> OperationResult | None:
+def _build_obstacle(swap: Operation, lookups: ModuleLookup | str) -> OperationResult | None:
     if isinstance(lookups, str):
         return UnansweredResult(op_id=swap.op_id, outcome=OperationOutcome.FAILED, error=lookups)
     missing = [uprn for uprn in (swap.uprn, swap.uprn_2) if uprn and uprn not in lookups.live]

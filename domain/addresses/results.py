@@ -64,17 +64,17 @@ class MessageUpdate:
     """Addresses that a createUpdate created, or revived."""
 
 
-def combine_results(
+def combine_module_results(
     operation: Operation, before: WaitReason, answers: Mapping[Module, OperationResult]
 ) -> MessageUpdate:
     """Combine the answers of the modules that were called."""
     update = MessageUpdate(operation.seq)
     all_answered = not any(isinstance(answer, UnansweredResult) for answer in answers.values())
     for module, answer in answers.items():
-        is_stale = answer.effect is OperationOutcome.STALE
+        is_stale = answer.original_outcome is OperationOutcome.STALE
         if is_stale and operation.kind is not OperationKind.SWAP:
             update.stale = True
-        elif is_stale or not answer.is_settled:
+        elif is_stale or not answer.is_acknowledged:
             update.acks[module] = "N"
             update.traces[module] = _describe_failure(answer)
             update.overtaken |= is_stale
@@ -82,9 +82,9 @@ def combine_results(
             update.counts |= all_answered
         else:
             update.acks[module] = "Y"
-            _add_addresses(update, operation, module, answer)
+            _add_deleted_and_revived_addresses(update, operation, module, answer)
     if update.traces:
-        reason = _build_reason(before, {module: answers[module] for module in update.traces})
+        reason = _build_wait_reason(before, {module: answers[module] for module in update.traces})
         if reason and before.missing and not reason.missing:
             # A module that is away may be the one that missed a side: whether it has the side now is unknown.
             reason = reason if all_answered else reason.model_copy(update={"missing": before.missing})
@@ -96,12 +96,14 @@ def combine_results(
 def _describe_failure(answer: OperationResult) -> str:
     if answer.outcome is OperationOutcome.MISSING:
         return f"There is no address with UPRN {' or '.join(map(str, answer.missing))}."
-    if answer.effect is OperationOutcome.STALE:
+    if answer.original_outcome is OperationOutcome.STALE:
         return "A later swap of one of its addresses was applied here before."
     return answer.error
 
 
-def _add_addresses(update: MessageUpdate, operation: Operation, module: Module, answer: OperationResult) -> None:
+def _add_deleted_and_revived_addresses(
+    update: MessageUpdate, operation: Operation, module: Module, answer: OperationResult
+) -> None:
     if answer.logical_address_id is not None:
         flags = frozenset({module} if answer.in_flight else ())
         update.listings.append(NewLogicalDelete(answer.logical_address_id, operation.uprn, operation.seq, flags))
@@ -117,10 +119,10 @@ _KIND_BY_OUTCOME: Final = (
 )
 
 
-def _build_reason(before: WaitReason, answers: Mapping[Module, OperationResult]) -> WaitReason | None:
+def _build_wait_reason(before: WaitReason, answers: Mapping[Module, OperationResult]) -> WaitReason | None:
     """Build the reason by the worst outcome: overtaken, then a missing side, then a refusal, then a failure."""
     for outcome, why in _KIND_BY_OUTCOME:
-        if module := next((module for module, answer in answers.items() if answer.effect is outcome), None):
+        if module := next((module for module, answer in answers.items() if answer.original_outcome is outcome), None):
             return WaitReason(
                 kind=why,
                 module=module,
@@ -130,19 +132,19 @@ def _build_reason(before: WaitReason, answers: Mapping[Module, OperationResult])
                     module
                     for module, answer in answers.items()
                     if answer.outcome is OperationOutcome.FAILED
-                    and (module in before.unsure or not _is_unapplied(answer))
+                    and (module in before.unsure or not _is_known_unapplied(answer))
                 ],
                 inherits=before.inherits,
             )
     return None
 
 
-def _is_unapplied(answer: OperationResult) -> bool:
+def _is_known_unapplied(answer: OperationResult) -> bool:
     return isinstance(answer, UnansweredResult) and answer.is_unapplied
 
 
 @dataclass(frozen=True, slots=True)
-class ListedDelete:
+class ListedLogicalDelete:
     """A listed logical delete, with the modules known to have orders in flight."""
 
     address_id: int
@@ -157,7 +159,7 @@ class ListedDelete:
         """Whether no module needs it any more."""
         return self.is_checked and not self.busy
 
-    def update_busy(self, in_flight: Mapping[Module, Set[int] | None]) -> ListedDelete:
+    def with_reported_orders(self, in_flight: Mapping[Module, Set[int] | None]) -> ListedLogicalDelete:
         """Return it after a check; a module with None did not answer, and keeps its last report."""
         busy = {
             module
@@ -167,11 +169,11 @@ class ListedDelete:
         answered = all(in_flight[module] is not None for module in IN_FLIGHT_MODULES)
         return replace(self, busy=frozenset(busy), is_checked=answered)
 
-    def add_busy(self, modules: Set[Module]) -> ListedDelete:
+    def with_more_busy_modules(self, modules: Set[Module]) -> ListedLogicalDelete:
         """Return it with more modules that found orders in flight."""
         return replace(self, busy=self.busy | modules)
 
-    def build_purge(self, attempt: str) -> Operation:
+    def build_purge_operation(self, attempt: str) -> Operation:
         """Build the operation that removes it, unless it is live again or was deleted again."""
         return Operation(
             op_id=build_purge_operation_id(self.address_id, attempt),
@@ -193,9 +195,9 @@ class PurgeOutcome(StrEnum):
     """A module gave no answer, or refused. It may be purged again."""
 
 
-def combine_purge_results(results: Mapping[Module, OperationResult]) -> PurgeOutcome:
+def decide_purge_outcome(results: Mapping[Module, OperationResult]) -> PurgeOutcome:
     """Combine the answers of all four modules."""
-    effects = {result.effect for result in results.values()}
+    effects = {result.original_outcome for result in results.values()}
     if OperationOutcome.LOGICAL in effects:
         return PurgeOutcome.BUSY
     if effects - {OperationOutcome.APPLIED, OperationOutcome.STALE}:
@@ -205,4 +207,6 @@ def combine_purge_results(results: Mapping[Module, OperationResult]) -> PurgeOut
 
 def list_busy_modules(results: Mapping[Module, OperationResult]) -> frozenset[Module]:
     """Return the modules that found orders in flight."""
-    return frozenset(module for module, result in results.items() if result.effect is OperationOutcome.LOGICAL)
+    return frozenset(
+        module for module, result in results.items() if result.original_outcome is OperationOutcome.LOGICAL
+    )

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from domain.downloads.models import DownloadResult, DownloadSpec, StoredFile
-from domain.downloads.plan import PageRange, Segment, SourceExtent
+from domain.downloads.plan import PageRange, RowSegment, SourceExtent
 from domain.downloads.retries import PageTries, RetryWait
 from domain.downloads.shape import TableShape
 from domain.downloads.staging import PartRecord, RenderedBook, RenderedSegment
@@ -37,15 +37,15 @@ class SourcesProbe(BaseModel):
     """The upload of the archive, if fetchers render books as its parts."""
 
     @property
-    def total(self) -> int | None:
+    def total_rows(self) -> int | None:
         """Rows of all tables, if every source reports its total."""
         totals = [probe.extent.total for probe in self.tables]
         return sum(total or 0 for total in totals) if None not in totals else None
 
     @property
-    def exact_total(self) -> int | None:
+    def exact_total_rows(self) -> int | None:
         """Rows of all tables, if the number is known before they are fetched."""
-        return self.total if all(probe.extent.is_exact for probe in self.tables) else None
+        return self.total_rows if all(probe.extent.is_exact for probe in self.tables) else None
 
 
 class DownloadProgress(BaseModel):
@@ -154,7 +154,7 @@ class AssembleResult(BaseModel):
     """The file, or the segments to render."""
 
     file: StoredFile | None = None
-    segments: list[Segment] = []
+    segments: list[RowSegment] = []
     rendered: list[RenderedSegment] = []
     """Segments that fetchers rendered already; then no segment is left."""
     archive: str = ""
@@ -165,16 +165,16 @@ class AssembleResult(BaseModel):
     """Whether pages had fewer rows than they should, and announced more."""
 
 
-class RenderInput(BaseModel):
+class RenderSegmentInput(BaseModel):
     """Render the books of one segment of the rows."""
 
     spec: DownloadSpec
     sources: SourcesProbe
-    segment: Segment
+    segment: RowSegment
     archive: str = ""
 
 
-class BindInput(BaseModel):
+class CombineBooksInput(BaseModel):
     """Combine all books into one file."""
 
     spec: DownloadSpec
@@ -191,14 +191,14 @@ class BindInput(BaseModel):
         return [book for rendered in self.rendered for book in rendered.books]
 
 
-class RecordInput(BaseModel):
+class RecordStartInput(BaseModel):
     """Record that a processing began."""
 
     spec: DownloadSpec
     processings: int
 
 
-class FinishInput(BaseModel):
+class RecordEndInput(BaseModel):
     """Record the result in the catalogue."""
 
     spec: DownloadSpec
@@ -223,8 +223,9 @@ class FileManifest(StoredFile):
         return StoredFile.model_validate(self.model_dump(include=set(StoredFile.model_fields)))
 
 
-class SweepResult(BaseModel):
+class StagingCleanupResult(BaseModel):
     """What housekeeping removed."""
 
     uploads: int
     objects: int
+    rows: int = 0

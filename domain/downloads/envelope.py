@@ -40,7 +40,7 @@ _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(?P<key>\s*:)?|[{}\[\]]', re.DOTALL)
 _PROTOCOL = 'Answer {"total": <number of rows>, "data": [{…}, …]} for every page.'
 
 
-class Envelope(msgspec.Struct):
+class PageEnvelope(msgspec.Struct):
     """A page, as it is or in an envelope: `{"status": 200, "msg": "", "data": {"total": …, "data": […]}}`."""
 
     total: msgspec.Raw = NULL
@@ -53,7 +53,7 @@ class Envelope(msgspec.Struct):
     footer: msgspec.Raw = NULL
 
 
-def decode_body(body: bytes) -> bytes:
+def clean_body(body: bytes) -> bytes:
     """Return the body as text for the decoder, without byte order mark; lone surrogates become U+FFFD.
 
     The decoder does not validate the text of cells, so bytes that are not UTF-8 must be found here. A lone surrogate is
@@ -64,9 +64,9 @@ def decode_body(body: bytes) -> bytes:
     """
     body = body.removeprefix(_BYTE_ORDER_MARK)
     if not body or body.isspace():
-        raise _build_no_data("The source's answer is empty.")
-    if not is_utf8(body):
-        raise _build_not_json(body, f"byte {_find_wrong_byte(body):,} of it is not UTF-8")
+        raise _build_no_data_fault("The source's answer is empty.")
+    if not is_valid_utf8(body):
+        raise _build_not_json_fault(body, f"byte {_find_invalid_utf8_position(body):,} of it is not UTF-8")
     first_escape = body.find(b"\\")
     if first_escape < 0 or not _SURROGATE.search(body, first_escape):
         return body
@@ -74,54 +74,54 @@ def decode_body(body: bytes) -> bytes:
 
 
 def has_lone_surrogate(body: bytes) -> bool:
-    """Return whether `decode_body` replaces a lone surrogate by U+FFFD."""
+    """Return whether `clean_body` replaces a lone surrogate by U+FFFD."""
     first_escape = body.find(b"\\")
     if first_escape < 0 or not _SURROGATE.search(body, first_escape):
         return False
     return any(match["lone"] for match in _ESCAPE.finditer(body, first_escape))
 
 
-def unwrap_page(text: bytes) -> Envelope:
+def unwrap_page(text: bytes) -> PageEnvelope:
     """Return the page, without its envelope if it has one.
 
     Raises:
         SourceFault: The text is no page, is cut off, or reports a failure.
     """
     try:
-        page = msgspec.json.decode(text, type=Envelope)
-        require_success(page, text, has_rows=not _is_one_of(page.data, _EMPTIES))
-        if starts_with(page.data, b"{") and bytes(page.total) == b"null":
-            inner = msgspec.json.decode(page.data, type=Envelope)
+        page = msgspec.json.decode(text, type=PageEnvelope)
+        require_no_reported_failure(page, text, has_rows=not _equals_any(page.data, _EMPTIES))
+        if json_starts_with(page.data, b"{") and bytes(page.total) == b"null":
+            inner = msgspec.json.decode(page.data, type=PageEnvelope)
             inner.force_continue = inner.force_continue or page.force_continue
-            page = page if _is_one_of(inner.data, (b"null",)) else inner
+            page = page if _equals_any(inner.data, (b"null",)) else inner
     except msgspec.ValidationError:
         if text.strip() == b"null":
-            raise _build_no_data("The source answered null.") from None
+            raise _build_no_data_fault("The source answered null.") from None
         raise SourceFault(
-            "source_not_object", f"The source answered JSON that is not an object: {_excerpt(text)}.", _PROTOCOL
+            "source_not_object", f"The source answered JSON that is not an object: {_quote_excerpt(text)}.", _PROTOCOL
         ) from None
     except msgspec.DecodeError as error:
         if _TRUNCATED in str(error) or (_is_truncated(text) and _TRAILING not in str(error)):
-            raise _build_cut_off(text) from None
-        raise (_find_odd_number(text, str(error)) or _build_not_json(text, str(error))) from None
-    if _is_one_of(page.data, _EMPTIES) and bytes(page.total).strip(b'"') == b"0":
+            raise _build_truncated_fault(text) from None
+        raise (_build_nan_fault(text, str(error)) or _build_not_json_fault(text, str(error))) from None
+    if _equals_any(page.data, _EMPTIES) and bytes(page.total).strip(b'"') == b"0":
         # Some languages cannot distinguish an empty list from an empty map or from null.
         page.data = msgspec.Raw(b"[]")
-    if _is_one_of(page.data, (b"null",)):
-        raise _build_no_data("The source's answer has no `data`.")
+    if _equals_any(page.data, (b"null",)):
+        raise _build_no_data_fault("The source's answer has no `data`.")
     return page
 
 
-def starts_with(raw: msgspec.Raw, start: bytes) -> bool:
+def json_starts_with(raw: msgspec.Raw, start: bytes) -> bool:
     """Return whether the JSON starts with these bytes, without copying the rest, which may be many megabytes."""
     return bytes(memoryview(raw)[: len(start)]) == start
 
 
-def _is_one_of(raw: msgspec.Raw, short: Sequence[bytes]) -> bool:
+def _equals_any(raw: msgspec.Raw, short: Sequence[bytes]) -> bool:
     return len(raw) <= max(map(len, short)) and bytes(raw) in short
 
 
-def require_success(page: Any, text: bytes, *, has_rows: bool) -> None:
+def require_no_reported_failure(page: Any, text: bytes, *, has_rows: bool) -> None:
     """Check that the envelope reports no failure; sources that use one may do so with HTTP status 200.
 
     Args:
@@ -133,21 +133,21 @@ def require_success(page: Any, text: bytes, *, has_rows: bool) -> None:
         SourceFault: It reports a failure.
     """
     if page.status not in _SUCCESSES and (page.msg is not None or _is_error_status(page.status)):
-        raise _build_refused(f"status {str(page.status)[:20]}", str(page.msg or ""))
+        raise _build_refused_fault(f"status {str(page.status)[:20]}", str(page.msg or ""))
     if has_rows:
         return
     envelope = msgspec.json.decode(text, type=dict[str, Any])
     reason = next((envelope[name] for name in _REASONS if envelope.get(name) not in _NOTHING), None)
-    what = _find_failure(envelope)
+    what = _find_reported_failure(envelope)
     if what is None and "data" not in envelope and reason is not None:
         what = "an error"
     if what is not None:
-        raise _build_refused(what, _format_reason(reason))
+        raise _build_refused_fault(what, _format_reason(reason))
 
 
-def _find_failure(envelope: Mapping[str, Any]) -> str | None:
+def _find_reported_failure(envelope: Mapping[str, Any]) -> str | None:
     """Return the failure that an envelope without rows reports, if any: then the empty list does not mean the end."""
-    values = {name: _normalize(envelope.get(name)) for name in (*_CODES, *_FLAGS, *_ERRORS, "status")}
+    values = {name: _normalize_case(envelope.get(name)) for name in (*_CODES, *_FLAGS, *_ERRORS, "status")}
     for name in _CODES:
         # 1 means success in some APIs; as an error code it is a failure.
         is_yes = values[name] == 1 and not name.startswith("err")
@@ -163,7 +163,7 @@ def _find_failure(envelope: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _normalize(value: Any) -> Any:
+def _normalize_case(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
 
@@ -180,8 +180,8 @@ def is_flag_set(flag: Any) -> bool:
     return flag is True or flag == 1 or flag in ("true", "1")
 
 
-def _build_refused(what: str, reason: str) -> SourceFault:
-    quoted = f": {_excerpt(reason.encode(), 300)}" if reason else ""
+def _build_refused_fault(what: str, reason: str) -> SourceFault:
+    quoted = f": {_quote_excerpt(reason.encode(), 300)}" if reason else ""
     return SourceFault(
         "source_refused",
         f"The source answered {what} in its envelope{quoted}.",
@@ -189,7 +189,7 @@ def _build_refused(what: str, reason: str) -> SourceFault:
     )
 
 
-def _build_no_data(message: str) -> SourceFault:
+def _build_no_data_fault(message: str) -> SourceFault:
     return SourceFault("source_no_data", message, _PROTOCOL, transient=True)
 
 
@@ -198,16 +198,16 @@ def _is_truncated(text: bytes) -> bool:
     return text.lstrip()[:1] == b"{" and text.rstrip()[-1:] != b"}"
 
 
-def _build_cut_off(text: bytes) -> SourceFault:
+def _build_truncated_fault(text: bytes) -> SourceFault:
     return SourceFault(
         "source_cut_off",
-        f"The source's answer ends after {len(text):,} bytes in the middle of its JSON: {_excerpt(text)}.",
+        f"The source's answer ends after {len(text):,} bytes in the middle of its JSON: {_quote_excerpt(text)}.",
         "Check the log of the source, and of any proxy in front of it.",
         transient=True,
     )
 
 
-def _find_wrong_byte(body: bytes) -> int:
+def _find_invalid_utf8_position(body: bytes) -> int:
     try:
         body.decode()
     except UnicodeDecodeError as error:
@@ -215,21 +215,21 @@ def _find_wrong_byte(body: bytes) -> int:
     return len(body)
 
 
-def _build_not_json(text: bytes, why: str) -> SourceFault:
+def _build_not_json_fault(text: bytes, why: str) -> SourceFault:
     if text.lstrip()[:1] == b"<":
         return SourceFault(
             "source_not_json",
-            f"The source did not answer JSON but HTML or XML: {_excerpt(text)}.",
+            f"The source did not answer JSON but HTML or XML: {_quote_excerpt(text)}.",
             "It may ask for a login: send what it wants as `headers`. Its answers must be application/json in UTF-8.",
         )
     return SourceFault(
         "source_not_json",
-        f"The source did not answer JSON ({why}): {_excerpt(text)}.",
+        f"The source did not answer JSON ({why}): {_quote_excerpt(text)}.",
         "Check the URL in a terminal; it must answer application/json in UTF-8.",
     )
 
 
-def _find_odd_number(text: bytes, why: str) -> SourceFault | None:
+def _build_nan_fault(text: bytes, why: str) -> SourceFault | None:
     """Build the fault for NaN and Infinity, which some encoders write although JSON has no such numbers."""
     byte = _BYTE.search(why)
     found = byte and _ODD_NUMBER.search(text, max(0, int(byte[1]) - 1), int(byte[1]) + len("-Infinity"))
@@ -237,12 +237,12 @@ def _find_odd_number(text: bytes, why: str) -> SourceFault | None:
         return None
     return SourceFault(
         "source_not_json",
-        f"The source did not answer JSON: {found[0].decode()} is {_describe_place(text, found.start())}.",
+        f"The source did not answer JSON: {found[0].decode()} is {_describe_json_position(text, found.start())}.",
         "Answer null, or a text, where there is no number.",
     )
 
 
-def _describe_place(text: bytes, at: int) -> str:
+def _describe_json_position(text: bytes, at: int) -> str:
     """Describe a position by row and key; the row is that of the outermost list."""
     open_lists: list[list[Any]] = []  # for each open list: its key, and the objects so far
     depth, name, inside = 0, b"", list[int]()
@@ -263,7 +263,7 @@ def _describe_place(text: bytes, at: int) -> str:
                 if inside and inside[-1] == depth:
                     inside.pop()
                     open_lists.pop()
-    key = f"under the key {_excerpt(name)}" if name else "in it"
+    key = f"under the key {_quote_excerpt(name)}" if name else "in it"
     return f"in {open_lists[0][0].decode(errors='replace')[:40]}[{open_lists[0][1]}], {key}" if open_lists else key
 
 
@@ -281,18 +281,18 @@ def parse_total(raw: bytes) -> int | None:
     if number is None:
         raise SourceFault(
             "source_bad_total",
-            f"The source's `total` is {_excerpt(raw)}, not a whole number of rows.",
+            f"The source's `total` is {_quote_excerpt(raw)}, not a whole number of rows.",
             "Answer the number of all rows that match, from 0 up.",
         )
     return int(number[1])
 
 
-def _excerpt(body: bytes, limit: int = 80) -> str:
+def _quote_excerpt(body: bytes, limit: int = 80) -> str:
     text = body[: limit * 4].decode(errors="replace").strip()
     return f"“{text[:limit]}…”" if len(text) > limit else f"“{text}”"
 
 
-def is_utf8(text: bytes) -> bool:
+def is_valid_utf8(text: bytes) -> bool:
     """Return whether bytes are UTF-8.
 
     Arrow validates 18 times faster than `bytes.decode`, which builds an unused string.

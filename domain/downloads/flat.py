@@ -69,16 +69,16 @@ class GridFinder:
         self._marks = [] if any(map(_NO_MARK.search, columns)) else marks
         self._lengths = np.array([len(mark) for mark in self._marks])
 
-    def find(self, data: bytes) -> CellGrid | UnevenRows:
+    def find_grid(self, data: bytes) -> CellGrid | UnevenRows:
         """Return the cells of a list of rows if it is flat. It must be valid JSON."""
         if not self._marks:
             return UnevenRows(data)
-        found = self._find_cells(data)
+        found = self._locate_cells(data)
         if not isinstance(found, CellGrid):
-            found = self._find_cells(normalize_json(data))
+            found = self._locate_cells(normalize_json(data))
         return found if isinstance(found, CellGrid) else UnevenRows(data, found)
 
-    def _find_cells(self, data: bytes) -> CellGrid | int | None:
+    def _locate_cells(self, data: bytes) -> CellGrid | int | None:
         """Return the cells, or the number of keys if they could be counted; both are exact for normalized JSON."""
         if data[-2:] != b"}]":
             return None
@@ -93,11 +93,11 @@ class GridFinder:
             return len(starts)
         marks = (starts.reshape(rows, -1) - self._lengths).ravel()
         stops = np.append(marks[1:], len(text) - 2)
-        if not self._are_marks_in_place(text, marks) or not _has_values_only(text, starts, stops, escapes):
+        if not self._are_key_marks_in_place(text, marks) or not _are_single_values(text, starts, stops, escapes):
             return len(starts)
         return CellGrid(text, len(self._marks), starts, stops, escapes)
 
-    def _are_marks_in_place(self, text: Text, places: Places) -> bool:
+    def _are_key_marks_in_place(self, text: Text, places: Places) -> bool:
         """Return whether all marks are at their positions, the first of them at the very beginning."""
         if places[0] != 0 or places.min() < 0:
             return False
@@ -109,7 +109,7 @@ class GridFinder:
         return True
 
 
-def _has_values_only(text: Text, starts: Places, stops: Places, escapes: Places) -> bool:
+def _are_single_values(text: Text, starts: Places, stops: Places, escapes: Places) -> bool:
     """Return whether each start and stop enclose exactly one value."""
     firsts = text[starts]
     if firsts.min() <= SPACE or not _VALUE_ENDS[text[stops - 1]].all():

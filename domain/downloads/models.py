@@ -117,7 +117,7 @@ class DownloadSpec(BaseModel):
         return len(self.tables) or 1
 
     @property
-    def archived_at(self) -> datetime:
+    def archive_timestamp(self) -> datetime:
         """The timestamp of the files in an archive; it is the same at each attempt."""
         asked_at = self.created_at or datetime(1980, 1, 2, tzinfo=UTC)
         return asked_at.astimezone(ZoneInfo(self.time_zone))
@@ -168,12 +168,12 @@ class DownloadState(StrEnum):
     EXPIRED = "expired"
 
     @property
-    def final(self) -> bool:
+    def is_final(self) -> bool:
         """Whether the download has ended; a failed one may still be retried."""
         return self not in (DownloadState.PENDING, DownloadState.RUNNING)
 
     @property
-    def label(self) -> str:
+    def chinese_label(self) -> str:
         """The state in Chinese, for operators."""
         return _STATE_LABELS[self]
 
@@ -237,10 +237,10 @@ class FetchProgress(BaseModel):
     """The page size to continue with, if a page timed out and a single row did not."""
 
 
-def add_fetch_progress(status: DownloadStatus, beats: Sequence[FetchProgress]) -> DownloadStatus:
+def add_fetch_progress(status: DownloadStatus, reports: Sequence[FetchProgress]) -> DownloadStatus:
     """Add the rows that running fetchers report beyond those the workflow knows of their ranges."""
     more = sum(
-        max(0, beat.rows - status.under_way.get(beat.range, 0)) for beat in beats if beat.range in status.under_way
+        max(0, beat.rows - status.under_way.get(beat.range, 0)) for beat in reports if beat.range in status.under_way
     )
     return status.model_copy(update={"rows": status.rows + more})
 
@@ -279,20 +279,20 @@ def build_webhook_payload(spec: DownloadSpec, outcome: DownloadResult, processin
         "project_id": spec.project_id,
         "operator_id": spec.operator_id,
         "state": outcome.state,
-        "state_label": outcome.state.label,
+        "state_label": outcome.state.chinese_label,
         "file_name": file.name if file else spec.file_name,
         "download_url": f"{spec.public_base.rstrip('/')}/v1/downloads/{spec.task_id}/file" if file else None,
         "rows": file.rows if file else None,
         "bytes": file.bytes if file else None,
         "files": file.files if file else None,
-        "left_out": _shorten(file.left_out if file else []),
+        "left_out": _shorten_list(file.left_out if file else []),
         "left_out_count": len(file.left_out) if file else 0,
-        "warnings": _shorten(file.warnings if file else []),
+        "warnings": _shorten_list(file.warnings if file else []),
         "processings": processings,
         "fault": outcome.fault.model_dump(mode="json") if outcome.fault else None,
     }
 
 
-def _shorten(entries: Sequence[str]) -> list[JsonValue]:
+def _shorten_list(entries: Sequence[str]) -> list[JsonValue]:
     """Shorten a list to what a payload holds; `GET /v1/downloads/{task_id}` returns all of it."""
     return [entry[:WEBHOOK_ENTRY_MAX_CHARACTERS] for entry in entries[:WEBHOOK_LIST_MAX]]

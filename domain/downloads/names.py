@@ -30,77 +30,79 @@ INLINE = "inline/"
 FILES = "files/"
 
 
-def build_workflow_id(project_id: str, task_id: str) -> str:
+def build_download_workflow_id(project_id: str, task_id: str) -> str:
     """Return the id of a workflow; it contains the project, so that other projects cannot address it."""
     return f"download:{project_id}:{task_id}"
 
 
-def parse_workflow_id(workflow_id: str) -> tuple[str, str]:
+def parse_download_workflow_id(workflow_id: str) -> tuple[str, str]:
     """Return project and download of a workflow id."""
     _, project_id, task_id = workflow_id.split(":", 2)
     return project_id, task_id
 
 
-def inline_key(project_id: str, task_id: str, table: int = 0) -> str:
+def build_inline_rows_key(project_id: str, task_id: str, table: int = 0) -> str:
     """Key of the rows that were sent with a request, for one of its tables."""
     return f"{INLINE}{project_id}/{task_id}{f'-{table}' if table else ''}.json"
 
 
-def staging_prefix(spec: DownloadSpec) -> str:
+def build_staging_prefix(spec: DownloadSpec) -> str:
     """Prefix of everything that is deleted once the file is finished."""
     return f"{STAGING}{spec.project_id}/{spec.task_id}/"
 
 
-def table_prefix(spec: DownloadSpec) -> str:
+def build_table_staging_prefix(spec: DownloadSpec) -> str:
     """Prefix of the staged rows of a spec's table."""
-    return f"{staging_prefix(spec)}table-{spec.table}/"
+    return f"{build_staging_prefix(spec)}table-{spec.table}/"
 
 
-def drawing_key(spec: DownloadSpec) -> str:
+def build_drawing_key(spec: DownloadSpec) -> str:
     """Key of the drawing, complete with what the sources' first answers say of it."""
-    return f"{staging_prefix(spec)}drawing.json"
+    return f"{build_staging_prefix(spec)}drawing.json"
 
 
-def ledger_key(spec: DownloadSpec, range_index: int) -> str:
+def build_range_ledger_key(spec: DownloadSpec, range_index: int) -> str:
     """Key of the ledger of a range."""
-    return f"{table_prefix(spec)}range-{range_index}.json"
+    return f"{build_table_staging_prefix(spec)}range-{range_index}.json"
 
 
-def tail_key(spec: DownloadSpec, range_index: int, next_page: int) -> str:
+def build_tail_key(spec: DownloadSpec, range_index: int, next_page: int) -> str:
     """Key of the tail with the pages before *next_page*; each tail has a new key, so that the ledger stays valid."""
-    return f"{table_prefix(spec)}tail-{range_index}-{next_page}"
+    return f"{build_table_staging_prefix(spec)}tail-{range_index}-{next_page}"
 
 
-def assembly_key(spec: DownloadSpec) -> str:
+def build_assembly_record_key(spec: DownloadSpec) -> str:
     """Key of the list of all parts, written before the upload is completed."""
-    return f"{table_prefix(spec)}assembly.json"
+    return f"{build_table_staging_prefix(spec)}assembly.json"
 
 
-def upload_key(spec: DownloadSpec) -> str:
+def build_joined_parts_key(spec: DownloadSpec) -> str:
     """Key of the joined parts: the file itself, or the rows that it is rendered from."""
-    return f"{table_prefix(spec)}joined" if sinks.build_sink(spec).is_rendered else file_key(spec)
+    return (
+        f"{build_table_staging_prefix(spec)}joined" if sinks.build_sink(spec).needs_rendering else build_file_key(spec)
+    )
 
 
-def files_prefix(spec: DownloadSpec) -> str:
+def build_files_prefix(spec: DownloadSpec) -> str:
     """Prefix of the finished file and its manifest."""
     return f"{FILES}{spec.project_id}/{spec.task_id}/"
 
 
-def file_key(spec: DownloadSpec) -> str:
+def build_file_key(spec: DownloadSpec) -> str:
     """Key of the finished file."""
-    return f"{files_prefix(spec)}data.{sinks.build_sink(spec).extension}"
+    return f"{build_files_prefix(spec)}data.{sinks.build_sink(spec).extension}"
 
 
-def book_key(spec: DownloadSpec, segment: int, number: int) -> str:
+def build_book_key(spec: DownloadSpec, segment: int, number: int) -> str:
     """Key of one book of an Excel download: the file itself, or a member of the archive."""
-    return f"{files_prefix(spec)}book-{segment}-{number}.xlsx"
+    return f"{build_files_prefix(spec)}book-{segment}-{number}.xlsx"
 
 
-def archive_key(spec: DownloadSpec) -> str:
+def build_archive_key(spec: DownloadSpec) -> str:
     """Key of the archive of several books."""
-    return f"{files_prefix(spec)}data.zip"
+    return f"{build_files_prefix(spec)}data.zip"
 
 
-def manifest_key(spec: DownloadSpec) -> str:
+def build_manifest_key(spec: DownloadSpec) -> str:
     """Key of the manifest, which is written last."""
-    return f"{files_prefix(spec)}manifest.json"
+    return f"{build_files_prefix(spec)}manifest.json"

@@ -12,11 +12,11 @@ import msgspec
 
 from domain.downloads.envelope import (
     NULL,
-    decode_body,
+    clean_body,
     is_flag_set,
+    json_starts_with,
     parse_total,
-    require_success,
-    starts_with,
+    require_no_reported_failure,
     unwrap_page,
 )
 from domain.faults import SourceFault
@@ -69,7 +69,7 @@ class PageReader:
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
         plain = not any(_NO_FIELD_NAME.search(name) for name in columns)
-        self._read_page = self._read_by_struct() if plain else self._read_by_key
+        self._read_page = self._build_struct_reader() if plain else self._read_rows_as_maps
 
     def read(self, body: bytes) -> SourcePage:
         """Read a page.
@@ -78,13 +78,13 @@ class PageReader:
             SourceFault: It violates the protocol; the message says how.
             NewColumnsFound: It has keys that are no columns.
         """
-        text = decode_body(body)
+        text = clean_body(body)
         try:
             return self._read_page(text)
         except msgspec.DecodeError:
             return self._read_wrapped_or_raise(text)
 
-    def _read_by_struct(self) -> Callable[[bytes], SourcePage]:
+    def _build_struct_reader(self) -> Callable[[bytes], SourcePage]:
         """Build a reader of rows as structs: it is fast, and the decoder itself rejects keys that are no columns."""
         names = {f"c{n}": name for n, name in enumerate(self.columns)}
         fields = [(field, msgspec.Raw, NULL) for field in names]
@@ -97,16 +97,16 @@ class PageReader:
 
         def read(text: bytes) -> SourcePage:
             decoded = decoder.decode(text)
-            require_success(decoded, text, has_rows=bool(decoded.data))
+            require_no_reported_failure(decoded, text, has_rows=bool(decoded.data))
             has_more = is_flag_set(decoded.force_continue)
             return SourcePage(parse_total(bytes(decoded.total)), [as_tuple(row) for row in decoded.data], has_more)
 
         return read
 
-    def _read_by_key(self, text: bytes) -> SourcePage:
+    def _read_rows_as_maps(self, text: bytes) -> SourcePage:
         """Read rows as maps, for the rare keys that cannot be names of fields."""
         page = msgspec.json.decode(text, type=_PageOfMaps)
-        require_success(page, text, has_rows=bool(page.data))
+        require_no_reported_failure(page, text, has_rows=bool(page.data))
         known = set(self.columns)
         for place, cells in enumerate(page.data):
             if cells.keys() - known:
@@ -123,9 +123,11 @@ class PageReader:
             return self._read_page(msgspec.json.encode(inner))
         except msgspec.ValidationError as error:
             if not _UNKNOWN_FIELD.match(str(error)):
-                raise _row_fault(error) from None
-            keys = _collect_keys(_read_maps(inner.data))
-            raise NewColumnsFound([name for name in keys if name not in self.columns], _find_place(error)) from None
+                raise _build_row_fault(error) from None
+            keys = _collect_keys(_decode_rows_as_maps(inner.data))
+            raise NewColumnsFound(
+                [name for name in keys if name not in self.columns], _find_error_path(error)
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -151,17 +153,17 @@ def read_first_page(body: bytes) -> FirstPage:
     Raises:
         SourceFault: It violates the protocol.
     """
-    inner = unwrap_page(decode_body(body))
-    grouped = starts_with(inner.data, b"{") and not starts_with(inner.data, b"{}")
+    inner = unwrap_page(clean_body(body))
+    grouped = json_starts_with(inner.data, b"{") and not json_starts_with(inner.data, b"{}")
     try:
         if grouped:
             groups = msgspec.json.decode(inner.data, type=dict[str, list[_Cells]])
             rows = list(chain.from_iterable(groups.values()))
             columns, count = _collect_keys(rows), len(rows)
         else:
-            columns, count = _scan_columns(inner.data)
+            columns, count = _collect_keys_and_count_rows(inner.data)
     except msgspec.ValidationError as error:
-        raise _row_fault(error) from None
+        raise _build_row_fault(error) from None
     return FirstPage(
         parse_total(bytes(inner.total)),
         columns,
@@ -175,11 +177,11 @@ def read_first_page(body: bytes) -> FirstPage:
     )
 
 
-def _scan_columns(data: msgspec.Raw) -> tuple[list[str], int]:
+def _collect_keys_and_count_rows(data: msgspec.Raw) -> tuple[list[str], int]:
     """Return the keys and the number of rows."""
     columns: dict[str, None] = {}
     count = 0
-    for piece in split_rows(data):
+    for piece in split_rows_into_pieces(data):
         try:
             rows = msgspec.json.decode(piece, type=list[_Cells])
         except msgspec.ValidationError:
@@ -191,7 +193,7 @@ def _scan_columns(data: msgspec.Raw) -> tuple[list[str], int]:
     return list(columns), count
 
 
-def split_rows(data: msgspec.Raw) -> Iterator[bytes]:
+def split_rows_into_pieces(data: msgspec.Raw) -> Iterator[bytes]:
     """Yield a list of rows, in pieces if it is large.
 
     Raises:
@@ -223,15 +225,15 @@ def read_grouped_rows(body: bytes) -> GroupedRows:
     Raises:
         SourceFault: It violates the protocol.
     """
-    inner = unwrap_page(decode_body(body))
+    inner = unwrap_page(clean_body(body))
     try:
         data = {} if bytes(inner.data) == b"[]" else msgspec.json.decode(inner.data, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
-        raise _row_fault(error) from None
+        raise _build_row_fault(error) from None
     return GroupedRows(inner.total, data, is_flag_set(inner.force_continue))
 
 
-class UnreadPage(msgspec.Struct):
+class UndecodedPage(msgspec.Struct):
     """A page whose rows have not been decoded yet; they are valid JSON."""
 
     total: int | None
@@ -239,14 +241,14 @@ class UnreadPage(msgspec.Struct):
     has_more: bool
 
 
-def read_envelope(body: bytes) -> UnreadPage:
+def read_undecoded_page(body: bytes) -> UndecodedPage:
     """Read a page without decoding its rows.
 
     Raises:
         SourceFault: It violates the protocol.
     """
-    page = unwrap_page(decode_body(body))
-    return UnreadPage(parse_total(bytes(page.total)), page.data, is_flag_set(page.force_continue))
+    page = unwrap_page(clean_body(body))
+    return UndecodedPage(parse_total(bytes(page.total)), page.data, is_flag_set(page.force_continue))
 
 
 def read_row_texts(body: bytes) -> list[bytes]:
@@ -264,8 +266,8 @@ def read_raw_rows(body: bytes) -> list[msgspec.Raw]:
     Raises:
         SourceFault: It violates the protocol.
     """
-    data = read_envelope(body).data
-    if starts_with(data, b"{"):
+    data = read_undecoded_page(body).data
+    if json_starts_with(data, b"{"):
         groups = msgspec.json.decode(data, type=dict[str, list[msgspec.Raw]])
         return list(chain.from_iterable(groups.values()))
     return msgspec.json.decode(data, type=list[msgspec.Raw])
@@ -282,25 +284,25 @@ def build_new_column_fault(found: NewColumnsFound, columns: Sequence[str], page:
     )
 
 
-def _read_maps(data: msgspec.Raw) -> list[_Cells]:
+def _decode_rows_as_maps(data: msgspec.Raw) -> list[_Cells]:
     try:
         return msgspec.json.decode(data, type=list[_Cells])
     except msgspec.ValidationError as error:
-        raise _row_fault(error) from None
+        raise _build_row_fault(error) from None
 
 
 def _collect_keys(rows: Sequence[_Cells]) -> list[str]:
     return list(dict.fromkeys(key for row in rows for key in row))
 
 
-def _find_place(error: msgspec.ValidationError) -> str:
+def _find_error_path(error: msgspec.ValidationError) -> str:
     path = re.search(r"`\$\.?([^`]*)`$", str(error))
     place = path[1] if path else "data"
     return place if place.startswith("data") else f"data{place}"
 
 
-def _row_fault(error: msgspec.ValidationError) -> SourceFault:
-    place = _find_place(error)
+def _build_row_fault(error: msgspec.ValidationError) -> SourceFault:
+    place = _find_error_path(error)
     if place == "data":
         return SourceFault(
             "source_bad_data",

@@ -37,7 +37,7 @@ class PageRange(BaseModel):
     table: int = 0
 
     @property
-    def number(self) -> int:
+    def number_among_all_tables(self) -> int:
         """The number of the range among the ranges of all tables."""
         return self.table * RANGES_PER_TABLE + self.index
 
@@ -67,12 +67,12 @@ class SourceExtent(BaseModel):
         """Whether the number of rows is known before they are fetched."""
         return self.total is not None and not self.gaps_allowed
 
-    def source_number(self, number: int) -> int:
+    def to_source_page_number(self, number: int) -> int:
         """Return the number that the source gives to a page."""
         return number + self.first_page
 
     @property
-    def is_full_at_the_end(self) -> bool:
+    def is_last_page_full(self) -> bool:
         """Whether the last page is full, so that only the page behind it can confirm the total."""
         return bool(self.total) and not self.is_whole and (self.total or 0) % self.page_size == 0
 
@@ -81,7 +81,9 @@ class SourceExtent(BaseModel):
         """A smaller page size to retry with after a timeout; None if no smaller one helps."""
         return reduce_page_size(self.page_size) if self.honours_page_size and not self.is_whole else None
 
-    def check(self, number: int, rows: int, reported_total: int | None, *, has_more: bool = False) -> None:
+    def require_consistent_page(
+        self, number: int, rows: int, reported_total: int | None, *, has_more: bool = False
+    ) -> None:
         """Check the rows of a page against the total and the page size.
 
         Args:
@@ -96,7 +98,8 @@ class SourceExtent(BaseModel):
         if self.total is not None and reported_total not in (None, self.total):
             raise SourceFault(
                 "source_total_changed",
-                f"Page {self.source_number(number)} reported a total of {reported_total}, the first page {self.total}.",
+                f"Page {self.to_source_page_number(number)} reported a total of {reported_total}, "
+                f"the first page {self.total}.",
                 "Start the download again, with filters that no new row can match (e.g. a closed period).",
                 doubtful=True,
             )
@@ -105,21 +108,21 @@ class SourceExtent(BaseModel):
             reported = "no total" if self.total is None else f"total {self.total}"
             raise SourceFault(
                 "source_page_size",
-                f"Page {self.source_number(number)} holds {rows} rows; {reported} and page_size {self.page_size} "
-                f"ask for {most}.",
+                f"Page {self.to_source_page_number(number)} holds {rows} rows; {reported} and page_size "
+                f"{self.page_size} ask for {most}.",
                 "Make the source honour `page` and `page_size`, in a stable order; if it filters after "
                 "it has paged, send `force_continue`: true.",
                 doubtful=True,
             )
 
-    def check_beyond(self, rows: int) -> None:
+    def require_empty_page_after_end(self, rows: int) -> None:
         """Check that the page behind the last one is empty.
 
         Raises:
             SourceFault: It has rows, so the total does not count all rows.
         """
         if rows:
-            beyond = self.source_number(count_pages(self.total or 0, self.page_size))
+            beyond = self.to_source_page_number(count_pages(self.total or 0, self.page_size))
             raise SourceFault(
                 "source_bad_total",
                 f"The source reports a total of {self.total}, and page {beyond}, behind its last row, has {rows} rows.",
@@ -127,7 +130,7 @@ class SourceExtent(BaseModel):
             )
 
 
-def require_possible_end(number: int, source_number: int, marks: Sequence[str]) -> None:
+def require_reachable_end(number: int, source_number: int, marks: Sequence[str]) -> None:
     """Check that a source without a total can still come to an end.
 
     Args:
@@ -174,14 +177,14 @@ def count_rows_of_range(pages: PageRange, total: int, page_size: int) -> int:
     return max(0, end - pages.first * page_size)
 
 
-def count_fetchers(total: int | None, page_size: int) -> int:
+def choose_fetcher_count(total: int | None, page_size: int) -> int:
     """Return the number of fetchers: one for up to 400 pages or no total, else one per 100 pages, at most five."""
     if total is None or count_pages(total, page_size) <= LINEAR_MAX_PAGES:
         return 1
     return min(MAX_FETCHERS, max(1, total // (page_size * PAGES_PER_FETCHER)))
 
 
-def count_ranges(total: int | None, row_bytes: float, fetchers: int) -> int:
+def choose_range_count(total: int | None, row_bytes: float, fetchers: int) -> int:
     """Return the number of ranges: a multiple of the fetchers, so that they end together; more for large sources."""
     if total is None or fetchers == 1:
         return 1
@@ -207,7 +210,7 @@ class TooManyRowsForBook(Exception):
     """A book that cannot be split has more rows than allowed."""
 
 
-class Segment(BaseModel):
+class RowSegment(BaseModel):
     """Consecutive rows that are planned for one book. They become several books if rows are larger than sampled."""
 
     number: int
@@ -219,17 +222,17 @@ class Segment(BaseModel):
     """Whether it must stay one book of any size, because it has row heads or several tables."""
 
     @property
-    def last(self) -> bool:
+    def is_last(self) -> bool:
         """Whether it is the last segment."""
         return self.number == self.count - 1
 
-    def book_name(self, place: int, stem: str) -> str:
+    def build_book_name(self, place: int, stem: str) -> str:
         """Return the name of a book in the archive; names sort in the order of the books."""
         letters = "z" * (place // 25) + (chr(ord("a") + place % 25) if place % 25 else "")
         return f"{stem}-{self.number + 1:0{len(str(self.count))}}{letters}.xlsx"
 
 
-def plan_single_book(rows: int, max_rows: int) -> list[Segment]:
+def plan_single_book(rows: int, max_rows: int) -> list[RowSegment]:
     """Plan a single book for all rows.
 
     Raises:
@@ -237,10 +240,10 @@ def plan_single_book(rows: int, max_rows: int) -> list[Segment]:
     """
     if rows > max_rows:
         raise TooManyRowsForBook(f"{rows:,} rows")
-    return [Segment(number=0, count=1, first_row=0, rows=rows, whole=True)]
+    return [RowSegment(number=0, count=1, first_row=0, rows=rows, whole=True)]
 
 
-def plan_segments(rows: int, row_bytes: float, max_bytes: int, max_rows: int) -> list[Segment]:
+def plan_segments(rows: int, row_bytes: float, max_bytes: int, max_rows: int) -> list[RowSegment]:
     """Plan as few segments as possible, of even size.
 
     Args:
@@ -255,6 +258,6 @@ def plan_segments(rows: int, row_bytes: float, max_bytes: int, max_rows: int) ->
     found, first = [], 0
     for number in range(count):
         size = share + (number < extra)
-        found.append(Segment(number=number, count=count, first_row=first, rows=size))
+        found.append(RowSegment(number=number, count=count, first_row=first, rows=size))
         first += size
     return found

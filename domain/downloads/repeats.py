@@ -42,28 +42,28 @@ _NESTED = (b"{", b"[")
 RawRows = Sequence[Sequence[msgspec.Raw]]
 
 
-def mark_page(rows: int, digest: str) -> str:
+def build_page_mark(rows: int, digest: str) -> str:
     """Return the mark of a page."""
     return f"{rows}:{digest}" if rows else NO_ROWS
 
 
-def count_rows_of_mark(page_mark: str) -> int:
+def parse_row_count(page_mark: str) -> int:
     """Return the number of rows of a marked page."""
     return int(page_mark.partition(":")[0]) if page_mark else 0
 
 
-def mark_rows(texts: Iterable[bytes | msgspec.Raw]) -> str:
+def build_row_mark(texts: Iterable[bytes | msgspec.Raw]) -> str:
     """Return the mark of a page's rows."""
     return b64encode(b"".join(blake2b(text, digest_size=ROW_BYTES).digest() for text in texts)).decode()
 
 
-def describe_repeated_rows(marks: Iterable[str]) -> list[str]:
+def list_repeated_row_warnings(marks: Iterable[str]) -> list[str]:
     """Return a warning if rows are on more than one page.
 
     Args:
         marks: The marks of the rows of each page.
     """
-    pages = Counter(row for page_mark in marks for row in _row_digests(page_mark))
+    pages = Counter(row for page_mark in marks for row in _decode_row_digests(page_mark))
     doubled = sum(count - 1 for count in pages.values() if count > 1)
     if not doubled:
         return []
@@ -71,12 +71,12 @@ def describe_repeated_rows(marks: Iterable[str]) -> list[str]:
     return [f"{doubled:,} rows of the source came on more than one page. {why}: let it sort by a unique key."]
 
 
-def _row_digests(page_mark: str) -> set[bytes]:
+def _decode_row_digests(page_mark: str) -> set[bytes]:
     packed = b64decode(page_mark)
     return {packed[at : at + ROW_BYTES] for at in range(0, len(packed), ROW_BYTES)}
 
 
-def describe_doubtful_end(marks: PageMarks, total: int | None, rows: int) -> list[str]:
+def list_doubtful_end_warnings(marks: PageMarks, total: int | None, rows: int) -> list[str]:
     """Return a warning if the end may be wrong: many sources answer nothing beyond some depth, and no error.
 
     Args:
@@ -113,32 +113,32 @@ class SeenPages:
         self._is_endless = is_endless
         self._page_numbers = {each: first + at for at, each in reversed(list(enumerate(marks)))}
 
-    def check(self, number: int, page_mark: str) -> None:
+    def require_no_repetition(self, number: int, page_mark: str) -> None:
         """Check that the next page is not a repetition.
 
         Raises:
             SourceFault: It is; a second request may have another answer.
         """
         if self._is_endless:
-            require_new_page(number, [*self._marks[-SAME_PAGES_MAX:], page_mark])
+            require_no_endless_page(number, [*self._marks[-SAME_PAGES_MAX:], page_mark])
         before = self._page_numbers.get(page_mark)
         if self._is_allowed or before is None or before == number or not page_mark:
             return
-        if count_rows_of_mark(page_mark) >= ROWS_MIN or self._is_one_page_again(page_mark):
-            raise repeated_pages_fault(before, number, count_rows_of_mark(page_mark))
+        if parse_row_count(page_mark) >= ROWS_MIN or self._repeats_last_pages(page_mark):
+            raise build_repeated_pages_fault(before, number, parse_row_count(page_mark))
 
     def add(self, number: int, page_mark: str) -> None:
         """Add a page."""
         self._marks.append(page_mark)
         self._page_numbers.setdefault(page_mark, number)
 
-    def _is_one_page_again(self, page_mark: str) -> bool:
+    def _repeats_last_pages(self, page_mark: str) -> bool:
         # Three equal pages of one row may be right if the total says that there are as many.
-        most = SMALL_IN_A_ROW_MAX if self._is_endless or count_rows_of_mark(page_mark) > 1 else ROWS_MIN
+        most = SMALL_IN_A_ROW_MAX if self._is_endless or parse_row_count(page_mark) > 1 else ROWS_MIN
         return self._marks[-most:] == [page_mark] * most
 
 
-def require_new_page(number: int, marks: PageMarks) -> None:
+def require_no_endless_page(number: int, marks: PageMarks) -> None:
     """Check that a source without a total does not answer one page for ever, which no request allows.
 
     Args:
@@ -156,7 +156,7 @@ def require_new_page(number: int, marks: PageMarks) -> None:
         )
 
 
-def check_all_ranges(ranges: Iterable[tuple[int, PageMarks]], *, is_allowed: bool = False) -> list[str]:
+def require_distinct_pages(ranges: Iterable[tuple[int, PageMarks]], *, is_allowed: bool = False) -> list[str]:
     """Compare the pages of all ranges, and return a warning about equal ones if they are allowed.
 
     Args:
@@ -175,8 +175,8 @@ def check_all_ranges(ranges: Iterable[tuple[int, PageMarks]], *, is_allowed: boo
             before = places.setdefault(page_mark, number)
             if before == number:
                 continue
-            if count_rows_of_mark(page_mark) >= ROWS_MIN and not is_allowed:
-                raise repeated_pages_fault(before, number, count_rows_of_mark(page_mark))
+            if parse_row_count(page_mark) >= ROWS_MIN and not is_allowed:
+                raise build_repeated_pages_fault(before, number, parse_row_count(page_mark))
             equal.append((before, number))
     if not equal:
         return []
@@ -186,7 +186,7 @@ def check_all_ranges(ranges: Iterable[tuple[int, PageMarks]], *, is_allowed: boo
     return [f"Pages of the source have the same rows, which may be a repetition: pages {pairs}{more}.{from_one}"]
 
 
-def repeated_pages_fault(one: int, other: int, rows: int) -> SourceFault:
+def build_repeated_pages_fault(one: int, other: int, rows: int) -> SourceFault:
     """Build the fault for two pages with the same rows."""
     hint = "Make the source honour `page`, and check whether a cache answers for it; if rows do repeat, send "
     hint += "`allow_repeats`: true."
@@ -213,18 +213,18 @@ def find_repeated_keys(uneven: UnevenRows, rows: RawRows) -> list[str]:
     """
     if not rows:
         return []
-    keys = count_keys(uneven.data) if uneven.keys is None else uneven.keys
+    keys = count_json_keys(uneven.data) if uneven.keys is None else uneven.keys
     more = keys - sum(map(is_not, chain.from_iterable(rows), repeat(NULL)))
     if (
         not more
-        or more == _count_keys_of_columns(rows, _nested_columns(rows))
+        or more == _count_keys_of_columns(rows, _find_nested_columns(rows))
         or more == _count_keys_of_columns(rows, range(len(rows[0])))
     ):
         return []
-    return _find_row_by_row(uneven.data)
+    return _find_repeated_keys_row_by_row(uneven.data)
 
 
-def count_keys(data: bytes) -> int:
+def count_json_keys(data: bytes) -> int:
     """Count the keys in valid JSON, at any depth."""
     text = normalize_json(data)
     # A quote before a colon ends a key, unless it is escaped and part of a text.
@@ -240,7 +240,7 @@ def merge_repeated_keys(before: Mapping[str, int], keys: Iterable[str], page: in
     return merged
 
 
-def describe_repeated_keys(pages: Mapping[str, int]) -> list[str]:
+def list_repeated_key_warnings(pages: Mapping[str, int]) -> list[str]:
     """Return a warning about each repeated key.
 
     Args:
@@ -252,32 +252,32 @@ def describe_repeated_keys(pages: Mapping[str, int]) -> list[str]:
     ]
 
 
-def _nested_columns(rows: RawRows) -> list[int]:
+def _find_nested_columns(rows: RawRows) -> list[int]:
     sample = rows[:SAMPLE_ROWS]
     return [at for at in range(len(rows[0])) if any(bytes(row[at])[:1] in _NESTED for row in sample)]
 
 
 def _count_keys_of_columns(rows: RawRows, columns: Sequence[int]) -> int:
     """Count the keys within the cells of some columns."""
-    return count_keys(b"[%b]" % b",".join([row[at] for row in rows for at in columns]))
+    return count_json_keys(b"[%b]" % b",".join([row[at] for row in rows for at in columns]))
 
 
-def _find_row_by_row(data: bytes) -> list[str]:
+def _find_repeated_keys_row_by_row(data: bytes) -> list[str]:
     for row in msgspec.json.decode(data, type=list[msgspec.Raw]):
-        counted = Counter(_list_keys(bytes(row)))
+        counted = Counter(_list_all_keys(bytes(row)))
         if repeated := [key for key, times in counted.items() if times > 1]:
             return repeated[:REPEATED_KEYS_MAX]
     return []
 
 
-def _list_keys(row: bytes) -> list[str]:
+def _list_all_keys(row: bytes) -> list[str]:
     """Return all keys of a row as often as they occur, in any spelling."""
     try:
-        keys: list[str] = json.loads(row, object_pairs_hook=_only_keys, parse_int=str, parse_float=str)
+        keys: list[str] = json.loads(row, object_pairs_hook=_take_keys, parse_int=str, parse_float=str)
     except RecursionError:
         return []
     return keys
 
 
-def _only_keys(pairs: Sequence[tuple[str, object]]) -> list[str]:
+def _take_keys(pairs: Sequence[tuple[str, object]]) -> list[str]:
     return [key for key, _ in pairs]

@@ -48,18 +48,18 @@ class PageTries(BaseModel):
     """The fault of the last attempt."""
 
     @property
-    def key(self) -> tuple[int, int, int]:
+    def request_key(self) -> tuple[int, int, int]:
         """Table, page and page size: what identifies the request."""
         return self.table, self.page, self.page_size
 
     @property
-    def total(self) -> int:
+    def total_attempts(self) -> int:
         """All attempts."""
         return self.counted + self.waits
 
     def add_failure(self, fault: SourceFault) -> PageTries:
         """Return these attempts with one more failure."""
-        is_wait = is_asked_to_wait(fault)
+        is_wait = is_source_asking_to_wait(fault)
         return self.model_copy(
             update={
                 "counted": self.counted + (not is_wait),
@@ -77,7 +77,7 @@ class PageTries(BaseModel):
             rules: The limits.
         """
         pause: float = rules.pause_seconds * 2**self.counted
-        if is_asked_to_wait(fault):
+        if is_source_asking_to_wait(fault):
             # A wait that the source asks for spends no retry.
             growing: float = min(rules.pause_seconds * 2 ** min(self.waits, 10), BUSY_PAUSE_MAX_SECONDS)
             return min(max(growing, fault.retry_after_seconds or 0.0), rules.retry_after_max_seconds)
@@ -93,21 +93,21 @@ class PageTries(BaseModel):
 
     def build_final_fault(self, fault: SourceFault) -> SourceFault:
         """Build the fault that the user sees after the last attempt."""
-        record, count = fault.record, self.total + 1
+        record, count = fault.record, self.total_attempts + 1
         times = "" if count == 1 else f" failed {count} times; at last" if count > 2 else " failed twice; at last"
         return SourceFault(
             record.code, f"Page {self.page}{times}: {record.message}", record.hint, transient=fault.transient
         )
 
 
-def merge_tries(known: Sequence[PageTries], newer: PageTries) -> list[PageTries]:
+def replace_tries(known: Sequence[PageTries], newer: PageTries) -> list[PageTries]:
     """Return the attempts of all requests, with those of one replaced.
 
     A probe repeats several requests after each wait, and so does a fetcher at an empty page, at new columns and at the
     end. If only the attempts of the last one were kept, two requests that fail in turns would reset each other's counts
     without end.
     """
-    return [tries for tries in known if tries.key != newer.key] + [newer]
+    return [tries for tries in known if tries.request_key != newer.request_key] + [newer]
 
 
 class RetryWait(BaseModel):
@@ -122,6 +122,6 @@ def is_timeout(fault: SourceFault) -> bool:
     return fault.record.code == "source_timeout"
 
 
-def is_asked_to_wait(fault: SourceFault) -> bool:
+def is_source_asking_to_wait(fault: SourceFault) -> bool:
     """Return whether the source asked to be called later, which says nothing about the page."""
     return fault.transient and (fault.is_busy or fault.retry_after_seconds is not None)

@@ -52,7 +52,7 @@ class ShapedPageReader:
         self._reader = self._build_reader()
 
     @property
-    def newly_left_out(self) -> list[str]:
+    def newly_left_out_keys(self) -> list[str]:
         """Keys that were left out beyond those in the shape."""
         return self._left_out[self._known_left_out :]
 
@@ -67,7 +67,7 @@ class ShapedPageReader:
             SourceFault: It violates the protocol; the message says how.
             NewColumnsFound: It has keys that are no columns, and no key may be left out.
         """
-        return self._read_groups(body) if self._is_grouped else self._read_rows(body, uneven)
+        return self._read_grouped_rows(body) if self._is_grouped else self._read_rows(body, uneven)
 
     def _build_reader(self) -> PageReader:
         return PageReader([*self._own_columns, *self._left_out])
@@ -81,7 +81,7 @@ class ShapedPageReader:
                     raise
                 self._left_out += found.names
                 if len(self._left_out) > LEFT_OUT_MAX:
-                    raise _build_too_many_keys(len(self._left_out)) from None
+                    raise _build_too_many_keys_fault(len(self._left_out)) from None
                 self._reader = self._build_reader()
             else:
                 break
@@ -92,7 +92,7 @@ class ShapedPageReader:
             page.rows = [row[:shown] for row in page.rows]
         return page
 
-    def _read_groups(self, body: bytes) -> SourcePage:
+    def _read_grouped_rows(self, body: bytes) -> SourcePage:
         """Read rows in groups; the name of the group becomes their last cell."""
         groups = read_grouped_rows(body)
         page = self._read_rows(b'{"total":%b,"data":[]}' % bytes(groups.total))
@@ -105,7 +105,7 @@ class ShapedPageReader:
         return page
 
 
-def _build_too_many_keys(count: int) -> SourceFault:
+def _build_too_many_keys_fault(count: int) -> SourceFault:
     return SourceFault(
         "source_too_many_columns",
         f"The source's rows have {count:,} keys that the template does not show; at most {LEFT_OUT_MAX:,} are allowed.",
@@ -113,7 +113,7 @@ def _build_too_many_keys(count: int) -> SourceFault:
     )
 
 
-def build_shape(kind: FileType, first: FirstPage, drawing: TableDrawing | None) -> TableShape:
+def choose_table_shape(kind: FileType, first: FirstPage, drawing: TableDrawing | None) -> TableShape:
     """Decide which keys become cells.
 
     Raises:
@@ -205,17 +205,17 @@ class PageEncoder:
         if self._is_grouped:
             return self._encode_by_cells(body, None)
         try:
-            page = pages.read_envelope(body)
+            page = pages.read_undecoded_page(body)
             return self._encode_in_pieces(page)
         except (SourceFault, pages.NewColumnsFound, msgspec.ValidationError):
             # Read the whole page, so that the fault names the row.
             return self._encode_by_cells(body, None)
 
-    def _encode_in_pieces(self, page: pages.UnreadPage) -> EncodedPage:
+    def _encode_in_pieces(self, page: pages.UndecodedPage) -> EncodedPage:
         if len(page.data) <= pages.LARGE_BYTES:
             return replace(self._encode_piece(bytes(page.data)), total=page.total, has_more=page.has_more)
         rows, data, keys = 0, BytesIO(), dict[str, None]()
-        for text in pages.split_rows(page.data):
+        for text in pages.split_rows_into_pieces(page.data):
             piece = self._encode_piece(text)
             rows += piece.rows
             data.write(piece.data)
@@ -224,7 +224,7 @@ class PageEncoder:
 
     def _encode_piece(self, data: bytes) -> EncodedPage:
         """Encode rows by their grid, which is possible for nearly every page, or else cell by cell."""
-        found = self._finder.find(data)
+        found = self._finder.find_grid(data)
         if isinstance(found, UnevenRows):
             return self._encode_by_cells(b'{"data":%b}' % data, found)
         return EncodedPage(None, found.rows, self._sink.encode_grid(found, self._key_positions))

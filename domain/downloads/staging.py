@@ -52,7 +52,7 @@ class PartRecord(BaseModel):
     rows: int
 
 
-class TailMark(BaseModel):
+class TailPageEnd(BaseModel):
     """A boundary between two pages of a tail, where a part may end; `bytes` counts from the mark before."""
 
     bytes: int
@@ -72,7 +72,7 @@ class TailRecord(BaseModel):
     bytes: int
     sha256: str
     rows: int
-    marks: list[TailMark] = []
+    marks: list[TailPageEnd] = []
 
 
 class RenderedSegment(BaseModel):
@@ -124,7 +124,7 @@ class UploadedPiece(BaseModel):
         return self.part.bytes
 
 
-class GatheredPiece(BaseModel):
+class JoinedTailsPiece(BaseModel):
     """Tails that are uploaded together as one part."""
 
     number: int
@@ -141,7 +141,7 @@ class GatheredPiece(BaseModel):
         return sum(tail.rows for tail in self.tails)
 
 
-FilePiece = UploadedPiece | GatheredPiece
+FilePiece = UploadedPiece | JoinedTailsPiece
 
 
 class StagingError(Exception):
@@ -168,7 +168,7 @@ def compute_part_number(range_index: int, position: int, ranges: int) -> int:
     return range_index * block + position + 1
 
 
-def join_ledgers(ledgers: Sequence[RangeLedger]) -> list[FilePiece]:
+def list_file_pieces(ledgers: Sequence[RangeLedger]) -> list[FilePiece]:
     """Return the pieces of the final object in order; join neighbouring tails until they make a valid part.
 
     Raises:
@@ -178,18 +178,20 @@ def join_ledgers(ledgers: Sequence[RangeLedger]) -> list[FilePiece]:
     for ledger in ledgers:
         pieces.extend(UploadedPiece(part=part) for part in ledger.parts)
         if ledger.tail is not None:
-            _append_tail(pieces, ledger.tail, compute_part_number(ledger.range, len(ledger.parts), len(ledgers)))
+            _append_or_join_tail(
+                pieces, ledger.tail, compute_part_number(ledger.range, len(ledger.parts), len(ledgers))
+            )
     if any(piece.bytes < PART_MIN_BYTES for piece in pieces[:-1]):
         raise StagingError(f"sizes of pieces: {[piece.bytes for piece in pieces]}")
     return pieces
 
 
-def _append_tail(pieces: list[FilePiece], tail: TailRecord, number: int) -> None:
+def _append_or_join_tail(pieces: list[FilePiece], tail: TailRecord, number: int) -> None:
     last = pieces[-1] if pieces else None
-    if isinstance(last, GatheredPiece) and min(last.bytes, tail.bytes) < PART_MIN_BYTES:
+    if isinstance(last, JoinedTailsPiece) and min(last.bytes, tail.bytes) < PART_MIN_BYTES:
         last.tails.append(tail)
     else:
-        pieces.append(GatheredPiece(number=number, tails=[tail]))
+        pieces.append(JoinedTailsPiece(number=number, tails=[tail]))
 
 
 @dataclass(frozen=True)
@@ -267,7 +269,7 @@ def require_zip_limits(members: Sequence[ZipMember]) -> None:
 def encode_local_header(member: ZipMember, written_at: datetime) -> bytes:
     """Return the header that precedes the content of a member."""
     name = member.name.encode()
-    return _LOCAL.pack(b"PK\x03\x04", _VERSION, *_common_fields(member, name, written_at)) + name
+    return _LOCAL.pack(b"PK\x03\x04", _VERSION, *_build_common_header_fields(member, name, written_at)) + name
 
 
 def encode_central_directory(members: Sequence[ZipMember], written_at: datetime) -> bytes:
@@ -276,14 +278,14 @@ def encode_central_directory(members: Sequence[ZipMember], written_at: datetime)
     position = 0
     for member in members:
         name = member.name.encode()
-        common = _common_fields(member, name, written_at)
+        common = _build_common_header_fields(member, name, written_at)
         entries.append(_CENTRAL.pack(b"PK\x01\x02", _VERSION, _VERSION, *common, 0, 0, 0, 0, position) + name)
         position += _LOCAL.size + len(name) + member.bytes
     central, count = b"".join(entries), len(entries)
     return central + _END.pack(b"PK\x05\x06", 0, 0, count, count, len(central), position, 0)
 
 
-def _common_fields(member: ZipMember, name: bytes, written_at: datetime) -> tuple[int, ...]:
+def _build_common_header_fields(member: ZipMember, name: bytes, written_at: datetime) -> tuple[int, ...]:
     """Return the fields that both records of a member share."""
     time = written_at.hour << 11 | written_at.minute << 5 | written_at.second // 2
     date = (written_at.year - 1980) << 9 | written_at.month << 5 | written_at.day

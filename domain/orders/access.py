@@ -127,7 +127,7 @@ def _sign_sorted_md5(
         **parameters,
         access.key_parameter: credentials.key,
         access.token_parameter: credentials.token.get_secret_value(),
-        access.time_parameter: access.moments.write(now),
+        access.time_parameter: access.moments.format_time(now),
     }
     secret = credentials.secret.get_secret_value()
     text = secret + "".join(f"{name}{whole[name]}" for name in sorted(whole)) + secret

@@ -46,7 +46,7 @@ class ClockSkew(PlatformInput):
     skew_seconds: float
 
 
-class NoteFailureInput(PlatformInput):
+class RecordFailureInput(PlatformInput):
     """Why a platform's clock could not be read, or why it refuses the credentials."""
 
     asked_at: AwareDatetime
@@ -185,14 +185,14 @@ class ClockResult(_FrozenModel):
     alarm: Alarm | None = None
 
 
-class PresenceResult(_FrozenModel):
+class ServedPlatformsResult(_FrozenModel):
     """Platforms by whether a worker answered for them."""
 
     served: list[str] = []
     unserved: list[str] = []
 
 
-class WatchInput(_FrozenModel):
+class CheckServedInput(_FrozenModel):
     """Input of the watch."""
 
     patience_seconds: float = 20.0

@@ -24,7 +24,7 @@ from domain.orders.declarations import (
     Seconds,
     Text,
     TimeFormat,
-    check_placeholders,
+    require_known_placeholders,
 )
 from domain.orders.jsonpath import JsonPath, JsonReader
 
@@ -109,7 +109,7 @@ class Paging(Declaration):
     )
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _require_consistent_paging(self) -> Self:
         if self.size > self.size_max:
             raise ValueError(f"pages of {self.size} rows were asked for; the platform tells at most {self.size_max}")
         if (self.kind is not PagingKind.LINK) and not self.parameter:
@@ -129,7 +129,7 @@ class TotalCall(Declaration):
     max: Count | None = Field(default=None, ge=1, description="from which number on it is told no longer exactly")
 
     @model_validator(mode="after")
-    def _once(self) -> Self:
+    def _require_one_place(self) -> Self:
         if (self.value is None) == (self.header is None):
             raise ValueError("a total is told either by `value` or by `header`")
         return self
@@ -172,11 +172,11 @@ class Capability(Declaration):
     errors: ErrorFormat = ErrorFormat()
 
     @model_validator(mode="after")
-    def _versioned_once(self) -> Self:
+    def _require_version_in_one_place(self) -> Self:
         """Require that the version is named in exactly one way, and only where one is declared."""
         paths = [self.query.path, self.clock.path, *([self.total.path] if self.total and self.total.path else [])]
         for path in paths:
-            check_placeholders(path, {PATH_VERSION})
+            require_known_placeholders(path, {PATH_VERSION})
         in_path = any(PATH_VERSION in path for path in [*paths, *([self.detail.path] if self.detail else [])])
         version = self.version
         ways = sum((in_path, bool(version and version.parameter), bool(version and version.header)))
@@ -187,9 +187,9 @@ class Capability(Declaration):
         return self
 
     @model_validator(mode="after")
-    def _read_at_once(self) -> Self:
+    def _require_compatible_paths(self) -> Self:
         """Refuse paths that exclude each other when they are declared, not at the first answer."""
-        for paths in (self.page_paths(), self.row_paths()):
+        for paths in (self.build_page_paths(), self.build_row_paths()):
             JsonReader(paths)
         return self
 
@@ -198,33 +198,33 @@ class Capability(Declaration):
         """Offset from UTC of the zone in which the platform writes times that name none."""
         return self.rows.moments.zone_minutes or self.query.moments.zone_minutes
 
-    def page_paths(self) -> Paths:
+    def build_page_paths(self) -> Paths:
         """Paths and types of the values that are read from each page."""
         total = self.total.value if self.total and self.total.path is None else None
         return {
             ROWS: (JsonPath.parse(self.rows.list), list[msgspec.Raw]),
             **_parse_paths({NEXT: (self.paging.next, int | str), TOTAL: (total, int | str)}),
             **_parse_paths({MORE: (self.paging.more, bool | int | str)}),
-            **self.error_paths(),
+            **self.build_error_paths(),
         }
 
-    def row_paths(self) -> Paths:
+    def build_row_paths(self) -> Paths:
         """Paths and types of the values that are read from each row."""
         rows = self.rows
         wanted = {ID: (rows.id, int | str), MODIFIED: (rows.modified, int | str), VERSION: (rows.version, int)}
         return _parse_paths(wanted)
 
-    def error_paths(self) -> Paths:
+    def build_error_paths(self) -> Paths:
         """Paths and types of the error fields, which are read from every answer."""
         return _parse_paths({CODE: (self.errors.code, int | str), MESSAGE: (self.errors.message, str)})
 
-    def at_version(self, value: str | None) -> Capability:
+    def with_version(self, value: str | None) -> Capability:
         """Return the capability with another API version, where one is set."""
         if value is None or self.version is None:
             return self
         return self.model_copy(update={"version": self.version.model_copy(update={"value": value})})
 
-    def with_version_applied(self) -> Capability:
+    def put_version_into_calls(self) -> Capability:
         """Return the capability with the version in its paths and parameters; a version header is set by the client."""
         version = self.version
         if version is None or version.header:
@@ -247,7 +247,7 @@ class Capability(Declaration):
             }
         )
 
-    def bounds(self, start: datetime, end: datetime) -> tuple[datetime, datetime]:
+    def compute_query_bounds(self, start: datetime, end: datetime) -> tuple[datetime, datetime]:
         """Return the narrowest inclusive bounds that leave out no order of [start, end).
 
         Where the platform keeps finer times than a query can name, the last instant before `end` lies between two that
@@ -256,23 +256,23 @@ class Capability(Declaration):
         asked, kept = self.query.moments.resolution, self.rows.moments.resolution
         first = start if self.query.start_inclusive else start - kept
         last = end - kept if self.query.end_inclusive else end
-        return _floor(first, asked), _ceil(last, asked)
+        return _floor_to_resolution(first, asked), _ceil_to_resolution(last, asked)
 
-    def newest_end(self, now: datetime) -> datetime:
+    def compute_newest_end(self, now: datetime) -> datetime:
         """Return the latest end of a window that the platform answers at this time of its clock."""
-        return _floor(now - timedelta(seconds=self.query.newest_seconds), self.query.moments.resolution)
+        return _floor_to_resolution(now - timedelta(seconds=self.query.newest_seconds), self.query.moments.resolution)
 
 
-def _parse_paths(wanted: Mapping[str, tuple[str | None, Any]]) -> Paths:
-    return {name: (JsonPath.parse(path), kind) for name, (path, kind) in wanted.items() if path}
+def _parse_paths(paths: Mapping[str, tuple[str | None, Any]]) -> Paths:
+    return {name: (JsonPath.parse(path), kind) for name, (path, kind) in paths.items() if path}
 
 
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _floor(moment: datetime, grain: timedelta) -> datetime:
+def _floor_to_resolution(moment: datetime, grain: timedelta) -> datetime:
     return moment - (moment - _UNIX_EPOCH) % grain
 
 
-def _ceil(moment: datetime, grain: timedelta) -> datetime:
+def _ceil_to_resolution(moment: datetime, grain: timedelta) -> datetime:
     return moment + (_UNIX_EPOCH - moment) % grain

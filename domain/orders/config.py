@@ -25,7 +25,7 @@ _LAST = re.compile(r"last ([1-9][0-9]{0,3}) (hours|days|weeks|months)")
 _DAYS = {"hours": 1 / 24, "days": 1.0, "weeks": 7.0, "months": 30.0}
 
 
-def _require_starttime(starttime: str) -> str:
+def _require_valid_starttime(starttime: str) -> str:
     if _LAST.fullmatch(starttime):
         return starttime
     try:
@@ -40,7 +40,7 @@ def _require_starttime(starttime: str) -> str:
     return starttime
 
 
-StartTime = Annotated[str, AfterValidator(_require_starttime)]
+StartTime = Annotated[str, AfterValidator(_require_valid_starttime)]
 
 
 class PlatformOptions(BaseModel):
@@ -132,7 +132,7 @@ class PlatformSettings(BaseModel):
         """Return the capability limited to the configured rate, and with the configured API version."""
         rate = {"per_second": self.requests_per_second, "burst": self.burst, "per_day": self.daily_quota}
         adjusted = capability.model_copy(update={"rate": capability.rate.model_copy(update=rate)})
-        return adjusted.at_version(self.api_version)
+        return adjusted.with_version(self.api_version)
 
 
 def resolve_settings(
@@ -148,33 +148,33 @@ def resolve_settings(
     values: dict[str, Any] = {}
     origins: dict[str, SettingOrigin] = {}
     for name in PlatformOptions.model_fields:
-        values[name], origins[name] = _find_value(name, levels)
+        values[name], origins[name] = _find_first_value(name, levels)
     return PlatformSettings(version=version, **values), origins
 
 
 def _build_kind_options(capability: Capability) -> PlatformOptions:
     """Return the built-in options within the limits of the kind, so that a stricter platform can be set up."""
     longest, rows_max = capability.query.window_max_seconds, capability.paging.rows_max
-    interval, rows = _get_built_in("interval"), _get_built_in("max_rows_per_slice")
+    interval, rows = _get_built_in_option("interval"), _get_built_in_option("max_rows_per_slice")
     if longest is not None:
-        interval = min(interval, max(1, int(longest) - _get_built_in("overlap")))
+        interval = min(interval, max(1, int(longest) - _get_built_in_option("overlap")))
     return PlatformOptions(
         requests_per_second=capability.rate.per_second,
         burst=capability.rate.burst,
         daily_quota=capability.rate.per_day,
-        settle_lag=max(_get_built_in("settle_lag"), int(capability.query.newest_seconds)),
+        settle_lag=max(_get_built_in_option("settle_lag"), int(capability.query.newest_seconds)),
         api_version=capability.version.value if capability.version else None,
-        interval=interval if interval < _get_built_in("interval") else None,
+        interval=interval if interval < _get_built_in_option("interval") else None,
         max_rows_per_slice=rows_max if rows_max is not None and rows_max < rows else None,
     )
 
 
-def _get_built_in(name: str) -> int:
+def _get_built_in_option(name: str) -> int:
     value: int = getattr(BUILT_IN_OPTIONS, name)
     return value
 
 
-def _find_value(name: str, levels: Sequence[tuple[SettingOrigin, PlatformOptions]]) -> tuple[Any, SettingOrigin]:
+def _find_first_value(name: str, levels: Sequence[tuple[SettingOrigin, PlatformOptions]]) -> tuple[Any, SettingOrigin]:
     for origin, options in levels:
         value = getattr(options, name)
         if value is not None:
@@ -195,7 +195,7 @@ def resolve_starttime(starttime: str, platform_now: datetime) -> datetime:
     return windows.floor_to_second(platform_now - timedelta(days=int(last[1]) * _DAYS[last[2]]))
 
 
-def check_settings(
+def require_workable_settings(
     platform: str, settings: PlatformSettings, capability: Capability, now: AwareDatetime, *, has_begun: bool = False
 ) -> None:
     """Refuse settings that cannot work with this platform.
@@ -210,48 +210,48 @@ def check_settings(
     query, paging = capability.query, capability.paging
     asked = settings.interval + settings.overlap
     if query.window_max_seconds is not None and asked > query.window_max_seconds:
-        raise _build_fault(
+        raise _build_config_fault(
             platform,
             "interval",
             f"interval {settings.interval} s with overlap {settings.overlap} s asks for {asked} s at a time; "
             f"{capability.kind} allows at most {query.window_max_seconds:.0f} s",
         )
     if settings.interval < query.window_min_seconds:
-        raise _build_fault(
+        raise _build_config_fault(
             platform,
             "interval",
             f"interval is {settings.interval} s; {capability.kind} allows at least {query.window_min_seconds:.0f} s",
         )
     if settings.overlap >= settings.interval:
-        raise _build_fault(
+        raise _build_config_fault(
             platform, "overlap", f"overlap {settings.overlap} s must be shorter than interval {settings.interval} s"
         )
     if settings.settle_lag < query.newest_seconds:
-        raise _build_fault(
+        raise _build_config_fault(
             platform,
             "settle_lag",
             f"settle_lag is {settings.settle_lag} s; {capability.kind} answers only "
             f"for times at least {query.newest_seconds:.0f} s old",
         )
     if paging.rows_max is not None and settings.max_rows_per_slice > paging.rows_max:
-        raise _build_fault(
+        raise _build_config_fault(
             platform,
             "max_rows_per_slice",
             f"max_rows_per_slice is {settings.max_rows_per_slice:,}; {capability.kind} tells at most "
             f"{paging.rows_max:,} orders of a query",
         )
     if settings.api_version is not None and capability.version is None:
-        raise _build_fault(
+        raise _build_config_fault(
             platform,
             "api_version",
             f"api_version is {settings.api_version}; the record of {capability.kind} names no place for a version",
         )
-    _check_rate(platform, settings, capability)
+    _require_allowed_rate(platform, settings, capability)
     if not has_begun:
-        _check_start(platform, settings, capability, now)
+        _require_allowed_start(platform, settings, capability, now)
 
 
-def _check_rate(platform: str, settings: PlatformSettings, capability: Capability) -> None:
+def _require_allowed_rate(platform: str, settings: PlatformSettings, capability: Capability) -> None:
     rate = capability.rate
     limits = (
         ("requests_per_second", settings.requests_per_second, rate.per_second),
@@ -260,18 +260,20 @@ def _check_rate(platform: str, settings: PlatformSettings, capability: Capabilit
     )
     for name, value, limit in limits:
         if limit is not None and value is not None and value > limit:
-            raise _build_fault(platform, name, f"{name} is {value:g}; {capability.kind} allows at most {limit:g}")
+            raise _build_config_fault(
+                platform, name, f"{name} is {value:g}; {capability.kind} allows at most {limit:g}"
+            )
 
 
-def _check_start(platform: str, settings: PlatformSettings, capability: Capability, now: datetime) -> None:
+def _require_allowed_start(platform: str, settings: PlatformSettings, capability: Capability, now: datetime) -> None:
     begins = resolve_starttime(settings.starttime, now)
     if begins >= now:
-        raise _build_fault(
+        raise _build_config_fault(
             platform, "starttime", f"starttime {settings.starttime} lies in the future; it must be before now"
         )
     history = capability.query.history_seconds
     if history is not None and begins < windows.floor_to_second(now - timedelta(seconds=history)):
-        raise _build_fault(
+        raise _build_config_fault(
             platform,
             "starttime",
             f"starttime {settings.starttime} is further back than {capability.kind} tells orders, "
@@ -279,5 +281,5 @@ def _check_start(platform: str, settings: PlatformSettings, capability: Capabili
         )
 
 
-def _build_fault(platform: str, field: str, what: str) -> Invalid:
+def _build_config_fault(platform: str, field: str, what: str) -> Invalid:
     return Invalid("config_invalid", f"Platform {platform}: {what}.", "Change the value, or leave it out.", field=field)

@@ -50,12 +50,12 @@ class PagingPass:
     and it has none, or one of an earlier page."""
 
     @property
-    def is_still(self) -> bool:
+    def is_stable(self) -> bool:
         """Whether nothing moved: both totals are the number of rows, and no order was listed twice."""
         return self.before == self.after == self.rows == self.distinct
 
     @property
-    def has_all(self) -> bool:
+    def lists_all_counted(self) -> bool:
         """Whether the pass listed at least as many orders as the platform counted afterwards, where it counts."""
         return self.after is None or self.after <= self.distinct
 
@@ -74,21 +74,30 @@ class PassHistory:
     ids: set[str] = field(default_factory=set)
     done: list[PagingPass] = field(default_factory=list)
 
-    def add(
+    def add_pass(
         self,
-        before: int | None,
-        told: Collection[str],
-        after: int | None,
+        total_before: int | None,
+        order_ids: Collection[str],
+        total_after: int | None,
         *,
         repeated: int = 0,
         is_unsorted: bool = False,
         is_doubtful: bool = False,
     ) -> PassVerdict:
         """Add a pass with the ids that it listed, in their sequence, and return what follows."""
-        new = set(told) - self.ids
+        new = set(order_ids) - self.ids
         self.ids |= new
         self.done.append(
-            PagingPass(before, after, len(told), len(set(told)), len(new), repeated, is_unsorted, is_doubtful)
+            PagingPass(
+                total_before,
+                total_after,
+                len(order_ids),
+                len(set(order_ids)),
+                len(new),
+                repeated,
+                is_unsorted,
+                is_doubtful,
+            )
         )
         if self._is_confirmed():
             return PassVerdict.CONFIRMED
@@ -96,14 +105,14 @@ class PassHistory:
 
     def _is_confirmed(self) -> bool:
         last = self.done[-1]
-        if self.has_totals and last.is_still and not last.is_doubtful:
+        if self.has_totals and last.is_stable and not last.is_doubtful:
             return True
         if not self.may_stir and last.is_unsorted:
             return False
         is_first = len(self.done) == 1 and not last.repeated and not last.is_doubtful
         if is_first and not self.has_totals and not self.may_stir:
             return True
-        return len(self.done) > 1 and not last.new and last.has_all
+        return len(self.done) > 1 and not last.new and last.lists_all_counted
 
     def _is_contradicted(self) -> bool:
         """Whether pass after pass lists the same orders, and the platform counts more."""

@@ -113,7 +113,7 @@ class TimeFormat(BaseModel):
         """The smallest difference that can be written."""
         return _RESOLUTIONS[self.told]
 
-    def write(self, moment: datetime) -> str:
+    def format_time(self, moment: datetime) -> str:
         """Format a time as a parameter of a request, truncated to the resolution."""
         local = moment.astimezone(timezone(timedelta(minutes=self.zone_minutes)))
         match self.form:
@@ -130,7 +130,7 @@ class TimeFormat(BaseModel):
             case _:
                 assert_never(self.form)
 
-    def reader(self) -> Callable[[str | int], datetime]:
+    def build_time_parser(self) -> Callable[[str | int], datetime]:
         """Return a function that parses a time of an answer to UTC; that raises ValueError for any other value."""
         zone = timezone(timedelta(minutes=self.zone_minutes))
         match self.form:
@@ -172,8 +172,8 @@ class DetailCall(Declaration):
     )
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
-        check_placeholders(self.path, {ID_PLACEHOLDER, VERSION_PLACEHOLDER})
+    def _require_consistent_call(self) -> Self:
+        require_known_placeholders(self.path, {ID_PLACEHOLDER, VERSION_PLACEHOLDER})
         if (ID_PLACEHOLDER in self.path) == bool(self.id_parameter):
             raise ValueError("a detail call names the order either by {id} in its path or by `id_parameter`")
         if (self.next is None) == bool(self.next_parameter):
@@ -184,13 +184,13 @@ class DetailCall(Declaration):
             raise ValueError("only a part that goes `into` an order comes in pages")
         return self
 
-    def path_of(self, order_id: str) -> str:
+    def build_path(self, order_id: str) -> str:
         """Return the path for one order; raises ValueError where its id cannot be part of a path."""
         if ID_PLACEHOLDER in self.path and order_id in (".", ".."):
             raise ValueError(f"The id {order_id!r} would lead to another path.")
         return self.path.replace(ID_PLACEHOLDER, quote(order_id, safe=""))
 
-    def parameters_of(self, order_id: str, token: str | None = None) -> dict[str, str]:
+    def build_parameters(self, order_id: str, token: str | None = None) -> dict[str, str]:
         """Return the parameters for one order: of the first page, or of the one that a token leads to."""
         named = {self.id_parameter: order_id} if self.id_parameter else {}
         return {**self.parameters, **named, **({} if token is None else {self.next_parameter: token})}
@@ -204,7 +204,7 @@ class ApiVersion(Declaration):
     header: Text = Field(default="", description="name of the header with it; else it is {version} in the paths")
 
 
-def check_placeholders(path: str, allowed: set[str]) -> None:
+def require_known_placeholders(path: str, allowed: set[str]) -> None:
     """Raise ValueError if a path has a placeholder that is not allowed."""
     for gap in _PLACEHOLDER.findall(path):
         if gap not in allowed:
@@ -238,12 +238,12 @@ class ErrorRule(Declaration):
 
     @field_validator("pattern")
     @classmethod
-    def _compiles(cls, pattern: str) -> str:
+    def _require_valid_pattern(cls, pattern: str) -> str:
         _compile_pattern(pattern)
         return pattern
 
     @model_validator(mode="after")
-    def _narrow(self) -> Self:
+    def _require_condition(self) -> Self:
         if not (self.statuses or self.codes or self.pattern):
             raise ValueError("a rule for errors names statuses, codes or a pattern")
         return self
@@ -259,7 +259,7 @@ class ErrorFormat(Declaration):
 
     @field_validator("wait_pattern")
     @classmethod
-    def _has_group(cls, pattern: str) -> str:
+    def _require_group(cls, pattern: str) -> str:
         """Require a group: without one, nothing says which part of a message is the number."""
         if pattern and not _compile_pattern(pattern).groups:
             raise ValueError(f"{pattern!r} has no group; put the number of seconds in brackets, as in 'wait (\\d+) s'")

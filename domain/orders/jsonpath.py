@@ -94,28 +94,28 @@ class JsonReader:
     def __init__(self, paths: Mapping[str, tuple[JsonPath, Any]]) -> None:
         tree: dict[Step, Any] = {}
         for name, (path, kind) in paths.items():
-            _add_path(tree, ("$", *path.steps), name, kind)
-        compiled = _compile(tree["$"]) if paths else _Compiled(msgspec.Raw, {})
+            _insert_path(tree, ("$", *path.steps), name, kind)
+        compiled = _compile_node(tree["$"]) if paths else _CompiledNode(msgspec.Raw, {})
         self._decoder = msgspec.json.Decoder(compiled.type)
         self._picks = compiled.picks
 
     def read(self, text: bytes | msgspec.Raw) -> dict[str, Any]:
         """Return the value of each name; raises UnreadableJson."""
-        root = self.root(text)
+        root = self.decode_root(text)
         if root is None:
             return dict.fromkeys(self._picks)
         return {name: pick(root) for name, pick in self._picks.items()}
 
-    def root(self, text: bytes | msgspec.Raw) -> Any:
+    def decode_root(self, text: bytes | msgspec.Raw) -> Any:
         """Parse a text into what `pick` functions read from, or None; raises UnreadableJson."""
         try:
             return self._decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnreadableJson(str(error), is_json=isinstance(error, msgspec.ValidationError)) from None
 
-    def pick(self, name: str) -> Pick:
+    def get_value_reader(self, name: str) -> Pick:
         """Return the function that reads one name's value from a root; for an unknown name it returns None."""
-        return self._picks.get(name, _read_nothing)
+        return self._picks.get(name, _return_none)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +125,13 @@ class _Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class _Compiled:
+class _CompiledNode:
     type: Any
     picks: Mapping[str, Pick]
     """Each takes a value that is present, never None."""
 
 
-def _add_path(tree: dict[Step, Any], steps: tuple[Step, ...], name: str, kind: Any) -> None:
+def _insert_path(tree: dict[Step, Any], steps: tuple[Step, ...], name: str, kind: Any) -> None:
     step, *rest = steps
     if not rest:
         if step in tree:
@@ -143,14 +143,16 @@ def _add_path(tree: dict[Step, Any], steps: tuple[Step, ...], name: str, kind: A
     branch = tree.setdefault(step, {})
     if isinstance(branch, _Leaf):
         raise InvalidJsonPath(f"The value {name} lies inside {branch.name}. Give each its own path.")
-    _add_path(branch, tuple(rest), name, kind)
+    _insert_path(branch, tuple(rest), name, kind)
 
 
-def _compile(node: dict[Step, Any] | _Leaf) -> _Compiled:
+def _compile_node(node: dict[Step, Any] | _Leaf) -> _CompiledNode:
     if isinstance(node, _Leaf):
         # Raw accepts a null by itself and cannot be part of a union.
         is_raw = node.type is msgspec.Raw
-        return _Compiled(node.type if is_raw else node.type | None, {node.name: _read_raw if is_raw else _return_value})
+        return _CompiledNode(
+            node.type if is_raw else node.type | None, {node.name: _return_none_for_null if is_raw else _return_value}
+        )
     kinds = {type(step) for step in node}
     if len(kinds) > 1:
         raise InvalidJsonPath(
@@ -159,31 +161,31 @@ def _compile(node: dict[Step, Any] | _Leaf) -> _Compiled:
     return _compile_list(node) if kinds == {int} else _compile_object(node)
 
 
-def _compile_object(node: dict[Step, Any]) -> _Compiled:
-    children = [(step, _compile(child)) for step, child in node.items()]
+def _compile_object(node: dict[Step, Any]) -> _CompiledNode:
+    children = [(step, _compile_node(child)) for step, child in node.items()]
     fields = [(f"field_{number}", child.type, None) for number, (_, child) in enumerate(children)]
     names = {f"field_{number}": str(step) for number, (step, _) in enumerate(children)}
     kind = msgspec.defstruct("Node", fields, rename=names, gc=False)
     picks = {
-        name: _read_field(f"field_{number}", pick)
+        name: _build_field_reader(f"field_{number}", pick)
         for number, (_, child) in enumerate(children)
         for name, pick in child.picks.items()
     }
-    return _Compiled(kind | None, picks)
+    return _CompiledNode(kind | None, picks)
 
 
-def _compile_list(node: dict[Step, Any]) -> _Compiled:
+def _compile_list(node: dict[Step, Any]) -> _CompiledNode:
     if len(node) > 1:
         raise InvalidJsonPath("Two places of one list are asked for. Ask for one.")
     [(place, child)] = node.items()
-    compiled = _compile(child)
-    return _Compiled(
+    compiled = _compile_node(child)
+    return _CompiledNode(
         list[compiled.type] | None,  # type: ignore[name-defined]
-        {name: _read_item(int(place), pick) for name, pick in compiled.picks.items()},
+        {name: _build_item_reader(int(place), pick) for name, pick in compiled.picks.items()},
     )
 
 
-def _read_nothing(value: Any) -> Any:
+def _return_none(value: Any) -> Any:
     return None
 
 
@@ -191,11 +193,11 @@ def _return_value(value: Any) -> Any:
     return value
 
 
-def _read_raw(value: msgspec.Raw) -> Any:
+def _return_none_for_null(value: msgspec.Raw) -> Any:
     return None if value == _NULL else value
 
 
-def _read_field(attribute: str, pick: Pick) -> Pick:
+def _build_field_reader(attribute: str, pick: Pick) -> Pick:
     get = attrgetter(attribute)
     if pick is _return_value:
         # Read from every row: no Python frame.
@@ -208,7 +210,7 @@ def _read_field(attribute: str, pick: Pick) -> Pick:
     return read
 
 
-def _read_item(place: int, pick: Pick) -> Pick:
+def _build_item_reader(place: int, pick: Pick) -> Pick:
     def read(items: Any) -> Any:
         value = items[place] if len(items) > place else None
         return None if value is None else pick(value)

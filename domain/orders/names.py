@@ -42,69 +42,70 @@ _CONTROL: Final = ":control"
 _REPORTS: Final = ":reports"
 
 
-def slice_queue(platform: str) -> str:
+def build_slice_queue_name(platform: str) -> str:
     """Return the queue of a platform's slices."""
     return f"{_PREFIX}{platform}"
 
 
-def control_queue(platform: str) -> str:
+def build_control_queue_name(platform: str) -> str:
     """Return the queue on which the same workers answer at once, however many slices they read."""
     return f"{_PREFIX}{platform}{_CONTROL}"
 
 
-def report_queue(platform: str) -> str:
+def build_report_queue_name(platform: str) -> str:
     """Return the queue on which the same workers build reports, one at a time, without taking threads of slices."""
     return f"{_PREFIX}{platform}{_REPORTS}"
 
 
-def parse_platform(queue: str) -> str | None:
+def parse_platform_of_queue(queue: str) -> str | None:
     """Return the platform whose queue this is, or None."""
     platform = queue.removeprefix(_PREFIX)
     return platform if queue.startswith(_PREFIX) and re.fullmatch(PLATFORM_PATTERN, platform) else None
 
 
-def slice_id(platform: str, window: TimeWindow, suffix: str = "") -> str:
+def build_slice_workflow_id(platform: str, window: TimeWindow, suffix: str = "") -> str:
     """Return the id of a slice's workflow; redos and sweeps have a suffix."""
     return f"order-slice:{platform}:{window}{suffix and ':'}{suffix}"
 
 
-def schedule_id(platform: str) -> str:
+def build_cycle_schedule_id(platform: str) -> str:
     """Return the id of a platform's schedule, which is the prefix of its runs' ids."""
     return f"order-cycle:{platform}"
 
 
-def backfill_id(platform: str, window: TimeWindow, suffix: str = "") -> str:
+def build_backfill_workflow_id(platform: str, window: TimeWindow, suffix: str = "") -> str:
     """Return the id of a backfill's workflow; one that Temporal's schedule started has a suffix."""
     return f"order-backfill:{platform}:{window}{suffix and ':'}{suffix}"
 
 
-def report_id(platform: str, day: str) -> str:
+def build_report_workflow_id(platform: str, day: str) -> str:
     """Return the id of a report's workflow."""
     return f"order-report:{platform}:{day}"
 
 
-def raw_key(platform: str, window: TimeWindow, reading: str) -> str:
+def build_raw_pages_key(platform: str, window: TimeWindow, reading: str) -> str:
     """Return the key of a reading's raw pages, partitioned as Parquet readers expect."""
     day = window.start.date().isoformat()
-    name = f"{windows.format_stamp(window.start)}-{windows.format_stamp(window.end)}-{reading}"
+    name = f"{windows.format_time_in_id(window.start)}-{windows.format_time_in_id(window.end)}-{reading}"
     return f"{RAW}platform={platform}/day={day}/{name}.parquet"
 
 
-def staging_key(platform: str, window: TimeWindow, reading: str) -> str:
+def build_answer_log_key(platform: str, window: TimeWindow, reading: str) -> str:
     """Return the key of the answers that an attempt received before it had to stop."""
-    return f"{STAGING}{platform}/{windows.format_stamp(window.start)}-{windows.format_stamp(window.end)}-{reading}"
+    start, end = windows.format_time_in_id(window.start), windows.format_time_in_id(window.end)
+    return f"{STAGING}{platform}/{start}-{end}-{reading}"
 
 
-def report_parts(platform: str, day: str, run: str) -> str:
+def build_report_parts_prefix(platform: str, day: str, run: str) -> str:
     """Return the prefix of the parts of a report until they are compared."""
     return f"{STAGING}{platform}/report-{day}-{run}/"
 
 
-def report_key(platform: str, day: str) -> str:
+def build_report_workbook_key(platform: str, day: str) -> str:
     """Return the key of a day's workbook."""
     return f"orders-reports/{platform}/{day}.xlsx"
 
 
-def report_manifest(key: str) -> str:
+def build_report_manifest_key(key: str) -> str:
     """Return the key of a report's figures, which are written after its workbook."""
     return f"{key}.json"

@@ -111,13 +111,13 @@ class RetryState(BaseModel):
     expired: int = 0
     """Consecutive attempts with refused credentials and without progress."""
 
-    def pause_after(self, setback: AttemptFailure, retries: int, retryintv: float) -> float | None:
+    def record_failure(self, failure: AttemptFailure, retries: int, retryintv: float) -> float | None:
         """Return the seconds until the next attempt; None where there is none, and the slice has failed."""
-        if setback.gained:
+        if failure.gained:
             self.waits, self.waited_seconds, self.expired = 0, 0.0, 0
-        self.expired = self.expired + 1 if setback.trouble is FailureKind.EXPIRED else 0
-        wait_seconds = min(setback.wait_seconds, WAIT_MAX_SECONDS)
-        match setback.trouble:
+        self.expired = self.expired + 1 if failure.trouble is FailureKind.EXPIRED else 0
+        wait_seconds = min(failure.wait_seconds, WAIT_MAX_SECONDS)
+        match failure.trouble:
             case FailureKind.REFUSED:
                 return None
             case FailureKind.EXPIRED:
@@ -185,7 +185,7 @@ class BackfillProgress(BaseModel):
     """Every slice of the backfill that begins before this has been tried."""
     first_failed: FailedSlice | None = None
 
-    def add(self, window: TimeWindow, fault: FaultRecord | None) -> BackfillProgress:
+    def add_slice(self, window: TimeWindow, fault: FaultRecord | None) -> BackfillProgress:
         """Return the progress after the next slice, in order of time, has ended."""
         if fault is None:
             return self.model_copy(update={"read": self.read + 1, "failed_in_row": 0, "read_to": window.end})
@@ -199,7 +199,7 @@ class BackfillProgress(BaseModel):
         )
 
     @property
-    def is_hopeless(self) -> bool:
+    def has_too_many_failures(self) -> bool:
         """Whether enough consecutive slices have failed that the others are not tried."""
         return self.failed_in_row >= FAILURES_STOP
 
@@ -210,7 +210,9 @@ class BackfillProgress(BaseModel):
             return None
         cause, window = self.first_failed.fault, self.first_failed.window
         some = "1 slice" if self.failed == 1 else f"{self.failed} slices"
-        stopped = f" After {FAILURES_STOP} failures in a row the rest was not tried." if self.is_hopeless else ""
+        stopped = (
+            f" After {FAILURES_STOP} failures in a row the rest was not tried." if self.has_too_many_failures else ""
+        )
         return FaultRecord(
             code=cause.code,
             message=f"{some} could not be read again, the first {window}: {cause.message}{stopped}",

@@ -33,7 +33,7 @@ class TimeWindow(BaseModel):
     end: AwareDatetime
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _require_whole_seconds(self) -> Self:
         if self.start >= self.end:
             raise ValueError(f"a window from {self.start} to {self.end} holds no time; its end must be later")
         if self.start.microsecond or self.end.microsecond:
@@ -41,10 +41,10 @@ class TimeWindow(BaseModel):
         return self
 
     def __str__(self) -> str:
-        return f"{format_stamp(self.start)}:{format_stamp(self.end)}"
+        return f"{format_time_in_id(self.start)}:{format_time_in_id(self.end)}"
 
     @property
-    def length(self) -> timedelta:
+    def duration(self) -> timedelta:
         """Its duration."""
         return self.end - self.start
 
@@ -58,25 +58,25 @@ class TimeWindow(BaseModel):
         Where the platform limits the length of a query, a window that was claimed before the overlap was made longer
         repeats only as much as the limit leaves.
         """
-        earlier = min(timedelta(seconds=overlap_seconds), self.length)
+        earlier = min(timedelta(seconds=overlap_seconds), self.duration)
         if longest_seconds is not None:
-            room = timedelta(seconds=longest_seconds) - self.length
+            room = timedelta(seconds=longest_seconds) - self.duration
             earlier = max(timedelta(), min(earlier, room // SECOND * SECOND))
         return TimeWindow(start=self.start - earlier, end=self.end)
 
     def is_longer_than(self, longest_seconds: float | None) -> bool:
         """Return whether a platform with this limit would refuse the window."""
-        return longest_seconds is not None and self.length > timedelta(seconds=longest_seconds)
+        return longest_seconds is not None and self.duration > timedelta(seconds=longest_seconds)
 
-    def halves(self, least_seconds: float = 1) -> tuple[TimeWindow, TimeWindow] | None:
+    def split_in_halves(self, least_seconds: float = 1) -> tuple[TimeWindow, TimeWindow] | None:
         """Return the two halves of the window; None where they would be too short to be requested."""
-        middle = self.start + timedelta(seconds=self.length // SECOND // 2)
+        middle = self.start + timedelta(seconds=self.duration // SECOND // 2)
         if min(middle - self.start, self.end - middle) < max(SECOND, timedelta(seconds=least_seconds)):
             return None
         return TimeWindow(start=self.start, end=middle), TimeWindow(start=middle, end=self.end)
 
 
-def format_stamp(moment: datetime) -> str:
+def format_time_in_id(moment: datetime) -> str:
     """Format a moment as in the ids of slices."""
     return moment.astimezone(UTC).strftime(_STAMP)
 
@@ -100,7 +100,7 @@ def floor_to_second(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(microsecond=0)
 
 
-def cut_whole_slices(start: datetime, until: datetime, interval_seconds: int, most: int) -> list[TimeWindow]:
+def split_into_whole_slices(start: datetime, until: datetime, interval_seconds: int, most: int) -> list[TimeWindow]:
     """Return the next slices after a moment, each of the whole interval, none ending after *until*."""
     interval = timedelta(seconds=interval_seconds)
     found: list[TimeWindow] = []
@@ -110,9 +110,9 @@ def cut_whole_slices(start: datetime, until: datetime, interval_seconds: int, mo
     return found
 
 
-def cut_slices(start: datetime, until: datetime, interval_seconds: int, most: int) -> list[TimeWindow]:
+def split_into_slices(start: datetime, until: datetime, interval_seconds: int, most: int) -> list[TimeWindow]:
     """Return the next slices up to *until*; the last one may be shorter."""
-    found = cut_whole_slices(start, until, interval_seconds, most)
+    found = split_into_whole_slices(start, until, interval_seconds, most)
     rest = found[-1].end if found else start
     if len(found) < most and rest < until:
         found.append(TimeWindow(start=rest, end=until))
@@ -147,7 +147,7 @@ class Watermarks(BaseModel):
     complete_to: AwareDatetime
 
     @classmethod
-    def first(cls, starts_at: datetime, horizon: datetime, interval_seconds: int) -> Self:
+    def create_first(cls, starts_at: datetime, horizon: datetime, interval_seconds: int) -> Self:
         """Return the watermarks before the first claim: live slices begin at the newest whole interval."""
         intervals = max(0, (horizon - starts_at) // timedelta(seconds=interval_seconds) - 1)
         live_from = starts_at + intervals * timedelta(seconds=interval_seconds)
@@ -160,13 +160,13 @@ class Watermarks(BaseModel):
         )
 
     @property
-    def unclaimed(self) -> TimeWindow | None:
+    def unclaimed_history(self) -> TimeWindow | None:
         """The part of history that is not claimed yet."""
         if self.history_to >= self.live_from:
             return None
         return TimeWindow(start=self.history_to, end=self.live_from)
 
-    def claim(
+    def claim_next_slices(
         self, horizon: datetime, interval_seconds: int, most: Mapping[SliceTrack, int]
     ) -> tuple[Self, list[SliceClaim]]:
         """Return the watermarks after the next claim, and the slices that it claims, live ones first.
@@ -176,8 +176,8 @@ class Watermarks(BaseModel):
             interval_seconds: The length of a slice.
             most: Limit of slices by track, so that waiting history does not keep the present out.
         """
-        live = cut_whole_slices(self.claimed_to, horizon, interval_seconds, most[SliceTrack.LIVE])
-        history = cut_slices(self.history_to, self.live_from, interval_seconds, most[SliceTrack.HISTORY])
+        live = split_into_whole_slices(self.claimed_to, horizon, interval_seconds, most[SliceTrack.LIVE])
+        history = split_into_slices(self.history_to, self.live_from, interval_seconds, most[SliceTrack.HISTORY])
         moved = self.model_copy(
             update={
                 "claimed_to": live[-1].end if live else self.claimed_to,
@@ -187,16 +187,16 @@ class Watermarks(BaseModel):
         claims = [SliceClaim(window=window, track=SliceTrack.LIVE) for window in live]
         return moved, claims + [SliceClaim(window=window, track=SliceTrack.HISTORY) for window in history]
 
-    def with_first_open(self, first_open: datetime | None) -> Self:
+    def with_first_unfinished(self, first_open: datetime | None) -> Self:
         """Return the watermarks when the first open slice begins at *first_open*."""
-        limit = self.claimed_to if self.unclaimed is None else self.history_to
+        limit = self.claimed_to if self.unclaimed_history is None else self.history_to
         reached = limit if first_open is None else min(first_open, limit)
         return self.model_copy(update={"complete_to": max(self.complete_to, reached)})
 
 
-def find_holes(marks: Watermarks, unfinished: Iterable[TimeWindow]) -> list[TimeWindow]:
+def find_incomplete_windows(marks: Watermarks, unfinished: Iterable[TimeWindow]) -> list[TimeWindow]:
     """Return the windows between `complete_to` and `claimed_to` that are not read, merged and oldest first."""
-    unclaimed = [marks.unclaimed] if marks.unclaimed else []
+    unclaimed = [marks.unclaimed_history] if marks.unclaimed_history else []
     found: list[TimeWindow] = []
     for window in sorted(chain(unfinished, unclaimed), key=lambda each: each.start):
         if found and window.start <= found[-1].end:
@@ -206,14 +206,14 @@ def find_holes(marks: Watermarks, unfinished: Iterable[TimeWindow]) -> list[Time
     return found
 
 
-def to_timezone(zone_minutes: int) -> timezone:
+def build_timezone(zone_minutes: int) -> timezone:
     """Return the time zone of an offset from UTC."""
     return timezone(timedelta(minutes=zone_minutes)) if zone_minutes else UTC
 
 
-def to_day_window(day: date, zone_minutes: int) -> TimeWindow:
+def build_day_window(day: date, zone_minutes: int) -> TimeWindow:
     """Return a day from midnight to midnight in a zone."""
-    start = datetime.combine(day, time(), to_timezone(zone_minutes)).astimezone(UTC)
+    start = datetime.combine(day, time(), build_timezone(zone_minutes)).astimezone(UTC)
     return TimeWindow(start=start, end=start + timedelta(days=1))
 
 
@@ -225,10 +225,10 @@ def find_comparable_window(
     Raises:
         Invalid: The day is not over, or none of it is complete.
     """
-    window = to_day_window(day, zone_minutes)
-    name = to_timezone(zone_minutes).tzname(None)
+    window = build_day_window(day, zone_minutes)
+    name = build_timezone(zone_minutes).tzname(None)
     if window.end > platform_now:
-        now = platform_now.astimezone(to_timezone(zone_minutes)).isoformat(timespec="seconds")
+        now = platform_now.astimezone(build_timezone(zone_minutes)).isoformat(timespec="seconds")
         raise Invalid(
             "day_invalid",
             f"{day} is not over: the platform's clock says {now}, and its days are those of {name}.",

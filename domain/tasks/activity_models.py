@@ -71,7 +71,7 @@ class CheckpointInput(Struct):
     """The first checkpoint of a run."""
 
     @property
-    def is_untouched(self) -> bool:
+    def has_no_batch_yet(self) -> bool:
         """Whether the lane has not received any batch yet."""
         return self.is_first and not self.head.number
 

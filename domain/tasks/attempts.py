@@ -52,7 +52,7 @@ class TaskAttempt(NamedTuple):
     outcome: int
 
 
-def list_attempts(task: Task) -> tuple[list[TaskAttempt], int]:
+def decode_attempts(task: Task) -> tuple[list[TaskAttempt], int]:
     """Return the stored attempts, oldest first, and the number of earlier ones that were left out."""
     row = task.attempts
     if not row:
@@ -62,25 +62,25 @@ def list_attempts(task: Task) -> tuple[list[TaskAttempt], int]:
     return [TaskAttempt(start, start + duration, outcome) for start, duration, outcome in starts], row[0]
 
 
-def to_archive(task: Task) -> str:
+def encode_attempts_for_archive(task: Task) -> str:
     """Encode the attempts for the archive; empty if there were none."""
     return _encode(task.attempts).decode() if len(task.attempts) > _WITH_ONE_UNDER_WAY else ""
 
 
-def from_archive(text: str) -> tuple[int, ...]:
+def decode_attempts_from_archive(text: str) -> tuple[int, ...]:
     """Decode the attempts of an archived task."""
     return _decode(text) if text else ()
 
 
-def end_attempt(task: Task, now: int, outcome: AttemptOutcome) -> None:
+def record_attempt_end(task: Task, now: int, outcome: AttemptOutcome) -> None:
     """Record the end of a running task's attempt; call it before `modify_time` changes."""
-    save_start(task)
+    record_attempt_start(task)
     *before, start = task.attempts
     row = (*before, start, now - task.create_time - start, int(outcome))
-    task.attempts = _truncate(row, ATTEMPTS_MAX)
+    task.attempts = _truncate_attempts(row, ATTEMPTS_MAX)
 
 
-def save_start(task: Task) -> None:
+def record_attempt_start(task: Task) -> None:
     """Record when a running task was held, before a change of `modify_time` overwrites it."""
     row = task.attempts or (0,)
     if len(row) % _NUMBERS != _WITH_ONE_UNDER_WAY:
@@ -92,22 +92,22 @@ def without_attempts(task: Task) -> Task:
     return replace(task, attempts=()) if task.attempts else task
 
 
-def count_bytes(task: Task) -> int:
+def count_attempt_bytes(task: Task) -> int:
     """Return the JSON bytes of a task's attempts; the empty tuple is part of every task's weight."""
     return len(_encode(task.attempts)) if task.attempts else 0
 
 
-def shrink_attempts(tasks: Iterable[Task], bytes_max: int) -> None:
+def drop_oldest_attempts(tasks: Iterable[Task], bytes_max: int) -> None:
     """Drop the oldest attempts of all tasks until the rest takes at most `bytes_max` bytes."""
     changed = [task for task in tasks if task.attempts]
     for limit in _SMALLER_LIMITS:
         for task in changed:
-            task.attempts = _truncate(task.attempts, limit)
-        if sum(map(count_bytes, changed)) <= bytes_max:
+            task.attempts = _truncate_attempts(task.attempts, limit)
+        if sum(map(count_attempt_bytes, changed)) <= bytes_max:
             return
 
 
-def _truncate(row: tuple[int, ...], limit: int) -> tuple[int, ...]:
+def _truncate_attempts(row: tuple[int, ...], limit: int) -> tuple[int, ...]:
     left_out = (len(row) - 1) // _NUMBERS - limit
     if left_out <= 0:
         return row if limit or row[0] else ()
@@ -140,7 +140,7 @@ _decode_log: Final = msgspec.json.Decoder(_Log).decode
 _EMPTY: Final = _Log()
 
 
-def check_unleased_result(result: UnleasedResult, task: Task, log: str) -> str:
+def judge_unleased_result(result: UnleasedResult, task: Task, log: str) -> str:
     """Decide whether a result comes from the task's current holder.
 
     Args:
@@ -160,12 +160,12 @@ def check_unleased_result(result: UnleasedResult, task: Task, log: str) -> str:
     if sent.last_data.trace_id and sent.last_data.trace_id == last:
         return OperationCode.SAME
     before = sent.history_datas[-1].trace_id if sent.history_datas else ""
-    if before != last or _began_before_a_timeout(result, task, failed=bool(sent.last_data.err_msg)):
+    if before != last or _is_of_earlier_attempt(result, task, failed=bool(sent.last_data.err_msg)):
         return OperationCode.STALE
     return OperationCode.OK
 
 
-def _began_before_a_timeout(result: UnleasedResult, task: Task, *, failed: bool) -> bool:
+def _is_of_earlier_attempt(result: UnleasedResult, task: Task, *, failed: bool) -> bool:
     if result.crt_retry_num < task.crt_retry_num:
         # A handler may reset the count for its next stage, which looks the same as a late result.
         is_reset = result.crt_retry_num == 0 and result.status == TaskStatus.PENDING

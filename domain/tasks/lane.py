@@ -34,7 +34,7 @@ from domain.tasks.messages import (
     TaskSearchReply,
     TaskStatus,
 )
-from domain.tasks.state import LaneState, get_weight
+from domain.tasks.state import LaneState, compute_task_bytes
 
 CHECKPOINT_PAUSE_MS: Final = 1_000
 """Between two checkpoints of a lane, and so the greatest lag of its stored head."""
@@ -60,7 +60,7 @@ class Lane:
         """Return the complete state, from which another run continues; old attempts are dropped if it is too large."""
         state = self.state
         tasks = state.list_in_order()
-        attempts.shrink_attempts(tasks, SNAPSHOT_MAX_BYTES - state.weight)
+        attempts.drop_oldest_attempts(tasks, SNAPSHOT_MAX_BYTES - state.weight)
         return LaneSnapshot(
             head=state.build_head(),
             now=state.now,
@@ -100,38 +100,40 @@ class Lane:
             cancelled=head.cancelled,
         )
 
-    def count_reply_bytes(self, now: int) -> int:
+    def get_reply_bytes_sent_at(self, now: int) -> int:
         """Return the bytes of all replies at this time."""
         return self._reply_bytes if now == self._replied_at else 0
 
-    def apply(self, batch: LaneBatch, now: int) -> LaneBatchReply:
+    def apply_batch(self, batch: LaneBatch, now: int) -> LaneBatchReply:
         """Apply a batch, or repeat its reply if it was applied before."""
         if now != self._replied_at:
             self._reply_bytes, self._replied_at = 0, now
         state = self.state
-        state.advance(now)
+        state.advance_clock(now)
         last = self._replies.get(batch.sender)
         if last is not None and batch.number <= last.number:
             return self._repeat_reply(batch, last)
         if batch.rules is not None and batch.rules.version > state.rules.version:
             state.rules = batch.rules
-        sets = _apply_each(state.set, batch.sets)
-        heartbeats = _apply_each(state.heartbeat, batch.heartbeats)
-        cancels = _apply_each(state.cancel, batch.cancels)
-        creates = _apply_each(state.create, batch.creates)
+        sets = _apply_each(state.apply_set, batch.sets)
+        heartbeats = _apply_each(state.renew_lease, batch.heartbeats)
+        cancels = _apply_each(state.cancel_task, batch.cancels)
+        creates = _apply_each(state.create_task, batch.creates)
         first_lease = state.last_lease + 1
-        holds = self._hold(batch.holds)
+        holds = self._hold_tasks(batch.holds)
         counts = [len(tasks) for tasks in holds]
         saved = SavedReply(batch.sender, batch.number, creates, sets, heartbeats, cancels, first_lease, counts)
         self._replies.save(saved)
-        state.increment_number()
+        state.increment_head_number()
         return self._build_reply(saved, holds, batch.reads)
 
-    def look_up(self, lookup: TaskLookup) -> TaskLookupReply:
+    def find_tasks(self, lookup: TaskLookup) -> TaskLookupReply:
         """Return tasks by key."""
-        return TaskLookupReply(tasks=self._find(lookup.keys, REPLY_MAX_BYTES), head=self.state.build_head())
+        return TaskLookupReply(
+            tasks=self._find_tasks_that_fit(lookup.keys, REPLY_MAX_BYTES), head=self.state.build_head()
+        )
 
-    def search(self, search: TaskSearch) -> TaskSearchReply:
+    def search_tasks(self, search: TaskSearch) -> TaskSearchReply:
         """Return the tasks that match, newest first and of equal times by descending key; or all from an offset on."""
         found: list[Task] = []
         bytes_left = REPLY_MAX_BYTES
@@ -139,33 +141,35 @@ class Lane:
         if search.offset >= 0:
             chosen: Iterable[Task] = islice(tasks, search.offset, search.offset + search.limit)
         else:
-            chosen = heapq.nlargest(search.limit, (task for task in tasks if _matches(task, search)), key=_sort_key)
+            chosen = heapq.nlargest(
+                search.limit, (task for task in tasks if _matches_search(task, search)), key=_get_sort_key
+            )
         for each in chosen:
             task = each if search.with_attempts else attempts.without_attempts(each)
-            bytes_left -= _count_bytes(task)
+            bytes_left -= _count_task_bytes(task)
             if bytes_left < 0:
                 break
             found.append(task)
         return TaskSearchReply(tasks=found, head=self.state.build_head())
 
-    def _hold(self, holds: list[HoldOperation]) -> list[list[Task]]:
+    def _hold_tasks(self, holds: list[HoldOperation]) -> list[list[Task]]:
         """Hold tasks until the replies at this time reach their maximum size."""
         held: list[list[Task]] = []
         for hold in holds:
             first = self.state.next_due
-            if first is not None and self._reply_bytes + get_weight(first) > REPLY_MAX_BYTES:
+            if first is not None and self._reply_bytes + compute_task_bytes(first) > REPLY_MAX_BYTES:
                 break
-            tasks = self.state.hold(hold, REPLY_MAX_BYTES - self._reply_bytes)
-            self._reply_bytes += sum(map(get_weight, tasks))
+            tasks = self.state.hold_tasks(hold, REPLY_MAX_BYTES - self._reply_bytes)
+            self._reply_bytes += sum(map(compute_task_bytes, tasks))
             held.append(tasks)
         return held
 
-    def _find(self, keys: Iterable[str], bytes_left: int) -> list[Task | None]:
+    def _find_tasks_that_fit(self, keys: Iterable[str], bytes_left: int) -> list[Task | None]:
         """Return tasks by key, as many as fit."""
         found: list[Task | None] = []
         for key in keys:
             task = self.state.tasks.get(key)
-            bytes_left -= _count_bytes(task) if task is not None else _NULL_BYTES
+            bytes_left -= _count_task_bytes(task) if task is not None else _NULL_BYTES
             if bytes_left < 0:
                 break
             found.append(task)
@@ -184,12 +188,12 @@ class Lane:
             running = [by_lease[n] for n in leases if n in by_lease and by_lease[n].status == TaskStatus.RUNNING]
             holds.append([attempts.without_attempts(task) for task in running])
             lease += count
-        self._reply_bytes += sum(get_weight(task) for tasks in holds for task in tasks)
+        self._reply_bytes += sum(compute_task_bytes(task) for tasks in holds for task in tasks)
         return self._build_reply(last, holds, batch.reads)
 
     def _build_reply(self, saved: SavedReply, holds: list[list[Task]], reads: list[str]) -> LaneBatchReply:
-        found = self._find(reads, REPLY_MAX_BYTES - self._reply_bytes)
-        self._reply_bytes += sum(get_weight(task) for task in found if task is not None)
+        found = self._find_tasks_that_fit(reads, REPLY_MAX_BYTES - self._reply_bytes)
+        self._reply_bytes += sum(compute_task_bytes(task) for task in found if task is not None)
         return LaneBatchReply(
             head=self.state.build_head(),
             now=self.state.now,
@@ -207,21 +211,21 @@ def _apply_each(apply: Callable[[Operation], str], operations: list[Operation]) 
     return "".join([apply(operation) for operation in operations])
 
 
-def _count_bytes(task: Task) -> int:
+def _count_task_bytes(task: Task) -> int:
     """Return the most bytes that a task takes in a reply, its attempts included."""
-    return get_weight(task) + attempts.count_bytes(task)
+    return compute_task_bytes(task) + attempts.count_attempt_bytes(task)
 
 
-def _matches(task: Task, search: TaskSearch) -> bool:
+def _matches_search(task: Task, search: TaskSearch) -> bool:
     return (
         search.status in (0, task.status)
         and search.stage in (None, task.stage)
         and search.user_id in (None, task.user_id)
-        and (not search.before or _sort_key(task) < (search.before, search.before_key))
+        and (not search.before or _get_sort_key(task) < (search.before, search.before_key))
     )
 
 
-def _sort_key(task: Task) -> tuple[int, str]:
+def _get_sort_key(task: Task) -> tuple[int, str]:
     return task.create_time, task.key
 
 
@@ -287,7 +291,7 @@ class CheckpointSchedule:
             return 0
         if state.ended_count >= self.pace.batch_tasks:
             return self._begun_at + self.pace.full_pause_ms
-        if state.ended_count or self._saved != _read_counters(state):
+        if state.ended_count or self._saved != _collect_checkpoint_counters(state):
             return self._begun_at + CHECKPOINT_PAUSE_MS
         return None
 
@@ -296,15 +300,15 @@ class CheckpointSchedule:
         at = self.get_next_time(state)
         return at is not None and at - self.pace.early_ms <= now
 
-    def begin(self, state: LaneState, type_: str, pos: int, now: int) -> CheckpointInput:
+    def begin_checkpoint(self, state: LaneState, type_: str, pos: int, now: int) -> CheckpointInput:
         """Begin a checkpoint; return what it saves."""
         is_first = self._saved is None
-        self._begun_at, self._saved = now, _read_counters(state)
+        self._begun_at, self._saved = now, _collect_checkpoint_counters(state)
         ended = state.list_ended(self.pace.batch_tasks, CHECKPOINT_MAX_BYTES)
         return CheckpointInput(type=type_, pos=pos, head=state.build_head(), ended=ended, is_first=is_first)
 
 
-def _read_counters(state: LaneState) -> _Counters:
+def _collect_checkpoint_counters(state: LaneState) -> _Counters:
     """Return what a change of makes a checkpoint due. Ends of leases are left out: too early a hold finds nothing."""
     head = state.build_head()
     return (

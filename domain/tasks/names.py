@@ -47,18 +47,18 @@ def parse_task_id(text: str) -> TaskId | None:
     return TaskId(match[1], match[2], int(match[3])) if match else None
 
 
-def make_type(project_id: str, name: str) -> str:
+def build_type_id(project_id: str, name: str) -> str:
     """Build the identifier of a project's type."""
     return f"{project_id}/{name}"
 
 
-def split_type(type_: str) -> tuple[str, str]:
+def split_type_id(type_: str) -> tuple[str, str]:
     """Split the identifier of a type into project id and name."""
     project_id, _, name = type_.rpartition("/")
     return project_id, name
 
 
-def make_lane_id(lane: LaneName) -> str:
+def build_lane_workflow_id(lane: LaneName) -> str:
     """Build the workflow id of a lane: `tasks/{project}/{name}/{position}`."""
     type_, pos = lane
     return f"tasks/{type_}/{pos}"

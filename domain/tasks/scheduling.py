@@ -51,26 +51,26 @@ class TaskQueueHeap:
         self.pending += 1
 
     @property
-    def first(self) -> Task | None:
+    def first_due(self) -> Task | None:
         """The next task that is due."""
-        entry = _find_top(self._due)
+        entry = _peek_pending(self._due)
         return None if entry is None else entry[2]
 
-    def pop(self) -> None:
+    def pop_first_due(self) -> None:
         """Remove the first task; the caller changes its status."""
         heappop(self._due)
         self.due -= 1
         self.pending -= 1
 
-    def discount(self, task: Task) -> None:
+    def stop_counting(self, task: Task) -> None:
         """Stop counting a queued task whose status is about to change; its entry becomes invalid with that."""
         self.due -= task.order_time <= self._now
         self.pending -= 1
 
-    def advance(self, now: int) -> None:
+    def advance_clock(self, now: int) -> None:
         """Move the clock forward: tasks whose time has come become due."""
         self._now = now
-        while (entry := _find_top(self._later)) is not None and entry[0] <= now:
+        while (entry := _peek_pending(self._later)) is not None and entry[0] <= now:
             _, push, task = heappop(self._later)
             if task.flags & _LATER:
                 # Its priority applies only from its start time on; before, it would have started too early.
@@ -82,7 +82,7 @@ class TaskQueueHeap:
     @property
     def next_order_time(self) -> int | None:
         """The earliest `order_time`, due or not."""
-        entry = _find_top(self._due) or _find_top(self._later)
+        entry = _peek_pending(self._due) or _peek_pending(self._later)
         return None if entry is None else entry[0]
 
     def list_in_order(self) -> list[Task]:
@@ -90,7 +90,7 @@ class TaskQueueHeap:
         return [task for _, _, task in sorted(self._due + self._later) if task.status == _PENDING]
 
 
-def _find_top(entries: list[_HeapEntry]) -> _HeapEntry | None:
+def _peek_pending(entries: list[_HeapEntry]) -> _HeapEntry | None:
     while entries and entries[0][2].status != _PENDING:
         heappop(entries)
     return entries[0] if entries else None
@@ -103,7 +103,7 @@ class LeaseHeap:
         self._entries: list[_HeapEntry] = []
         self.running = 0
 
-    def begin(self, task: Task) -> None:
+    def add(self, task: Task) -> None:
         """Add a task that has become running."""
         self.running += 1
         self.extend(task)
@@ -112,10 +112,10 @@ class LeaseHeap:
         """Record the new end of a running task's lease."""
         heappush(self._entries, (task.lease_end, task.lease, task))
         if len(self._entries) > _OLD_LEASES_MAX + 2 * self.running:
-            self._entries = [entry for entry in self._entries if _is_in_force(entry)]
+            self._entries = [entry for entry in self._entries if _is_current_lease(entry)]
             heapify(self._entries)
 
-    def pop(self, now: int) -> Task | None:
+    def pop_expired(self, now: int) -> Task | None:
         """Remove and return a running task whose lease has expired."""
         if (end := self.next_end) is None or end > now:
             return None
@@ -124,12 +124,12 @@ class LeaseHeap:
     @property
     def next_end(self) -> int | None:
         """When the next lease expires."""
-        while self._entries and not _is_in_force(self._entries[0]):
+        while self._entries and not _is_current_lease(self._entries[0]):
             heappop(self._entries)
         return self._entries[0][0] if self._entries else None
 
 
-def _is_in_force(entry: _HeapEntry) -> bool:
+def _is_current_lease(entry: _HeapEntry) -> bool:
     end, lease, task = entry
     return task.status == _RUNNING and task.lease == lease and task.lease_end == end
 
@@ -142,7 +142,7 @@ def compute_retry_delay(rules: Rules, retries: int) -> int:
     return min(rules.retry_interval << min(retries, _DOUBLINGS_MAX), longest) * SECOND
 
 
-def check_retry_intervals(retry_interval: int, max_retry_interval: int) -> None:
+def require_consistent_retry_intervals(retry_interval: int, max_retry_interval: int) -> None:
     """Raise `Invalid` where delays double and the first one exceeds the longest: it would be shortened silently."""
     if 0 < max_retry_interval < retry_interval:
         raise Invalid(
@@ -164,18 +164,18 @@ def compute_order_time(now: int, priority: int) -> int:
     return now - priority * SECOND
 
 
-def compute_weight(user_id: str, content: str, log: str) -> int:
+def compute_snapshot_bytes(user_id: str, content: str, log: str) -> int:
     """Return the most JSON bytes that a task takes in a snapshot of its lane.
 
     A reference never weighs more than the text that it replaces, even an empty one, so it always fits.
     """
     return (
         _BARE_BYTES
-        + _count_bytes(user_id)
-        + max(_REF_BYTES, _count_bytes(content))
-        + max(_REF_BYTES, _count_bytes(log))
+        + _count_json_bytes(user_id)
+        + max(_REF_BYTES, _count_json_bytes(content))
+        + max(_REF_BYTES, _count_json_bytes(log))
     )
 
 
-def _count_bytes(text: str) -> int:
+def _count_json_bytes(text: str) -> int:
     return len(_encode(text)) + 1

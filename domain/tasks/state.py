@@ -31,7 +31,7 @@ from domain.tasks.scheduling import (
     TaskQueueHeap,
     compute_order_time,
     compute_retry_delay,
-    compute_weight,
+    compute_snapshot_bytes,
     has_used_all_retries,
 )
 
@@ -57,20 +57,20 @@ class LaneState:
         self.last_lease = snapshot.last_lease
         self._head = snapshot.head
         self._queue, self._leases = TaskQueueHeap(), LeaseHeap()
-        self._queue.advance(self.now)
+        self._queue.advance_clock(self.now)
         self._ended: dict[str, Task] = {}
         self._archived_keys = dict.fromkeys(snapshot.archived_keys)
         self.weight = _KEY_BYTES * len(self._archived_keys)
         for task in snapshot.tasks:
-            self._add(task)
+            self._add_to_queue_or_leases(task)
         self.tasks = {task.key: task for task in sorted(snapshot.tasks, key=lambda task: task.create_time)}
 
-    def _add(self, task: Task) -> None:
-        self.weight += get_weight(task)
+    def _add_to_queue_or_leases(self, task: Task) -> None:
+        self.weight += compute_task_bytes(task)
         if task.status == _PENDING:
             self._queue.push(task)
         elif task.status == _RUNNING:
-            self._leases.begin(task)
+            self._leases.add(task)
         else:
             self._ended[task.key] = task
 
@@ -82,18 +82,18 @@ class LaneState:
         """List the keys of archived tasks whose creates may be repeated at any time."""
         return list(self._archived_keys)
 
-    def advance(self, now: int) -> None:
+    def advance_clock(self, now: int) -> None:
         """Move the clock forward: tasks become due, and leases expire. A time in the past changes nothing."""
         self.now = max(now, self.now)
-        self._queue.advance(self.now)
-        while (task := self._leases.pop(self.now)) is not None:
+        self._queue.advance_clock(self.now)
+        while (task := self._leases.pop_expired(self.now)) is not None:
             self._head.timeouts += 1
             # The former holder must not match, even if no other worker holds the task meanwhile.
             task.lease = self._issue_lease()
-            self._fail(task, task.crt_retry_num + 1, AttemptOutcome.TIMED_OUT)
-            self.increment_number()
+            self._fail_attempt(task, task.crt_retry_num + 1, AttemptOutcome.TIMED_OUT)
+            self.increment_head_number()
 
-    def increment_number(self) -> None:
+    def increment_head_number(self) -> None:
         """Mark heads from here on as newer than those before."""
         self._head.number += 1
 
@@ -117,7 +117,7 @@ class LaneState:
     @property
     def next_due(self) -> Task | None:
         """The task that a hold would return first."""
-        return self._queue.first
+        return self._queue.first_due
 
     @property
     def ended_count(self) -> int:
@@ -132,13 +132,13 @@ class LaneState:
     def mark_full(self) -> None:
         """Accept no more tasks from now on."""
         self._head.full = True
-        self.increment_number()
+        self.increment_head_number()
 
     def list_ended(self, tasks_max: int, bytes_max: int) -> list[Task]:
         """List tasks that have ended and are not archived yet, in the order in which they ended."""
         chosen: list[Task] = []
         for task in self._ended.values():
-            bytes_max -= get_weight(task)
+            bytes_max -= compute_task_bytes(task)
             if len(chosen) == tasks_max or bytes_max < 0:
                 break
             chosen.append(task)
@@ -149,21 +149,21 @@ class LaneState:
         for key in keys:
             if (task := self._ended.pop(key, None)) is not None:
                 del self.tasks[key]
-                self.weight -= get_weight(task)
+                self.weight -= compute_task_bytes(task)
                 self._head.archived += 1
                 if task.flags & _KEYED:
                     self._archived_keys[key] = None
                     self.weight += _KEY_BYTES
-        self.increment_number()
+        self.increment_head_number()
 
-    def create(self, new: CreateOperation) -> str:
+    def create_task(self, new: CreateOperation) -> str:
         """Add a task, unless the lane is full or already has one with its key; return an `OperationCode`."""
         known = self.tasks.get(new.key)
         if known is not None:
-            return OperationCode.SAME if _is_same(known, new) else OperationCode.CONFLICT
+            return OperationCode.SAME if _is_repeated_create(known, new) else OperationCode.CONFLICT
         if new.key in self._archived_keys:
             return OperationCode.SAME
-        more = compute_weight(new.user_id, new.content, "")
+        more = compute_snapshot_bytes(new.user_id, new.content, "")
         if self._head.full or self.weight + more > FULL_BYTES:
             self._head.full = True
             return OperationCode.FULL
@@ -190,25 +190,25 @@ class LaneState:
             self._head.full = True
         return OperationCode.OK
 
-    def hold(self, hold: HoldOperation, bytes_max: int) -> list[Task]:
+    def hold_tasks(self, hold: HoldOperation, bytes_max: int) -> list[Task]:
         """Lease due tasks in queue order, as many as the limit and `bytes_max` allow."""
         held: list[Task] = []
         if self.rules.paused:
             return held
         limit = min(hold.limit or self.rules.schedule_limit, self.rules.schedule_limit)
         end = self.now + (hold.lease_seconds or self.rules.max_processing_time) * SECOND
-        while len(held) < limit and (task := self._queue.first) is not None:
-            bytes_max -= get_weight(task)
+        while len(held) < limit and (task := self._queue.first_due) is not None:
+            bytes_max -= compute_task_bytes(task)
             if bytes_max < 0:
                 break
-            self._queue.pop()
+            self._queue.pop_first_due()
             task.status, task.lease, task.lease_end, task.modify_time = _RUNNING, self._issue_lease(), end, self.now
-            self._leases.begin(task)
+            self._leases.add(task)
             held.append(attempts.without_attempts(task) if task.attempts else task)
         self._head.held += len(held)
         return held
 
-    def set(self, setting: SetOperation) -> str:
+    def apply_set(self, setting: SetOperation) -> str:
         """Apply a worker's result to a task that it still holds; return an `OperationCode`."""
         task = self.tasks.get(setting.key)
         if task is None:
@@ -216,32 +216,34 @@ class LaneState:
         if setting.is_unleased and self.rules.lease_required:
             return OperationCode.NO_LEASE
         if task.status != _RUNNING:
-            return check_late_set(task, setting)
+            return judge_late_set(task, setting)
         if setting.lease is not None and setting.lease != task.lease:
             return OperationCode.STALE
-        if not self._reserve_bytes(task, setting):
+        if not self._reserve_bytes_for_texts(task, setting):
             return OperationCode.NO_ROOM
         is_next = setting.stage is not None and setting.stage != task.stage
-        _write_fields(task, setting)
+        _apply_set_fields(task, setting)
         before = task.crt_retry_num
         retries = before if setting.crt_retry_num is None else setting.crt_retry_num
         if setting.status == _PENDING and (setting.failed or retries > before):
-            self._fail(task, max(retries, before + 1), AttemptOutcome.FAILED)
+            self._fail_attempt(task, max(retries, before + 1), AttemptOutcome.FAILED)
             return OperationCode.OK
         task.crt_retry_num = retries
         match setting.status:
             case TaskStatus.PENDING:
-                attempts.end_attempt(task, self.now, AttemptOutcome.NEXT_STAGE if is_next else AttemptOutcome.PUT_BACK)
-                self._enqueue(task, compute_order_time(self.now, task.priority))
+                attempts.record_attempt_end(
+                    task, self.now, AttemptOutcome.NEXT_STAGE if is_next else AttemptOutcome.PUT_BACK
+                )
+                self._return_to_queue(task, compute_order_time(self.now, task.priority))
             case TaskStatus.SUCCESS | TaskStatus.FAILED:
-                self._end(task, setting.status)
+                self._end_task(task, setting.status)
             case _:
-                attempts.save_start(task)
+                attempts.record_attempt_start(task)
                 self._extend_lease(task, 0)
         task.modify_time = self.now
         return OperationCode.OK
 
-    def heartbeat(self, heartbeat: HeartbeatOperation) -> str:
+    def renew_lease(self, heartbeat: HeartbeatOperation) -> str:
         """Renew the lease of a running task; return an `OperationCode`."""
         task = self.tasks.get(heartbeat.key)
         if task is None:
@@ -253,7 +255,7 @@ class LaneState:
         self._extend_lease(task, heartbeat.lease_seconds)
         return OperationCode.OK
 
-    def cancel(self, key: str) -> str:
+    def cancel_task(self, key: str) -> str:
         """Cancel a pending or running task; return an `OperationCode`."""
         task = self.tasks.get(key)
         if task is None:
@@ -263,7 +265,7 @@ class LaneState:
         if task.status in (_SUCCESS, _FAILED):
             return OperationCode.FINAL
         task.modify_time = self.now
-        self._end(task, _CANCELLED)
+        self._end_task(task, _CANCELLED)
         return OperationCode.OK
 
     def _compute_fill_percent(self) -> int:
@@ -276,13 +278,13 @@ class LaneState:
         self.last_lease += 1
         return self.last_lease
 
-    def _reserve_bytes(self, task: Task, setting: SetOperation) -> bool:
+    def _reserve_bytes_for_texts(self, task: Task, setting: SetOperation) -> bool:
         """Add the texts of a set to the weight; False, with nothing changed, if they do not fit."""
         if setting.content is None and setting.log is None:
             return True
         content = task.content if setting.content is None else setting.content
         log = task.log if setting.log is None else setting.log
-        more = compute_weight(task.user_id, content, log) - get_weight(task)
+        more = compute_snapshot_bytes(task.user_id, content, log) - compute_task_bytes(task)
         if more > 0 and self.weight + more > SNAPSHOT_MAX_BYTES:
             return False
         self.weight += more
@@ -296,24 +298,24 @@ class LaneState:
             task.lease_end = end
             self._leases.extend(task)
 
-    def _fail(self, task: Task, retries: int, outcome: AttemptOutcome) -> None:
+    def _fail_attempt(self, task: Task, retries: int, outcome: AttemptOutcome) -> None:
         """Fail an attempt: the task waits for its retry delay, or ends."""
         if has_used_all_retries(self.rules, retries - 1):
-            self._end(task, _FAILED)
+            self._end_task(task, _FAILED)
         else:
-            attempts.end_attempt(task, self.now, outcome)
+            attempts.record_attempt_end(task, self.now, outcome)
             task.crt_retry_num = retries
             self._head.retries += 1
-            self._enqueue(task, self.now + compute_retry_delay(self.rules, retries - 1))
+            self._return_to_queue(task, self.now + compute_retry_delay(self.rules, retries - 1))
         task.modify_time = self.now
 
-    def _enqueue(self, task: Task, order_time: int) -> None:
-        self._discount(task)
+    def _return_to_queue(self, task: Task, order_time: int) -> None:
+        self._stop_counting(task)
         task.status, task.order_time = _PENDING, order_time
         self._queue.push(task)
 
-    def _end(self, task: Task, status: int) -> None:
-        self._discount(task)
+    def _end_task(self, task: Task, status: int) -> None:
+        self._stop_counting(task)
         task.status = status
         self._ended[task.key] = task
         if status == _SUCCESS:
@@ -323,20 +325,20 @@ class LaneState:
         else:
             self._head.cancelled += 1
 
-    def _discount(self, task: Task) -> None:
+    def _stop_counting(self, task: Task) -> None:
         """Stop counting a task under its present status."""
         if task.status == _PENDING:
-            self._queue.discount(task)
+            self._queue.stop_counting(task)
         else:
             self._leases.running -= 1
 
 
-def get_weight(task: Task) -> int:
+def compute_task_bytes(task: Task) -> int:
     """Return the most bytes that a task takes in a snapshot of its lane."""
-    return compute_weight(task.user_id, task.content, task.log)
+    return compute_snapshot_bytes(task.user_id, task.content, task.log)
 
 
-def _write_fields(task: Task, setting: SetOperation) -> None:
+def _apply_set_fields(task: Task, setting: SetOperation) -> None:
     if setting.stage is not None:
         task.stage = setting.stage
     if setting.content is not None:
@@ -347,11 +349,11 @@ def _write_fields(task: Task, setting: SetOperation) -> None:
         task.flags = task.flags & ~_LOG | setting.flags & _LOG
 
 
-def check_late_set(task: Task, setting: SetOperation) -> str:
+def judge_late_set(task: Task, setting: SetOperation) -> str:
     """Return the code for a set of a task that is not running: a repetition whose reply got lost, or too late."""
     is_holder = setting.lease == task.lease if setting.lease else _may_be_last_holder(task, setting)
     fields = ((setting.stage, task.stage), (setting.content, task.content), (setting.log, task.log))
-    is_same = setting.status == task.status or (task.status == _FAILED and _is_last_failure(task, setting))
+    is_same = setting.status == task.status or (task.status == _FAILED and _reports_last_failure(task, setting))
     if is_holder and is_same and all(sent in (None, stored) for sent, stored in fields):
         return OperationCode.SAME
     return OperationCode.STALE if task.status == _PENDING else OperationCode.FINAL
@@ -362,13 +364,13 @@ def _may_be_last_holder(task: Task, setting: SetOperation) -> bool:
     return setting.lease is None and (task.status != _PENDING or 0 < task.crt_retry_num == setting.crt_retry_num)
 
 
-def _is_last_failure(task: Task, setting: SetOperation) -> bool:
+def _reports_last_failure(task: Task, setting: SetOperation) -> bool:
     """Return whether a set reports a failed attempt, which ends a task that has no retry left."""
     has_failed = setting.failed or (setting.crt_retry_num or 0) > task.crt_retry_num
     return setting.status == _PENDING and has_failed
 
 
-def _is_same(task: Task, new: CreateOperation) -> bool:
+def _is_repeated_create(task: Task, new: CreateOperation) -> bool:
     """Return whether a create repeats that of a task; content counts only until a worker has held it."""
     if (task.user_id, task.priority) != (new.user_id, new.priority):
         return False

@@ -176,7 +176,7 @@ class GseRecord:
         """Return the record in an entry of a result; None if the entry has no code or no agent."""
         if not isinstance(entry, Mapping) or not isinstance(entry.get("content"), Mapping):
             return None
-        code, content = _parse_code(entry.get("error_code")), entry["content"]
+        code, content = _parse_error_code(entry.get("error_code")), entry["content"]
         side = _parse_side(content)
         whose = "source" if side is GseSide.UPLOAD else "dest"
         agent_id = _parse_text(content.get(f"{whose}_agent_id"))
@@ -187,10 +187,10 @@ class GseRecord:
             agent_id=agent_id,
             container_id=strip_container_runtime(_parse_text(content.get(f"{whose}_container_id"))),
             error_code=code,
-            error_msg=_parse_message(entry),
-            progress=100 if code == 0 else min(100, _parse_amount(content.get("progress"))),
-            speed=_parse_amount(content.get("speed")),
-            size=_parse_amount(content.get("size")),
+            error_msg=_parse_error_message(entry),
+            progress=100 if code == 0 else min(100, _parse_non_negative_number(content.get("progress"))),
+            speed=_parse_non_negative_number(content.get("speed")),
+            size=_parse_non_negative_number(content.get("size")),
             status_info=_parse_text(content.get("status_info")),
             target=FileLocation(_parse_text(content.get("dest_file_dir")), _parse_text(content.get("dest_file_name"))),
         )
@@ -287,30 +287,30 @@ def _parse_side(content: Mapping[str, Any]) -> GseSide:
             return GseSide.DOWNLOAD if content.get("dest_agent_id") else GseSide.UPLOAD
 
 
-def _parse_number(value: object) -> int | None:
+def _parse_integer(value: object) -> int | None:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _parse_amount(value: object) -> int:
+def _parse_non_negative_number(value: object) -> int:
     """Return a non-negative number that the database can hold."""
-    return min(NUMBER_MAX, max(0, _parse_number(value) or 0))
+    return min(NUMBER_MAX, max(0, _parse_integer(value) or 0))
 
 
 def _parse_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _parse_code(value: object) -> int | None:
+def _parse_error_code(value: object) -> int | None:
     """Return a record's code, `UNKNOWN_CODE` for one that is no 32-bit number, and None for a missing one."""
     if isinstance(value, str):
         return int(value) if _NUMERAL.fullmatch(value.strip()) else UNKNOWN_CODE
-    number = _parse_number(value)
+    number = _parse_integer(value)
     return number if number is None or abs(number) < 2**31 else UNKNOWN_CODE
 
 
-def _parse_message(entry: Mapping[str, Any]) -> str:
+def _parse_error_message(entry: Mapping[str, Any]) -> str:
     code, message = entry.get("error_code"), _parse_text(entry.get("error_msg"))
-    is_lost = _parse_code(code) == UNKNOWN_CODE and code != UNKNOWN_CODE
+    is_lost = _parse_error_code(code) == UNKNOWN_CODE and code != UNKNOWN_CODE
     return f"code {str(code)[:40]!r} {message}".strip() if is_lost else message

@@ -105,16 +105,16 @@ class TargetRegistry:
         self.batches = 0
         self.targets = 0
 
-    def add(self, batch: JoinBatch, now: datetime) -> JoinResult:
+    def add_batch(self, batch: JoinBatch, now: datetime) -> JoinResult:
         """Register each group that is within the limits of the job, as a whole."""
         refused = list(range(len(batch.groups)))
         if self.batches < self._job.batches_max:
-            refused = [place for place, group in enumerate(batch.groups) if not self._add_group(group, now)]
+            refused = [place for place, group in enumerate(batch.groups) if not self._try_add_group(group, now)]
             self.batches += 1
         return JoinResult(refused=refused, batches=self.batches, targets=self.targets)
 
-    def _add_group(self, group: TargetGroup, now: datetime) -> bool:
-        if not self._has_room_for(group):
+    def _try_add_group(self, group: TargetGroup, now: datetime) -> bool:
+        if not self._is_within_limits(group):
             return False
         registered = self._targets.setdefault(group.spec, {})
         self._file_names.setdefault(group.spec, group.file_name)
@@ -163,7 +163,7 @@ class TargetRegistry:
             for start in range(0, len(targets), size):
                 yield spec, targets[start : start + size]
 
-    def _has_room_for(self, group: TargetGroup) -> bool:
+    def _is_within_limits(self, group: TargetGroup) -> bool:
         return (
             self.targets + len(group.targets) <= self._job.targets_max
             and (group.spec in self._targets or len(self._targets) < SPECS_MAX)
@@ -174,7 +174,7 @@ class TargetRegistry:
 SomeShard = TypeVar("SomeShard")
 
 
-def split_by_targets(
+def group_shards_by_targets(
     shards: Iterable[SomeShard], targets_max: int, count_targets: Callable[[SomeShard], int]
 ) -> Iterator[list[SomeShard]]:
     """Yield the shards in groups of at most targets_max targets; a larger shard is a group by itself."""
@@ -188,7 +188,9 @@ def split_by_targets(
         yield group
 
 
-def compute_pause(batches_used: int, batches_max: int, seconds_left: float, last_batch_requests: int) -> float:
+def compute_gathering_pause(
+    batches_used: int, batches_max: int, seconds_left: float, last_batch_requests: int
+) -> float:
     """Return how long to gather requests for the next batch, so that the batches of a job last as long as its window.
 
     Each API process computes this on its own: the more of them share a window, the longer the pauses of each.

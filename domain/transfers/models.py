@@ -51,7 +51,7 @@ Target = tuple[int, str, str]
 """(key, agent id, container id): a tuple, because requests hold thousands; see `names.compute_target_key`."""
 
 
-def check_path(path: str) -> str:
+def validate_path(path: str) -> str:
     """Return the path of a file if it is safe in a URL, an id and a folder.
 
     Raises:
@@ -59,7 +59,7 @@ def check_path(path: str) -> str:
     """
     if any(step in (".", "..") for step in path.split("/")):
         raise ValueError("it holds a step `.` or `..`; send the path without them.")
-    return check_text(path)
+    return validate_visible_text(path)
 
 
 def build_full_path(path: str, file_name: str) -> str:
@@ -73,7 +73,7 @@ def build_full_path(path: str, file_name: str) -> str:
     return "/" + "/".join(steps)
 
 
-def check_file_name(name: str) -> str:
+def validate_file_name(name: str) -> str:
     """Return the name of a file if it is not a path.
 
     Raises:
@@ -81,10 +81,10 @@ def check_file_name(name: str) -> str:
     """
     if "/" in name or name in (".", ".."):
         raise ValueError("it is a path and no name; send the file's name alone, such as app.conf.")
-    return check_text(name)
+    return validate_visible_text(name)
 
 
-def check_agent_id(agent_id: str) -> str:
+def validate_agent_id(agent_id: str) -> str:
     """Return the id of an agent or a container if GSE could have it.
 
     Raises:
@@ -103,7 +103,7 @@ def normalize_container_id(container_id: str) -> str:
     Raises:
         ValueError: It names a runtime and no container; taken as empty it would mean the host.
     """
-    bare = strip_container_runtime(check_agent_id(container_id))
+    bare = strip_container_runtime(validate_agent_id(container_id))
     if container_id and not bare:
         raise ValueError("it names a runtime and no container; send the container's id, or nothing for the host.")
     return bare
@@ -127,7 +127,7 @@ def normalize_folder(folder: str) -> str:
     return re.sub(r"/{2,}", "/", folder).rstrip("/") or "/"
 
 
-def check_text(word: str) -> str:
+def validate_visible_text(word: str) -> str:
     """Return a text if it has no invisible characters.
 
     Raises:

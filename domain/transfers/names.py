@@ -69,7 +69,7 @@ def parse_job_id(text: str) -> TransferJobKey | None:
     if match is None or match[1] != JOB or (numbers := _BUCKET.fullmatch(match[5])) is None:
         return None
     bucket, retry = int(numbers[1]), int(numbers[2] or 0)
-    return TransferJobKey(_build_file(match), bucket, retry) if bucket < 2**BUCKET_BITS else None
+    return TransferJobKey(_build_file_from_match(match), bucket, retry) if bucket < 2**BUCKET_BITS else None
 
 
 def format_task_id(task: TransferTaskKey, secret: bytes, project_id: str) -> str:
@@ -79,7 +79,7 @@ def format_task_id(task: TransferTaskKey, secret: bytes, project_id: str) -> str
     for value, width in (
         (task.target_key, KEY_BITS),
         (task.salt, SALT_BITS),
-        (_compute_check(task, secret, project_id), CHECK_BITS),
+        (_compute_check_bits(task, secret, project_id), CHECK_BITS),
     ):
         bits = bits << width | value
     return f"{TASK}:{file.biz_id}:{file.app_id}:{file.path}:{_format_uuid(bits)}"
@@ -94,8 +94,8 @@ def parse_task_id(text: str, secret: bytes, project_id: str) -> TransferTaskKey 
     bits, check = _split_bits(bits, CHECK_BITS)
     bits, salt = _split_bits(bits, SALT_BITS)
     bucket, key = _split_bits(bits, KEY_BITS)
-    task = TransferTaskKey(TransferJobKey(_build_file(match), bucket), key, salt)
-    return task if check == _compute_check(task, secret, project_id) else None
+    task = TransferTaskKey(TransferJobKey(_build_file_from_match(match), bucket), key, salt)
+    return task if check == _compute_check_bits(task, secret, project_id) else None
 
 
 def compute_target_key(spec: TransferSpec, agent_id: str, container_id: str) -> int:
@@ -107,21 +107,21 @@ def compute_target_key(spec: TransferSpec, agent_id: str, container_id: str) -> 
     return _hash_to_bits(text.encode(), KEY_BITS)
 
 
-def get_bucket(unix_seconds: float, window_seconds: int) -> int:
+def compute_bucket(unix_seconds: float, window_seconds: int) -> int:
     """Return the number of the time window that contains a time."""
     return int(unix_seconds // window_seconds)
 
 
-def get_window_end(bucket: int, window_seconds: int) -> int:
+def compute_window_end(bucket: int, window_seconds: int) -> int:
     """Return when a window ends, in seconds since 1970."""
     return (bucket + 1) * window_seconds
 
 
-def _build_file(match: re.Match[str]) -> TransferFile:
+def _build_file_from_match(match: re.Match[str]) -> TransferFile:
     return TransferFile(biz_id=int(match[2]), app_id=int(match[3]), path=match[4])
 
 
-def _compute_check(task: TransferTaskKey, secret: bytes, project_id: str) -> int:
+def _compute_check_bits(task: TransferTaskKey, secret: bytes, project_id: str) -> int:
     text = f"{project_id}\0{task.job}\0{task.target_key}\0{task.salt}"
     return _hash_to_bits(text.encode(), CHECK_BITS, secret)
 

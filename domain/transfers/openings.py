@@ -31,7 +31,7 @@ def normalize_prefix(path: str) -> str:
     return "/" + "/".join(_split_path(path))
 
 
-def check_host_pattern(pattern: str) -> str:
+def validate_host_pattern(pattern: str) -> str:
     """Return a pattern of agent ids: an id, or the beginning of ids followed by `*`.
 
     Raises:
@@ -55,7 +55,7 @@ class Opening(BaseModel):
     folder_prefixes: tuple[str, ...] = ()
     """Prefixes of the folder on the target."""
     users: tuple[str, ...] = ()
-    hosts: tuple[Annotated[str, AfterValidator(check_host_pattern)], ...] = ()
+    hosts: tuple[Annotated[str, AfterValidator(validate_host_pattern)], ...] = ()
 
     @property
     def pair(self) -> str:
@@ -107,7 +107,7 @@ class Opening(BaseModel):
         return tuple(host.removesuffix(ANY_ENDING) for host in self.hosts if host.endswith(ANY_ENDING))
 
 
-def check_allowed(
+def require_allowed(
     openings: Iterable[Opening], file: TransferFile, user: str, folder: str, agent_ids: Collection[str]
 ) -> None:
     """Check that each host is in an opening that also allows the file, its path, the folder and the user.
@@ -115,18 +115,18 @@ def check_allowed(
     Raises:
         Forbidden: A host is not; the message names what is not opened.
     """
-    left = _filter_openings(
+    left = _require_openings(
         [each for each in openings if each.allows_file(file)], _describe_pair(file.biz_id, file.app_id)
     )
-    left = _filter_openings([each for each in left if each.allows_path(file.path)], f"The path {file.path!r}")
-    left = _filter_openings([each for each in left if each.allows_folder(folder)], f"The folder {folder!r}")
-    left = _filter_openings([each for each in left if each.allows_user(user)], f"The user {user!r}")
+    left = _require_openings([each for each in left if each.allows_path(file.path)], f"The path {file.path!r}")
+    left = _require_openings([each for each in left if each.allows_folder(folder)], f"The folder {folder!r}")
+    left = _require_openings([each for each in left if each.allows_user(user)], f"The user {user!r}")
     refused = [agent_id for agent_id in agent_ids if not any(each.allows_host(agent_id) for each in left)]
     if refused:
-        raise _build_hosts_forbidden(refused)
+        raise _build_hosts_not_opened_fault(refused)
 
 
-def find_conflict(
+def find_overlap(
     openings: Iterable[Opening], others: Sequence[tuple[str, Opening]]
 ) -> tuple[Opening, str, Opening] | None:
     """Return the first opening that overlaps one of another project, with that project's id and opening."""
@@ -137,22 +137,22 @@ def find_conflict(
     return None
 
 
-def _filter_openings(left: list[Opening], what: str) -> list[Opening]:
-    if not left:
-        raise _build_forbidden(what)
-    return left
+def _require_openings(openings: list[Opening], subject: str) -> list[Opening]:
+    if not openings:
+        raise _build_not_opened_fault(subject)
+    return openings
 
 
-def _build_forbidden(what: str, verb: str = "is") -> Forbidden:
-    return Forbidden(NOT_OPENED, f"{what} {verb} not opened for this project's transfers.", _HINT)
+def _build_not_opened_fault(subject: str, verb: str = "is") -> Forbidden:
+    return Forbidden(NOT_OPENED, f"{subject} {verb} not opened for this project's transfers.", _HINT)
 
 
-def _build_hosts_forbidden(refused: Sequence[str]) -> Forbidden:
+def _build_hosts_not_opened_fault(refused: Sequence[str]) -> Forbidden:
     if len(refused) == 1:
-        return _build_forbidden(f"The host {refused[0]!r}")
+        return _build_not_opened_fault(f"The host {refused[0]!r}")
     named = ", ".join(repr(agent_id) for agent_id in refused[:HOSTS_NAMED_MAX])
     more = len(refused) - HOSTS_NAMED_MAX
-    return _build_forbidden(f"The hosts {named}{f' and {more:,} more' if more > 0 else ''}", "are")
+    return _build_not_opened_fault(f"The hosts {named}{f' and {more:,} more' if more > 0 else ''}", "are")
 
 
 def _describe_pair(biz_id: int, app_id: int | None) -> str:

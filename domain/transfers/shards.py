@@ -150,11 +150,11 @@ class ShardProgress:
         used = {target.task_number for target in self.unfinished}
         return [task for task in self.tasks.values() if task.number in used and task.task_id is None]
 
-    def list_unfinished(self, task: GseTask) -> list[ShardTarget]:
+    def list_unfinished_of_task(self, task: GseTask) -> list[ShardTarget]:
         """Return the targets that a GSE task still has to serve."""
         return [target for target in self.unfinished if target.task_number == task.number]
 
-    def list_due(self, now: float) -> list[ShardTarget]:
+    def list_due_targets(self, now: float) -> list[ShardTarget]:
         """Return the targets that are to be sent now."""
         return [target for target in self.unfinished if target.due_at is not None and target.due_at <= now]
 
@@ -181,20 +181,20 @@ class ShardProgress:
 
     def confirm_task(self, task: GseTask, task_id: str, now: float | None = None) -> None:
         """Note the id of a task that GSE accepted."""
-        for target in self.list_unfinished(task):
+        for target in self.list_unfinished_of_task(task):
             self._begin_errors.pop(target.key, None)
         self.tasks[task.number] = task.model_copy(update={"task_id": task_id, "sent_at": now})
 
     def recover_task(self, task: GseTask, task_id: str, answered_at: float) -> None:
         """Note the id of a task that GSE accepted from a process that died before it saved the id."""
         self.confirm_task(task, task_id, answered_at)
-        for target in self.list_unfinished(task):
+        for target in self.list_unfinished_of_task(task):
             target.due_at = None
 
     def withdraw_task(self, task: GseTask, again_at: float, error: str = "") -> None:
         """Remove a task that GSE did not accept, or may not have accepted; its targets are due again at a time."""
         del self.tasks[task.number]
-        for target in self.list_unfinished(task):
+        for target in self.list_unfinished_of_task(task):
             target.due_at = again_at
             self._begin_errors[target.key] = error
 
@@ -202,30 +202,32 @@ class ShardProgress:
         """Apply what GSE reports of a task; records of other targets are ignored."""
         self._refusals.pop(task.number, None)
         self._query_errors.pop(task.number, None)
-        for target in self.list_unfinished(task):
+        for target in self.list_unfinished_of_task(task):
             record = results.downloads.get(target.agent_key)
             if record is not None:
                 target.silent_since, target.silent_answers = None, 0
                 self._apply_record(target, record, now, only_success=task.broken)
             elif not task.broken:
-                self._note_silence(target, now)
+                self._record_missing_record(target, now)
         upload = results.upload
         if upload is not None and upload.verdict is GseVerdict.SUCCESS and task.uploaded_at is None:
             self.tasks[task.number] = task.model_copy(update={"uploaded_at": now})
             self.has_new_times = True
         if upload is not None and upload.verdict in (GseVerdict.FATAL, GseVerdict.RETRYABLE) and not task.broken:
             message = f"The source could not send: {upload.message}"
-            self._fail_task(task, FailureReason.UPLOAD_FAILED, message, now, code=upload.error_code, upload=upload)
+            self._fail_targets_of_task(
+                task, FailureReason.UPLOAD_FAILED, message, now, code=upload.error_code, upload=upload
+            )
 
-    def note_refusal(self, task: GseTask, message: str, now: float, code: int | None = None) -> None:
+    def record_unknown_task(self, task: GseTask, message: str, now: float, code: int | None = None) -> None:
         """Note that GSE does not know a task; if it says so repeatedly for a while, fail the task's targets."""
         times, since = self._refusals.get(task.number, (0, now))
         self._refusals[task.number] = times + 1, since
         is_lost = times + 1 >= REFUSALS_MAX and now - since >= self.rules.silence_seconds
         if is_lost and not task.broken:
-            self._fail_task(task, FailureReason.GSE_REFUSED, f"{LOST_TASK} {message}", now, code=code)
+            self._fail_targets_of_task(task, FailureReason.GSE_REFUSED, f"{LOST_TASK} {message}", now, code=code)
 
-    def note_query_error(self, task: GseTask, error: str) -> None:
+    def record_query_error(self, task: GseTask, error: str) -> None:
         """Note why GSE could not be asked about a task; no target changes."""
         self._query_errors[task.number] = error
 
@@ -240,36 +242,36 @@ class ShardProgress:
             task = self.tasks.get(target.task_number)
             is_unsure = target.task_number > 0 and (task is None or task.task_id is None)
             message = CANCELLED_UNSURE if is_unsure else CANCELLED
-            self._end(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, message)
+            self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, message)
 
-    def end_at_deadline(self) -> None:
+    def end_unfinished_at_deadline(self) -> None:
         """End all unfinished targets by what is known of each, because the job's time is over."""
         for target in self.unfinished:
             if target.is_cancelling:
-                self._end(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, CANCELLED_LATE)
+                self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, CANCELLED_LATE)
             elif target.failed_message:
                 message = f"{LATE} The last try had failed: {target.failed_message}"
-                self._end(target, TransferState.TIMEOUT, FailureReason.DEADLINE, target.failed_code, message)
+                self._end_target(target, TransferState.TIMEOUT, FailureReason.DEADLINE, target.failed_code, message)
             elif target.silent_answers >= SILENT_ANSWERS_MIN:
-                self._end(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, NEVER_TOLD)
+                self._end_target(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, NEVER_TOLD)
             else:
                 error = self._begin_errors.get(target.key) or self._query_errors.get(target.task_number)
                 message = f"{LATE} The last call to GSE failed: {error}" if error else LATE
-                self._end(target, TransferState.TIMEOUT, FailureReason.DEADLINE, target.code, message)
+                self._end_target(target, TransferState.TIMEOUT, FailureReason.DEADLINE, target.code, message)
 
     def abandon_task(self, task: GseTask, now: float) -> None:
         """Give up a task whose source is gone; its targets are sent again, without counting a failure."""
         self._mark_broken(task)
-        for target in self.list_unfinished(task):
+        for target in self.list_unfinished_of_task(task):
             target.due_at = now
 
-    def end(self, targets: Iterable[ShardTarget], outcome: TargetOutcome) -> None:
+    def end_targets(self, targets: Iterable[ShardTarget], outcome: TargetOutcome) -> None:
         """End the targets that have not ended."""
         for target in targets:
             if not target.state.is_final:
-                self._end(target, outcome.state, outcome.reason, outcome.code, outcome.message)
+                self._end_target(target, outcome.state, outcome.reason, outcome.code, outcome.message)
 
-    def take_changes(self) -> list[ShardTarget]:
+    def take_changed_targets(self) -> list[ShardTarget]:
         """Return the targets that changed since the last call."""
         changed = list(self._changed.values())
         self._changed.clear()
@@ -278,29 +280,29 @@ class ShardProgress:
     def _apply_record(self, target: ShardTarget, record: GseRecord, now: float, *, only_success: bool) -> None:
         if record.verdict is GseVerdict.SUCCESS:
             target.progress, target.speed = 100, record.speed
-            self._end(target, TransferState.SUCCESS, None, record.error_code, record.message)
+            self._end_target(target, TransferState.SUCCESS, None, record.error_code, record.message)
         elif only_success:
             return
         elif target.is_cancelling and record.verdict is not GseVerdict.RUNNING:
-            self._end(target, TransferState.FAILED, FailureReason.CANCELLED, record.error_code, CANCELLED)
+            self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, record.error_code, CANCELLED)
         elif record.verdict is GseVerdict.RUNNING:
-            self._update_running(target, record)
+            self._update_running_target(target, record)
         elif record.verdict is GseVerdict.RETRYABLE:
-            self._fail(target, FailureReason.GSE_CODE, record.error_code, record.message, now)
+            self._fail_attempt_of_target(target, FailureReason.GSE_CODE, record.error_code, record.message, now)
         else:
-            self._end(target, TransferState.FAILED, FailureReason.GSE_CODE, record.error_code, record.message)
+            self._end_target(target, TransferState.FAILED, FailureReason.GSE_CODE, record.error_code, record.message)
 
-    def _note_silence(self, target: ShardTarget, now: float) -> None:
+    def _record_missing_record(self, target: ShardTarget, now: float) -> None:
         """Note an answer of GSE without a record of the target; end the target if that lasts too long."""
         since = target.silent_since = now if target.silent_since is None else target.silent_since
         target.silent_answers += 1
         if target.silent_answers >= SILENT_ANSWERS_MIN and now - since >= self.rules.silence_seconds:
             if target.is_cancelling:
-                self._end(target, TransferState.FAILED, FailureReason.CANCELLED, None, CANCELLED_LATE)
+                self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, None, CANCELLED_LATE)
             else:
-                self._end(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, NEVER_TOLD)
+                self._end_target(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, NEVER_TOLD)
 
-    def _update_running(self, target: ShardTarget, record: GseRecord) -> None:
+    def _update_running_target(self, target: ShardTarget, record: GseRecord) -> None:
         # A target that had failed may run again, because GSE retries on its own.
         target.due_at = None
         progress = max(target.progress, record.progress)
@@ -309,22 +311,24 @@ class ShardProgress:
             target.progress, target.speed = progress, record.speed
             self._mark_changed(target)
 
-    def _fail(self, target: ShardTarget, reason: FailureReason, code: int | None, message: str, now: float) -> None:
+    def _fail_attempt_of_target(
+        self, target: ShardTarget, reason: FailureReason, code: int | None, message: str, now: float
+    ) -> None:
         """Count a failure that another GSE task may repair, once a task however often it is reported."""
         if target.failed_in != target.task_number:
             target.failures, target.failed_in = target.failures + 1, target.task_number
         target.failed_code, target.failed_message = code, message
         if target.is_cancelling:
-            self._end(target, TransferState.FAILED, FailureReason.CANCELLED, code, CANCELLED)
+            self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, code, CANCELLED)
         elif target.failures > self.rules.retries:
-            self._end(target, TransferState.FAILED, reason, code, message)
+            self._end_target(target, TransferState.FAILED, reason, code, message)
         elif target.due_at is None:
             pause = self.rules.retry_pause_seconds * 2 ** (target.failures - 1)
             target.due_at = now + min(RETRY_PAUSE_MAX_SECONDS, pause)
             target.code, target.message = code, message
             self._mark_changed(target)
 
-    def _fail_task(
+    def _fail_targets_of_task(
         self,
         task: GseTask,
         reason: FailureReason,
@@ -335,16 +339,16 @@ class ShardProgress:
         upload: GseRecord | None = None,
     ) -> None:
         self._mark_broken(task)
-        for target in self.list_unfinished(task):
+        for target in self.list_unfinished_of_task(task):
             if upload is not None and upload.verdict is GseVerdict.FATAL and not target.is_cancelling:
-                self._end(target, TransferState.FAILED, reason, code, message)
+                self._end_target(target, TransferState.FAILED, reason, code, message)
             else:
-                self._fail(target, reason, code, message, now)
+                self._fail_attempt_of_target(target, reason, code, message, now)
 
     def _mark_broken(self, task: GseTask) -> None:
         self.tasks[task.number] = task.model_copy(update={"broken": True})
 
-    def _end(
+    def _end_target(
         self, target: ShardTarget, state: TransferState, reason: FailureReason | None, code: int | None, message: str
     ) -> None:
         target.state, target.reason, target.code, target.message = state, reason, code, message

@@ -159,14 +159,14 @@ class _Parser:
     def _parse_or(self) -> Condition:
         parts = [self._parse_and()]
         while self._next.keyword == "or":
-            self._take()
+            self._advance()
             parts.append(self._parse_and())
         return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
     def _parse_and(self) -> Condition:
         parts = [self._parse_not()]
         while self._next.keyword == "and":
-            self._take()
+            self._advance()
             parts.append(self._parse_not())
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
@@ -182,21 +182,21 @@ class _Parser:
         token = self._next
         match token.kind, token.keyword or token.text:
             case "word", "not":
-                self._take()
+                self._advance()
                 return Not(self._parse_not())
             case "sign", "(":
-                self._take()
+                self._advance()
                 inner = self._parse_or()
                 self._expect_sign(")", "expected and, or, or )")
                 return inner
             case "operator", sign:
-                self._take()
+                self._advance()
                 return Compare(Operator("!=" if sign == "<>" else sign), self._parse_value())
             case "word", "in":
-                self._take()
+                self._advance()
                 return In(self._parse_values())
             case "word", "like":
-                self._take()
+                self._advance()
                 return Like(self._parse_pattern())
             case (("word" | "text"), _) if not token.keyword:
                 raise self._build_error("expected a comparison such as > 0; the cell itself is not named")
@@ -206,18 +206,18 @@ class _Parser:
         self._expect_sign("(", "expected (")
         values = [self._parse_value()]
         while (self._next.kind, self._next.text) == ("sign", ","):
-            self._take()
+            self._advance()
             values.append(self._parse_value())
         self._expect_sign(")", "expected , or )")
         return tuple(values)
 
     def _parse_value(self) -> float | str:
-        token = self._take_value()
+        token = self._expect_value()
         if token.kind == "word" and _NUMBER.fullmatch(token.text):
             return self._parse_number(token)
         if token.kind == "word" and _NUMBER_LIKE.match(token.text) and not _DATE.fullmatch(token.text):
             raise ConditionError(self._text, token.position, "this is no number; put a text in quotes")
-        return self._read_text(token)
+        return self._unquote(token)
 
     def _parse_number(self, token: _Token) -> float:
         digits = re.sub(r"[eE].*|[+.-]", "", token.text).strip("0")
@@ -233,19 +233,19 @@ class _Parser:
         return number
 
     def _parse_pattern(self) -> str:
-        token = self._take_value()
-        pattern = self._read_text(token)
+        token = self._expect_value()
+        pattern = self._unquote(token)
         if re.sub(r"\\[%_\\]", "", pattern).count("\\"):
             raise ConditionError(self._text, token.position, r"a backslash belongs before %, _ or \ only; double it")
         return pattern
 
-    def _take_value(self) -> _Token:
+    def _expect_value(self) -> _Token:
         if self._next.kind not in ("word", "text") or self._next.keyword:
             raise self._build_error("expected a value")
-        return self._take()
+        return self._advance()
 
     @staticmethod
-    def _read_text(token: _Token) -> str:
+    def _unquote(token: _Token) -> str:
         if token.kind == "word":
             return token.text
         quote = token.text[0]
@@ -254,9 +254,9 @@ class _Parser:
     def _expect_sign(self, sign: str, expected: str) -> None:
         if (self._next.kind, self._next.text) != ("sign", sign):
             raise self._build_error(expected)
-        self._take()
+        self._advance()
 
-    def _take(self) -> _Token:
+    def _advance(self) -> _Token:
         token = self._next
         self._next = self._read_token(token.position + len(token.text))
         return token

@@ -46,7 +46,7 @@ class FaultCollector:
         self._sentences: list[str] = []
         self._count = 0
 
-    def add(self, path: str, sentence: str) -> None:
+    def add_fault(self, path: str, sentence: str) -> None:
         """Add one fault."""
         self._count += 1
         if not self.is_full:
@@ -83,14 +83,14 @@ class FieldReader:
 
     def add_fault(self, name: str, sentence: str) -> None:
         """Add a fault of a field."""
-        self._faults.add(f"{self.path}{render_path_step(name)}", sentence)
+        self._faults.add_fault(f"{self.path}{render_path_step(name)}", sentence)
 
-    def _refuse_value(self, name: str, allowed: str) -> None:
+    def _add_value_fault(self, name: str, allowed: str) -> None:
         """Add a fault for a value that is not allowed, unless it is missing."""
         if self.get_value(name) is not None:
             self.add_fault(name, f"it is {render_value(self.get_value(name))}; send {allowed}.")
 
-    def refuse_unknown(self, known: Collection[str], owner: str) -> None:
+    def add_unknown_field_faults(self, known: Collection[str], owner: str) -> None:
         """Add a fault for every unknown field."""
         for name in self._values:
             if name in known:
@@ -113,7 +113,7 @@ class FieldReader:
         elif value is None or isinstance(value, str):
             return value
         else:
-            self._refuse_value(name, "a text")
+            self._add_value_fault(name, "a text")
         return None
 
     def read_number(self, name: str, low: int, high: int, unit: str, or_else: int | None = None) -> float | None:
@@ -122,7 +122,7 @@ class FieldReader:
         if number is not None and (low <= number <= high or number == or_else):
             return float(number)
         automatic = "" if or_else is None else f" or {or_else} (automatic)"
-        self._refuse_value(name, f"a number from {low} to {high:,} ({unit}){automatic}, or leave it out")
+        self._add_value_fault(name, f"a number from {low} to {high:,} ({unit}){automatic}, or leave it out")
         return None
 
     def read_count(self, name: str, high: int, default: int) -> int:
@@ -130,21 +130,21 @@ class FieldReader:
         number = _parse_number(self.get_value(name))
         if number is not None and 1 <= number <= high and number == int(number):
             return int(number)
-        self._refuse_value(name, f"a whole number from 1 to {high:,}, or leave it out")
+        self._add_value_fault(name, f"a whole number from 1 to {high:,}, or leave it out")
         return default
 
     def read_flag(self, name: str) -> bool | None:
         """Read true or false, also as 1 and 0."""
         flag = _parse_flag(self.get_value(name))
         if flag is None:
-            self._refuse_value(name, "true or false")
+            self._add_value_fault(name, "true or false")
         return flag
 
     def read_color(self, name: str) -> str | None:
         """Read a colour; return six hexadecimal digits."""
         color = _parse_color(self.get_value(name))
         if color is None:
-            self._refuse_value(name, _COLORS_ALLOWED)
+            self._add_value_fault(name, _COLORS_ALLOWED)
         return color
 
     def read_background(self, name: str) -> str | None:
@@ -154,7 +154,7 @@ class FieldReader:
             return HEAD_COLOR if flag else None
         color = _parse_color(self.get_value(name))
         if color is None:
-            self._refuse_value(name, f"true, {_COLORS_ALLOWED}")
+            self._add_value_fault(name, f"true, {_COLORS_ALLOWED}")
         return color
 
     def read_choice(self, name: str, allowed: Mapping[str, Choice]) -> Choice | None:
@@ -162,7 +162,9 @@ class FieldReader:
         value = self.get_value(name)
         found = allowed.get(value.strip().lower()) if isinstance(value, str) else None
         if found is None:
-            self._refuse_value(name, f"one of {', '.join(dict.fromkeys(choice.value for choice in allowed.values()))}")
+            self._add_value_fault(
+                name, f"one of {', '.join(dict.fromkeys(choice.value for choice in allowed.values()))}"
+            )
         return found
 
     def iterate_items(self, name: str) -> Iterator[tuple[str, JsonValue]]:

@@ -52,22 +52,22 @@ def _read_regions(value: JsonValue, at: str, faults: FaultCollector) -> Template
     trees = TreeReader(faults)
     if not isinstance(value, dict) or not any(isinstance(value.get(region), (dict, list)) for region in _REGIONS):
         columns = trees.read_columns(value, at, top=True)
-        _require_columns(columns, at, faults)
+        _add_fault_without_columns(columns, at, faults)
         return Template(columns)
     fields = FieldReader(value, at, faults)
-    fields.refuse_unknown(_REGIONS, "a template of col, row and charts")
-    word = _find_column_region(fields)
+    fields.add_unknown_field_faults(_REGIONS, "a template of col, row and charts")
+    word = _find_column_field(fields)
     columns = trees.read_columns(fields.get_value(word), f"{at}.{word}")
     rows = trees.read_rows(fields.get_value("row"), f"{at}.row")
-    row_head, columns = _split_row_head(columns, faults) if rows else (None, columns)
+    row_head, columns = _separate_row_head_column(columns, faults) if rows else (None, columns)
     if fields.get_value(word) is not None:
-        _require_columns(columns, f"{at}.{word}", faults)
-    _check_rows(rows, at, faults)
+        _add_fault_without_columns(columns, f"{at}.{word}", faults)
+    _add_row_head_faults(rows, at, faults)
     keys = dict.fromkeys(Template(columns).keys)
     return Template(columns, rows, row_head, tuple(_read_charts(fields, keys, faults)))
 
 
-def _find_column_region(fields: FieldReader) -> str:
+def _find_column_field(fields: FieldReader) -> str:
     """Return which of its two names the region of column heads has."""
     given = [word for word in ("col", "ceil") if fields.get_value(word) is not None]
     if not given:
@@ -77,12 +77,12 @@ def _find_column_region(fields: FieldReader) -> str:
     return given[0] if given else "col"
 
 
-def _require_columns(columns: Sequence[ColumnNode], path: str, faults: FaultCollector) -> None:
+def _add_fault_without_columns(columns: Sequence[ColumnNode], path: str, faults: FaultCollector) -> None:
     if not columns and not faults.has_faults:
-        faults.add(path, "it has no column; send at least one, or no template for keys as titles.")
+        faults.add_fault(path, "it has no column; send at least one, or no template for keys as titles.")
 
 
-def _split_row_head(
+def _separate_row_head_column(
     columns: Sequence[ColumnNode], faults: FaultCollector
 ) -> tuple[ColumnNode | None, tuple[ColumnNode, ...]]:
     """Return the node that represents the column of row heads, and the other nodes."""
@@ -92,33 +92,37 @@ def _split_row_head(
         if leaf.name not in ROW_HEAD_NAMES:
             continue
         if row_head is None:
-            faults.add(leaf.path, f"{leaf.name} represents the column of row heads; move it out of its group.")
+            faults.add_fault(leaf.path, f"{leaf.name} represents the column of row heads; move it out of its group.")
         else:
-            faults.add(leaf.path, f"it represents the column of row heads, as {row_head.path} does; leave one out.")
+            faults.add_fault(
+                leaf.path, f"it represents the column of row heads, as {row_head.path} does; leave one out."
+            )
     if row_head is not None and row_head.title == row_head.name:
         row_head = replace(row_head, title="")
     return row_head, others
 
 
-def _check_rows(rows: Sequence[RowNode], at: str, faults: FaultCollector) -> None:
+def _add_row_head_faults(rows: Sequence[RowNode], at: str, faults: FaultCollector) -> None:
     leaves = [leaf for row in rows for leaf in row.leaves]
     first: dict[str, RowNode] = {}
     for leaf in leaves:
         if leaf.name is not None and first.setdefault(leaf.name, leaf) is not leaf:
             other = first[leaf.name].path
-            faults.add(f"{leaf.path}.name", f"it is {render_value(leaf.name)}, as that of {other} is; send another.")
+            faults.add_fault(
+                f"{leaf.path}.name", f"it is {render_value(leaf.name)}, as that of {other} is; send another."
+            )
     reserved = sum(leaf.row_count for leaf in leaves)
     if reserved > RESERVED_ROWS_MAX:
-        faults.add(f"{at}.row", f"it keeps {reserved:,} rows; a sheet can hold {RESERVED_ROWS_MAX:,}.")
+        faults.add_fault(f"{at}.row", f"it keeps {reserved:,} rows; a sheet can hold {RESERVED_ROWS_MAX:,}.")
 
 
 def _read_charts(fields: FieldReader, keys: Collection[str], faults: FaultCollector) -> Iterator[Chart]:
     for place, (path, item) in enumerate(fields.iterate_items("charts")):
         if place == CHARTS_MAX:
-            faults.add(path, f"it is one chart too many; a template may have {CHARTS_MAX}.")
+            faults.add_fault(path, f"it is one chart too many; a template may have {CHARTS_MAX}.")
             return
         if not isinstance(item, dict):
-            faults.add(
+            faults.add_fault(
                 path, f'it is {render_value(item)}; send a chart such as {{"type": "line", "values": ["amount"]}}.'
             )
             continue
@@ -128,13 +132,13 @@ def _read_charts(fields: FieldReader, keys: Collection[str], faults: FaultCollec
 
 
 def _read_chart(fields: FieldReader, keys: Collection[str], faults: FaultCollector) -> Chart | None:
-    fields.refuse_unknown(_CHART_FIELDS, "a chart")
+    fields.add_unknown_field_faults(_CHART_FIELDS, "a chart")
     kind = fields.read_choice("type", _CHART_KINDS)
     if fields.get_value("type") is None:
         fields.add_fault("type", f"it is missing; send one of {', '.join(_CHART_KINDS)}.")
     categories = fields.read_text("categories")
     if categories is not None:
-        _check_key(categories, f"{fields.path}.categories", keys, faults)
+        _add_unknown_key_fault(categories, f"{fields.path}.categories", keys, faults)
     values = _read_chart_values(fields, keys, faults)
     if kind is ChartKind.PIE and len(values) > 1:
         fields.add_fault("values", f"it has {len(values)} columns; a pie shows one.")
@@ -146,27 +150,27 @@ def _read_chart_values(fields: FieldReader, keys: Collection[str], faults: Fault
     values = []
     for place, (path, item) in enumerate(fields.iterate_items("values")):
         if place == CHART_VALUES_MAX:
-            faults.add(path, f"it is one column too many; a chart may have {CHART_VALUES_MAX}.")
+            faults.add_fault(path, f"it is one column too many; a chart may have {CHART_VALUES_MAX}.")
             break
         if not isinstance(item, str):
-            faults.add(path, f"it is {render_value(item)}; send the key of a column.")
+            faults.add_fault(path, f"it is {render_value(item)}; send the key of a column.")
             continue
-        _check_key(item, path, keys, faults)
+        _add_unknown_key_fault(item, path, keys, faults)
         values.append(item)
     if not values and fields.get_value("values") in (None, [], {}):
         fields.add_fault("values", "it is missing; send the key of a column, or several.")
     return values
 
 
-def _check_key(key: str, path: str, keys: Collection[str], faults: FaultCollector) -> None:
+def _add_unknown_key_fault(key: str, path: str, keys: Collection[str], faults: FaultCollector) -> None:
     if key in keys:
         return
     near = [] if faults.is_full else difflib.get_close_matches(key[:100], keys, 1)
-    advice = f"did you mean {render_value(near[0])}?" if near else f"send one of {_list_keys(keys)}."
-    faults.add(path, f"no column has the key {render_value(key)}; {advice}")
+    advice = f"did you mean {render_value(near[0])}?" if near else f"send one of {_render_keys(keys)}."
+    faults.add_fault(path, f"no column has the key {render_value(key)}; {advice}")
 
 
-def _list_keys(keys: Collection[str], limit: int = 10) -> str:
+def _render_keys(keys: Collection[str], limit: int = 10) -> str:
     words = [render_value(key) for key in islice(keys, limit)]
     return ", ".join([*words, "…"] if len(keys) > limit else words) or "the keys of the columns"
 
@@ -259,7 +263,7 @@ _FORBIDDEN_IN_SHEET_NAMES = re.compile(r"[\[\]:*?/\\\x00-\x1f\x7f\ufffe\uffff]")
 _RESERVED_SHEET_NAME = "history"
 
 
-def default_sheet_name(index: int) -> str:
+def get_default_sheet_name(index: int) -> str:
     """Return the name of a sheet that was given none."""
     return f"Sheet{index + 1}"
 
@@ -271,7 +275,7 @@ def find_sheet_name_faults(names: Sequence[str | None]) -> Iterator[tuple[int, s
         if given is not None and (sentence := _find_name_fault(given)):
             yield index, sentence
             continue
-        name = default_sheet_name(index) if given is None else given
+        name = get_default_sheet_name(index) if given is None else given
         if (other := taken.setdefault(name.casefold(), index)) != index:
             yield index, f"“{name}” is the name of sheet {other + 1}, too; Excel ignores case in names."
 

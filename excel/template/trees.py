@@ -75,7 +75,7 @@ class TreeReader:
         return tuple(self._read_row(fields, depth) for fields in self._iterate_nodes(value, path, depth, ROW_FIELDS))
 
     def _read_column(self, fields: FieldReader, depth: int) -> ColumnNode:
-        fields.refuse_unknown(COLUMN_FIELDS, "a column")
+        fields.add_unknown_field_faults(COLUMN_FIELDS, "a column")
         name, title = self._read_name_and_title(fields)
         children = self.read_columns(fields.get_value("children"), f"{fields.path}.children", depth + 1)
         return ColumnNode(
@@ -97,7 +97,7 @@ class TreeReader:
         )
 
     def _read_row(self, fields: FieldReader, depth: int) -> RowNode:
-        fields.refuse_unknown(ROW_FIELDS, "a row head")
+        fields.add_unknown_field_faults(ROW_FIELDS, "a row head")
         name, title = self._read_name_and_title(fields)
         children = self.read_rows(fields.get_value("children"), f"{fields.path}.children", depth + 1)
         if children and fields.get_value("row_count") is not None:
@@ -117,13 +117,13 @@ class TreeReader:
         """Yield the nodes of one level, up to the limit."""
         nodes = list(self._iterate_objects(value, path, known, top=top))
         if nodes and depth > DEPTH_MAX:
-            self._faults.add(path, f"it is level {depth}; a tree of heads may have {DEPTH_MAX}.")
+            self._faults.add_fault(path, f"it is level {depth}; a tree of heads may have {DEPTH_MAX}.")
             return
         for place, values in nodes:
             self._nodes += 1
             if self._nodes > NODES_MAX:
                 if self._nodes == NODES_MAX + 1:
-                    self._faults.add(place, f"it is one node too many; a template may have {NODES_MAX:,}.")
+                    self._faults.add_fault(place, f"it is one node too many; a template may have {NODES_MAX:,}.")
                 return
             yield FieldReader(values, place, self._faults)
 
@@ -139,22 +139,24 @@ class TreeReader:
             case dict() if _is_node(value, known, top=top):
                 items = [(path, value)]
             case dict():
-                items = [(path + render_path_step(key), _node_of_entry(key, item)) for key, item in value.items()]
+                items = [
+                    (path + render_path_step(key), _convert_entry_to_node(key, item)) for key, item in value.items()
+                ]
             case _:
-                self._faults.add(path, f"it is {render_value(value)}; send a list of nodes.")
+                self._faults.add_fault(path, f"it is {render_value(value)}; send a list of nodes.")
                 return
         for place, item in items:
             if isinstance(item, dict):
                 yield place, item
             else:
-                self._faults.add(
+                self._faults.add_fault(
                     place, f'it is {render_value(item)}; send a node such as {{"name": "id", "title": "No."}}.'
                 )
 
     def _read_name_and_title(self, fields: FieldReader) -> tuple[str | None, str]:
         """Read the name and title of a node; the name is the default of the title."""
         if fields.get_value("name") in (None, NO_NAME) and fields.get_value("title") is None:
-            self._faults.add(fields.path, "it has neither name nor title; send at least one of them.")
+            self._faults.add_fault(fields.path, "it has neither name nor title; send at least one of them.")
         name, title = fields.read_text("name"), fields.read_text("title")
         name = None if name == NO_NAME else name
         return name, title if title is not None else name or ""
@@ -163,14 +165,14 @@ class TreeReader:
         rules = []
         for place, (path, item) in enumerate(fields.iterate_items("condition_style")):
             if place == RULES_MAX:
-                self._faults.add(path, f"it is one style too many; a node may have {RULES_MAX}.")
+                self._faults.add_fault(path, f"it is one style too many; a node may have {RULES_MAX}.")
                 break
             if not isinstance(item, dict):
-                self._faults.add(
+                self._faults.add_fault(
                     path, f'it is {render_value(item)}; send one such as {{"condition": "< 0", "color": "red"}}.'
                 )
                 continue
-            rule = _read_rule(FieldReader(item, path, self._faults))
+            rule = _read_style_rule(FieldReader(item, path, self._faults))
             rules += [rule] if rule else []
         return tuple(rules)
 
@@ -179,12 +181,12 @@ def _is_node(value: dict[str, JsonValue], known: tuple[str, ...], *, top: bool) 
     """Return whether an object is a single node and not a map: it has what a map cannot have."""
     if "name" not in value and "title" not in value:
         return False
-    if not all(_may_be_mapped(key, item) for key, item in value.items()):
+    if not all(_may_be_map_entry(key, item) for key, item in value.items()):
         return True
     return not top and value.keys() <= set(known)
 
 
-def _may_be_mapped(key: str, item: JsonValue) -> bool:
+def _may_be_map_entry(key: str, item: JsonValue) -> bool:
     match item:
         case None | str() | []:
             return True
@@ -194,7 +196,7 @@ def _may_be_mapped(key: str, item: JsonValue) -> bool:
             return False
 
 
-def _node_of_entry(key: str, item: JsonValue) -> JsonValue:
+def _convert_entry_to_node(key: str, item: JsonValue) -> JsonValue:
     """Return an entry of a map as a node."""
     match item:
         case None | str():
@@ -227,8 +229,8 @@ def _read_v_align(fields: FieldReader) -> VAlign | None:
     return fields.read_choice(given[0], _V_ALIGN_WORDS) if given else None
 
 
-def _read_rule(fields: FieldReader) -> StyleRule | None:
-    fields.refuse_unknown(_RULE_FIELDS, "a conditional style")
+def _read_style_rule(fields: FieldReader) -> StyleRule | None:
+    fields.add_unknown_field_faults(_RULE_FIELDS, "a conditional style")
     look = ConditionalLook(fields.read_color("color"), fields.read_flag("bold"), fields.read_background("bg_color"))
     text = fields.get_value("condition")
     if not isinstance(text, str):
@@ -271,7 +273,7 @@ def find_format_fault(number_format: str) -> str | None:
     while position < len(number_format):
         part = _FORMAT_PART.match(number_format, position)
         if part is None:
-            return _describe_fault(number_format, position)
+            return _describe_format_fault(number_format, position)
         sections += part[0] == ";"
         position = part.end()
     if sections > FORMAT_MAX_SECTIONS:
@@ -279,7 +281,7 @@ def find_format_fault(number_format: str) -> str | None:
     return None
 
 
-def _describe_fault(number_format: str, position: int) -> str:
+def _describe_format_fault(number_format: str, position: int) -> str:
     match number_format[position]:
         case '"':
             return "a double quote in it is not closed; close it."

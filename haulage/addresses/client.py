@@ -13,6 +13,7 @@ from haulage.addresses.models import (
     Comparison,
     Cycle,
     Delivery,
+    FailedCount,
     Figures,
     LogicalDelete,
     Message,
@@ -180,6 +181,15 @@ class Addresses:
         """Retry failed messages that match, all without a condition."""
         conditions = _choose(ids=ids, topic=topic, module=module, kind=kind)
         return RetryOutcome.model_validate(await self._post("messages/retry", reason, conditions))
+
+    async def count_failed(
+        self, *, topic: Topic | None = None, module: Module | None = None, kind: WaitKind | None = None
+    ) -> FailedCount:
+        """Count the failed messages that match: those that would be retried or skipped."""
+        params = _choose(topic=topic, module=module, kind=kind)
+        return FailedCount.model_validate(
+            await self._transport.json("GET", "/v1/addresses/messages/failed", params=params)
+        )
 
     async def skip(self, message_id: int, reason: str, *, though_touched: bool = False) -> MessageDetails:
         """Give a message up for good: no module is called about it any more.

@@ -219,6 +219,16 @@ class RetryOutcome(BaseModel):
     """Beyond the limit: send the same request again."""
 
 
+class FailedCount(BaseModel):
+    """How many failed messages match."""
+
+    messages: int
+    touched: int
+    """Of these: a module has applied them, or may have, so that a skip leaves them."""
+    busy: int
+    """Besides these: being processed now."""
+
+
 class SkipOutcome(BaseModel):
     """How many messages a skip changed."""
 

@@ -154,6 +154,10 @@ class Orders:
         """Resume a paused platform."""
         return await self._send(PlatformSchedule, "POST", platform, "resume")
 
+    async def remove(self, platform: str, *, who: str, reason: str) -> None:
+        """Remove a paused platform with its ledger and its configuration; its orders stay."""
+        await self._transport.json("POST", f"{PLATFORMS}/{platform}/remove", json={"who": who, "reason": reason})
+
     async def trigger(self, platform: str) -> PlatformSchedule:
         """Claim now what has settled, instead of within a minute."""
         return await self._send(PlatformSchedule, "POST", platform, "trigger")
@@ -241,4 +245,4 @@ def _format(moment: datetime | None) -> str | None:
 
 
 def _dump(choice: SliceChoice) -> dict[str, Any]:
-    return choice.model_dump(mode="json", exclude_none=True)
+    return choice.model_dump(mode="json", exclude_defaults=True)

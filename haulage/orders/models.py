@@ -231,6 +231,12 @@ class SliceChoice(BaseModel):
     """Of the failed set, those that failed with this code."""
     all: bool = False
     """The whole failed set."""
+    dry_run: bool = False
+    """Only say what would be done, and what would be left."""
+    who: str | None = None
+    """Your name, for the audit log."""
+    reason: str | None = None
+    """Why, for the audit log."""
 
 
 class UnchangedSlice(BaseModel):
@@ -248,6 +254,8 @@ class SlicesChanged(BaseModel):
     left: Sequence[UnchangedSlice] = ()
     next_start: datetime | None = None
     """Where more match than are changed at a time: send it as `start` to continue."""
+    dry_run: bool = False
+    """Whether nothing was done, because a dry run was asked for."""
 
 
 class Order(BaseModel):

@@ -113,6 +113,14 @@ class Tasks:
         """Cancel a task, also one that a worker holds."""
         await self._post("cancel_task", task_id=task_id)
 
+    async def cancel_many(self, task_ids: Sequence[str]) -> list[Outcome]:
+        """Cancel tasks, many in a request; return the outcome of each."""
+        return await self._each("cancel_tasks", list(task_ids), "task_ids")
+
+    async def put_back_many(self, task_ids: Sequence[str]) -> list[Outcome]:
+        """Put tasks back into their queues; ended ones are created again. Return the outcome of each."""
+        return await self._each("put_back_tasks", [{"task_id": task_id} for task_id in task_ids])
+
     async def get(self, task_id: str) -> FollowedTask:
         """Return the state of a task, its lease, and its earlier attempts."""
         return FollowedTask.model_validate((await self._get("get_task", task_id=task_id))["task_data"])
@@ -123,10 +131,13 @@ class Tasks:
         task_type: str | None = None,
         status: Status | None = None,
         stage: str | None = None,
+        user_id: str | None = None,
         limit: int | None = None,
     ) -> list[Task]:
         """Return tasks that match, newest first."""
-        response = await self._get("get_task_list", task_type=task_type, status=status, stage=stage, limit=limit)
+        response = await self._get(
+            "get_task_list", task_type=task_type, status=status, stage=stage, user_id=user_id, limit=limit
+        )
         return [Task.model_validate(each) for each in response["task_list"]]
 
     async def counts(self, task_type: str) -> Counts:
@@ -141,7 +152,13 @@ class Tasks:
         """Resume a paused type."""
         await self._post("resume_task_type", task_type=task_type)
 
-    async def _each(self, route: str, bodies: Sequence[dict[str, Any]]) -> list[Outcome]:
+    async def remove(self, task_type: str) -> None:
+        """Remove a type without unfinished tasks."""
+        await self._post("remove_task_type", task_type=task_type)
+
+    async def _each(
+        self, route: str, bodies: Sequence[dict[str, Any] | str], field: str = "task_list"
+    ) -> list[Outcome]:
         """Send entries in batches and return the outcome of each.
 
         An entry that fails because a component is unavailable is sent again. A batch that is refused as a whole is
@@ -154,7 +171,7 @@ class Tasks:
         while left:
             batch = left.popleft()
             try:
-                outcomes = await self._send_batch(route, [bodies[at] for at in batch])
+                outcomes = await self._send_batch(route, field, [bodies[at] for at in batch])
             except TaskRefused as refused:
                 if refused.code not in UNUSABLE:
                     raise
@@ -171,8 +188,8 @@ class Tasks:
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
         return [found[at] for at in range(len(bodies))]
 
-    async def _send_batch(self, route: str, entries: list[dict[str, Any]]) -> list[Outcome]:
-        response = await self._request("POST", route, {"json": {"task_list": entries}}, whole=False)
+    async def _send_batch(self, route: str, field: str, entries: list[dict[str, Any] | str]) -> list[Outcome]:
+        response = await self._request("POST", route, {"json": {field: entries}}, whole=False)
         return [Outcome.model_validate(each) for each in response["results"]]
 
     async def _get(self, route: str, **query: Any) -> dict[str, Any]:
@@ -198,7 +215,7 @@ class Tasks:
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
 
-def _batches(bodies: Sequence[dict[str, Any]]) -> Iterator[list[int]]:
+def _batches(bodies: Sequence[dict[str, Any] | str]) -> Iterator[list[int]]:
     """Yield the indexes of the entries of each request, in order."""
     batch: list[int] = []
     size = 0

@@ -162,14 +162,14 @@ class Worker:
                 self._stop_with_error(error)
                 return 0.0
             _log.warning("hold_failed: type %s: %s", self._type, error)
-            return self._compute_interval()
+            return self._add_jitter_to_interval()
         for task in held:
-            doing = asyncio.create_task(self._process(task))
+            doing = asyncio.create_task(self._run_and_report(task))
             self._held[doing] = task
             self._leased_until[doing] = time.monotonic() + config.max_processing_time
             doing.add_done_callback(self._remove)
         if self._keeps_interval:
-            return self._compute_interval()
+            return self._add_jitter_to_interval()
         has_waited = time.monotonic() - began >= EARLY_SECONDS
         return 0.0 if held or has_waited else min(EARLY_SECONDS, config.schedule_interval)
 
@@ -223,11 +223,11 @@ class Worker:
             self._config, self._config_read_at = found[self._type], time.monotonic()
         return self._config
 
-    def _compute_interval(self) -> float:
+    def _add_jitter_to_interval(self) -> float:
         interval = self._config.schedule_interval if self._config else 1.0
         return max(0.0, interval + random.uniform(-self._jitter_seconds, self._jitter_seconds))
 
-    async def _process(self, task: HeldTask) -> None:
+    async def _run_and_report(self, task: HeldTask) -> None:
         """Run one attempt of one stage and report its result."""
         doing = asyncio.current_task()
         assert doing  # noqa: S101 - this runs in a task

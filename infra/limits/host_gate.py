@@ -28,7 +28,7 @@ _log = log.get(__name__)
 AskForShare = Callable[..., Awaitable[PermitShare]]
 
 
-class HostGate:
+class HostRequestLimiter:
     """Limit this process' requests to each host: `async with gate.permit(host):` around every request.
 
     The process leases as many permits from the database as it uses, grants them first come first served, renews them
@@ -44,51 +44,51 @@ class HostGate:
         self._limiter = limiter
         ttl = timedelta(seconds=ttl_seconds)
         self._rules = SharingRules(limit, turn=ttl / RENEWALS, ttl=ttl)
-        self._hosts: dict[str, HostPermits] = {}
+        self._hosts: dict[str, HostPermitPool] = {}
 
-    async def __aenter__(self) -> HostGate:
+    async def __aenter__(self) -> HostRequestLimiter:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for permits in self._hosts.values():
             await permits.close()
         try:
-            await self._limiter.withdraw(self.holder)
+            await self._limiter.delete_shares(self.holder)
         except DATABASE_ERRORS as error:
             _log.warning("permit_return_failed", error=str(error))
 
-    def permit(self, host: str) -> HostPermit:
+    def permit(self, host: str) -> HostRequestPermit:
         """Return a permit for one request, to be held until its answer has been read."""
-        return HostPermit(self, host.lower().rstrip("."))
+        return HostRequestPermit(self, host.lower().rstrip("."))
 
-    def get_permits(self, host: str) -> HostPermits:
+    def get_or_create_pool(self, host: str) -> HostPermitPool:
         """Return what this process holds for a host; create it if there is none."""
         permits = self._hosts.get(host)
         if permits is None or permits.has_ended:
             self._hosts = {name: each for name, each in self._hosts.items() if not each.has_ended}
-            ask = partial(self._limiter.share, f"host:{host}", self.holder, rules=self._rules)
-            permits = self._hosts[host] = HostPermits(ask, self._rules)
+            ask = partial(self._limiter.renew_share, f"host:{host}", self.holder, rules=self._rules)
+            permits = self._hosts[host] = HostPermitPool(ask, self._rules)
         return permits
 
 
-class HostPermit:
+class HostRequestPermit:
     """The right to send one request to a host."""
 
     __slots__ = ("_gate", "_host", "_permits")
 
-    def __init__(self, gate: HostGate, host: str) -> None:
+    def __init__(self, gate: HostRequestLimiter, host: str) -> None:
         self._gate = gate
         self._host = host
 
     async def __aenter__(self) -> None:
-        self._permits = self._gate.get_permits(self._host)
-        await self._permits.take()
+        self._permits = self._gate.get_or_create_pool(self._host)
+        await self._permits.wait_for_permit()
 
     async def __aexit__(self, *_: object) -> None:
-        self._permits.give_back()
+        self._permits.return_permit()
 
 
-class HostPermits:
+class HostPermitPool:
     """The permits for one host that this process holds; they end when the process has needed none for a while.
 
     Args:
@@ -115,20 +115,20 @@ class HostPermits:
         """Whether it holds no permits any more, and takes none again."""
         return self._renewing.done()
 
-    async def take(self) -> None:
+    async def wait_for_permit(self) -> None:
         """Wait for a permit."""
         self._peak = max(self._peak, self._in_use + len(self._waiting) + 1)
-        if not self._waiting and self._is_free():
+        if not self._waiting and self._has_free_permit():
             self._in_use += 1
             return
         if not self._is_short:
             self._wake.set()
-        await self._queue()
+        await self._wait_in_queue()
 
-    def give_back(self) -> None:
+    def return_permit(self) -> None:
         """Return a permit; the request that has waited longest gets it next."""
         self._in_use -= 1
-        self._grant_waiting()
+        self._grant_to_waiting()
         if self._share.permits > self._share.usable:
             self._wake.set()
 
@@ -137,17 +137,17 @@ class HostPermits:
         self._renewing.cancel()
         await asyncio.wait([self._renewing])
 
-    def _is_free(self) -> bool:
+    def _has_free_permit(self) -> bool:
         return self._in_use < self._share.usable and self._loop.time() < self._good_until
 
-    def _grant_waiting(self) -> None:
-        while self._waiting and self._is_free():
+    def _grant_to_waiting(self) -> None:
+        while self._waiting and self._has_free_permit():
             turn = self._waiting.popleft()
             if not turn.done():
                 self._in_use += 1
                 turn.set_result(None)
 
-    async def _queue(self) -> None:
+    async def _wait_in_queue(self) -> None:
         turn = self._loop.create_future()
         self._waiting.append(turn)
         try:
@@ -156,12 +156,12 @@ class HostPermits:
             if turn in self._waiting:
                 self._waiting.remove(turn)
             elif not turn.cancelled() and turn.exception() is None:
-                self.give_back()  # it was granted at the moment it was cancelled
+                self.return_permit()  # it was granted at the moment it was cancelled
             raise
 
     async def _renew_until_unused(self) -> None:
         try:
-            await self._renew()
+            await self._renew_share_repeatedly()
         except BaseException as error:
             while self._waiting:
                 turn = self._waiting.popleft()
@@ -171,11 +171,11 @@ class HostPermits:
                     )
             raise
 
-    async def _renew(self) -> None:
+    async def _renew_share_repeatedly(self) -> None:
         """Renew until no permit is in use, waited for or held."""
         while True:
             try:
-                demand = await self._renew_once()
+                demand = await self._renew_share()
             except DATABASE_ERRORS as error:
                 _log.warning("permit_renewal_failed", error=str(error))
                 await asyncio.sleep(self._ttl_seconds / RENEWALS)
@@ -183,9 +183,9 @@ class HostPermits:
             if not (demand or self._peak or self._share.permits):
                 return
             if max(self._in_use, self._share.usable) == self._share.permits:
-                await self._pause()
+                await self._wait_until_renewal()
 
-    async def _renew_once(self) -> int:
+    async def _renew_share(self) -> int:
         asked_at = self._loop.time()
         if asked_at >= self._good_until:
             self._share = PermitShare(usable=0, permits=self._share.permits)
@@ -197,10 +197,10 @@ class HostPermits:
         self._share = await self._ask(in_use=max(self._in_use, self._share.usable), demand=demand)
         self._good_until = asked_at + self._ttl_seconds
         self._is_short = self._share.usable < demand
-        self._grant_waiting()
+        self._grant_to_waiting()
         return demand
 
-    async def _pause(self) -> None:
+    async def _wait_until_renewal(self) -> None:
         is_short = self._is_short and self._share.usable < self._limit
         with suppress(TimeoutError):
             async with asyncio.timeout(self._ttl_seconds / (SHORT_RENEWALS if is_short else RENEWALS)):

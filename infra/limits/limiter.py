@@ -23,7 +23,7 @@ from domain.limits import (
     SlotDemand,
     SpentAmount,
     UncheckedSpending,
-    compute_return_time,
+    compute_spending_end,
 )
 from infra.database import Database, Session, TableRow, UtcTime
 
@@ -86,64 +86,64 @@ class Limiter:
 
     async def spend(self, bucket: str, amount: int, *, capacity: int, window_seconds: float) -> LimitDecision:
         """Spend an amount if no window, wherever it begins, would exceed the capacity."""
-        [verdict] = await self.take([RateDemand(bucket, amount, capacity, window_seconds)], [])
+        [verdict] = await self.take_all_or_none([RateDemand(bucket, amount, capacity, window_seconds)], [])
         return verdict
 
     async def lease(self, key: str, holder: str, *, limit: int, ttl_seconds: float) -> LimitDecision:
         """Take a slot if one is free, or extend the one that the holder has."""
-        [verdict] = await self.take([], [SlotDemand(key, holder, limit, ttl_seconds)])
+        [verdict] = await self.take_all_or_none([], [SlotDemand(key, holder, limit, ttl_seconds)])
         return verdict
 
-    async def take(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
+    async def take_all_or_none(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
         """Meet all demands or none; return their verdicts in the same order.
 
         A holder that has all its slots already repeats a request: that spends nothing.
         """
         keys = [rate.bucket for rate in rates] + [slot.key for slot in slots]
-        async with self._lock_keys(keys) as (session, now):
-            spent = await _read_spent(session, [rate.bucket for rate in rates], now)
-            held = await _read_held(session, [slot.key for slot in slots], now)
+        async with self._begin_with_locked_keys(keys) as (session, now):
+            spent = await _load_spent_amounts(session, [rate.bucket for rate in rates], now)
+            held = await _load_held_slots(session, [slot.key for slot in slots], now)
             again = bool(slots) and all(slot.is_held(held[slot.key]) for slot in slots)
             fit = [again or rate.fits(spent[rate.bucket]) for rate in rates]
             free = [slot.fits(held[slot.key]) for slot in slots]
             if all(fit) and all(free):
-                await _write_lease(session, slots, now)
+                await _save_leases(session, slots, now)
                 if not again:
-                    await _write_spend(session, rates, now)
-                    _note_spent(spent, rates, now)
-                _note_held(held, slots, now)
-        return [rate.decide(now, spent[rate.bucket], allowed=fits) for rate, fits in zip(rates, fit, strict=True)] + [
-            slot.decide(now, held[slot.key], allowed=fits) for slot, fits in zip(slots, free, strict=True)
-        ]
+                    await _save_spending(session, rates, now)
+                    _add_own_spending(spent, rates, now)
+                _add_own_slots(held, slots, now)
+        return [
+            rate.build_decision(now, spent[rate.bucket], allowed=fits) for rate, fits in zip(rates, fit, strict=True)
+        ] + [slot.build_decision(now, held[slot.key], allowed=fits) for slot, fits in zip(slots, free, strict=True)]
 
     async def preview(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
         """Return the verdicts that demands would get now; takes nothing and waits for no lock."""
         async with self._database.session() as session:
             now = (await session.exec(select(func.clock_timestamp()))).one()
-            spent = await _read_spent(session, [rate.bucket for rate in rates], now)
-            held = await _read_held(session, [slot.key for slot in slots], now)
+            spent = await _load_spent_amounts(session, [rate.bucket for rate in rates], now)
+            held = await _load_held_slots(session, [slot.key for slot in slots], now)
         return [
-            *(rate.decide(now, spent[rate.bucket], allowed=rate.fits(spent[rate.bucket])) for rate in rates),
-            *(slot.decide(now, held[slot.key], allowed=slot.fits(held[slot.key])) for slot in slots),
+            *(rate.build_decision(now, spent[rate.bucket], allowed=rate.fits(spent[rate.bucket])) for rate in rates),
+            *(slot.build_decision(now, held[slot.key], allowed=slot.fits(held[slot.key])) for slot in slots),
         ]
 
-    async def hold(self, slots: Sequence[SlotDemand]) -> None:
+    async def take_beyond_limits(self, slots: Sequence[SlotDemand]) -> None:
         """Write slots as held whatever their limits, because their holder is at work already."""
-        async with self._lock_keys([slot.key for slot in slots]) as (session, now):
-            await _write_lease(session, slots, now)
+        async with self._begin_with_locked_keys([slot.key for slot in slots]) as (session, now):
+            await _save_leases(session, slots, now)
 
-    async def release(self, keys: Iterable[str], holder: str, booking: Sequence[UncheckedSpending] = ()) -> None:
+    async def release_slots(self, keys: Iterable[str], holder: str, booking: Sequence[UncheckedSpending] = ()) -> None:
         """Return a holder's slots. If it still had one, spend the bookings in the same transaction.
 
         So work whose size shows only at its end is counted once, however often its end is reported.
         """
         keys = list(keys)
         statement = delete(LeaseRow).where(col(LeaseRow.key).in_(keys), col(LeaseRow.holder) == holder)
-        async with self._lock_keys(keys) as (session, now):
+        async with self._begin_with_locked_keys(keys) as (session, now):
             if (await session.exec(statement)).rowcount:
-                await _write_spend(session, booking, now)
+                await _save_spending(session, booking, now)
 
-    async def count(self, bucket: str) -> int:
+    async def read_spent_amount(self, bucket: str) -> int:
         """Return what is spent of a bucket and has not come back yet."""
         statement = select(func.coalesce(func.sum(SpendingRow.amount), 0)).where(
             SpendingRow.bucket == bucket, col(SpendingRow.returns_at) > func.clock_timestamp()
@@ -151,22 +151,22 @@ class Limiter:
         async with self._database.session() as session:
             return int((await session.exec(statement)).one())
 
-    async def share(self, key: str, holder: str, *, in_use: int, demand: int, rules: SharingRules) -> PermitShare:
+    async def renew_share(self, key: str, holder: str, *, in_use: int, demand: int, rules: SharingRules) -> PermitShare:
         """Return a holder's share of the permits under a key, renewed for a while; with no demand and no use it ends.
 
         Args:
             in_use: Permits that the holder may have in use until it has the answer.
             demand: Permits that it could use.
         """
-        async with self._lock_keys([key]) as (session, now):
-            claims = await _read_claims(session, key, now)
+        async with self._begin_with_locked_keys([key]) as (session, now):
+            claims = await _load_permit_claims(session, key, now)
             before = claims.pop(holder, PermitClaim(holder, 0, 0, now))
             mine = replace(before.with_permits(in_use, now), demand=demand)
             result = PermitAllocation(rules.limit, rules.turn, now).compute_share(mine, list(claims.values()))
-            await _write_share(session, key, mine.with_permits(result.permits, now), now + rules.ttl)
+            await _save_or_delete_share(session, key, mine.with_permits(result.permits, now), now + rules.ttl)
         return result
 
-    async def withdraw(self, holder: str) -> None:
+    async def delete_shares(self, holder: str) -> None:
         """Return every share of a holder."""
         async with self._database.session() as session:
             await session.exec(delete(ShareRow).where(col(ShareRow.holder) == holder))
@@ -174,18 +174,20 @@ class Limiter:
     async def delete_expired(self) -> int:
         """Delete expired rows; return how many there were."""
         async with self._database.session() as session:
-            return await _delete_expired(session)
+            return await _delete_expired_rows(session)
 
     @asynccontextmanager
-    async def _lock_keys(self, keys: Iterable[str]) -> AsyncIterator[tuple[Session, datetime]]:
+    async def _begin_with_locked_keys(self, keys: Iterable[str]) -> AsyncIterator[tuple[Session, datetime]]:
         """Yield a transaction that locks these keys against all others, and the database's time in it."""
         async with self._database.session() as session:
-            locks, held_up = [_compute_lock(key) for key in set(keys)], f"{HELD_UP_SECONDS * 1000:.0f}"
+            locks, held_up = [_compute_lock_number(key) for key in set(keys)], f"{HELD_UP_SECONDS * 1000:.0f}"
             locked = await session.execute(_LOCK, {"locks": locks, "held_up": held_up})
             yield session, max(row.now for row in locked)
 
 
-async def _read_spent(session: Session, buckets: Sequence[str], now: datetime) -> defaultdict[str, list[SpentAmount]]:
+async def _load_spent_amounts(
+    session: Session, buckets: Sequence[str], now: datetime
+) -> defaultdict[str, list[SpentAmount]]:
     found: defaultdict[str, list[SpentAmount]] = defaultdict(list)
     if buckets:
         query = select(SpendingRow).where(col(SpendingRow.bucket).in_(buckets), col(SpendingRow.returns_at) > now)
@@ -194,7 +196,7 @@ async def _read_spent(session: Session, buckets: Sequence[str], now: datetime) -
     return found
 
 
-async def _read_held(session: Session, keys: Sequence[str], now: datetime) -> defaultdict[str, list[HeldSlot]]:
+async def _load_held_slots(session: Session, keys: Sequence[str], now: datetime) -> defaultdict[str, list[HeldSlot]]:
     found: defaultdict[str, list[HeldSlot]] = defaultdict(list)
     if keys:
         for row in await session.exec(
@@ -204,33 +206,33 @@ async def _read_held(session: Session, keys: Sequence[str], now: datetime) -> de
     return found
 
 
-async def _read_claims(session: Session, key: str, now: datetime) -> dict[str, PermitClaim]:
+async def _load_permit_claims(session: Session, key: str, now: datetime) -> dict[str, PermitClaim]:
     rows = await session.exec(select(ShareRow).where(ShareRow.key == key, col(ShareRow.expires_at) > now))
     return {row.holder: PermitClaim(row.holder, row.permits, row.demand, row.since) for row in rows}
 
 
-def _note_spent(spent: defaultdict[str, list[SpentAmount]], rates: Sequence[RateDemand], now: datetime) -> None:
+def _add_own_spending(spent: defaultdict[str, list[SpentAmount]], rates: Sequence[RateDemand], now: datetime) -> None:
     for rate in rates:
         if rate.amount:
-            spent[rate.bucket].append(SpentAmount(rate.amount, compute_return_time(now, rate.window_seconds)))
+            spent[rate.bucket].append(SpentAmount(rate.amount, compute_spending_end(now, rate.window_seconds)))
 
 
-def _note_held(held: defaultdict[str, list[HeldSlot]], slots: Sequence[SlotDemand], now: datetime) -> None:
+def _add_own_slots(held: defaultdict[str, list[HeldSlot]], slots: Sequence[SlotDemand], now: datetime) -> None:
     for slot in slots:
         others = [each for each in held[slot.key] if each.holder != slot.holder]
         held[slot.key] = [*others, HeldSlot(slot.holder, now + timedelta(seconds=slot.ttl_seconds))]
 
 
-def _compute_lock(key: str) -> int:
+def _compute_lock_number(key: str) -> int:
     return int.from_bytes(hashlib.sha256(f"limit {key}".encode()).digest()[:8], signed=True)
 
 
-async def _write_spend(session: Session, rates: Sequence[RateDemand | UncheckedSpending], now: datetime) -> None:
+async def _save_spending(session: Session, rates: Sequence[RateDemand | UncheckedSpending], now: datetime) -> None:
     """Add amounts to what their buckets have spent."""
     for rate in rates:
         if rate.amount:
             statement = insert(SpendingRow).values(
-                bucket=rate.bucket, returns_at=compute_return_time(now, rate.window_seconds), amount=rate.amount
+                bucket=rate.bucket, returns_at=compute_spending_end(now, rate.window_seconds), amount=rate.amount
             )
             amount = col(SpendingRow.amount) + statement.excluded.amount
             await session.exec(
@@ -238,7 +240,7 @@ async def _write_spend(session: Session, rates: Sequence[RateDemand | UncheckedS
             )
 
 
-async def _write_lease(session: Session, slots: Sequence[SlotDemand], now: datetime) -> None:
+async def _save_leases(session: Session, slots: Sequence[SlotDemand], now: datetime) -> None:
     """Write slots as held from now on."""
     for slot in slots:
         statement = insert(LeaseRow).values(
@@ -248,7 +250,7 @@ async def _write_lease(session: Session, slots: Sequence[SlotDemand], now: datet
         await session.exec(statement.on_conflict_do_update(index_elements=["key", "holder"], set_=renewed))
 
 
-async def _write_share(session: Session, key: str, claim: PermitClaim, expires_at: datetime) -> None:
+async def _save_or_delete_share(session: Session, key: str, claim: PermitClaim, expires_at: datetime) -> None:
     """Write a share, or delete it when it is empty and nothing waits for it."""
     if not claim.permits and not claim.demand:
         await session.exec(delete(ShareRow).where(col(ShareRow.key) == key, col(ShareRow.holder) == claim.holder))
@@ -263,12 +265,12 @@ async def _write_share(session: Session, key: str, claim: PermitClaim, expires_a
     await session.exec(statement.on_conflict_do_update(index_elements=["key", "holder"], set_=values))
 
 
-async def _delete_expired(session: Session) -> int:
+async def _delete_expired_rows(session: Session) -> int:
     """Delete expired rows. Locked rows are left to the next call: to wait for them could end in a deadlock."""
-    return sum([(await session.exec(statement)).rowcount for statement in _build_deletions()])
+    return sum([(await session.exec(statement)).rowcount for statement in _build_delete_statements()])
 
 
-def _build_deletions() -> list[Delete]:
+def _build_delete_statements() -> list[Delete]:
     now = func.clock_timestamp()
     spending = select(SpendingRow.bucket, SpendingRow.returns_at).where(col(SpendingRow.returns_at) < now)
     leases = select(LeaseRow.key, LeaseRow.holder).where(col(LeaseRow.expires_at) < now)

@@ -19,8 +19,8 @@ from infra.objects.records import (
     OpenUpload,
     StoredObject,
     UploadPart,
-    composite_etag,
-    content_disposition,
+    build_content_disposition,
+    compute_composite_etag,
 )
 from infra.objects.store import ObjectStore
 
@@ -42,6 +42,6 @@ __all__ = [
     "StoredObject",
     "UploadMissing",
     "UploadPart",
-    "composite_etag",
-    "content_disposition",
+    "build_content_disposition",
+    "compute_composite_etag",
 ]

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import NamedTuple, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
-import certifi
 import urllib3
 from minio import Minio
 from minio.credentials.credentials import Credentials
@@ -24,12 +23,16 @@ from minio.error import S3Error
 from minio.helpers import DictType
 from urllib3 import BaseHTTPResponse
 
-from infra.objects.failures import StoreFailure, missing_bucket, translate_failures
+from infra import metrics, tls
+from infra.component_settings import ObjectSettings
+from infra.objects.failures import ObjectMissing, StoreFailure, build_missing_bucket, raise_as_store_failures
 from infra.objects.records import EPOCH, PART_TYPE, ListedObject, ObjectHead, OpenUpload
-from infra.settings import ObjectSettings
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 60.0
+
+_CALL_NAMES = {"<lambda>": "list_objects", "read": "read_piece"}
+"""Names in metrics of calls whose functions have none that says what they do."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,48 +49,61 @@ class StoreClient:
         self.region = settings.region
         self._prefix = f"{settings.prefix.strip('/')}/" if settings.prefix.strip("/") else ""
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="objects")
-        self._pool = _connection_pool(settings.threads)
-        self.minio = self._client(settings, settings.endpoint, secure=settings.secure)
+        self._pool = _create_connection_pool(settings)
+        self.minio = self._create_client(settings, settings.endpoint, secure=settings.secure)
         public = urlsplit(settings.public_base)
         # The signature covers the host: links are signed for the one that browsers use.
         self.public = (
-            self._client(settings, public.netloc, secure=public.scheme == "https") if public.netloc else self.minio
+            self._create_client(settings, public.netloc, secure=public.scheme == "https")
+            if public.netloc
+            else self.minio
         )
 
-    def path(self, key: str) -> str:
+    def to_path(self, key: str) -> str:
         """Return the path of a key in the bucket."""
         return self._prefix + key
 
-    def key(self, path: str) -> str:
+    def to_key(self, path: str) -> str:
         """Return the key of a path in the bucket."""
         return path.removeprefix(self._prefix)
 
-    async def call(self, key: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def call_on_thread(self, key: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking function on a thread, and raise a StoreFailure if it fails.
 
         A cancelled call waits for its thread: a put must not arrive after the clean-up that follows it.
         """
 
         def translate() -> T:
-            with translate_failures(key):
+            with raise_as_store_failures(key):
                 return work(*args, **kwargs)
 
+        began, ending = time.perf_counter(), "done"
         job = self._threads.submit(translate)
         outcome = asyncio.wrap_future(job)
         try:
             return await asyncio.shield(outcome)
         except asyncio.CancelledError:
+            ending = "cancelled"
             if not job.cancel():
                 await asyncio.wait([outcome])
                 outcome.exception()
             raise
+        except ObjectMissing:
+            ending = "missing"
+            raise
+        except Exception:
+            ending = "failed"
+            raise
+        finally:
+            name = _CALL_NAMES.get(work.__name__, work.__name__)
+            metrics.STORE_SECONDS.labels(name, ending).observe(time.perf_counter() - began)
 
     async def close(self) -> None:
         """Wait for the threads, and close the connections."""
         await asyncio.to_thread(self._threads.shutdown)
         self._pool.clear()
 
-    def _client(self, settings: ObjectSettings, endpoint: str, *, secure: bool) -> Minio:
+    def _create_client(self, settings: ObjectSettings, endpoint: str, *, secure: bool) -> Minio:
         return DigestMinio(
             endpoint,
             access_key=settings.access_key,
@@ -99,11 +115,10 @@ class StoreClient:
         )
 
 
-def _connection_pool(size: int) -> urllib3.PoolManager:
+def _create_connection_pool(settings: ObjectSettings) -> urllib3.PoolManager:
     return urllib3.PoolManager(
-        maxsize=size,
-        # A slim image has no certificates of its own; a private authority comes by the usual variable.
-        ca_certs=os.environ.get("SSL_CERT_FILE") or certifi.where(),
+        maxsize=settings.threads,
+        ssl_context=tls.build_context(settings.tls, tls.STORE) if settings.secure else None,
         timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_SECONDS, read=READ_TIMEOUT_SECONDS),
         retries=urllib3.Retry(
             total=3,
@@ -134,7 +149,7 @@ class DigestMinio(Minio):
         return {**ready, "Content-Length": str(len(body)), _DIGEST: digest}, date
 
 
-def make_bucket(minio: Minio, bucket: str, region: str) -> None:
+def ensure_bucket(minio: Minio, bucket: str, region: str) -> None:
     """Create the bucket unless it exists or another caller is creating it."""
     if minio.bucket_exists(bucket):
         return
@@ -148,7 +163,7 @@ def make_bucket(minio: Minio, bucket: str, region: str) -> None:
 def require_bucket(minio: Minio, bucket: str) -> None:
     """Raise BucketMissing unless the bucket exists."""
     if not minio.bucket_exists(bucket):
-        raise missing_bucket(bucket)
+        raise build_missing_bucket(bucket)
 
 
 def build_headers(content_type: str, metadata: Mapping[str, str]) -> DictType:
@@ -206,7 +221,7 @@ def build_copy_headers(bucket: str, path: str, etag: str) -> DictType:
     return {"x-amz-copy-source": quote(f"/{bucket}/{path}"), "x-amz-copy-source-if-match": f'"{etag}"'}
 
 
-def read_head(key: str, found: Object) -> ObjectHead:
+def to_object_head(key: str, found: Object) -> ObjectHead:
     """Convert the library's answer to HEAD."""
     answered = {name.lower(): value for name, value in (found.metadata or {}).items()}
     return ObjectHead(
@@ -220,7 +235,7 @@ def read_head(key: str, found: Object) -> ObjectHead:
     )
 
 
-def read_listed(key: str, found: Object) -> ListedObject:
+def to_listed_object(key: str, found: Object) -> ListedObject:
     """Convert an entry of the library's listing."""
     return ListedObject(key, found.size or 0, found.last_modified or EPOCH)
 
@@ -231,10 +246,10 @@ def read_object(minio: Minio, bucket: str, path: str) -> bytes:
     try:
         return response.read()
     finally:
-        release(response)
+        release_connection(response)
 
 
-def release(response: BaseHTTPResponse) -> None:
+def release_connection(response: BaseHTTPResponse) -> None:
     """Return the connection to the pool; close it if its body was not read to the end."""
     response.close()
     response.release_conn()

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from minio.error import MinioException, S3Error
 from urllib3.exceptions import HTTPError
 
+from domain.faults import ComponentUnreachable
+from infra import tls
+
 _REFUSALS = {
     "AccessDenied",
     "ExpiredToken",
@@ -54,43 +57,43 @@ class StoreRefused(StoreFailure):
     """The store does not accept the configured keys, or they do not allow this call."""
 
 
-class StoreUnreachable(StoreFailure):
+class StoreUnreachable(StoreFailure, ComponentUnreachable):
     """The store gave no valid answer, or answered that it cannot serve at present."""
 
 
 @contextmanager
-def translate_failures(key: str) -> Iterator[None]:
+def raise_as_store_failures(key: str) -> Iterator[None]:
     """Translate errors of the client library. Its own S3Error is frozen, so that even `add_note` fails on it."""
     try:
         yield
     except S3Error as error:
-        raise from_s3(error, key) from error
+        raise build_s3_failure(error, key) from error
     except (HTTPError, MinioException, OSError) as error:
-        raise StoreUnreachable(
+        sentence = tls.explain(error, tls.STORE) or (
             f"The object store gave no usable answer for {key!r}: {error}. "
-            "Check that it runs, and HAULAGE_OBJECTS__ENDPOINT and HAULAGE_OBJECTS__SECURE.",
-            key=key,
-            code="",
-        ) from error
+            "Check that it runs, HAULAGE_OBJECTS__ENDPOINT and HAULAGE_OBJECTS__SECURE, and, where it wants our "
+            f"certificate, {tls.STORE.cert_file}."
+        )
+        raise StoreUnreachable(sentence, key=key, code="") from error
 
 
-def from_s3(error: S3Error, key: str) -> StoreFailure:
+def build_s3_failure(error: S3Error, key: str) -> StoreFailure:
     """Return the failure for an S3 error code."""
     code = error.code or ""
     if code == "NoSuchBucket":
-        return missing_bucket(error.bucket_name or "")
-    kind, message = _classify(code, error, key)
+        return build_missing_bucket(error.bucket_name or "")
+    kind, message = _choose_failure(code, error, key)
     return kind(message, key=key, code=code)
 
 
-def missing_bucket(bucket: str) -> BucketMissing:
+def build_missing_bucket(bucket: str) -> BucketMissing:
     """Return the failure for a missing bucket, which a HEAD without a body cannot report."""
     return BucketMissing(
         f"The bucket {bucket!r} does not exist. Create it, or set HAULAGE_OBJECTS__BUCKET.", key="", code="NoSuchBucket"
     )
 
 
-def _classify(code: str, error: S3Error, key: str) -> tuple[type[StoreFailure], str]:
+def _choose_failure(code: str, error: S3Error, key: str) -> tuple[type[StoreFailure], str]:
     match code:
         case "NoSuchKey":
             return ObjectMissing, f"There is no object {key!r} in the store."

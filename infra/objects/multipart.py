@@ -30,24 +30,24 @@ async def put_stream(
     store: MultipartStore, key: str, chunks: AsyncIterable[bytes], content_type: str, metadata: Mapping[str, str]
 ) -> StoredObject:
     """Store what a stream yields: with one put if it is short, with an upload in parts if it is long."""
-    blocks = cut_blocks(chunks, PART_BYTES)
+    blocks = split_into_blocks(chunks, PART_BYTES)
     first = await anext(blocks, b"")
     if len(first) < PART_BYTES:
         return await store.put(key, first, content_type=content_type, metadata=metadata)
     upload_id = await store.begin_upload(key, content_type=content_type, metadata=metadata)
     sender = _UploadSender(store, key, upload_id)
     try:
-        await sender.send(first)
+        await sender.send_block(first)
         del first  # it would stay in memory to the end
         async for block in blocks:
-            await sender.send(block)
+            await sender.send_block(block)
         return await sender.complete()
     except BaseException:
         await asyncio.shield(asyncio.ensure_future(sender.abort()))
         raise
 
 
-async def cut_blocks(chunks: AsyncIterable[bytes], size: int) -> AsyncIterator[bytes]:
+async def split_into_blocks(chunks: AsyncIterable[bytes], size: int) -> AsyncIterator[bytes]:
     """Yield the same bytes in blocks of one size; the last may be shorter."""
     buffer = bytearray()
     async for chunk in chunks:
@@ -73,7 +73,7 @@ class _UploadSender:
         self._sent: list[UploadPart] = []
         self._pending: deque[asyncio.Task[UploadPart]] = deque()
 
-    async def send(self, block: bytes) -> None:
+    async def send_block(self, block: bytes) -> None:
         """Hash a block and start sending it; return when the next may be sent."""
         number = len(self._sent) + len(self._pending) + 1
         if number > MAX_PARTS:
@@ -106,11 +106,11 @@ async def join(
     store: MultipartStore, key: str, sources: Sequence[str], content_type: str, metadata: Mapping[str, str]
 ) -> JoinedObject:
     """Make one object of others inside the store, in their order; abort the upload if that fails."""
-    heads = await _gather(_require_head(store, source) for source in sources)
-    check_joinable(key, heads)
+    heads = await _gather_all_then_raise(_require_head(store, source) for source in sources)
+    require_joinable(key, heads)
     upload_id = await store.begin_upload(key, content_type=content_type, metadata=metadata)
     try:
-        parts = await _gather(
+        parts = await _gather_all_then_raise(
             store.copy_part(key, upload_id, number, head) for number, head in enumerate(heads, start=1)
         )
         etag = await store.complete(key, upload_id, parts)
@@ -120,7 +120,7 @@ async def join(
     return JoinedObject(key, sum(head.size for head in heads), etag)
 
 
-def check_joinable(key: str, sources: Sequence[ObjectHead]) -> None:
+def require_joinable(key: str, sources: Sequence[ObjectHead]) -> None:
     """Raise for sources that S3 would refuse to join; its own error would name none of them."""
     if not sources:
         raise ValueError(f"There is nothing to join into {key!r}: name at least one source.")
@@ -149,7 +149,7 @@ async def _require_head(store: MultipartStore, source: str) -> ObjectHead:
     return head
 
 
-async def _gather(work: Iterable[Awaitable[T]]) -> list[T]:
+async def _gather_all_then_raise(work: Iterable[Awaitable[T]]) -> list[T]:
     """Return all results; raise the first failure only when everything has ended, so that an abort can clean up."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:

@@ -131,7 +131,7 @@ def is_md5(etag: str) -> bool:
     return _MD5.fullmatch(etag) is not None
 
 
-def composite_etag(part_etags: Sequence[str]) -> str:
+def compute_composite_etag(part_etags: Sequence[str]) -> str:
     """Return the ETag that S3 gives an upload completed from these parts: the MD5 of their MD5s, and their count.
 
     Raises:
@@ -145,13 +145,13 @@ def composite_etag(part_etags: Sequence[str]) -> str:
     return f"{digest.hexdigest()}-{len(part_etags)}"
 
 
-def content_disposition(file_name: str) -> str:
+def build_content_disposition(file_name: str) -> str:
     """Return the header that makes a browser save a file under this name, as ASCII (RFC 6266, RFC 8187)."""
-    name = _remove_controls(file_name) or _DEFAULT_NAME
+    name = _remove_control_characters(file_name) or _DEFAULT_NAME
     return f"attachment; filename=\"{_to_ascii(name)}\"; filename*=UTF-8''{quote(name, safe=_ATTR_CHARS)}"
 
 
-def _remove_controls(name: str) -> str:
+def _remove_control_characters(name: str) -> str:
     """Remove control characters, unpaired surrogates and bidirectional overrides, which disguise endings."""
     return "".join(character for character in name if unicodedata.category(character) not in {"Cc", "Cf", "Cs"}).strip()
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from minio.datatypes import Object
 from minio.datatypes import Part as MinioPart
 
+from infra.component_settings import ObjectSettings
 from infra.objects import client, multipart
 from infra.objects.client import StoreClient
 from infra.objects.failures import ObjectMissing, StoreFailure, UploadMissing
@@ -24,10 +25,9 @@ from infra.objects.records import (
     SentUploadPart,
     StoredObject,
     UploadPart,
-    composite_etag,
-    content_disposition,
+    build_content_disposition,
+    compute_composite_etag,
 )
-from infra.settings import ObjectSettings
 
 OCTETS = "application/octet-stream"
 READ_BYTES = 1024 * 1024
@@ -54,7 +54,7 @@ class ObjectStore:
 
     async def ensure_bucket(self) -> None:
         """Create the bucket unless it exists; safe to call from several processes at once."""
-        await self._client.call("", client.make_bucket, self._minio, self._bucket, self.settings.region)
+        await self._client.call_on_thread("", client.ensure_bucket, self._minio, self._bucket, self.settings.region)
 
     async def check_health(self) -> None:
         """Check that the store answers and can be written.
@@ -63,7 +63,7 @@ class ObjectStore:
             BucketMissing: The store answers, but has no such bucket.
             StoreFailure: It takes no write, as where its disk is full; that is tried once in `WRITE_CHECK_SECONDS`.
         """
-        await self._client.call("", client.require_bucket, self._minio, self._bucket)
+        await self._client.call_on_thread("", client.require_bucket, self._minio, self._bucket)
         now = time.monotonic()
         if now >= self._write_due:
             await self.put(WRITE_CHECK_KEY, b"")
@@ -80,12 +80,12 @@ class ObjectStore:
         self, key: str, data: bytes, *, content_type: str = OCTETS, metadata: Mapping[str, str] = _NO_METADATA
     ) -> StoredObject:
         """Store bytes under a key, replacing what was there."""
-        etag, digest = await self._client.call(
+        etag, digest = await self._client.call_on_thread(
             key,
             client.put_object,
             self._minio,
             self._bucket,
-            self._path(key),
+            self._to_path(key),
             data,
             client.build_headers(content_type, metadata),
         )
@@ -108,7 +108,7 @@ class ObjectStore:
         Raises:
             ObjectMissing: There is none under this key.
         """
-        return await self._client.call(key, client.read_object, self._minio, self._bucket, self._path(key))
+        return await self._client.call_on_thread(key, client.read_object, self._minio, self._bucket, self._to_path(key))
 
     async def stream(self, key: str, start: int = 0) -> AsyncGenerator[bytes]:
         """Yield the object from a byte onwards, in pieces of up to 1 MiB; nothing if it ends before that byte.
@@ -117,44 +117,46 @@ class ObjectStore:
             ObjectMissing: There is none under this key.
         """
         try:
-            response = await self._client.call(key, self._minio.get_object, self._bucket, self._path(key), start)
+            response = await self._client.call_on_thread(
+                key, self._minio.get_object, self._bucket, self._to_path(key), start
+            )
         except StoreFailure as failure:
             if failure.code == "InvalidRange":
                 return
             raise
         try:
-            while piece := await self._client.call(key, response.read, READ_BYTES):
+            while piece := await self._client.call_on_thread(key, response.read, READ_BYTES):
                 yield piece
         finally:
-            client.release(response)
+            client.release_connection(response)
 
     async def head(self, key: str) -> ObjectHead | None:
         """Return the size, type and metadata of an object, or None if there is none."""
         try:
-            found = await self._client.call(key, self._minio.stat_object, self._bucket, self._path(key))
+            found = await self._client.call_on_thread(key, self._minio.stat_object, self._bucket, self._to_path(key))
         except ObjectMissing:
             return None
-        return client.read_head(key, found)
+        return client.to_object_head(key, found)
 
     async def delete(self, key: str) -> None:
         """Remove an object if there is one."""
-        await self._client.call(key, self._minio.remove_object, self._bucket, self._path(key))
+        await self._client.call_on_thread(key, self._minio.remove_object, self._bucket, self._to_path(key))
 
     # --- listings ---
 
     async def list(self, prefix: str) -> Listing:
         """All objects whose key begins with a prefix, in order of their keys."""
-        found = await self._client.call(prefix, lambda: [*self._objects(prefix)])
-        return [client.read_listed(self._client.key(one.object_name or ""), one) for one in found]
+        found = await self._client.call_on_thread(prefix, lambda: [*self._iterate_objects(prefix)])
+        return [client.to_listed_object(self._client.to_key(one.object_name or ""), one) for one in found]
 
     async def delete_prefix(self, prefix: str) -> int:
         """Remove all objects whose key begins with a prefix; says how many there were."""
-        if not self._path(prefix):
+        if not self._to_path(prefix):
             raise ValueError("An empty prefix would delete the whole bucket. Name what is to go.")
-        objects = self._objects(prefix)
+        objects = self._iterate_objects(prefix)
         deleted = 0
-        while batch := await self._client.call(prefix, lambda: [*islice(objects, DELETE_BATCH)]):
-            await self._client.call(prefix, client.delete_objects, self._minio, self._bucket, batch)
+        while batch := await self._client.call_on_thread(prefix, lambda: [*islice(objects, DELETE_BATCH)]):
+            await self._client.call_on_thread(prefix, client.delete_objects, self._minio, self._bucket, batch)
             deleted += len(batch)
         return deleted
 
@@ -172,22 +174,24 @@ class ObjectStore:
         headers = client.build_headers(content_type, metadata)
         if disposition is not None:
             headers["Content-Disposition"] = disposition
-        return await self._client.call(key, client.begin_upload, self._minio, self._bucket, self._path(key), headers)
+        return await self._client.call_on_thread(
+            key, client.begin_upload, self._minio, self._bucket, self._to_path(key), headers
+        )
 
     async def put_part(self, key: str, upload_id: str, number: int, data: bytes) -> SentUploadPart:
         """Send one part; parts may be sent in any order, and again."""
         if not 1 <= number <= MAX_PARTS:
             raise ValueError(f"Part number {number} of {key!r} is outside 1 to {MAX_PARTS}.")
-        etag, digest = await self._client.call(
-            key, client.put_part, self._minio, self._bucket, self._path(key), upload_id, number, data
+        etag, digest = await self._client.call_on_thread(
+            key, client.put_part, self._minio, self._bucket, self._to_path(key), upload_id, number, data
         )
         return SentUploadPart(number, len(data), etag, digest)
 
     async def copy_part(self, key: str, upload_id: str, number: int, source: ObjectHead) -> UploadPart:
         """Copy an object of the store into a part, if it is still the one that `source` describes."""
-        headers = client.build_copy_headers(self._bucket, self._path(source.key), source.etag)
-        etag = await self._client.call(
-            source.key, client.copy_part, self._minio, self._bucket, self._path(key), upload_id, number, headers
+        headers = client.build_copy_headers(self._bucket, self._to_path(source.key), source.etag)
+        etag = await self._client.call_on_thread(
+            source.key, client.copy_part, self._minio, self._bucket, self._to_path(key), upload_id, number, headers
         )
         return UploadPart(number, source.size, etag)
 
@@ -197,13 +201,13 @@ class ObjectStore:
             raise ValueError(f"The upload to {key!r} cannot be completed without a part. Put an empty object instead.")
         ordered = [MinioPart(part.number, part.etag) for part in sorted(parts, key=lambda part: part.number)]
         try:
-            done = await self._client.call(
-                key, client.complete_upload, self._minio, self._bucket, self._path(key), upload_id, ordered
+            done = await self._client.call_on_thread(
+                key, client.complete_upload, self._minio, self._bucket, self._to_path(key), upload_id, ordered
             )
         except UploadMissing:
             # The answer to an earlier attempt may have been lost.
             found = await self.head(key)
-            if found is None or found.etag != composite_etag([part.etag for part in ordered]):
+            if found is None or found.etag != compute_composite_etag([part.etag for part in ordered]):
                 raise
             return found.etag
         if done is None:
@@ -214,7 +218,9 @@ class ObjectStore:
     async def abort(self, key: str, upload_id: str) -> None:
         """Remove an upload and its parts if it is still open."""
         try:
-            await self._client.call(key, client.abort_upload, self._minio, self._bucket, self._path(key), upload_id)
+            await self._client.call_on_thread(
+                key, client.abort_upload, self._minio, self._bucket, self._to_path(key), upload_id
+            )
         except UploadMissing:
             return
 
@@ -234,10 +240,12 @@ class ObjectStore:
         """
         return await multipart.join(self, key, sources, content_type, metadata)
 
-    async def list_uploads(self, prefix: str) -> Uploads:
+    async def list_open_uploads(self, prefix: str) -> Uploads:
         """Return the uploads under a prefix that are neither completed nor aborted."""
-        found = await self._client.call(prefix, client.list_open_uploads, self._minio, self._bucket, self._path(prefix))
-        return [replace(upload, key=self._client.key(upload.key)) for upload in found]
+        found = await self._client.call_on_thread(
+            prefix, client.list_open_uploads, self._minio, self._bucket, self._to_path(prefix)
+        )
+        return [replace(upload, key=self._client.to_key(upload.key)) for upload in found]
 
     # --- links ---
 
@@ -249,17 +257,17 @@ class ObjectStore:
         return self._client.public.get_presigned_url(
             "GET",
             self._bucket,
-            self._path(key),
+            self._to_path(key),
             expires=timedelta(seconds=expires_seconds),
             response_headers={
-                "response-content-disposition": content_disposition(file_name),
+                "response-content-disposition": build_content_disposition(file_name),
                 "response-content-type": content_type,
             },
         )
 
-    def _path(self, key: str) -> str:
-        return self._client.path(key)
+    def _to_path(self, key: str) -> str:
+        return self._client.to_path(key)
 
-    def _objects(self, prefix: str) -> Iterator[Object]:
-        found: Iterator[Object] = self._minio.list_objects(self._bucket, prefix=self._path(prefix), recursive=True)
+    def _iterate_objects(self, prefix: str) -> Iterator[Object]:
+        found: Iterator[Object] = self._minio.list_objects(self._bucket, prefix=self._to_path(prefix), recursive=True)
         return found

@@ -164,7 +164,7 @@ _EXPLAIN_MISSING: Final = """
     """
 
 
-async def write_results(
+async def write_module_results(
     database: Database, settings: AddressSettings, params: ApplyStepInput, updates: Sequence[MessageUpdate]
 ) -> ApplyStepResult:
     """Write the updates of a group, and return the counts."""
@@ -179,21 +179,21 @@ async def write_results(
             ids, uprns = [row["id"] for row in done], [row["uprn_1"] for row in done]
             superseded += _parse_row_count(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))
         await insert_logical_deletes(connection, updates)
-        await _remove_revived(connection, done, updates)
-        await _wake_waiting(connection, settings, rows, updates)
+        await _remove_revived_from_logical_deletes(connection, done, updates)
+        await _make_waiting_messages_due(connection, settings, rows, updates)
         if params.phase is CyclePhase.WRITE and done:
             await connection.execute(_RETRY_SWAPS, [row["uprn_1"] for row in done], settings.retries)
-        await _explain_missing(connection, settings, failed, updates)
+        await _write_why_addresses_are_missing(connection, settings, failed, updates)
     return ApplyStepResult(
-        done=len(done) - needless, failed=len(failed) if params.is_last else 0, superseded=superseded
+        done=len(done) - needless, failed=len(failed) if params.is_final_attempt_of_cycle else 0, superseded=superseded
     )
 
 
 async def _write_acknowledgements(
     connection: Connection, settings: AddressSettings, params: ApplyStepInput, updates: Sequence[MessageUpdate]
 ) -> list[Row]:
-    younger = await _find_superseding(connection, [each.id for each in updates if each.stale])
-    overtaking = await _explain_overtaken(connection, [each for each in updates if each.overtaken])
+    younger = await _find_superseding_messages(connection, [each.id for each in updates if each.stale])
+    overtaking = await _set_overtaking_swaps(connection, [each for each in updates if each.overtaken])
     reasons = {each.id: NEEDLESS_REASON for each in updates if each.stale and younger.get(each.id) is None} | overtaking
     return await connection.fetch(
         _WRITE_RESULTS,
@@ -204,7 +204,7 @@ async def _write_acknowledgements(
         [each.stale for each in updates],
         [younger.get(each.id) for each in updates],
         params.cycle_id,
-        params.is_last,
+        params.is_final_attempt_of_cycle,
         settings.retry_pause_seconds,
         RETRY_PAUSE_MAX_SECONDS,
         settings.pause_seconds,
@@ -215,13 +215,13 @@ async def _write_acknowledgements(
     )
 
 
-async def _find_superseding(connection: Connection, stale: Sequence[int]) -> dict[int, int | None]:
+async def _find_superseding_messages(connection: Connection, stale: Sequence[int]) -> dict[int, int | None]:
     """Return the createUpdate or delete that superseded each message, where the log still has it."""
     found = await connection.fetch(_YOUNGEST_WRITE, stale, Topic.SWAP) if stale else []
     return {row["id"]: row["younger"] for row in found}
 
 
-async def _explain_overtaken(connection: Connection, overtaken: Sequence[MessageUpdate]) -> dict[int, str]:
+async def _set_overtaking_swaps(connection: Connection, overtaken: Sequence[MessageUpdate]) -> dict[int, str]:
     """Return the reason for each overtaken swap, and set the later swap in its wait reason."""
     found = await connection.fetch(_NEXT_SWAP, [each.id for each in overtaken], Topic.SWAP) if overtaken else []
     by_id = {row["id"]: row for row in found}
@@ -253,7 +253,9 @@ async def insert_logical_deletes(connection: Connection, updates: Sequence[Messa
         )
 
 
-async def _remove_revived(connection: Connection, done: Iterable[Row], updates: Iterable[MessageUpdate]) -> None:
+async def _remove_revived_from_logical_deletes(
+    connection: Connection, done: Iterable[Row], updates: Iterable[MessageUpdate]
+) -> None:
     """Remove addresses that are live again in all modules from the list of logical deletes.
 
     For one UPRN the younger message counts in every module: a delete that some modules applied before the last one
@@ -268,18 +270,20 @@ async def _remove_revived(connection: Connection, done: Iterable[Row], updates: 
         await connection.execute(_REMOVE_REVIVED, *map(list, zip(*revived, strict=True)))
 
 
-async def _wake_waiting(
+async def _make_waiting_messages_due(
     connection: Connection, settings: AddressSettings, rows: Sequence[Row], updates: Sequence[MessageUpdate]
 ) -> None:
     """Make messages due now that wait for an address that has appeared, or for a message that has ended."""
     acknowledged = {each.id for each in updates if "Y" in each.acks.values()}
     if uprns := _list_uprns(row for row in rows if row["id"] in acknowledged):
         await connection.execute(_WAKE, uprns, [WaitKind.MISSING, WaitKind.BEHIND])
-    if uprns := _list_uprns(row for row in rows if _has_ended(row, settings.retries) and row["id"] not in acknowledged):
+    if uprns := _list_uprns(
+        row for row in rows if _is_done_or_given_up(row, settings.retries) and row["id"] not in acknowledged
+    ):
         await connection.execute(_WAKE, uprns, [WaitKind.BEHIND])
 
 
-def _has_ended(row: Row, retries: int) -> bool:
+def _is_done_or_given_up(row: Row, retries: int) -> bool:
     """Whether it is done, or given up."""
     return bool(row["proc_flag"] == "Y" or (row["proc_flag"] == "N" and row["retry_times"] >= retries))
 
@@ -288,7 +292,7 @@ def _list_uprns(rows: Iterable[Row]) -> list[int]:
     return [uprn for row in rows for uprn in (row["uprn_1"], row["uprn_2"]) if uprn is not None]
 
 
-async def _explain_missing(
+async def _write_why_addresses_are_missing(
     connection: Connection, settings: AddressSettings, failed: Sequence[Row], updates: Iterable[MessageUpdate]
 ) -> None:
     """Write into given-up swaps which message deleted the address that they miss."""

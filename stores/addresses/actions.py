@@ -7,7 +7,14 @@ from typing import Final
 
 from infra.database import Database
 from stores.addresses.cycle import TOUCHED
-from stores.addresses.search import IDLE_FAILED, LOG, MessageFilter, WhereClause, add_filter, build_gathered
+from stores.addresses.search import (
+    IDLE_FAILED,
+    LOG,
+    MessageFilter,
+    WhereClause,
+    add_filter_conditions,
+    build_materialized_subquery,
+)
 
 RETRIED_MAX: Final = 10_000
 
@@ -86,7 +93,7 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
-class BulkChange:
+class BulkChangeCounts:
     """The numbers of matching messages by what happened to them."""
 
     changed: int
@@ -116,13 +123,13 @@ async def retry_message(database: Database, message_id: int, actor: Actor) -> bo
         return await connection.fetchval(_RETRY, message_id, actor.who, actor.reason) is not None
 
 
-async def retry_chain(database: Database, message_id: int, actor: Actor) -> BulkChange:
+async def retry_linked_messages(database: Database, message_id: int, actor: Actor) -> BulkChangeCounts:
     """Make a failed message due now, with all failed messages that its addresses link to it."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_RETRY_CHAIN, message_id, actor.who, actor.reason)
     if row is None:
         raise LookupError("a statement of counts has answered no row")
-    return BulkChange(changed=row["retried"], busy=row["linked"] - row["retried"], touched=0, left=0)
+    return BulkChangeCounts(changed=row["retried"], busy=row["linked"] - row["retried"], touched=0, left=0)
 
 
 async def skip_message(database: Database, message_id: int, actor: Actor, *, though_touched: bool) -> bool:
@@ -134,27 +141,29 @@ async def skip_message(database: Database, message_id: int, actor: Actor, *, tho
         return done is not None
 
 
-async def retry_messages(database: Database, filter_: MessageFilter, limit: int, actor: Actor) -> BulkChange:
+async def retry_messages(database: Database, filter_: MessageFilter, limit: int, actor: Actor) -> BulkChangeCounts:
     """Make all failed messages that match due now, except those that a cycle is processing.
 
     A message that was made due before and has not failed since does not match, so that repeated calls come to an end.
     """
-    return await _run_many(database, build_retry_many(filter_, limit, actor), limit)
+    return await _run_bulk_statement(database, build_bulk_retry_statement(filter_, limit, actor), limit)
 
 
-async def skip_messages(database: Database, filter_: MessageFilter, limit: int, actor: Actor) -> BulkChange:
+async def skip_messages(database: Database, filter_: MessageFilter, limit: int, actor: Actor) -> BulkChangeCounts:
     """Give up all failed messages that match, except those that a cycle is processing or a module may have applied.
 
     Messages named by their ids need not have failed.
     """
-    return await _run_many(database, build_skip_many(filter_, limit, actor), limit)
+    return await _run_bulk_statement(database, build_bulk_skip_statement(filter_, limit, actor), limit)
 
 
-async def count_failed(database: Database, filter_: MessageFilter) -> FailedCounts:
+async def count_failed_messages(database: Database, filter_: MessageFilter) -> FailedCounts:
     where = WhereClause()
-    gate = _build_failed_gate(filter_, where)
-    add_filter(filter_, where)
-    text = _COUNT.format(gathered=build_gathered(gate), free=IDLE_FAILED, touched=TOUCHED, where=where.text)
+    gate = _build_candidate_condition(filter_, where)
+    add_filter_conditions(filter_, where)
+    text = _COUNT.format(
+        gathered=build_materialized_subquery(gate), free=IDLE_FAILED, touched=TOUCHED, where=where.text
+    )
     async with database.connection() as connection:
         row = await connection.fetchrow(text, *where.values)
     if row is None:
@@ -168,30 +177,32 @@ async def record_action(database: Database, action: str, actor: Actor) -> None:
         await connection.execute(_RECORD, actor.who, action, actor.reason)
 
 
-def build_retry_many(filter_: MessageFilter, limit: int, actor: Actor) -> tuple[str, list[object]]:
+def build_bulk_retry_statement(filter_: MessageFilter, limit: int, actor: Actor) -> tuple[str, list[object]]:
     """Return the statement that retries many messages, and its values."""
     where = WhereClause(["(retry_times > 0 OR next_attempt_at > now())"])
-    return _build_many(
+    return _build_bulk_statement(
         filter_, limit, actor, where, action="'retry'", change=_RETRY_NOW, also="", free=IDLE_FAILED, fits="true"
     )
 
 
-def build_skip_many(filter_: MessageFilter, limit: int, actor: Actor) -> tuple[str, list[object]]:
+def build_bulk_skip_statement(filter_: MessageFilter, limit: int, actor: Actor) -> tuple[str, list[object]]:
     """Return the statement that skips many messages, and its values."""
     where = WhereClause()
     change = f"{_DONE}, reason = {where.bind(_build_skip_reason(actor))}"
     fits = f"NOT {TOUCHED}"
-    return _build_many(filter_, limit, actor, where, action="'skip'", change=change, also=_WOKEN, free=_OPEN, fits=fits)
+    return _build_bulk_statement(
+        filter_, limit, actor, where, action="'skip'", change=change, also=_WOKEN, free=_OPEN, fits=fits
+    )
 
 
-def _build_many(
+def _build_bulk_statement(
     filter_: MessageFilter, limit: int, actor: Actor, where: WhereClause, **parts: str
 ) -> tuple[str, list[object]]:
-    gate = _build_failed_gate(filter_, where)
-    add_filter(filter_, where)
+    gate = _build_candidate_condition(filter_, where)
+    add_filter_conditions(filter_, where)
     text = _CHANGE_MANY.format(
         log=LOG,
-        gathered=build_gathered(gate),
+        gathered=build_materialized_subquery(gate),
         where=where.text,
         limit=where.bind(limit),
         who=where.bind(actor.who),
@@ -201,14 +212,14 @@ def _build_many(
     return text, where.values
 
 
-def _build_failed_gate(filter_: MessageFilter, where: WhereClause) -> str:
+def _build_candidate_condition(filter_: MessageFilter, where: WhereClause) -> str:
     """Return the condition for failed messages, or for named messages that are not done."""
     if filter_.ids is None:
         return "proc_flag = 'N'"
     return f"id = ANY({where.bind(filter_.ids)}) AND proc_flag IS DISTINCT FROM 'Y'"
 
 
-async def _run_many(database: Database, statement: tuple[str, list[object]], limit: int) -> BulkChange:
+async def _run_bulk_statement(database: Database, statement: tuple[str, list[object]], limit: int) -> BulkChangeCounts:
     text, values = statement
     async with database.connection() as connection:
         row = await connection.fetchrow(text, *values)
@@ -216,7 +227,7 @@ async def _run_many(database: Database, statement: tuple[str, list[object]], lim
         raise LookupError("a statement of counts has answered no row")
     left, touched = max(0, row["fitting"] - limit), row["free"] - row["fitting"]
     busy = row["matching"] - row["changed"] - left - touched
-    return BulkChange(changed=row["changed"], busy=busy, touched=touched, left=left)
+    return BulkChangeCounts(changed=row["changed"], busy=busy, touched=touched, left=left)
 
 
 def _build_skip_reason(actor: Actor) -> str:

@@ -25,7 +25,7 @@ class _OptionalSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @property
-    def set_values(self) -> dict[str, Any]:
+    def given_values(self) -> dict[str, Any]:
         """The values that are set, by name."""
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
@@ -71,7 +71,7 @@ class AddressModulesOptions(_OptionalSettings):
     wfm: AddressModuleOptions | None = None
     od: AddressModuleOptions | None = None
 
-    def get_module(self, module: Module) -> AddressModuleOptions:
+    def get_module_options(self, module: Module) -> AddressModuleOptions:
         found: AddressModuleOptions | None = getattr(self, module)
         return found or AddressModuleOptions()
 
@@ -102,8 +102,8 @@ class AddressOptions(_OptionalSettings):
     auto_purge: bool | None = Field(default=None, description="purge the addresses that a check finds removable")
     modules: AddressModulesOptions | None = None
 
-    def get_module(self, module: Module) -> AddressModuleOptions:
-        return (self.modules or AddressModulesOptions()).get_module(module)
+    def get_module_options(self, module: Module) -> AddressModuleOptions:
+        return (self.modules or AddressModulesOptions()).get_module_options(module)
 
 
 def apply_changes(before: AddressOptions, changes: AddressOptions) -> AddressOptions:
@@ -123,7 +123,7 @@ def _apply_module_changes(before: AddressOptions, changes: AddressModulesOptions
             update[name] = None
         else:
             fields = {each: getattr(sent, each) for each in sent.model_fields_set}
-            update[name] = before.get_module(module).model_copy(update=fields)
+            update[name] = before.get_module_options(module).model_copy(update=fields)
     return (before.modules or AddressModulesOptions()).model_copy(update=update)
 
 
@@ -139,15 +139,15 @@ NO_VERSION: Final = OptionsVersion(0, AddressOptions())
 _LOCK: Final = text("LOCK TABLE addr_settings IN SHARE ROW EXCLUSIVE MODE")
 
 
-async def select_newest(session: Session) -> OptionsVersion:
+async def select_newest_version(session: Session) -> OptionsVersion:
     statement = select(AddressSetting).order_by(col(AddressSetting.version).desc()).limit(1)
     return _build_version((await session.exec(statement)).one_or_none())
 
 
-async def load_newest(database: Database) -> OptionsVersion:
+async def load_newest_version(database: Database) -> OptionsVersion:
     """Return the newest version, in a transaction of its own."""
     async with database.session() as session:
-        return await select_newest(session)
+        return await select_newest_version(session)
 
 
 async def load_version(database: Database, version: int) -> OptionsVersion:

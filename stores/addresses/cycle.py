@@ -15,7 +15,7 @@ from domain.addresses import ordering
 from domain.addresses.activity_models import LoadCycleResult
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.addresses.ordering import CoalescedWrites, CycleStep, PendingWrite, SwapPair, WaitReason, coalesce_writes
+from domain.addresses.ordering import CoalescedWrites, CycleStep, PendingWrite, SwapUprns, WaitReason, coalesce_writes
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from stores.tables.addresses import AddressMessage, ArchivedMessage, build_unfinished_condition
@@ -74,7 +74,7 @@ _WAITING: Final = f"""
     """  # noqa: S608 - constants only
 
 
-async def load_cycle(database: Database, settings: AddressSettings, cycle_id: str) -> LoadCycleResult:
+async def resume_or_begin_cycle(database: Database, settings: AddressSettings, cycle_id: str) -> LoadCycleResult:
     """Return the rest of the cycle that has not ended, if there is one; else take the messages of a new cycle.
 
     An interrupted cycle is completed before anything else is loaded, so that it ends as if it had not been interrupted.
@@ -82,19 +82,23 @@ async def load_cycle(database: Database, settings: AddressSettings, cycle_id: st
     async with database.connection() as connection, connection.transaction():
         owner = await connection.fetchval(_OWNER)
         if owner is not None:
-            return _build_resumed(owner, await connection.fetch(_RESUME, owner), settings)
+            return _build_rest_of_cycle(owner, await connection.fetch(_RESUME, owner), settings)
         swaps, creates, deletes = await _select_messages(connection, settings)
         coalesced = coalesce_writes(
             [PendingWrite(row["id"], row["uprn_1"], row["touched"]) for row in (*creates, *deletes)]
         )
         fresh = [row for row in swaps if row["proc_flag"] is None]
         failed = [row["id"] for row in swaps if row["proc_flag"] == "N"]
-        await _take_messages(connection, cycle_id, [row["id"] for row in fresh], failed, coalesced)
+        await _assign_messages_to_cycle(connection, cycle_id, [row["id"] for row in fresh], failed, coalesced)
     return LoadCycleResult(
         cycle_id=cycle_id,
         swaps=_build_swap_steps(fresh, settings),
-        writes=ordering.build_parallel_steps(_list_winners(creates, coalesced), settings.run_messages, settings.runs),
-        deletes=ordering.build_parallel_steps(_list_winners(deletes, coalesced), settings.run_messages, settings.runs),
+        writes=ordering.split_into_parallel_steps(
+            _list_winner_ids(creates, coalesced), settings.run_messages, settings.runs
+        ),
+        deletes=ordering.split_into_parallel_steps(
+            _list_winner_ids(deletes, coalesced), settings.run_messages, settings.runs
+        ),
         waiting=len(failed),
         loaded=len(swaps) + len(creates) + len(deletes),
         superseded=len(coalesced.superseded),
@@ -102,16 +106,16 @@ async def load_cycle(database: Database, settings: AddressSettings, cycle_id: st
     )
 
 
-def _build_resumed(cycle_id: str, rows: Sequence[Row], settings: AddressSettings) -> LoadCycleResult:
+def _build_rest_of_cycle(cycle_id: str, rows: Sequence[Row], settings: AddressSettings) -> LoadCycleResult:
     """Build the rest of a cycle in its order: swaps that have failed wait."""
     left = {topic: [row for row in rows if row["topic"] == topic] for topic in TOPIC_ORDER}
     return LoadCycleResult(
         cycle_id=cycle_id,
         swaps=_build_swap_steps([row for row in left[Topic.SWAP] if row["fresh"]], settings),
-        writes=ordering.build_parallel_steps(
+        writes=ordering.split_into_parallel_steps(
             [row["id"] for row in left[Topic.CREATE_UPDATE]], settings.run_messages, settings.runs
         ),
-        deletes=ordering.build_parallel_steps(
+        deletes=ordering.split_into_parallel_steps(
             [row["id"] for row in left[Topic.DELETE]], settings.run_messages, settings.runs
         ),
         waiting=sum(not row["fresh"] for row in left[Topic.SWAP]),
@@ -121,7 +125,7 @@ def _build_resumed(cycle_id: str, rows: Sequence[Row], settings: AddressSettings
     )
 
 
-async def list_waiting_swaps(database: Database, settings: AddressSettings, cycle_id: str) -> list[CycleStep]:
+async def list_unfinished_swaps(database: Database, settings: AddressSettings, cycle_id: str) -> list[CycleStep]:
     """Return the unfinished swaps of a cycle, oldest first."""
     async with database.connection() as connection:
         return _build_swap_steps(await connection.fetch(_WAITING, Topic.SWAP, cycle_id), settings)
@@ -135,18 +139,18 @@ async def _select_messages(connection: Connection, settings: AddressSettings) ->
         most = settings.threshold if reserved else settings.threshold - sum(map(len, found))
         found.append(await connection.fetch(_READ[topic], settings.retries, most) if most else [])
     if reserved and settings.threshold < len(TOPIC_ORDER):
-        return _select_oldest(found, settings.threshold)
-    capacities = ordering.share_capacity([len(rows) for rows in found], settings.threshold, reserved)
+        return _keep_oldest_of_topics(found, settings.threshold)
+    capacities = ordering.divide_cycle_capacity([len(rows) for rows in found], settings.threshold, reserved)
     return [rows[:most] for rows, most in zip(found, capacities, strict=True)]
 
 
-def _select_oldest(found: Sequence[Sequence[Row]], most: int) -> list[list[Row]]:
+def _keep_oldest_of_topics(found: Sequence[Sequence[Row]], most: int) -> list[list[Row]]:
     """Return at most one message of each topic: a cycle too small for all topics takes the oldest messages."""
     oldest = sorted(row["id"] for rows in found for row in rows[:1])[:most]
     return [[row for row in rows[:1] if row["id"] in oldest] for rows in found]
 
 
-async def _take_messages(
+async def _assign_messages_to_cycle(
     connection: Connection,
     cycle_id: str,
     fresh: Sequence[int],
@@ -165,22 +169,22 @@ async def _take_messages(
 
 
 def _build_swap_steps(swaps: Sequence[Row], settings: AddressSettings) -> list[CycleStep]:
-    pairs = [SwapPair(row["id"], row["uprn_1"], row["uprn_2"]) for row in swaps]
-    return ordering.build_sequential_steps(ordering.group_swaps(pairs), settings.run_messages)
+    pairs = [SwapUprns(row["id"], row["uprn_1"], row["uprn_2"]) for row in swaps]
+    return ordering.pack_groups_into_steps(ordering.group_independent_swaps(pairs), settings.run_messages)
 
 
-def _list_winners(rows: Sequence[Row], coalesced: CoalescedWrites) -> list[int]:
+def _list_winner_ids(rows: Sequence[Row], coalesced: CoalescedWrites) -> list[int]:
     return [row["id"] for row in rows if row["id"] in coalesced.winners]
 
 
 ARCHIVE_BATCH: Final = 5_000
 
 
-def _list_columns(table: type[SQLModel]) -> list[str]:
+def _list_column_names(table: type[SQLModel]) -> list[str]:
     return [column.name for column in table.__table__.columns if column.name != "archived_at"]  # type: ignore[attr-defined]
 
 
-_ARCHIVED_COLUMNS: Final = ", ".join(_list_columns(AddressMessage))
+_ARCHIVED_COLUMNS: Final = ", ".join(_list_column_names(AddressMessage))
 _ARCHIVE: Final = f"""
     WITH moved AS (
         DELETE FROM {AddressMessage.__tablename__} WHERE id IN (
@@ -201,7 +205,13 @@ EXPIRING_TABLES: Final = (*_EXPIRY_COLUMNS,)
 """Tables whose rows are deleted after retention."""
 
 
-async def archive_done(database: Database) -> int:
+async def has_messages(database: Database) -> bool:
+    """Return whether the log holds messages: unfinished ones, or done ones that are not archived yet."""
+    async with database.connection() as connection:
+        return bool(await connection.fetchval("SELECT EXISTS (SELECT 1 FROM im_infi_addr_sync_log)"))
+
+
+async def move_done_to_history(database: Database) -> int:
     """Move done messages to the history, except those with an unsure module, and return their number."""
     total = 0
     while True:
@@ -213,7 +223,7 @@ async def archive_done(database: Database) -> int:
             return total
 
 
-async def delete_expired(database: Database, table: str, kept: timedelta, limit: int) -> int:
+async def delete_expired_rows(database: Database, table: str, kept: timedelta, limit: int) -> int:
     """Delete at most `limit` rows of a table that are past retention, and return their number."""
     past = f"SELECT ctid FROM {table} WHERE {_EXPIRY_COLUMNS[table]} < now() - CAST(:kept AS interval) LIMIT :batch"  # noqa: S608 - constants only
     statement = text(f"DELETE FROM {table} WHERE ctid = ANY(ARRAY({past}))")  # noqa: S608 - constants only
@@ -271,29 +281,29 @@ class UnfinishedCounts:
     listed: int
     removable: int
 
-    def oldest_seconds(self, count: MessageCount) -> float:
+    def compute_age_of_oldest(self, count: MessageCount) -> float:
         """Return the age of the oldest message; 0 without one."""
         return max(0.0, (self.at - count.oldest_at).total_seconds()) if count.oldest_at else 0.0
 
 
 async def count_unfinished(database: Database, retries: int) -> UnfinishedCounts:
     async with database.connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-        begun = [_build_begun(row) for row in await connection.fetch(_BEGUN, retries)]
+        begun = [_build_begun_count(row) for row in await connection.fetch(_BEGUN, retries)]
         rows = await connection.fetch(_UNFINISHED)
         beside = await connection.fetchrow(_OTHER_COUNTS)
     if beside is None:
         raise LookupError("a statement of counts has answered no row")
-    found = {(each.topic, each.state): each for each in (*begun, *_build_waiting(rows, begun))}
+    found = {(each.topic, each.state): each for each in (*begun, *_compute_waiting_counts(rows, begun))}
     counts = [found.get((topic, state), MessageCount(topic, state)) for topic in Topic for state in UNFINISHED_STATES]
     return UnfinishedCounts(beside["at"], counts, beside["quarantined"], beside["listed"], beside["removable"])
 
 
-def _build_begun(row: Row) -> MessageCount:
+def _build_begun_count(row: Row) -> MessageCount:
     failed_in = {module: row[module.value] for module in Module}
     return MessageCount(Topic(row["topic"]), MessageState(row["state"]), row["messages"], row["oldest_at"], failed_in)
 
 
-def _build_waiting(rows: Iterable[Row], begun: Iterable[MessageCount]) -> Iterable[MessageCount]:
+def _compute_waiting_counts(rows: Iterable[Row], begun: Iterable[MessageCount]) -> Iterable[MessageCount]:
     """Build the counts of messages that no cycle has loaded yet."""
     begun = list(begun)
     for row in rows:

@@ -14,7 +14,7 @@ from domain.addresses import messages, ordering
 from domain.addresses.activity_models import ApplyStepInput, CyclePhase
 from domain.addresses.messages import CreateUpdate, Delete, Swap, Topic
 from domain.addresses.operations import Module, Operation, OperationKind, build_operation_id
-from domain.addresses.ordering import SendCandidate, SwapPair, UnfinishedMessage, WaitKind, WaitReason
+from domain.addresses.ordering import SendCandidate, SwapUprns, UnfinishedMessage, WaitKind, WaitReason
 from domain.addresses.results import MessageUpdate
 from infra.address_settings import AddressSettings
 from infra.database import Database
@@ -63,13 +63,13 @@ class LoggedMessage:
         return len(self.waits_for) < len(Module) or self.reason.is_touched
 
 
-async def load_group(database: Database, cycle_id: str, ids: Sequence[int]) -> list[LoggedMessage]:
+async def load_unfinished_messages(database: Database, cycle_id: str, ids: Sequence[int]) -> list[LoggedMessage]:
     """Load the unfinished messages of a group; none if its cycle is over."""
     async with database.connection() as connection:
-        return [build_message(row) for row in await connection.fetch(_LOAD_GROUP, ids, cycle_id)]
+        return [build_logged_message(row) for row in await connection.fetch(_LOAD_GROUP, ids, cycle_id)]
 
 
-def build_message(row: Row) -> LoggedMessage:
+def build_logged_message(row: Row) -> LoggedMessage:
     """Build a message from its row."""
     topic = Topic(row["topic"])
     content = messages.parse_payload(topic, msgspec.json.decode(row["payload"]))
@@ -77,7 +77,7 @@ def build_message(row: Row) -> LoggedMessage:
         operation=build_operation(row["id"], content),
         topic=topic,
         waits_for=[module for module, ack in _ACK_COLUMNS if row[ack] != "Y"],
-        reason=_read_reason(row),
+        reason=_parse_wait_reason(row),
     )
 
 
@@ -107,7 +107,7 @@ def build_operation(log_id: int, content: messages.ChangeMessage) -> Operation:
             return Operation(op_id=op_id, seq=log_id, kind=OperationKind.DELETE, uprn=content.uprn_1)
 
 
-def _read_reason(row: Row) -> WaitReason:
+def _parse_wait_reason(row: Row) -> WaitReason:
     written: Mapping[str, Any] | None = msgspec.json.decode(row["wait_reason"]) if row["wait_reason"] else None
     return WaitReason.from_column(written)
 
@@ -124,10 +124,10 @@ async def find_blocked_messages(
             rows = await connection.fetch(_UNFINISHED_NEAR_SWAPS, uprns, last, settings.retries)
         else:
             rows = await connection.fetch(_UNFINISHED_NEAR_WRITES, uprns)
-    return ordering.find_blocked(candidates, [_build_unfinished(row) for row in rows])
+    return ordering.find_blocking_messages(candidates, [_build_unfinished_message(row) for row in rows])
 
 
-def _build_unfinished(row: Row) -> UnfinishedMessage:
+def _build_unfinished_message(row: Row) -> UnfinishedMessage:
     is_swap = row["topic"] == Topic.SWAP
     uprns = (row["uprn_1"], row["uprn_2"]) if is_swap else (row["uprn_1"],)
     return UnfinishedMessage(row["id"], is_swap, uprns, row["due"], row["touched"])
@@ -151,7 +151,7 @@ _RETRY_GIVEN_UP: Final = f"""
 async def list_given_up_swaps(database: Database, retries: int, after: int, limit: int) -> list[LoggedMessage]:
     """Return swaps that were given up because a side was missing, in order of their ids."""
     async with database.connection() as connection:
-        return [build_message(row) for row in await connection.fetch(_GIVEN_UP_SWAPS, retries, after, limit)]
+        return [build_logged_message(row) for row in await connection.fetch(_GIVEN_UP_SWAPS, retries, after, limit)]
 
 
 async def retry_given_up_swaps(database: Database, retries: int, ids: Sequence[int]) -> list[int]:
@@ -190,24 +190,26 @@ class UnconfirmedMessage:
     """A message that is done, but that some module may have applied without an answer."""
 
     message: LoggedMessage
-    pair: SwapPair
+    pair: SwapUprns
     is_final: bool
     """Whether it can no longer take effect where it has not."""
 
     @property
-    def modules(self) -> Sequence[Module]:
+    def possible_modules(self) -> Sequence[Module]:
         """The modules that may have applied it."""
         return self.message.reason.unsure
 
 
-async def list_unconfirmed(database: Database, silent: Set[Module], after: int, limit: int) -> list[UnconfirmedMessage]:
+async def list_unconfirmed_messages(
+    database: Database, silent: Set[Module], after: int, limit: int
+) -> list[UnconfirmedMessage]:
     """Return messages, in order of their ids, about which a module outside `silent` must be asked."""
     async with database.connection() as connection:
         rows = await connection.fetch(_UNCONFIRMED, json.dumps(sorted(silent)), after, limit)
     return [
         UnconfirmedMessage(
-            build_message(row),
-            SwapPair(row["id"], row["uprn_1"], row["uprn_2"] or row["uprn_1"]),
+            build_logged_message(row),
+            SwapUprns(row["id"], row["uprn_1"], row["uprn_2"] or row["uprn_1"]),
             row["is_final"],
         )
         for row in rows

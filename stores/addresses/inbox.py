@@ -108,20 +108,20 @@ class Inbox:
         self._database = database
         self._message_max_bytes = message_max_bytes
 
-    async def store(self, delivered: Sequence[DeliveredMessage]) -> IntakeResult:
+    async def store_messages(self, delivered: Sequence[DeliveredMessage]) -> IntakeResult:
         """Write messages in one transaction; when this returns, each may be acknowledged."""
         # A message may be delivered twice in one batch, and an insert must not have a key twice.
         distinct: dict[tuple[Topic, str, str], DeliveredMessage] = {}
         for each in delivered:
             distinct.setdefault((each.topic, _identify_message(each.message), each.refusal), each)
-        messages = [self.read(each) for each in distinct.values()]
-        taken = await self._write(messages)
+        messages = [self.parse_message(each) for each in distinct.values()]
+        taken = await self._write_with_fallback_to_quarantine(messages)
         taken = taken.model_copy(update={"repeated": taken.repeated + len(delivered) - len(distinct)})
         for outcome, count in taken:
             metrics.ADDRESS_MESSAGES.labels(outcome).inc(count)
         return taken
 
-    def read(self, incoming: DeliveredMessage) -> ReadableMessage | RefusedMessage:
+    def parse_message(self, incoming: DeliveredMessage) -> ReadableMessage | RefusedMessage:
         """Read a message; one that cannot be processed is refused with the reason."""
         message = incoming.message
         if incoming.refusal:
@@ -141,21 +141,25 @@ class Inbox:
         except UnreadableMessage as error:
             return RefusedMessage(incoming, error.reason)
 
-    async def _write(self, messages: Sequence[ReadableMessage | RefusedMessage]) -> IntakeResult:
+    async def _write_with_fallback_to_quarantine(
+        self, messages: Sequence[ReadableMessage | RefusedMessage]
+    ) -> IntakeResult:
         """Write messages; those whose values PostgreSQL refuses go into quarantine, so that they do not block the
         others."""
         try:
-            return await self._commit(messages)
+            return await self._write_in_one_transaction(messages)
         except DBAPIError as error:
             if not is_value_error(error):
                 raise
             if len(messages) > 1:
                 half = len(messages) // 2
-                return (await self._write(messages[:half])).add(await self._write(messages[half:]))
+                return (await self._write_with_fallback_to_quarantine(messages[:half])).add(
+                    await self._write_with_fallback_to_quarantine(messages[half:])
+                )
             reason = describe_refusal(error)
-            return await self._commit([RefusedMessage(each.incoming, reason) for each in messages])
+            return await self._write_in_one_transaction([RefusedMessage(each.incoming, reason) for each in messages])
 
-    async def _commit(self, messages: Sequence[ReadableMessage | RefusedMessage]) -> IntakeResult:
+    async def _write_in_one_transaction(self, messages: Sequence[ReadableMessage | RefusedMessage]) -> IntakeResult:
         readable = [each for each in messages if isinstance(each, ReadableMessage)]
         unreadable = [each for each in messages if isinstance(each, RefusedMessage)]
         new = 0

@@ -10,7 +10,7 @@ from typing import Final
 import asyncpg
 from sqlmodel import col, select
 
-from domain.addresses.results import IN_FLIGHT_MODULES, ListedDelete
+from domain.addresses.results import IN_FLIGHT_MODULES, ListedLogicalDelete
 from infra.database import Database
 from stores import keyset
 from stores.tables.addresses import LogicalDelete
@@ -65,16 +65,16 @@ class LogicalDeleteFilter:
     """List removed addresses instead of those that remain."""
 
 
-async def load_listed(database: Database, after: int, limit: int) -> list[ListedDelete]:
+async def load_unpurged_page(database: Database, after: int, limit: int) -> list[ListedLogicalDelete]:
     """Return a page of listed addresses that are not purged, in order of their ids."""
     async with database.connection() as connection:
-        return [_build_listed(row) for row in await connection.fetch(_PAGE, after, limit)]
+        return [_build_listed_delete(row) for row in await connection.fetch(_PAGE, after, limit)]
 
 
-async def find_listed(database: Database, address_ids: Sequence[int]) -> list[ListedDelete]:
+async def find_unpurged(database: Database, address_ids: Sequence[int]) -> list[ListedLogicalDelete]:
     """Return those of these addresses that are listed and not purged."""
     async with database.connection() as connection:
-        return [_build_listed(row) for row in await connection.fetch(_FIND, address_ids)]
+        return [_build_listed_delete(row) for row in await connection.fetch(_FIND, address_ids)]
 
 
 async def list_logical_deletes(
@@ -94,7 +94,7 @@ async def list_logical_deletes(
         return (await session.exec(keyset.select_page(statement, place, after, limit))).all()
 
 
-async def write_checks(database: Database, checked: Sequence[ListedDelete]) -> None:
+async def write_check_results(database: Database, checked: Sequence[ListedLogicalDelete]) -> None:
     """Write which modules need each address, and since when none does; a missing answer changes neither."""
     if not checked:
         return
@@ -111,24 +111,24 @@ async def write_checks(database: Database, checked: Sequence[ListedDelete]) -> N
         )
 
 
-async def mark_purged(database: Database, gone: Sequence[ListedDelete], who: str, reason: str | None) -> None:
+async def mark_purged(database: Database, purged: Sequence[ListedLogicalDelete], who: str, reason: str | None) -> None:
     """Mark addresses as purged, and record who did it in the audit; a repetition changes nothing."""
-    if not gone:
+    if not purged:
         return
     async with database.connection() as connection:
         await connection.execute(
-            _MARK_PURGED, [each.address_id for each in gone], [each.log_id for each in gone], who, reason
+            _MARK_PURGED, [each.address_id for each in purged], [each.log_id for each in purged], who, reason
         )
 
 
-async def remove_listed(database: Database, alive: Sequence[ListedDelete]) -> None:
+async def remove_revived(database: Database, revived: Sequence[ListedLogicalDelete]) -> None:
     """Remove revived addresses from the list; one that was deleted again is listed by that delete, and stays."""
-    if not alive:
+    if not revived:
         return
     async with database.connection() as connection:
-        await connection.execute(_REMOVE, [each.address_id for each in alive], [each.log_id for each in alive])
+        await connection.execute(_REMOVE, [each.address_id for each in revived], [each.log_id for each in revived])
 
 
-def _build_listed(row: asyncpg.Record) -> ListedDelete:
+def _build_listed_delete(row: asyncpg.Record) -> ListedLogicalDelete:
     busy = frozenset(module for module in IN_FLIGHT_MODULES if row[f"{module}_flag"] == "Y")
-    return ListedDelete(row["address_id"], row["uprn"], row["log_id"], busy)
+    return ListedLogicalDelete(row["address_id"], row["uprn"], row["log_id"], busy)

@@ -105,7 +105,7 @@ async def mend_message(database: Database, inbox_: Inbox, correction: MessageCor
     except DBAPIError as error:
         if not inbox.is_value_error(error):
             raise
-        raise _build_unreadable(inbox.describe_refusal(error)) from None
+        raise _build_unreadable_fault(inbox.describe_refusal(error)) from None
 
 
 async def _mend_in_session(session: Session, inbox_: Inbox, correction: MessageCorrection) -> int:
@@ -119,7 +119,7 @@ async def _mend_in_session(session: Session, inbox_: Inbox, correction: MessageC
     )
     row = (await session.exec(statement)).one_or_none()
     if row is None:
-        raise build_not_in_quarantine(correction.quarantine_id)
+        raise build_not_in_quarantine_fault(correction.quarantine_id)
     if row.mended_as is not None:
         raise Conflict(
             "already_mended",
@@ -127,9 +127,9 @@ async def _mend_in_session(session: Session, inbox_: Inbox, correction: MessageC
             f"{row.mended_as} of the log.",
             f"GET /v1/addresses/messages/{row.mended_as} shows what became of it.",
         )
-    readable = _read_correction(inbox_, row, correction)
+    readable = _parse_correction(inbox_, row, correction)
     if not await inbox.insert_new_messages(session, [readable]):
-        raise await _build_event_known(session, readable)
+        raise await _build_event_known_fault(session, readable)
     log_id = await _find_log_id(session, readable)
     row.mended_at = (await session.execute(_NOW)).scalar_one()
     row.mended_by, row.mended_as = correction.actor.who, log_id
@@ -139,15 +139,15 @@ async def _mend_in_session(session: Session, inbox_: Inbox, correction: MessageC
     return log_id
 
 
-def _read_correction(inbox_: Inbox, row: QuarantinedMessage, correction: MessageCorrection) -> ReadableMessage:
+def _parse_correction(inbox_: Inbox, row: QuarantinedMessage, correction: MessageCorrection) -> ReadableMessage:
     message = PublishedMessage(
         message_id=build_mended_msg_no(correction.quarantine_id),
         data=correction.text.encode(),
         publish_time=row.published_at.isoformat() if row.published_at else "",
     )
-    judged = inbox_.read(DeliveredMessage(Topic(row.topic), message))
+    judged = inbox_.parse_message(DeliveredMessage(Topic(row.topic), message))
     if not isinstance(judged, ReadableMessage):
-        raise _build_unreadable(judged.reason)
+        raise _build_unreadable_fault(judged.reason)
     return judged
 
 
@@ -158,7 +158,7 @@ async def _find_log_id(session: Session, readable: ReadableMessage) -> int:
     return log_id
 
 
-async def _build_event_known(session: Session, readable: ReadableMessage) -> Conflict:
+async def _build_event_known_fault(session: Session, readable: ReadableMessage) -> Conflict:
     topic, event_id = readable.incoming.topic, readable.content.event_id
     msg_no = (await session.execute(_SAME_EVENT, {"topic": topic, "event_id": event_id})).scalar_one_or_none()
     return Conflict(
@@ -169,7 +169,7 @@ async def _build_event_known(session: Session, readable: ReadableMessage) -> Con
     )
 
 
-def build_not_in_quarantine(quarantine_id: int) -> Missing:
+def build_not_in_quarantine_fault(quarantine_id: int) -> Missing:
     return Missing(
         "not_found",
         f"There is no message {quarantine_id} in quarantine.",
@@ -177,7 +177,7 @@ def build_not_in_quarantine(quarantine_id: int) -> Missing:
     )
 
 
-def _build_unreadable(reason: str) -> Invalid:
+def _build_unreadable_fault(reason: str) -> Invalid:
     return Invalid("message_unreadable", reason, "Correct the text and send it again.", field="text")
 
 
@@ -191,7 +191,7 @@ _DISCARD: Final = """
     """
 
 
-async def discard_messages(database: Database, ids: Sequence[int], actor: Actor) -> int:
+async def delete_from_quarantine(database: Database, ids: Sequence[int], actor: Actor) -> int:
     """Delete messages from quarantine, and return their number."""
     async with database.connection() as connection:
         return len(await connection.fetch(_DISCARD, ids, actor.who, actor.reason))

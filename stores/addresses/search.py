@@ -148,7 +148,7 @@ class WhereClause:
         return " AND ".join(self.conditions) or "true"
 
 
-def add_filter(filter_: MessageFilter, where: WhereClause) -> None:
+def add_filter_conditions(filter_: MessageFilter, where: WhereClause) -> None:
     if filter_.topic is not None:
         where.add("topic = {}", filter_.topic)
     if filter_.uprn is not None:
@@ -185,33 +185,33 @@ class MessageSearch:
 
 async def search_messages(database: Database, query: MessageSearch) -> list[FoundMessage]:
     """Return a page of the messages that match, newest first."""
-    text, values = build_search(query)
+    text, values = build_search_query(query)
     async with database.connection() as connection:
         return [_build_found_message(row) for row in await connection.fetch(text, *values)]
 
 
-def build_search(query: MessageSearch) -> tuple[str, Sequence[object]]:
+def build_search_query(query: MessageSearch) -> tuple[str, Sequence[object]]:
     """Return the query and its values."""
     table, archived = (HISTORY, "archived_at") if query.in_history else (LOG, _LIVE)
     where = WhereClause()
-    gate = _build_gate(query, where)
-    add_filter(query.filter, where)
-    _add_state(query, where)
+    gate = _build_selective_condition(query, where)
+    add_filter_conditions(query.filter, where)
+    _add_state_condition(query, where)
     if query.after is not None:
-        where.add(_PLACE.format_behind("{}", "{}"), *query.after)
+        where.add(_PLACE.format_after_condition("{}", "{}"), *query.after)
     limit, order = where.bind(query.limit), _PLACE.order_by
     if gate is None:
         text = f"SELECT {_LISTED_COLUMNS}, {archived} FROM {table} WHERE {where.text} {order} LIMIT {limit}"  # noqa: S608 - constants only
         return text, where.values
     text = f"""
-        WITH {build_gathered(gate, table)}
+        WITH {build_materialized_subquery(gate, table)}
         SELECT {_LISTED_COLUMNS}, {archived} FROM {table}
         WHERE id = ANY(ARRAY(SELECT id FROM gathered WHERE {where.text} {order} LIMIT {limit})) {order}
         """  # noqa: S608 - constants only
     return text, where.values
 
 
-def build_gathered(gate: str, table: str = LOG) -> str:
+def build_materialized_subquery(gate: str, table: str = LOG) -> str:
     """Return a subquery that materialises the messages that a simple condition selects, before other conditions apply.
 
     The failed messages, and those of a UPRN, are few. But PostgreSQL assumes them to be spread evenly over the log, and
@@ -220,7 +220,7 @@ def build_gathered(gate: str, table: str = LOG) -> str:
     return f"gathered AS MATERIALIZED (SELECT {_FILTERED} FROM {table} WHERE {gate})"  # noqa: S608 - constants only
 
 
-def _build_gate(query: MessageSearch, where: WhereClause) -> str | None:
+def _build_selective_condition(query: MessageSearch, where: WhereClause) -> str | None:
     """Return the condition to materialise first, if it selects few messages."""
     if query.filter.uprn is not None:
         uprn = where.bind(query.filter.uprn)
@@ -241,7 +241,7 @@ def _build_gate(query: MessageSearch, where: WhereClause) -> str | None:
             return "proc_flag IS NOT NULL" if has_failed else None
 
 
-def _add_state(query: MessageSearch, where: WhereClause) -> None:
+def _add_state_condition(query: MessageSearch, where: WhereClause) -> None:
     match query.state:
         case MessageState.WAITING:
             where.add("proc_flag IS NULL")
@@ -262,13 +262,13 @@ async def find_message(database: Database, message_id: int) -> FoundMessage | No
     return None if row is None else _build_found_message(row)
 
 
-async def list_superseded(database: Database, message: FoundMessage) -> list[int]:
+async def list_superseded_ids(database: Database, message: FoundMessage) -> list[int]:
     """Return the ids of the messages that a createUpdate or delete superseded."""
     async with database.connection() as connection:
         return [row["id"] for row in await connection.fetch(_SUPERSEDED, message.id, message.uprn_1)]
 
 
-async def list_actions(database: Database, message_id: int) -> list[OperatorAction]:
+async def list_operator_actions(database: Database, message_id: int) -> list[OperatorAction]:
     """Return the actions of operators on a message, oldest first."""
     async with database.connection() as connection:
         rows = await connection.fetch(_ACTIONS, message_id)

@@ -14,13 +14,13 @@ from sqlmodel import and_, col, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain.downloads import names
-from domain.downloads.activity_models import FinishInput, RecordInput
+from domain.downloads.activity_models import RecordEndInput, RecordStartInput
 from domain.downloads.models import DownloadSpec, DownloadState, FileType
-from domain.workload import Workloads, read_workloads
+from domain.workload import Workloads, parse_workloads
 from infra.database import Database
 from infra.objects import ObjectStore
 from stores import keyset
-from stores.projects import is_live
+from stores.projects import build_live_condition
 from stores.tables.downloads import CAUSE, Download
 from stores.tables.shared import Project
 
@@ -38,9 +38,15 @@ _COUNTS: Final = """
     SELECT project_id, 0, NULL, 0, NULL, count(*), min(finished_at)
     FROM downloads WHERE state = 'failed' AND finished_at > now() - $1::interval GROUP BY project_id
 """
+_PURGE: Final = """
+    DELETE FROM downloads WHERE task_id IN (
+        SELECT task_id FROM downloads WHERE created_at < $1 AND state IN ('failed', 'cancelled', 'expired')
+        ORDER BY created_at LIMIT $2
+    )
+"""
 
 
-async def record_start(database: Database, record: RecordInput) -> None:
+async def record_processing_start(database: Database, record: RecordStartInput) -> None:
     """Insert the row, or record that the download is processed once more."""
     spec, now = record.spec, datetime.now(UTC)
     begun = {"state": DownloadState.RUNNING, "processings": record.processings, "finished_at": None, "fault": None}
@@ -60,7 +66,7 @@ async def record_start(database: Database, record: RecordInput) -> None:
         await notify_change(database, session, spec, DownloadState.RUNNING)
 
 
-async def record_end(database: Database, finish: FinishInput) -> None:
+async def record_result_and_notify(database: Database, finish: RecordEndInput) -> None:
     """Write the result, and notify in the same transaction."""
     now, outcome, spec = datetime.now(UTC), finish.outcome, finish.spec
     values: dict[str, object] = {
@@ -87,7 +93,7 @@ async def record_end(database: Database, finish: FinishInput) -> None:
         await notify_change(database, session, spec, outcome.state)
 
 
-async def list_expired(database: Database, limit: int) -> list[Download]:
+async def list_expired_downloads(database: Database, limit: int) -> list[Download]:
     """Return finished downloads whose files have expired, the oldest first."""
     due = select(Download).where(
         col(Download.state) == DownloadState.SUCCEEDED, col(Download.expires_at) < datetime.now(UTC)
@@ -96,10 +102,17 @@ async def list_expired(database: Database, limit: int) -> list[Download]:
         return list(await session.exec(due.order_by(col(Download.expires_at)).limit(limit)))
 
 
-async def remove_file(database: Database, objects: ObjectStore, spec: DownloadSpec) -> None:
+async def purge(database: Database, before: datetime, limit: int) -> int:
+    """Delete rows of downloads from before a time that have ended and have no file; return how many."""
+    async with database.connection() as connection:
+        deleted = await connection.execute(_PURGE, before, limit)
+    return int(deleted.rpartition(" ")[2])
+
+
+async def delete_file_and_mark_expired(database: Database, objects: ObjectStore, spec: DownloadSpec) -> None:
     """Delete a finished file, and mark it as expired."""
     # Delete the bytes first: a row that is marked as expired is not looked at again.
-    await objects.delete_prefix(names.files_prefix(spec))
+    await objects.delete_prefix(names.build_files_prefix(spec))
     over = func.least(col(Download.expires_at), datetime.now(UTC))
     async with database.session() as session:
         values = {"state": DownloadState.EXPIRED, "file": None, "expires_at": over}
@@ -110,7 +123,7 @@ async def remove_file(database: Database, objects: ObjectStore, spec: DownloadSp
 async def notify_change(database: Database, session: AsyncSession, spec: DownloadSpec, state: DownloadState) -> None:
     """Notify every API process when the session commits."""
     changed = {"project_id": spec.project_id, "task_id": spec.task_id, "state": state}
-    await database.notify(session, CHANNEL, json.dumps(changed))
+    await database.notify_on_commit(session, CHANNEL, json.dumps(changed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,23 +160,25 @@ async def find_of_live_project(database: Database, project_id: str, task_id: str
         select(Download)
         .join(Project, col(Project.project_id) == Download.project_id)
         .where(Download.task_id == task_id, Download.project_id == project_id)
-        .where(is_live(Project.revoked_at))
+        .where(build_live_condition(Project.revoked_at))
     )
     async with database.session() as session:
         return (await session.exec(query)).one_or_none()
 
 
 async def list_page(
-    database: Database, wanted: DownloadFilter, after: tuple[datetime, str] | None, limit: int
+    database: Database, filters: DownloadFilter, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[Download]:
     """Return downloads, newest first, and one more if another page follows."""
-    statement = select(Download).where(*_conditions(wanted))
+    statement = select(Download).where(*_build_conditions(filters))
     statement = keyset.select_page(statement, (Download.created_at, Download.task_id), after, limit)
     async with database.session() as session:
         return (await session.exec(statement)).all()
 
 
-async def list_unfinished(database: Database, project_id: str, *, ended_within: timedelta, limit: int) -> Sequence[str]:
+async def list_unfinished_or_recently_ended(
+    database: Database, project_id: str, *, ended_within: timedelta, limit: int
+) -> Sequence[str]:
     """Return the ids of a project's downloads that run or ended recently, newest first."""
     running = col(Download.state).in_([DownloadState.PENDING, DownloadState.RUNNING])
     just_ended = col(Download.finished_at) > func.now() - ended_within
@@ -172,41 +187,41 @@ async def list_unfinished(database: Database, project_id: str, *, ended_within: 
         return (await session.exec(query.order_by(col(Download.created_at).desc()).limit(limit))).all()
 
 
-async def list_recorded(database: Database, task_ids: Collection[str]) -> set[str]:
+async def filter_recorded(database: Database, task_ids: Collection[str]) -> set[str]:
     """Return those of the ids that have a row."""
     statement = select(Download.task_id).where(col(Download.task_id).in_(task_ids))
     async with database.session() as session:
         return set((await session.exec(statement)).all())
 
 
-def _conditions(wanted: DownloadFilter) -> list[ColumnElement[bool]]:
+def _build_conditions(filters: DownloadFilter) -> list[ColumnElement[bool]]:
     is_exact = {
-        Download.project_id: wanted.project_id,
-        Download.task_id: wanted.task_id,
-        Download.type: wanted.type,
-        Download.operator_id: wanted.operator_id,
+        Download.project_id: filters.project_id,
+        Download.task_id: filters.task_id,
+        Download.type: filters.type,
+        Download.operator_id: filters.operator_id,
     }
     conditions = [col(column) == value for column, value in is_exact.items() if value is not None]
-    if wanted.state is not None:
-        conditions.append(_state_condition(wanted.state))
-    if wanted.cause is not None:
-        conditions += [col(Download.fault).is_not(None), literal_column(CAUSE) == wanted.cause]
-    if wanted.file_name is not None:
-        conditions.append(col(Download.file_name).icontains(wanted.file_name, autoescape=True))
-    if wanted.created_after is not None:
-        conditions.append(col(Download.created_at) >= wanted.created_after)
-    if wanted.created_before is not None:
-        conditions.append(col(Download.created_at) < wanted.created_before)
+    if filters.state is not None:
+        conditions.append(_build_state_condition(filters.state))
+    if filters.cause is not None:
+        conditions += [col(Download.fault).is_not(None), literal_column(CAUSE) == filters.cause]
+    if filters.file_name is not None:
+        conditions.append(col(Download.file_name).icontains(filters.file_name, autoescape=True))
+    if filters.created_after is not None:
+        conditions.append(col(Download.created_at) >= filters.created_after)
+    if filters.created_before is not None:
+        conditions.append(col(Download.created_at) < filters.created_before)
     return conditions
 
 
 async def count_downloads(database: Database) -> Workloads:
     """Count the downloads that have a row; those that no worker has taken up yet have none."""
     async with database.connection() as connection:
-        return read_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))
+        return parse_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))
 
 
-def _state_condition(state: DownloadState) -> ColumnElement[bool]:
+def _build_state_condition(state: DownloadState) -> ColumnElement[bool]:
     """Build the condition of a state; a file past its time counts as expired before housekeeping removes it."""
     recorded = col(Download.state) == state
     overdue = col(Download.expires_at) <= func.now()

@@ -9,12 +9,10 @@ from typing import Final
 
 from domain.downloads.models import DownloadSpec
 from domain.limits import LimitDecision, RateDemand, SlotDemand, UncheckedSpending
+from domain.quotas import DAY_SECONDS, MINUTE_SECONDS, PartyQuotas
 from infra.database import Database
 from infra.limits import Limiter
-from infra.settings import QuotaSettings
 
-MINUTE_SECONDS: Final = 60
-DAY_SECONDS: Final = 24 * 3600
 LEASE_MARGIN_SECONDS: Final = 600
 """How long after its time limit the slot of a download expires if it was not released."""
 
@@ -25,6 +23,7 @@ class QuotaKind(StrEnum):
     SUBMISSIONS = "submissions"
     ACTIVE = "active"
     BYTES = "bytes"
+    ROWS = "rows"
 
 
 class QuotaScope(StrEnum):
@@ -32,6 +31,14 @@ class QuotaScope(StrEnum):
 
     PROJECT = "project"
     OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadQuotas:
+    """The limits of a project, and those of each operator within it."""
+
+    project: PartyQuotas
+    operator: PartyQuotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,37 +56,48 @@ class QuotaState:
         return f"{self.scope}-{self.kind}"
 
 
-async def admit_download(database: Database, settings: QuotaSettings, spec: DownloadSpec) -> list[QuotaState]:
+async def admit_download(database: Database, settings: DownloadQuotas, spec: DownloadSpec) -> list[QuotaState]:
     """Count a submission and take the slots of an active download; take nothing if a quota is used up.
 
     A repeated call for a download that is active counts nothing.
     """
-    parties = _list_owners(spec.project_id, spec.operator_id)
+    parties = _list_quota_owners(spec.project_id, spec.operator_id)
     demands = _build_demands(settings, parties, spec)
-    return _build_states(demands, await Limiter(database).take(*_split_demands(demands)))
+    return _build_quota_states(demands, await Limiter(database).take_all_or_none(*_split_demands(demands)))
 
 
-async def read_quotas(
-    database: Database, settings: QuotaSettings, project_id: str, operator_id: str | None
+async def preview_quotas(
+    database: Database, settings: DownloadQuotas, project_id: str, operator_id: str | None
 ) -> list[QuotaState]:
     """Return the quotas without counting anything."""
-    demands = _build_demands(settings, _list_owners(project_id, operator_id))
-    return _build_states(demands, await Limiter(database).preview(*_split_demands(demands)))
+    demands = _build_demands(settings, _list_quota_owners(project_id, operator_id))
+    return _build_quota_states(demands, await Limiter(database).preview(*_split_demands(demands)))
 
 
-async def hold_active_beyond_quota(database: Database, spec: DownloadSpec) -> None:
+async def take_active_slots_beyond_quota(database: Database, spec: DownloadSpec) -> None:
     """Take the slots of a running download, even beyond the quota."""
-    parties = _list_owners(spec.project_id, spec.operator_id)
-    await Limiter(database).hold([_build_slot(party, spec, 1) for party in parties])
+    parties = _list_quota_owners(spec.project_id, spec.operator_id)
+    await Limiter(database).take_beyond_limits([_build_active_slot_demand(party, spec, 1) for party in parties])
 
 
-async def release_active(
-    database: Database, project_id: str, operator_id: str | None, task_id: str, *, file_bytes: int = 0
+async def release_active_slots(
+    database: Database,
+    project_id: str,
+    operator_id: str | None,
+    task_id: str,
+    *,
+    file_bytes: int = 0,
+    file_rows: int = 0,
 ) -> None:
-    """Release the slots of a download that ended, and count the bytes of its file; repeated calls have no effect."""
-    parties = _list_owners(project_id, operator_id)
-    booking = [UncheckedSpending(party.key(QuotaKind.BYTES), file_bytes, DAY_SECONDS) for party in parties]
-    await Limiter(database).release([party.key(QuotaKind.ACTIVE) for party in parties], task_id, booking)
+    """Release the slots of a download that ended, and count bytes and rows of its file; repeated calls do nothing."""
+    parties = _list_quota_owners(project_id, operator_id)
+    sizes = ((QuotaKind.BYTES, file_bytes), (QuotaKind.ROWS, file_rows))
+    booking = [
+        UncheckedSpending(party.build_limit_key(kind), size, DAY_SECONDS) for party in parties for kind, size in sizes
+    ]
+    await Limiter(database).release_slots(
+        [party.build_limit_key(QuotaKind.ACTIVE) for party in parties], task_id, booking
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +105,11 @@ class _QuotaOwner:
     scope: QuotaScope
     name: str
 
-    def key(self, kind: QuotaKind) -> str:
+    def build_limit_key(self, kind: QuotaKind) -> str:
         return f"downloads:{kind}:{self.name}"
 
 
-def _list_owners(project_id: str, operator_id: str | None) -> list[_QuotaOwner]:
+def _list_quota_owners(project_id: str, operator_id: str | None) -> list[_QuotaOwner]:
     project = _QuotaOwner(QuotaScope.PROJECT, project_id)
     return (
         [project] if operator_id is None else [project, _QuotaOwner(QuotaScope.OPERATOR, f"{project_id}:{operator_id}")]
@@ -99,27 +117,32 @@ def _list_owners(project_id: str, operator_id: str | None) -> list[_QuotaOwner]:
 
 
 def _build_demands(
-    settings: QuotaSettings, parties: list[_QuotaOwner], spec: DownloadSpec | None = None
+    settings: DownloadQuotas, parties: list[_QuotaOwner], spec: DownloadSpec | None = None
 ) -> dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand]:
     """Build the demands on each quota; without a spec they demand nothing."""
     found: dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand] = {}
     for party in parties:
         limits = settings.project if party.scope is QuotaScope.PROJECT else settings.operator
         found[party.scope, QuotaKind.SUBMISSIONS] = RateDemand(
-            party.key(QuotaKind.SUBMISSIONS), 0 if spec is None else 1, limits.submissions_per_minute, MINUTE_SECONDS
+            party.build_limit_key(QuotaKind.SUBMISSIONS),
+            0 if spec is None else 1,
+            limits.submissions_per_minute,
+            MINUTE_SECONDS,
         )
-        found[party.scope, QuotaKind.ACTIVE] = _build_slot(party, spec, limits.active)
-        # The size of the file is not known yet, so a download is admitted as long as any bytes are left.
-        found[party.scope, QuotaKind.BYTES] = RateDemand(
-            party.key(QuotaKind.BYTES), 0, limits.bytes_per_day, DAY_SECONDS
-        )
+        found[party.scope, QuotaKind.ACTIVE] = _build_active_slot_demand(party, spec, limits.active)
+        # The size of the file is not known yet, so a download is admitted as long as any bytes and rows are left.
+        sizes = ((QuotaKind.BYTES, limits.bytes_per_day), (QuotaKind.ROWS, limits.rows_per_day))
+        for kind, limit in sizes:
+            found[party.scope, kind] = RateDemand(party.build_limit_key(kind), 0, limit, DAY_SECONDS)
     return found
 
 
-def _build_slot(party: _QuotaOwner, spec: DownloadSpec | None, limit: int) -> SlotDemand:
+def _build_active_slot_demand(owner: _QuotaOwner, spec: DownloadSpec | None, limit: int) -> SlotDemand:
     if spec is None:
-        return SlotDemand(party.key(QuotaKind.ACTIVE), "", limit, 0)
-    return SlotDemand(party.key(QuotaKind.ACTIVE), spec.task_id, limit, spec.max_exec_seconds + LEASE_MARGIN_SECONDS)
+        return SlotDemand(owner.build_limit_key(QuotaKind.ACTIVE), "", limit, 0)
+    return SlotDemand(
+        owner.build_limit_key(QuotaKind.ACTIVE), spec.task_id, limit, spec.max_exec_seconds + LEASE_MARGIN_SECONDS
+    )
 
 
 def _split_demands(
@@ -131,7 +154,7 @@ def _split_demands(
     )
 
 
-def _build_states(
+def _build_quota_states(
     demands: Mapping[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand], verdicts: Sequence[LimitDecision]
 ) -> list[QuotaState]:
     rates, slots = _split_demands(demands)

@@ -47,7 +47,7 @@ class SliceReading:
     """Whether the platform's filter was seen to use the declared time zone."""
 
 
-async def begin(database: Database, params: ReadSliceInput) -> SliceAttempt:
+async def begin_attempt(database: Database, params: ReadSliceInput) -> SliceAttempt:
     """Take a slice for an attempt, unless it has ended, or its platform refuses the credentials.
 
     Raises:
@@ -55,17 +55,19 @@ async def begin(database: Database, params: ReadSliceInput) -> SliceAttempt:
     """
     async with database.session() as session:
         here = await platforms.load(session, params.platform)
-        if here.row.credentials_failed_since is not None and (refusal := await _refusal(session, params)):
+        if here.row.credentials_failed_since is not None and (
+            refusal := await _find_credentials_refusal(session, params)
+        ):
             return SliceAttempt(here, SliceAccess.NOT, refusal)
-        return SliceAttempt(here, await ledger.take(session, params, here.row.skew_seconds or 0.0))
+        return SliceAttempt(here, await ledger.take_slice(session, params, here.row.skew_seconds or 0.0))
 
 
-async def _refusal(session: Session, params: ReadSliceInput) -> FaultRecord | None:
+async def _find_credentials_refusal(session: Session, params: ReadSliceInput) -> FaultRecord | None:
     """Return the refusal, unless this attempt may try the credentials again: all slices share one try per pause."""
     row = await session.get_one(OrderPlatform, params.platform, with_for_update=True, populate_existing=True)
     if row.credentials_failed_since is None or row.credentials_fault is None:
         return None
-    now = await ledger.database_now(session)
+    now = await ledger.read_database_time(session)
     pause = timedelta(seconds=min(params.settings.retryintv, EXPIRED_WAIT_MAX_SECONDS))
     if row.credentials_tried_at is not None and now - row.credentials_tried_at < pause:
         return FaultRecord.model_validate(row.credentials_fault)
@@ -74,52 +76,54 @@ async def _refusal(session: Session, params: ReadSliceInput) -> FaultRecord | No
     return None
 
 
-async def split(database: Database, params: ReadSliceInput, halves: Iterable[TimeWindow]) -> list[SliceJob] | None:
+async def replace_slice_by_halves(
+    database: Database, params: ReadSliceInput, halves: Iterable[TimeWindow]
+) -> list[SliceJob] | None:
     """Replace the slice of an attempt by its halves; None where another attempt has the slice."""
     async with database.session() as session:
-        row = await ledger.find(session, params.platform, params.window, lock=True)
+        row = await ledger.find_slice(session, params.platform, params.window, lock=True)
         if row is None or row.holder != params.holder:
             return None
-        return await ledger.split(session, row, halves)
+        return await ledger.split_slice(session, row, halves)
 
 
-async def commit(
-    database: Database, here: PlatformState, params: ReadSliceInput, reading: SliceReading
+async def commit_orders(
+    database: Database, state: PlatformState, params: ReadSliceInput, reading: SliceReading
 ) -> ReadSliceResult:
     """Write orders and the ledger's row in one transaction; writes nothing where another attempt has the slice."""
     async with database.session() as session:
         platform = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
-        row = await ledger.find(session, params.platform, params.window, lock=True)
+        row = await ledger.find_slice(session, params.platform, params.window, lock=True)
         if row is None or not ledger.may_commit(row, params):
             return ReadSliceResult(ending=ReadOutcome.OVER)
         platform.revision += 1
         if reading.is_zone_right:
-            platform.zone_checked_at = await ledger.database_now(session)
+            platform.zone_checked_at = await ledger.read_database_time(session)
         if platform.credentials_failed_since is not None:
             platform.credentials_failed_since, platform.credentials_fault = None, None
-            platform.credentials_good_at, platform.credentials_told = await ledger.database_now(session), False
-        changes = await order_copies.merge(session, here.account, platform.revision, reading.copies)
-        result = _result(params, row, reading, changes)
-        late_seconds = _lateness(row, params.window, changes)
+            platform.credentials_good_at, platform.credentials_told = await ledger.read_database_time(session), False
+        changes = await order_copies.write_newer_copies(session, state.account, platform.revision, reading.copies)
+        result = _build_result(params, row, reading, changes)
+        late_seconds = _compute_lateness_seconds(row, params.window, changes)
         if row.done_at is None:
-            _finish(row, result, reading.pages_key)
+            _write_result_to_row(row, result, reading.pages_key)
             row.digest = reading.digest
-            row.done_at = await ledger.database_now(session)
+            row.done_at = await ledger.read_database_time(session)
             metrics.SLICE_SECONDS.observe((row.done_at - row.claimed_at).total_seconds())
         elif params.purpose is ReadPurpose.SWEEP:
-            await ledger.complete_sweep(session, platform, row, result.missed, late_seconds)
+            await ledger.record_completed_sweep(session, platform, row, result.missed, late_seconds)
         else:
-            row.reread_since, row.reread_fault, row.reread_at = None, None, await ledger.database_now(session)
+            row.reread_since, row.reread_fault, row.reread_at = None, None, await ledger.read_database_time(session)
             row.reread_holder, row.stale_told_at = None, None
             if row.failed_at is not None:
                 # Its sweep was due, and has failed: this reading replaces it.
-                await ledger.complete_sweep(session, platform, row, result.missed, late_seconds)
+                await ledger.record_completed_sweep(session, platform, row, result.missed, late_seconds)
         session.add(row)
         await ledger.advance_complete_to(session, platform)
     return result
 
 
-async def fail(database: Database, params: FailSliceInput) -> PlatformState | None:
+async def fail_slice(database: Database, params: FailSliceInput) -> PlatformState | None:
     """Move a slice into the failed set; a failed sweep is recorded, and repeated later.
 
     Returns:
@@ -131,18 +135,20 @@ async def fail(database: Database, params: FailSliceInput) -> PlatformState | No
     async with database.session() as session:
         here = await platforms.load(session, params.platform, lock=True)
         if params.purpose is ReadPurpose.SWEEP:
-            return here if await ledger.fail_sweep(session, here.row, params.window, params.fault) else None
+            return here if await ledger.record_failed_sweep(session, here.row, params.window, params.fault) else None
         if params.purpose is ReadPurpose.AGAIN:
-            await ledger.fail_reread(session, params.platform, params.window, params.fault)
-        is_failed = await ledger.fail(session, params.platform, params.window, params.fault, params.reader)
+            await ledger.record_failed_reread(session, params.platform, params.window, params.fault)
+        is_failed = await ledger.move_to_failed_set(
+            session, params.platform, params.window, params.fault, params.reader
+        )
     return here if is_failed else None
 
 
-def _result(
+def _build_result(
     params: ReadSliceInput, row: OrderSlice, reading: SliceReading, changes: list[OrderChange]
 ) -> ReadSliceResult:
     """Build the result of an attempt; only a slice that was complete before can have missed orders."""
-    late = _late(params.window, changes) if row.done_at is not None else []
+    late = _filter_late_orders(params.window, changes) if row.done_at is not None else []
     return ReadSliceResult(
         ending=ReadOutcome.DONE,
         orders=reading.orders,
@@ -156,17 +162,17 @@ def _result(
     )
 
 
-def _late(window: TimeWindow, changes: list[OrderChange]) -> list[OrderChange]:
+def _filter_late_orders(window: TimeWindow, changes: list[OrderChange]) -> list[OrderChange]:
     return [each for each in changes if each.is_new and window.contains(each.modified_at)]
 
 
-def _finish(row: OrderSlice, result: ReadSliceResult, key: str) -> None:
+def _write_result_to_row(row: OrderSlice, result: ReadSliceResult, key: str) -> None:
     row.failed_at, row.fault, row.holder, row.stale_told_at, row.raw_key = None, None, None, None, key
     row.orders, row.changed, row.total = result.orders, result.changed, result.total
     row.passes, row.pages, row.outside, row.undated = result.passes, result.pages, result.outside, result.undated
 
 
-def _lateness(row: OrderSlice, window: TimeWindow, changes: list[OrderChange]) -> float | None:
+def _compute_lateness_seconds(row: OrderSlice, window: TimeWindow, changes: list[OrderChange]) -> float | None:
     """Return how late the orders were that only the sweep found.
 
     Where rows moved during the first reading, it may have skipped an order that was there; where nothing moved, the
@@ -175,6 +181,9 @@ def _lateness(row: OrderSlice, window: TimeWindow, changes: list[OrderChange]) -
     if row.done_at is None or row.read_at is None or row.passes != 1:
         return None
     return max(
-        (confirmation.compute_lateness_seconds(each.modified_at, row.read_at) for each in _late(window, changes)),
+        (
+            confirmation.compute_lateness_seconds(each.modified_at, row.read_at)
+            for each in _filter_late_orders(window, changes)
+        ),
         default=None,
     )

@@ -20,7 +20,7 @@ from stores.orders.platforms import build_alarm
 from stores.tables.orders import OrderBackfill, OrderPlatform
 
 
-async def insert_record(database: Database, params: BackfillInput, workflow_id: str) -> None:
+async def insert_backfill(database: Database, params: BackfillInput, workflow_id: str) -> None:
     """Insert the record of a backfill that has been started; does nothing if it exists."""
     window = params.window
     async with database.session() as session:
@@ -33,38 +33,38 @@ async def insert_record(database: Database, params: BackfillInput, workflow_id: 
             "start_at": window.start,
             "end_at": window.end,
             "state": BackfillState.RUNNING,
-            "slices": await ledger.count_rereadable(session, params.platform, window.start, window.end),
+            "slices": await ledger.count_rereadable_slices(session, params.platform, window.start, window.end),
             "read": 0,
             "failed": 0,
         }
         await session.exec(insert(OrderBackfill).values(values).on_conflict_do_nothing())
 
 
-async def advance(database: Database, params: BackfillBatchInput) -> list[SliceJob]:
+async def save_progress_and_list_next(database: Database, params: BackfillBatchInput) -> list[SliceJob]:
     """Save the progress of a backfill, and return its next slices; none once too many have failed."""
     async with database.session() as session:
         for unread in params.unread:
-            await ledger.fail_reread(session, params.platform, unread.window, unread.fault)
-        await _note(session, params.backfill_id, params.progress)
-        if params.progress.is_hopeless:
+            await ledger.record_failed_reread(session, params.platform, unread.window, unread.fault)
+        await _save_progress(session, params.backfill_id, params.progress)
+        if params.progress.has_too_many_failures:
             return []
         after = params.progress.read_to or params.window.start
-        return await ledger.list_rereadable(session, params.platform, after, params.window.end, BATCH_SLICES)
+        return await ledger.list_rereadable_slices(session, params.platform, after, params.window.end, BATCH_SLICES)
 
 
-async def finish(
+async def end_backfill(
     database: Database, backfill_id: str, progress: BackfillProgress, fault: FaultRecord | None
 ) -> Alarm | None:
     """Save the progress of a backfill, and close its record; return an alarm if it has failed."""
     async with database.session() as session:
-        await _note(session, backfill_id, progress)
-        return await _close(session, backfill_id, fault)
+        await _save_progress(session, backfill_id, progress)
+        return await _close_record(session, backfill_id, fault)
 
 
-async def close(database: Database, backfill_id: str, fault: FaultRecord) -> Alarm | None:
+async def fail_backfill(database: Database, backfill_id: str, fault: FaultRecord) -> Alarm | None:
     """Close the record of a backfill that has failed, with its progress so far; return an alarm."""
     async with database.session() as session:
-        return await _close(session, backfill_id, fault)
+        return await _close_record(session, backfill_id, fault)
 
 
 async def list_running(database: Database) -> list[OrderBackfill]:
@@ -73,7 +73,7 @@ async def list_running(database: Database) -> list[OrderBackfill]:
         return list(await session.exec(select(OrderBackfill).where(OrderBackfill.state == BackfillState.RUNNING)))
 
 
-async def _note(session: Session, backfill_id: str, progress: BackfillProgress) -> None:
+async def _save_progress(session: Session, backfill_id: str, progress: BackfillProgress) -> None:
     await session.exec(
         update(OrderBackfill)
         .where(col(OrderBackfill.backfill_id) == backfill_id, col(OrderBackfill.state) == BackfillState.RUNNING)
@@ -81,14 +81,14 @@ async def _note(session: Session, backfill_id: str, progress: BackfillProgress) 
     )
 
 
-async def _close(session: Session, backfill_id: str, fault: FaultRecord | None) -> Alarm | None:
+async def _close_record(session: Session, backfill_id: str, fault: FaultRecord | None) -> Alarm | None:
     """Close a record if it is open; return an alarm if it has failed and its platform has an address for alarms."""
     row = await session.get_one(OrderBackfill, backfill_id, with_for_update=True)
     if row.state != BackfillState.RUNNING:
         return None
     row.state = BackfillState.SUCCEEDED if fault is None else BackfillState.FAILED
     row.fault = None if fault is None else fault.model_dump()
-    row.finished_at = await ledger.database_now(session)
+    row.finished_at = await ledger.read_database_time(session)
     session.add(row)
     metrics.BACKFILLS.labels(row.platform, row.state).inc()
     counts = {"slices": row.slices, "read": row.read, "failed": row.failed}

@@ -14,10 +14,10 @@ from typing import Final
 from sqlalchemy import ColumnElement, update
 from sqlmodel import and_, col, func, or_, select
 
-from domain.orders.activity_models import NoteFailureInput, PresenceResult
+from domain.orders.activity_models import RecordFailureInput, ServedPlatformsResult
 from domain.orders.slices import SLICE_TERMINATED
 from domain.orders.windows import TimeWindow
-from domain.workload import ConcernKind, Workload, Workloads, merge_workloads, read_concerns, read_workloads
+from domain.workload import ConcernKind, Workload, Workloads, merge_workloads, parse_concerns, parse_workloads
 from infra.database import Database
 from stores.orders import ledger, slices
 from stores.orders.slices import SliceCounts
@@ -44,11 +44,11 @@ class ClockChange:
     skew_before: float | None
 
 
-async def note_clock_failure(database: Database, params: NoteFailureInput, patience: timedelta) -> ClockFailure:
+async def record_clock_failure(database: Database, params: RecordFailureInput, patience: timedelta) -> ClockFailure:
     """Record since when a platform's clock cannot be read; an alarm is due once that has lasted."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
-        now = await ledger.database_now(session)
+        now = await ledger.read_database_time(session)
         is_first = row.clock_failed_since is None
         row.clock_failed_since, row.clock_fault = row.clock_failed_since or now, params.fault.model_dump()
         is_due = not row.clock_told and now - row.clock_failed_since >= patience
@@ -57,11 +57,11 @@ async def note_clock_failure(database: Database, params: NoteFailureInput, patie
     return ClockFailure(row, is_first, is_due)
 
 
-async def note_clock(database: Database, platform: str, clock: datetime) -> ClockChange:
+async def record_clock(database: Database, platform: str, clock: datetime) -> ClockChange:
     """Save how far a platform's clock is ahead of the database's, and clear an earlier failure to read it."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, platform, with_for_update=True)
-        now = await ledger.database_now(session)
+        now = await ledger.read_database_time(session)
         before, skew = row.skew_seconds, (clock - now).total_seconds()
         row.skew_seconds, row.skew_at = skew, now
         row.clock_failed_since, row.clock_fault, row.clock_told = None, None, False
@@ -69,11 +69,11 @@ async def note_clock(database: Database, platform: str, clock: datetime) -> Cloc
     return ClockChange(row, skew, before)
 
 
-async def note_refused_credentials(database: Database, params: NoteFailureInput) -> OrderPlatform | None:
+async def record_refused_credentials(database: Database, params: RecordFailureInput) -> OrderPlatform | None:
     """Record since when a platform refuses its credentials; return its row if an alarm is due."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
-        now = await ledger.database_now(session)
+        now = await ledger.read_database_time(session)
         if row.credentials_good_at is not None and row.credentials_good_at > params.asked_at:
             return None
         row.credentials_failed_since = row.credentials_failed_since or now
@@ -83,11 +83,11 @@ async def note_refused_credentials(database: Database, params: NoteFailureInput)
     return row if is_due else None
 
 
-async def note_presence(database: Database, presence: PresenceResult) -> list[OrderPlatform]:
+async def record_which_are_served(database: Database, presence: ServedPlatformsResult) -> list[OrderPlatform]:
     """Record since when no worker serves a platform; return the rows of those that have just become unserved."""
     lost = []
     async with database.session() as session:
-        now = await ledger.database_now(session)
+        now = await ledger.read_database_time(session)
         named = [*presence.served, *presence.unserved]
         rows = await session.exec(select(OrderPlatform).where(col(OrderPlatform.platform).in_(named)).with_for_update())
         for row in rows:
@@ -110,12 +110,12 @@ class PlatformsHealth:
     now: datetime
 
 
-async def read_health(database: Database) -> PlatformsHealth:
+async def load_platforms_health(database: Database) -> PlatformsHealth:
     """Read what keeps each platform from being fetched."""
     async with database.session() as session:
-        rows = (await session.exec(select(OrderPlatform))).all()
+        rows = (await session.exec(select(OrderPlatform).where(col(OrderPlatform.removed_at).is_(None)))).all()
         counts = await slices.count_by_platform(session, [row.platform for row in rows])
-        return PlatformsHealth(list(rows), counts, await ledger.database_now(session))
+        return PlatformsHealth(list(rows), counts, await ledger.read_database_time(session))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +140,19 @@ class OverdueSlices:
     """Slices claimed before this take too long."""
 
 
-async def find_stale(database: Database, after: timedelta, limit: int) -> OverdueSlices:
+async def list_stale_slices(database: Database, after: timedelta, limit: int) -> OverdueSlices:
     """List the oldest slices that take longer than `after` and are not reported yet."""
     async with database.session() as session:
-        now = await ledger.database_now(session)
-        oldest = select(OrderSlice).where(_is_stale(now - after)).order_by(col(OrderSlice.claimed_at)).limit(limit)
+        now = await ledger.read_database_time(session)
+        oldest = (
+            select(OrderSlice)
+            .where(_build_stale_condition(now - after))
+            .order_by(col(OrderSlice.claimed_at))
+            .limit(limit)
+        )
         slices = [
             StaleSlice(
-                row.slice_id, row.platform, ledger.to_window(row), row.claimed_at, row.attempts, row.reread_since
+                row.slice_id, row.platform, ledger.build_window(row), row.claimed_at, row.attempts, row.reread_since
             )
             for row in await session.exec(oldest)
         ]
@@ -165,7 +170,7 @@ async def mark_stale_reported(
     async with database.session() as session:
         statement = (
             update(OrderSlice)
-            .where(col(OrderSlice.slice_id).in_(ids), _is_stale(overdue.before))
+            .where(col(OrderSlice.slice_id).in_(ids), _build_stale_condition(overdue.before))
             .values(stale_told_at=func.now())
             .returning(col(OrderSlice.slice_id))
         )
@@ -178,12 +183,14 @@ async def mark_stale_reported(
 async def fail_stale_reread(database: Database, stale: StaleSlice) -> None:
     """Record that the repeated reading of a slice ended without a result; its earlier content stays."""
     async with database.session() as session:
-        await ledger.fail_reread(session, stale.platform, stale.window, SLICE_TERMINATED)
+        await ledger.record_failed_reread(session, stale.platform, stale.window, SLICE_TERMINATED)
 
 
-def _is_stale(before: datetime) -> ColumnElement[bool]:
+def _build_stale_condition(before: datetime) -> ColumnElement[bool]:
     """Claimed before a moment and unfinished, or being read again since before it, and not reported yet."""
-    is_open = and_(ledger.is_unfinished(), col(OrderSlice.failed_at).is_(None), col(OrderSlice.claimed_at) < before)
+    is_open = and_(
+        ledger.build_unfinished_condition(), col(OrderSlice.failed_at).is_(None), col(OrderSlice.claimed_at) < before
+    )
     return and_(
         or_(is_open, col(OrderSlice.reread_since) < before),
         col(OrderSlice.stale_told_at).is_(None),
@@ -217,9 +224,9 @@ _SWEEPS_FAILED: Final = """
 async def count_workloads(database: Database) -> Workloads:
     """Count slices that are unfinished, stale or whose sweep failed, and platforms that are not being fetched."""
     async with database.connection() as connection:
-        unfinished = read_workloads(await connection.fetch(_SLICES))
-        stale = read_concerns(ConcernKind.STALE, await connection.fetch(_STALE))
-        unswept = read_concerns(ConcernKind.SWEEPS_FAILED, await connection.fetch(_SWEEPS_FAILED))
+        unfinished = parse_workloads(await connection.fetch(_SLICES))
+        stale = parse_concerns(ConcernKind.STALE, await connection.fetch(_STALE))
+        unswept = parse_concerns(ConcernKind.SWEEPS_FAILED, await connection.fetch(_SWEEPS_FAILED))
         platforms = await connection.fetch(_STANDSTILLS)
     troubles = (ConcernKind.UNSERVED, ConcernKind.CLOCK_UNREAD, ConcernKind.CREDENTIALS_REFUSED)
     standstills = {

@@ -34,32 +34,32 @@ class SliceAccess(Enum):
     """It was complete before: however many orders it has by now, it is not split any more."""
 
 
-async def database_now(session: Session) -> datetime:
+async def read_database_time(session: Session) -> datetime:
     """Return the database's time, which all workers share."""
     now: datetime = (await session.exec(select(func.clock_timestamp()))).one()
     return now.astimezone(UTC)
 
 
-def to_watermarks(row: OrderPlatform) -> Watermarks | None:
+def build_watermarks(row: OrderPlatform) -> Watermarks | None:
     """Return the watermarks of a platform; None before its first claim."""
     if row.starts_at is None:
         return None
     return Watermarks.model_validate(row, from_attributes=True)
 
 
-def is_unfinished() -> ColumnElement[bool]:
+def build_unfinished_condition() -> ColumnElement[bool]:
     """Neither read nor skipped, and not replaced by halves."""
     return and_(
         col(OrderSlice.done_at).is_(None), col(OrderSlice.skipped_at).is_(None), col(OrderSlice.split_at).is_(None)
     )
 
 
-def to_window(row: OrderSlice) -> TimeWindow:
+def build_window(row: OrderSlice) -> TimeWindow:
     """Return the window of a slice."""
     return TimeWindow(start=row.start_at, end=row.end_at)
 
 
-def _is_slice(platform: str, window: TimeWindow) -> ColumnElement[bool]:
+def _build_slice_condition(platform: str, window: TimeWindow) -> ColumnElement[bool]:
     return and_(
         col(OrderSlice.platform) == platform,
         col(OrderSlice.start_at) == window.start,
@@ -67,13 +67,13 @@ def _is_slice(platform: str, window: TimeWindow) -> ColumnElement[bool]:
     )
 
 
-async def _hold_complete(session: Session, params: ReadSliceInput) -> None:
+async def _set_holder_of_complete_slice(session: Session, params: ReadSliceInput) -> None:
     """Record which attempt reads a complete slice again and, where that was requested, since when."""
     values: dict[str, Any] = {"sweep_holder": params.holder}
     if params.purpose is ReadPurpose.AGAIN:
         since = func.coalesce(OrderSlice.reread_since, func.now())
         values = {"reread_holder": params.holder, "reread_since": since, "reread_fault": None}
-    complete = _is_slice(params.platform, params.window), col(OrderSlice.done_at).is_not(None)
+    complete = _build_slice_condition(params.platform, params.window), col(OrderSlice.done_at).is_not(None)
     await session.exec(update(OrderSlice).where(*complete).values(**values))
 
 
@@ -92,34 +92,36 @@ def may_commit(row: OrderSlice, params: ReadSliceInput) -> bool:
             return row.sweep_holder == params.holder
 
 
-async def fail_reread(session: Session, platform: str, window: TimeWindow, fault: FaultRecord) -> None:
+async def record_failed_reread(session: Session, platform: str, window: TimeWindow, fault: FaultRecord) -> None:
     """Record that a complete slice could not be read again; its earlier content and the watermarks stay."""
     ended = {"reread_since": None, "reread_at": func.now(), "reread_holder": None, "stale_told_at": None}
     values = {**ended, "reread_fault": fault.model_dump()}
     await session.exec(
-        update(OrderSlice).where(_is_slice(platform, window), col(OrderSlice.done_at).is_not(None)).values(**values)
+        update(OrderSlice)
+        .where(_build_slice_condition(platform, window), col(OrderSlice.done_at).is_not(None))
+        .values(**values)
     )
 
 
-async def find(session: Session, platform: str, window: TimeWindow, *, lock: bool = False) -> OrderSlice | None:
+async def find_slice(session: Session, platform: str, window: TimeWindow, *, lock: bool = False) -> OrderSlice | None:
     """Return a slice, or None."""
-    statement = select(OrderSlice).where(_is_slice(platform, window))
+    statement = select(OrderSlice).where(_build_slice_condition(platform, window))
     return (await session.exec(statement.with_for_update() if lock else statement)).one_or_none()
 
 
-async def take(session: Session, params: ReadSliceInput, skew_seconds: float) -> SliceAccess:
+async def take_slice(session: Session, params: ReadSliceInput, skew_seconds: float) -> SliceAccess:
     """Take a slice for an attempt: attempts that took it before can no longer commit."""
     if params.purpose is not ReadPurpose.FIRST:
-        row = await find(session, params.platform, params.window)
+        row = await find_slice(session, params.platform, params.window)
         if row is None or row.split_at is not None:
             return SliceAccess.NOT
         if row.done_at is not None:
-            await _hold_complete(session, params)
+            await _set_holder_of_complete_slice(session, params)
             return SliceAccess.COMPLETE
-    read_at = await database_now(session) + timedelta(seconds=skew_seconds)
+    read_at = await read_database_time(session) + timedelta(seconds=skew_seconds)
     statement = (
         update(OrderSlice)
-        .where(_is_slice(params.platform, params.window), is_unfinished())
+        .where(_build_slice_condition(params.platform, params.window), build_unfinished_condition())
         .values(
             holder=params.holder,
             attempts=OrderSlice.attempts + 1,
@@ -130,37 +132,43 @@ async def take(session: Session, params: ReadSliceInput, skew_seconds: float) ->
     return SliceAccess.OPEN if (await session.exec(statement)).rowcount else SliceAccess.NOT
 
 
-async def split(session: Session, row: OrderSlice, halves: Iterable[TimeWindow]) -> list[SliceJob]:
+async def split_slice(session: Session, row: OrderSlice, halves: Iterable[TimeWindow]) -> list[SliceJob]:
     """Replace a slice by its halves."""
-    row.split_at = await database_now(session)
+    row.split_at = await read_database_time(session)
     row.holder, row.stale_told_at = None, None
     session.add(row)
     await session.flush()
     track = SliceTrack(row.track)
-    await insert_claims(session, row.platform, [SliceClaim(window=window, track=track) for window in halves])
+    await insert_claimed_slices(session, row.platform, [SliceClaim(window=window, track=track) for window in halves])
     return [SliceJob(window=window, track=track) for window in halves]
 
 
-async def fail(session: Session, platform: str, window: TimeWindow, fault: FaultRecord, reader: str) -> bool:
+async def move_to_failed_set(
+    session: Session, platform: str, window: TimeWindow, fault: FaultRecord, reader: str
+) -> bool:
     """Move a slice into the failed set, unless it has been finished, or another workflow reads it."""
     is_ours = or_(col(OrderSlice.holder).startswith(f"{reader}/", autoescape=True), col(OrderSlice.holder).is_(None))
-    statement = update(OrderSlice).where(_is_slice(platform, window), is_unfinished(), is_ours)
+    statement = update(OrderSlice).where(
+        _build_slice_condition(platform, window), build_unfinished_condition(), is_ours
+    )
     values = {"failed_at": func.now(), "fault": fault.model_dump(), "holder": None, "stale_told_at": None}
     return bool((await session.exec(statement.values(**values))).rowcount)
 
 
 async def advance_complete_to(session: Session, row: OrderPlatform) -> None:
     """Move `complete_to` up to the first unfinished slice. The platform's row must be locked."""
-    standing = to_watermarks(row)
+    standing = build_watermarks(row)
     if standing is None:
         return
     await session.flush()
-    statement = select(func.min(OrderSlice.start_at)).where(OrderSlice.platform == row.platform, is_unfinished())
-    set_watermarks(row, standing.with_first_open((await session.exec(statement)).one()))
+    statement = select(func.min(OrderSlice.start_at)).where(
+        OrderSlice.platform == row.platform, build_unfinished_condition()
+    )
+    set_watermarks(row, standing.with_first_unfinished((await session.exec(statement)).one()))
     session.add(row)
 
 
-async def insert_claims(session: Session, platform: str, claims: Sequence[SliceClaim]) -> None:
+async def insert_claimed_slices(session: Session, platform: str, claims: Sequence[SliceClaim]) -> None:
     if claims:
         values = [
             {"platform": platform, "start_at": each.window.start, "end_at": each.window.end, "track": each.track}
@@ -174,7 +182,7 @@ def set_watermarks(row: OrderPlatform, marks: Watermarks) -> None:
         setattr(row, name, getattr(marks, name))
 
 
-def has_failed_sweep() -> ColumnElement[bool]:
+def build_failed_sweep_condition() -> ColumnElement[bool]:
     """Complete, and its last sweep has failed."""
     return and_(
         col(OrderSlice.done_at).is_not(None),
@@ -183,27 +191,29 @@ def has_failed_sweep() -> ColumnElement[bool]:
     )
 
 
-async def fail_sweep(session: Session, platform: OrderPlatform, window: TimeWindow, fault: FaultRecord) -> bool:
+async def record_failed_sweep(
+    session: Session, platform: OrderPlatform, window: TimeWindow, fault: FaultRecord
+) -> bool:
     """Record that the sweep of a slice has failed; return whether an alarm is due. The platform's row must be locked.
 
     A failed sweep is repeated after `sweep_after` seconds. When a slice's sweep fails a second time in a row, an alarm
     is sent, once for a platform until none of its sweeps fails any more.
     """
-    row = await find(session, platform.platform, window, lock=True)
+    row = await find_slice(session, platform.platform, window, lock=True)
     if row is None or row.done_at is None or row.swept_at is not None:
         return False
     is_due = row.failed_at is not None and not platform.sweeps_told
-    row.failed_at, row.fault, row.sweep_holder = await database_now(session), fault.model_dump(), None
+    row.failed_at, row.fault, row.sweep_holder = await read_database_time(session), fault.model_dump(), None
     platform.sweeps_told = platform.sweeps_told or is_due
     session.add_all([row, platform])
     return is_due
 
 
-async def complete_sweep(
+async def record_completed_sweep(
     session: Session, platform: OrderPlatform, row: OrderSlice, missed: int, late_seconds: float | None
 ) -> None:
     """Record that a slice is swept, and what only that found. The platform's row must be locked."""
-    row.swept_at, row.missed, row.late_seconds = await database_now(session), missed, late_seconds
+    row.swept_at, row.missed, row.late_seconds = await read_database_time(session), missed, late_seconds
     row.failed_at, row.fault, row.sweep_holder = None, None, None
     session.add(row)
     if platform.sweeps_told:
@@ -215,13 +225,15 @@ async def count_failed_sweeps(session: Session, platforms: Collection[str]) -> d
     """Count the slices of each platform whose last sweep failed; platforms without one are left out."""
     statement = (
         select(OrderSlice.platform, func.count())
-        .where(col(OrderSlice.platform).in_(platforms), has_failed_sweep())
+        .where(col(OrderSlice.platform).in_(platforms), build_failed_sweep_condition())
         .group_by(col(OrderSlice.platform))
     )
     return dict((await session.exec(statement)).all())
 
 
-async def claim(database: Database, params: ClaimInput, *, is_paused: bool, slices_ahead: int) -> ClaimSlicesResult:
+async def claim_slices(
+    database: Database, params: ClaimInput, *, is_paused: bool, slices_ahead: int
+) -> ClaimSlicesResult:
     """Claim the next slices and return those to read now; or those of a time in the past, to be read again.
 
     Raises:
@@ -231,7 +243,7 @@ async def claim(database: Database, params: ClaimInput, *, is_paused: bool, slic
         here = await platforms.load(session, params.platform, lock=True)
         row, threads = here.row, here.settings.threads
         if (when := _find_reread_time(params, row)) is not None:
-            jobs = await _list_at(session, params.platform, when)
+            jobs = await _list_slice_at(session, params.platform, when)
             return ClaimSlicesResult(project_id=row.project_id, jobs=jobs, threads=threads, rereads=True)
         if is_paused:
             return ClaimSlicesResult(project_id=row.project_id, jobs=[], threads=threads, is_paused=True)
@@ -239,15 +251,15 @@ async def claim(database: Database, params: ClaimInput, *, is_paused: bool, slic
         is_refused = row.credentials_failed_since is not None
         ahead = 1 if is_refused else slices_ahead
         if params.skew_seconds is not None:
-            waiting = await _count_waiting(session, params.platform)
+            waiting = await _count_waiting_slices(session, params.platform)
             room_by_track = {track: max(0, ahead - waiting[track]) for track in SliceTrack}
-            platform_now = await database_now(session) + timedelta(seconds=params.skew_seconds)
-            await _claim_settled(session, here, platform_now, room_by_track)
+            platform_now = await read_database_time(session) + timedelta(seconds=params.skew_seconds)
+            await _claim_settled_slices(session, here, platform_now, room_by_track)
             session.add(row)
             await session.flush()
         room = max(0, ahead - len(params.running))
-        jobs = await _list_due(session, params.platform, SliceTrack.LIVE, params.running, ahead)
-        jobs += await _list_due(session, params.platform, SliceTrack.HISTORY, params.running, room)
+        jobs = await _list_due_slices(session, params.platform, SliceTrack.LIVE, params.running, ahead)
+        jobs += await _list_due_slices(session, params.platform, SliceTrack.HISTORY, params.running, room)
         jobs = jobs[:room] if is_refused else jobs
         if not jobs:
             jobs = await _list_due_sweeps(session, here, params.running, min(room, threads))
@@ -263,61 +275,61 @@ def _find_reread_time(params: ClaimInput, row: OrderPlatform) -> datetime | None
 SWEEP_SUFFIX: Final = "sweep"
 
 
-async def _claim_settled(
-    session: Session, here: PlatformState, platform_now: datetime, most: Mapping[SliceTrack, int]
+async def _claim_settled_slices(
+    session: Session, state: PlatformState, platform_now: datetime, most: Mapping[SliceTrack, int]
 ) -> None:
     """Claim the next slices, as far as the platform's orders have settled. Its row must be locked."""
-    settings, row = here.settings, here.row
+    settings, row = state.settings, state.row
     settled = platform_now - timedelta(seconds=settings.settle_lag)
-    horizon = windows.floor_to_second(min(settled, here.capability.newest_end(platform_now)))
-    standing = to_watermarks(row)
+    horizon = windows.floor_to_second(min(settled, state.capability.compute_newest_end(platform_now)))
+    standing = build_watermarks(row)
     if standing is None:
         starts_at = config.resolve_starttime(settings.starttime, platform_now)
         if starts_at + timedelta(seconds=settings.interval) > horizon:
             return
-        standing = Watermarks.first(starts_at, horizon, settings.interval)
-    standing, claims = standing.claim(horizon, settings.interval, most)
-    await insert_claims(session, row.platform, claims)
+        standing = Watermarks.create_first(starts_at, horizon, settings.interval)
+    standing, claims = standing.claim_next_slices(horizon, settings.interval, most)
+    await insert_claimed_slices(session, row.platform, claims)
     set_watermarks(row, standing)
 
 
-async def _count_waiting(session: Session, platform: str) -> dict[SliceTrack, int]:
+async def _count_waiting_slices(session: Session, platform: str) -> dict[SliceTrack, int]:
     """Count the claimed slices that wait to be read, by track."""
     statement = (
         select(OrderSlice.track, func.count())
-        .where(OrderSlice.platform == platform, is_unfinished(), col(OrderSlice.failed_at).is_(None))
+        .where(OrderSlice.platform == platform, build_unfinished_condition(), col(OrderSlice.failed_at).is_(None))
         .group_by(col(OrderSlice.track))
     )
     counts = {row[0]: row[1] for row in await session.exec(statement)}
     return {track: counts.get(track, 0) for track in SliceTrack}
 
 
-async def _list_due(
+async def _list_due_slices(
     session: Session, platform: str, track: SliceTrack, running: Collection[TimeWindow], most: int
 ) -> list[SliceJob]:
     """List the slices of a track that are to be read and not running, oldest first."""
-    waits = (OrderSlice.platform == platform, is_unfinished(), col(OrderSlice.failed_at).is_(None))
+    waits = (OrderSlice.platform == platform, build_unfinished_condition(), col(OrderSlice.failed_at).is_(None))
     statement = (
         select(OrderSlice)
         .where(*waits, OrderSlice.track == track)
         .order_by(col(OrderSlice.start_at))
         .limit(most + len(running))
     )
-    jobs = [SliceJob(window=to_window(row), track=track) for row in await session.exec(statement)]
+    jobs = [SliceJob(window=build_window(row), track=track) for row in await session.exec(statement)]
     return [job for job in jobs if job.window not in running][:most]
 
 
 async def _list_due_sweeps(
-    session: Session, here: PlatformState, running: Collection[TimeWindow], most: int
+    session: Session, state: PlatformState, running: Collection[TimeWindow], most: int
 ) -> list[SliceJob]:
     """List the slices whose sweep is due; one whose sweep failed waits as long again."""
-    if not here.settings.sweep_after:
+    if not state.settings.sweep_after:
         return []
-    before = await database_now(session) - timedelta(seconds=here.settings.sweep_after)
+    before = await read_database_time(session) - timedelta(seconds=state.settings.sweep_after)
     statement = (
         select(OrderSlice)
         .where(
-            OrderSlice.platform == here.row.platform,
+            OrderSlice.platform == state.row.platform,
             col(OrderSlice.done_at) < before,
             col(OrderSlice.swept_at).is_(None),
             or_(col(OrderSlice.failed_at).is_(None), col(OrderSlice.failed_at) < before),
@@ -327,35 +339,38 @@ async def _list_due_sweeps(
     )
     rows = (await session.exec(statement)).all()
     jobs = [
-        SliceJob(window=to_window(row), track=SliceTrack.HISTORY, purpose=ReadPurpose.SWEEP, suffix=SWEEP_SUFFIX)
+        SliceJob(window=build_window(row), track=SliceTrack.HISTORY, purpose=ReadPurpose.SWEEP, suffix=SWEEP_SUFFIX)
         for row in rows
     ]
     return [job for job in jobs if job.window not in running][:most]
 
 
-async def _list_at(session: Session, platform: str, moment: datetime) -> list[SliceJob]:
+async def _list_slice_at(session: Session, platform: str, moment: datetime) -> list[SliceJob]:
     """List the complete slice that holds a moment, to be read again."""
-    return await list_rereadable(session, platform, moment, moment + windows.SECOND, 1)
+    return await list_rereadable_slices(session, platform, moment, moment + windows.SECOND, 1)
 
 
-async def list_rereadable(
+async def list_rereadable_slices(
     session: Session, platform: str, after: datetime, before: datetime, most: int
 ) -> list[SliceJob]:
     """List the first complete slices that overlap a time, to be read again."""
     statement = (
-        select(OrderSlice).where(_is_rereadable(platform, after, before)).order_by(col(OrderSlice.start_at)).limit(most)
+        select(OrderSlice)
+        .where(_build_rereadable_condition(platform, after, before))
+        .order_by(col(OrderSlice.start_at))
+        .limit(most)
     )
     again = {"track": SliceTrack.HISTORY, "purpose": ReadPurpose.AGAIN, "suffix": names.REDO_SUFFIX}
-    return [SliceJob(window=to_window(row), **again) for row in await session.exec(statement)]
+    return [SliceJob(window=build_window(row), **again) for row in await session.exec(statement)]
 
 
-async def count_rereadable(session: Session, platform: str, after: datetime, before: datetime) -> int:
+async def count_rereadable_slices(session: Session, platform: str, after: datetime, before: datetime) -> int:
     """Count the complete slices that overlap a time."""
-    statement = select(func.count()).select_from(OrderSlice).where(_is_rereadable(platform, after, before))
+    statement = select(func.count()).select_from(OrderSlice).where(_build_rereadable_condition(platform, after, before))
     return (await session.exec(statement)).one()
 
 
-def _is_rereadable(platform: str, after: datetime, before: datetime) -> ColumnElement[bool]:
+def _build_rereadable_condition(platform: str, after: datetime, before: datetime) -> ColumnElement[bool]:
     return and_(
         col(OrderSlice.platform) == platform,
         col(OrderSlice.start_at) < before,

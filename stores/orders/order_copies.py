@@ -11,14 +11,33 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from sqlalchemy import ARRAY, BigInteger, ColumnElement, DateTime, LargeBinary, Text, bindparam, delete, text, true
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    BigInteger,
+    ColumnElement,
+    DateTime,
+    LargeBinary,
+    Text,
+    bindparam,
+    delete,
+    text,
+    true,
+)
 from sqlalchemy.orm import aliased
-from sqlmodel import col, func, select, tuple_
+from sqlmodel import case, cast, col, func, select, tuple_
 
 from domain.orders.access import Account
 from domain.orders.capability import PlatformOrder
 from domain.orders.windows import TimeWindow
-from infra.database import Database, Session, pack_column_count, pack_microseconds, pack_table, pack_text
+from infra.database import (
+    Database,
+    Session,
+    encode_copy_row_start,
+    encode_copy_table,
+    encode_copy_text,
+    to_postgres_microseconds,
+)
 from stores import keyset
 from stores.keyset import SqlKeyset
 from stores.tables.orders import Order, OrderCopy, OrderPlatform
@@ -109,7 +128,9 @@ class OrderChange(msgspec.Struct, frozen=True, gc=False):
         return self.modified_before is None or self.modified_before < self.modified_at
 
 
-async def merge(session: Session, account: Account, revision: int, copies: Sequence[FetchedOrder]) -> list[OrderChange]:
+async def write_newer_copies(
+    session: Session, account: Account, revision: int, copies: Sequence[FetchedOrder]
+) -> list[OrderChange]:
     """Write copies that are newer than the stored ones, and keep what they replace. The platform's row must be locked.
 
     The lock excludes other writers of the account's orders, so reading first is safe: new orders are then written by
@@ -121,14 +142,16 @@ async def merge(session: Session, account: Account, revision: int, copies: Seque
     new = [each for each in copies if each.order.order_id not in found]
     newer = [each for each in copies if (old := found.get(each.order.order_id)) and each.replaces(old)]
     if new:
-        await session.copy(OrderRow.__tablename__, COLUMNS, await asyncio.to_thread(pack_rows, account, revision, new))
+        await session.copy_rows_into(
+            OrderRow.__tablename__, COLUMNS, await asyncio.to_thread(encode_rows_for_copy, account, revision, new)
+        )
     for batch in _split_batches(newer):
-        await _replace(session, account, revision, batch)
+        await _keep_and_replace_stored(session, account, revision, batch)
     changes = [OrderChange(each.order.modified_at, None) for each in new]
     return changes + [OrderChange(each.order.modified_at, found[each.order.order_id].rank[0]) for each in newer]
 
 
-async def list_known(database: Database, account: Account, copies: Sequence[FetchedOrder]) -> set[str]:
+async def list_ids_stored_as_new(database: Database, account: Account, copies: Sequence[FetchedOrder]) -> set[str]:
     """Return the ids of orders that are stored at least as new."""
     ids: set[str] = set()
     async with database.session() as session:
@@ -139,7 +162,7 @@ async def list_known(database: Database, account: Account, copies: Sequence[Fetc
     return ids
 
 
-async def purge(database: Database, kept: timedelta, limit: int) -> int:
+async def purge_replaced_copies(database: Database, kept: timedelta, limit: int) -> int:
     """Delete at most *limit* copies that were replaced longer ago; return how many."""
     name = (OrderCopy.platform, OrderCopy.shop, OrderCopy.order_id, OrderCopy.revision)
     past = select(*name).where(col(OrderCopy.replaced_at) < func.now() - kept).limit(limit)
@@ -153,7 +176,9 @@ async def _load_versions(session: Session, account: Account, batch: Sequence[Fet
     return {row.order_id: StoredVersion((row.modified_at, row.version, row.asked_at), row.digest) for row in rows}
 
 
-async def _replace(session: Session, account: Account, revision: int, batch: Sequence[FetchedOrder]) -> None:
+async def _keep_and_replace_stored(
+    session: Session, account: Account, revision: int, batch: Sequence[FetchedOrder]
+) -> None:
     orders = [each.order for each in batch]
     whose = {
         "platform": account.platform,
@@ -172,21 +197,25 @@ async def _replace(session: Session, account: Account, revision: int, batch: Seq
     await session.execute(_REPLACE, {**whose, **columns})
 
 
-def pack_rows(account: Account, revision: int, copies: Sequence[FetchedOrder]) -> bytes:
+def encode_rows_for_copy(account: Account, revision: int, copies: Sequence[FetchedOrder]) -> bytes:
     """Encode new orders for COPY, in the order of their key."""
-    head = pack_column_count(len(COLUMNS)) + pack_text(account.platform.encode()) + pack_text(account.shop.encode())
+    head = (
+        encode_copy_row_start(len(COLUMNS))
+        + encode_copy_text(account.platform.encode())
+        + encode_copy_text(account.shop.encode())
+    )
     rows = []
     for copy in sorted(copies, key=_get_order_id):
         order, raw = copy.order, copy.order.raw
         state = _STATE.pack(
-            *(8, pack_microseconds(order.modified_at)),
+            *(8, to_postgres_microseconds(order.modified_at)),
             *(8, order.version),
             *(DIGEST_BYTES, copy.digest),
             len(raw),
         )
-        tail = _TAIL.pack(8, pack_microseconds(copy.asked_at), 8, revision)
-        rows.append(b"".join((head, pack_text(order.order_id.encode()), state, raw, tail)))
-    return pack_table(rows)
+        tail = _TAIL.pack(8, to_postgres_microseconds(copy.asked_at), 8, revision)
+        rows.append(b"".join((head, encode_copy_text(order.order_id.encode()), state, raw, tail)))
+    return encode_copy_table(rows)
 
 
 def _get_order_id(copy: FetchedOrder) -> str:
@@ -214,39 +243,48 @@ class OrderFilter:
     """Inclusive."""
 
     modified_before: datetime | None = None
+    inside: tuple[tuple[str, ...], str] | None = None
+    """The path of a field of the order, and its value as text."""
 
 
-async def list_page(session: Session, wanted: OrderFilter, after: OrderPosition | None, limit: int) -> Sequence[Order]:
+async def list_page(session: Session, filters: OrderFilter, after: OrderPosition | None, limit: int) -> Sequence[Order]:
     """List orders, last modified first, and one more if another page follows.
 
     The newest of each platform are read from its index, and nothing else.
     """
     newest = (
         select(Order)
-        .where(col(Order.platform) == col(OrderPlatform.platform), *_build_conditions(wanted, after))
+        .where(col(Order.platform) == col(OrderPlatform.platform), *_build_conditions(filters, after))
         .order_by(col(Order.modified_at).desc(), col(Order.order_id).desc(), col(Order.shop).desc())
         .limit(limit + 1)
         .lateral()
     )
     found = aliased(Order, newest)
     statement = select(found).select_from(OrderPlatform).join(newest, true())
-    if wanted.project_id is not None:
-        statement = statement.where(OrderPlatform.project_id == wanted.project_id)
-    if wanted.platform is not None:
-        statement = statement.where(OrderPlatform.platform == wanted.platform)
+    if filters.project_id is not None:
+        statement = statement.where(OrderPlatform.project_id == filters.project_id)
+    if filters.platform is not None:
+        statement = statement.where(OrderPlatform.platform == filters.platform)
     place = (found.modified_at, found.order_id, found.platform, found.shop)
     return (await session.exec(keyset.select_page(statement, place, None, limit))).all()
 
 
-def _build_conditions(wanted: OrderFilter, after: OrderPosition | None) -> list[ColumnElement[bool]]:
-    exact = {Order.shop: wanted.shop, Order.order_id: wanted.order_id}
+def _build_conditions(filters: OrderFilter, after: OrderPosition | None) -> list[ColumnElement[bool]]:
+    exact = {Order.shop: filters.shop, Order.order_id: filters.order_id}
     conditions = [col(column) == value for column, value in exact.items() if value is not None]
-    if wanted.modified_after is not None:
-        conditions.append(col(Order.modified_at) >= wanted.modified_after)
-    if wanted.modified_before is not None:
-        conditions.append(col(Order.modified_at) < wanted.modified_before)
+    if filters.modified_after is not None:
+        conditions.append(col(Order.modified_at) >= filters.modified_after)
+    if filters.modified_before is not None:
+        conditions.append(col(Order.modified_at) < filters.modified_before)
+    if filters.inside is not None:
+        path, value = filters.inside
+        # PostgreSQL reads no text of JSON that holds a NUL; such an order is none with this value.
+        field = cast(col(Order.raw), JSON).op("#>>")(bindparam(None, list(path), type_=ARRAY(Text)))
+        conditions.append(case((func.strpos(col(Order.raw), "\\u0000") == 0, field), else_=None) == value)
     if after is not None:
-        conditions.append(keyset.is_behind((Order.modified_at, Order.order_id, Order.platform, Order.shop), after))
+        conditions.append(
+            keyset.build_after_condition((Order.modified_at, Order.order_id, Order.platform, Order.shop), after)
+        )
     return conditions
 
 
@@ -264,7 +302,7 @@ class OrderVersion:
 OrderVersions: TypeAlias = Mapping[str, OrderVersion]
 
 
-async def read_versions(database: Database, platform: str, window: TimeWindow) -> OrderVersions:
+async def load_versions_in_window(database: Database, platform: str, window: TimeWindow) -> OrderVersions:
     """Return the versions of a platform's orders that were modified in a window."""
     statement = select(Order.order_id, Order.modified_at, Order.version).where(
         Order.platform == platform, col(Order.modified_at) >= window.start, col(Order.modified_at) < window.end
@@ -273,7 +311,7 @@ async def read_versions(database: Database, platform: str, window: TimeWindow) -
         return {row[0]: OrderVersion(row[1], row[2]) for row in await session.exec(statement)}
 
 
-async def find_versions(database: Database, platform: str, order_ids: Collection[str]) -> OrderVersions:
+async def load_versions_of_orders(database: Database, platform: str, order_ids: Collection[str]) -> OrderVersions:
     """Return the versions of those of these orders that are stored."""
     ids, lines = sorted(order_ids), dict[str, OrderVersion]()
     async with database.session() as session:
@@ -309,7 +347,7 @@ _BOUND: Final = (bindparam("revision", type_=BigInteger), bindparam("platform", 
 _COUNT: Final = text(f"SELECT count(*) {_SNAPSHOT.format(behind='')}").bindparams(*_BOUND)
 _PAGE: Final = text(_ROW + _SNAPSHOT.format(behind="") + _ORDER).bindparams(*_BOUND)
 _PAGE_BEHIND: Final = text(
-    _ROW + _SNAPSHOT.format(behind=f"AND {_PLACE.format_behind(':last_shop', ':last_order_id')}") + _ORDER
+    _ROW + _SNAPSHOT.format(behind=f"AND {_PLACE.format_after_condition(':last_shop', ':last_order_id')}") + _ORDER
 ).bindparams(*_BOUND)
 
 
@@ -323,7 +361,7 @@ class OrderSnapshot:
     before: datetime | None = None
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def sql_parameters(self) -> dict[str, Any]:
         """Parameters of the statements."""
         return {"platform": self.platform, "revision": self.revision, "after": self.after, "before": self.before}
 
@@ -338,24 +376,24 @@ class SnapshotOrder:
     """Its JSON, with the platform's text as received."""
 
 
-async def count_snapshot(database: Database, excerpt: OrderSnapshot) -> int:
+async def count_snapshot(database: Database, snapshot: OrderSnapshot) -> int:
     """Count the orders of a snapshot."""
     async with database.session() as session:
-        return int((await session.execute(_COUNT, excerpt.parameters)).scalar_one())
+        return int((await session.execute(_COUNT, snapshot.sql_parameters)).scalar_one())
 
 
-async def list_snapshot(
-    database: Database, excerpt: OrderSnapshot, size: int, *, skipped: int = 0, behind: tuple[str, str] | None = None
+async def list_snapshot_orders(
+    database: Database, snapshot: OrderSnapshot, size: int, *, skipped: int = 0, after: tuple[str, str] | None = None
 ) -> list[SnapshotOrder]:
     """List the orders of a snapshot by shop and id.
 
     Args:
         skipped: Orders before the first one. Skipping them costs as much as reading them.
-        behind: Shop and id of the order before the first one, where known, instead: that costs nothing.
+        after: Shop and id of the order before the first one, where known, instead: that costs nothing.
     """
-    parameters: dict[str, Any] = {**excerpt.parameters, "size": size, "skipped": 0 if behind else skipped}
-    if behind:
-        parameters |= {"last_shop": behind[0], "last_order_id": behind[1]}
+    parameters: dict[str, Any] = {**snapshot.sql_parameters, "size": size, "skipped": 0 if after else skipped}
+    if after:
+        parameters |= {"last_shop": after[0], "last_order_id": after[1]}
     async with database.session() as session:
-        rows = (await session.execute(_PAGE_BEHIND if behind else _PAGE, parameters)).all()
+        rows = (await session.execute(_PAGE_BEHIND if after else _PAGE, parameters)).all()
     return [SnapshotOrder(row.shop, row.order_id, row.row) for row in rows]

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
 from pydantic import JsonValue
-from sqlalchemy import text
+from sqlalchemy import delete, text
 from sqlmodel import col, func, select
 
 from domain.faults import Missing
@@ -24,7 +24,8 @@ from domain.orders.config import DEFAULT_LEVEL, PlatformOptions, PlatformSetting
 from domain.secrets import SealedText
 from infra.database import Database, Session
 from stores import keyset
-from stores.tables.orders import OrderPlatform, OrderSetting
+from stores.tables.orders import OrderBackfill, OrderPlatform, OrderSetting, OrderSlice
+from stores.tables.shared import Project
 
 _LOCK: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")
 
@@ -37,6 +38,10 @@ class PlatformOptionsVersion:
     options: PlatformOptions
 
 
+KEPT_FIELDS: Final = frozenset({"platform", "project_id", "kind", "shop", "base_url", "created_at", "revision"})
+"""What the row of a removed platform keeps: whose its orders are, and a revision that marks do not repeat."""
+_IS_THERE: Final = col(OrderPlatform.removed_at).is_(None)
+
 NO_OPTIONS = PlatformOptionsVersion(0, PlatformOptions())
 
 
@@ -48,6 +53,8 @@ class PlatformState:
     capability: Capability
     settings: PlatformSettings
     origins: Mapping[str, SettingOrigin]
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    """Those that were set for its project."""
 
     @property
     def account(self) -> Account:
@@ -55,14 +62,16 @@ class PlatformState:
         return Account(self.row.platform, self.row.shop, self.row.base_url)
 
     @property
-    def now(self) -> datetime:
+    def platform_now(self) -> datetime:
         """The platform's time, by its last known skew; by our clock before its first reading."""
         return datetime.now(UTC) + timedelta(seconds=self.row.skew_seconds or 0.0)
 
-    def check(self) -> None:
+    def require_workable_settings(self) -> None:
         """Raise Invalid if the configuration cannot work with this platform."""
         has_begun = self.row.starts_at is not None
-        config.check_settings(self.row.platform, self.settings, self.capability, self.now, has_begun=has_begun)
+        config.require_workable_settings(
+            self.row.platform, self.settings, self.capability, self.platform_now, has_begun=has_begun
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +93,16 @@ async def load(session: Session, platform: str, *, lock: bool = False) -> Platfo
     Raises:
         Missing: There is no such platform.
     """
-    row = await session.get(OrderPlatform, platform, with_for_update=lock or None)
+    row = await find(session, platform, lock=lock)
     if row is None:
         raise build_missing_fault(platform)
-    levels = await load_options(session, [DEFAULT_LEVEL, platform])
-    return build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(platform, NO_OPTIONS))
+    levels = await load_newest_options(session, [DEFAULT_LEVEL, platform])
+    here = build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(platform, NO_OPTIONS))
+    project = await session.get(Project, row.project_id)
+    return replace(here, quotas=project.quotas if project else {})
 
 
-async def read(database: Database, platform: str) -> PlatformState:
+async def load_in_own_transaction(database: Database, platform: str) -> PlatformState:
     """Load a platform in a transaction of its own.
 
     Raises:
@@ -101,11 +112,11 @@ async def read(database: Database, platform: str) -> PlatformState:
         return await load(session, platform)
 
 
-async def read_threads(database: Database) -> dict[str, int]:
+async def load_threads_by_platform(database: Database) -> dict[str, int]:
     """Return the configured threads by platform."""
     async with database.session() as session:
-        rows = (await session.exec(select(OrderPlatform))).all()
-        levels = await load_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
+        rows = (await session.exec(select(OrderPlatform).where(_IS_THERE))).all()
+        levels = await load_newest_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
     defaults = levels.get(DEFAULT_LEVEL, NO_OPTIONS)
     return {
         row.platform: build_state(row, defaults, levels.get(row.platform, NO_OPTIONS)).settings.threads for row in rows
@@ -122,6 +133,12 @@ def build_state(row: OrderPlatform, defaults: PlatformOptionsVersion, own: Platf
 
 async def find(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
     """Return a platform's row, or None; locked, no other transaction claims or completes meanwhile."""
+    row = await find_former(session, platform, lock=lock)
+    return None if row is None or row.removed_at is not None else row
+
+
+async def find_former(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
+    """Return a platform's row, also that of a removed one."""
     return await session.get(OrderPlatform, platform, with_for_update=lock or None)
 
 
@@ -141,14 +158,16 @@ async def list_page(
     session: Session, project_id: str | None, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[OrderPlatform]:
     """List platforms of a project or of all, newest first, and one more if another page follows."""
-    statement = select(OrderPlatform)
+    statement = select(OrderPlatform).where(_IS_THERE)
     if project_id is not None:
         statement = statement.where(OrderPlatform.project_id == project_id)
     place = (OrderPlatform.created_at, OrderPlatform.platform)
     return (await session.exec(keyset.select_page(statement, place, after, limit))).all()
 
 
-def put(session: Session, platform: str, setup: PlatformSetup, before: OrderPlatform | None) -> OrderPlatform:
+def create_or_update(
+    session: Session, platform: str, setup: PlatformSetup, before: OrderPlatform | None
+) -> OrderPlatform:
     """Set up a platform, or change its row; with another address or capability, its zone is checked again."""
     row = before or OrderPlatform(
         platform=platform, created_at=datetime.now(UTC), kind="", shop="", base_url="", project_id=""
@@ -156,19 +175,41 @@ def put(session: Session, platform: str, setup: PlatformSetup, before: OrderPlat
     capability = None if setup.capability is None else dict(setup.capability)
     if (row.base_url, row.capability) != (setup.base_url, capability):
         row.zone_checked_at = None
+    row.removed_at = None
     row.project_id, row.kind, row.shop = setup.project_id, setup.kind, setup.shop
     row.base_url, row.capability, row.notify = setup.base_url, capability, setup.notify
     session.add(row)
     return row
 
 
-async def list_numbers(database: Database) -> list[str]:
+async def count_of_project(session: Session, project_id: str) -> int:
+    """Return how many platforms a project has."""
+    counted = select(func.count()).select_from(OrderPlatform).where(OrderPlatform.project_id == project_id, _IS_THERE)
+    return (await session.exec(counted)).one()
+
+
+async def remove(session: Session, row: OrderPlatform) -> None:
+    """Delete the slices, the backfills and the options of a platform; its row says whose its orders are."""
+    for table in (OrderSlice, OrderBackfill, OrderSetting):
+        await session.execute(delete(table).where(col(table.platform) == row.platform))
+    fresh = OrderPlatform(
+        platform=row.platform, created_at=row.created_at, kind="", shop="", base_url="", project_id=""
+    )
+    for name in OrderPlatform.model_fields.keys() - KEPT_FIELDS:
+        setattr(row, name, getattr(fresh, name))
+    row.removed_at = datetime.now(UTC)
+    session.add(row)
+
+
+async def list_platform_numbers(database: Database) -> list[str]:
     """List the numbers of all platforms."""
     async with database.session() as session:
-        return list(await session.exec(select(OrderPlatform.platform).order_by(col(OrderPlatform.platform))))
+        return list(
+            await session.exec(select(OrderPlatform.platform).where(_IS_THERE).order_by(col(OrderPlatform.platform)))
+        )
 
 
-async def load_options(session: Session, levels: Sequence[str]) -> dict[str, PlatformOptionsVersion]:
+async def load_newest_options(session: Session, levels: Sequence[str]) -> dict[str, PlatformOptionsVersion]:
     """Load the newest version of each level that has options."""
     latest = (
         select(func.max(OrderSetting.version))
@@ -188,13 +229,13 @@ async def lock_options(session: Session) -> None:
     await session.execute(_LOCK)
 
 
-async def list_affected(session: Session, level: str) -> list[OrderPlatform]:
+async def list_affected_platforms(session: Session, level: str) -> list[OrderPlatform]:
     """List the platforms that a change of a level affects: all of them, or the one whose own level it is.
 
     Raises:
         Missing: There is no such platform.
     """
-    statement = select(OrderPlatform).order_by(col(OrderPlatform.platform))
+    statement = select(OrderPlatform).where(_IS_THERE).order_by(col(OrderPlatform.platform))
     if level != DEFAULT_LEVEL:
         statement = statement.where(OrderPlatform.platform == level)
     rows = list(await session.exec(statement))
@@ -203,7 +244,7 @@ async def list_affected(session: Session, level: str) -> list[OrderPlatform]:
     return rows
 
 
-async def add_options(session: Session, level: str, options: PlatformOptions) -> PlatformOptionsVersion:
+async def insert_options_version(session: Session, level: str, options: PlatformOptions) -> PlatformOptionsVersion:
     """Put a new version of a level in force."""
     row = OrderSetting(platform=level, options=options.model_dump(exclude_none=True), changed_at=datetime.now(UTC))
     session.add(row)

@@ -57,29 +57,29 @@ class Lateness:
 
 
 async def list_page(
-    session: Session, wanted: SliceFilter, after: tuple[datetime, int] | None, limit: int
+    session: Session, filters: SliceFilter, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[OrderSlice]:
     """List slices, latest first, and one more if another page follows."""
-    statement = select(OrderSlice).where(*_build_conditions(wanted))
+    statement = select(OrderSlice).where(*_build_conditions(filters))
     statement = keyset.select_page(statement, (OrderSlice.start_at, OrderSlice.slice_id), after, limit)
     return (await session.exec(statement)).all()
 
 
-async def lock_oldest(session: Session, wanted: SliceFilter, limit: int) -> Sequence[OrderSlice]:
+async def lock_oldest_matching(session: Session, filters: SliceFilter, limit: int) -> Sequence[OrderSlice]:
     """Lock and return the oldest matching slices."""
-    statement = select(OrderSlice).where(*_build_conditions(wanted)).order_by(col(OrderSlice.start_at)).limit(limit)
+    statement = select(OrderSlice).where(*_build_conditions(filters)).order_by(col(OrderSlice.start_at)).limit(limit)
     return (await session.exec(statement.with_for_update())).all()
 
 
-async def list_unfinished(session: Session, platform: str, limit: int) -> list[TimeWindow]:
+async def list_unfinished_windows(session: Session, platform: str, limit: int) -> list[TimeWindow]:
     """List the windows of the oldest slices that are neither read nor skipped."""
     statement = (
         select(OrderSlice)
-        .where(OrderSlice.platform == platform, ledger.is_unfinished())
+        .where(OrderSlice.platform == platform, ledger.build_unfinished_condition())
         .order_by(col(OrderSlice.start_at))
         .limit(limit)
     )
-    return [ledger.to_window(row) for row in await session.exec(statement)]
+    return [ledger.build_window(row) for row in await session.exec(statement)]
 
 
 async def count_by_platform(session: Session, platforms: Collection[str]) -> dict[str, SliceCounts]:
@@ -87,7 +87,7 @@ async def count_by_platform(session: Session, platforms: Collection[str]) -> dic
     has_failed = col(OrderSlice.failed_at).is_not(None)
     statement = (
         select(OrderSlice.platform, has_failed, func.count())
-        .where(col(OrderSlice.platform).in_(platforms), ledger.is_unfinished())
+        .where(col(OrderSlice.platform).in_(platforms), ledger.build_unfinished_condition())
         .group_by(col(OrderSlice.platform), has_failed)
     )
     counts: dict[str, SliceCounts] = {}
@@ -106,7 +106,7 @@ async def count_by_platform(session: Session, platforms: Collection[str]) -> dic
     return counts
 
 
-async def read_lateness(session: Session, platform: str, now: datetime) -> Lateness:
+async def load_lateness(session: Session, platform: str, now: datetime) -> Lateness:
     """Read what sweeps found in a platform's slices."""
     is_recent = col(OrderSlice.swept_at) > now - confirmation.LATENESS_KEPT
     statement = select(
@@ -116,35 +116,40 @@ async def read_lateness(session: Session, platform: str, now: datetime) -> Laten
     return Lateness(missed or 0, late_seconds)
 
 
-async def skip(session: Session, row: OrderSlice, reason: str) -> None:
+async def skip_slice(session: Session, row: OrderSlice, reason: str) -> None:
     """Give a slice up, and keep the reason."""
-    row.skipped_at, row.reason, row.stale_told_at = await ledger.database_now(session), reason, None
+    row.skipped_at, row.reason, row.stale_told_at = await ledger.read_database_time(session), reason, None
     session.add(row)
 
 
-def _build_conditions(wanted: SliceFilter) -> list[ColumnElement[bool]]:
-    conditions = [col(OrderSlice.platform) == wanted.platform]
-    if wanted.windows is not None:
-        spans = [(window.start, window.end) for window in wanted.windows]
+async def discard_changes(session: Session) -> None:
+    """Undo what the session has changed so far: a dry run."""
+    await session.rollback()
+
+
+def _build_conditions(filters: SliceFilter) -> list[ColumnElement[bool]]:
+    conditions = [col(OrderSlice.platform) == filters.platform]
+    if filters.windows is not None:
+        spans = [(window.start, window.end) for window in filters.windows]
         conditions.append(tuple_(col(OrderSlice.start_at), col(OrderSlice.end_at)).in_(spans))
-    if wanted.state is not None:
-        conditions.append(_is_in_state(wanted.state))
-    if wanted.reread is not None:
-        conditions.append(_is_reread(wanted.reread))
-    if wanted.is_stale:
+    if filters.state is not None:
+        conditions.append(_build_state_condition(filters.state))
+    if filters.reread is not None:
+        conditions.append(_build_reread_condition(filters.reread))
+    if filters.is_stale:
         conditions.append(col(OrderSlice.stale_told_at).is_not(None))
-    if wanted.has_failed_sweep:
-        conditions.append(ledger.has_failed_sweep())
-    if wanted.ends_after is not None:
-        conditions.append(col(OrderSlice.end_at) > wanted.ends_after)
-    if wanted.begins_before is not None:
-        conditions.append(col(OrderSlice.start_at) < wanted.begins_before)
-    if wanted.code is not None:
-        conditions.append(col(OrderSlice.fault)["code"].as_string() == wanted.code)
+    if filters.has_failed_sweep:
+        conditions.append(ledger.build_failed_sweep_condition())
+    if filters.ends_after is not None:
+        conditions.append(col(OrderSlice.end_at) > filters.ends_after)
+    if filters.begins_before is not None:
+        conditions.append(col(OrderSlice.start_at) < filters.begins_before)
+    if filters.code is not None:
+        conditions.append(col(OrderSlice.fault)["code"].as_string() == filters.code)
     return conditions
 
 
-def _is_in_state(state: SliceState) -> ColumnElement[bool]:
+def _build_state_condition(state: SliceState) -> ColumnElement[bool]:
     match state:
         case SliceState.SPLIT:
             return col(OrderSlice.split_at).is_not(None)
@@ -153,12 +158,12 @@ def _is_in_state(state: SliceState) -> ColumnElement[bool]:
         case SliceState.DONE:
             return col(OrderSlice.done_at).is_not(None)
         case SliceState.FAILED:
-            return and_(ledger.is_unfinished(), col(OrderSlice.failed_at).is_not(None))
+            return and_(ledger.build_unfinished_condition(), col(OrderSlice.failed_at).is_not(None))
         case SliceState.OPEN:
-            return and_(ledger.is_unfinished(), col(OrderSlice.failed_at).is_(None))
+            return and_(ledger.build_unfinished_condition(), col(OrderSlice.failed_at).is_(None))
 
 
-def _is_reread(state: RereadState) -> ColumnElement[bool]:
+def _build_reread_condition(state: RereadState) -> ColumnElement[bool]:
     since, ended, fault = col(OrderSlice.reread_since), col(OrderSlice.reread_at), col(OrderSlice.reread_fault)
     match state:
         case RereadState.RUNNING:
@@ -212,7 +217,7 @@ class TimelinePart:
     """Orders of the slices that begin in this part."""
 
 
-async def list_timeline(
+async def count_slices_by_part(
     database: Database, platform: str, start: datetime, end: datetime, parts: int
 ) -> list[TimelinePart]:
     """List the parts of a time that a platform's slices overlap."""

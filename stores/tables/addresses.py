@@ -52,7 +52,7 @@ def build_unfinished_condition(topic: str) -> TextClause:
     return sql(f"topic = '{topic}' AND (proc_flag IS NULL OR proc_flag <> 'Y')")
 
 
-class _Message(TableRow):
+class _MessageColumns(TableRow):
     """The columns of a change message: those that the specification names, then those added by Haulage."""
 
     topic: str = Field(sa_type=_TOPIC)
@@ -92,17 +92,17 @@ class _Message(TableRow):
     event_id: str | None = Field(default=None, sa_type=Text)
 
 
-def _checks() -> list[CheckConstraint]:
+def _build_check_constraints() -> list[CheckConstraint]:
     acks = [CheckConstraint(f"{module}_ack IN ('Y', 'N')", name=f"{module}_ack") for module in MODULES]
     return [CheckConstraint("proc_flag IN ('P', 'Y', 'N')", name="proc_flag"), *acks]
 
 
-class AddressMessage(_Message, table=True):
+class AddressMessage(_MessageColumns, table=True):
     """A change message that is not archived. Ids grow in the order of commits."""
 
     __tablename__ = "im_infi_addr_sync_log"
     __table_args__ = (
-        *_checks(),
+        *_build_check_constraints(),
         *(
             Index(f"ix_im_infi_addr_sync_log_{name}", "id", postgresql_where=build_unfinished_condition(topic))
             for name, topic in QUEUES
@@ -116,12 +116,12 @@ class AddressMessage(_Message, table=True):
     id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
 
 
-class ArchivedMessage(_Message, table=True):
+class ArchivedMessage(_MessageColumns, table=True):
     """A message that is done."""
 
     __tablename__ = "im_infi_addr_sync_log_his"
     __table_args__ = (
-        *_checks(),
+        *_build_check_constraints(),
         Index("ix_im_infi_addr_sync_log_his_uprn_1", "uprn_1", "id"),
         Index("ix_im_infi_addr_sync_log_his_uprn_2", "uprn_2", "id", postgresql_where=sql("uprn_2 IS NOT NULL")),
         Index("ix_im_infi_addr_sync_log_his_createdat", "createdat", "id"),
@@ -132,7 +132,7 @@ class ArchivedMessage(_Message, table=True):
     archived_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs=_NOW)
 
 
-class MessageKey(TableRow, table=True):
+class ReceivedMessageKey(TableRow, table=True):
     """The key of a received message, wherever the message is now; it identifies repeated deliveries."""
 
     __tablename__ = "addr_sync_keys"

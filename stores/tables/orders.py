@@ -72,6 +72,8 @@ class OrderPlatform(TableRow, table=True):
     sweeps_told: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
     # When the platform's filter was seen to use the declared time zone.
     zone_checked_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    # The row of a removed platform says whose its orders are.
+    removed_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
 class OrderSetting(TableRow, table=True):

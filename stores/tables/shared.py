@@ -1,4 +1,4 @@
-"""What no system owns alone: projects with their keys, the audit log, and webhooks with their deliveries."""
+"""What no system owns alone: projects with keys, the audit log, payload keys, and webhooks with their deliveries."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sqlalchemy import (
     func,
     text,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field
 
 from infra.database import TableRow, UtcTime
@@ -35,6 +36,10 @@ class Project(TableRow, table=True):
     name: str = Field(sa_type=Text)
     created_at: datetime = Field(sa_type=UtcTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    # Those that differ from the settings.
+    quotas: dict[str, int] = Field(
+        default={}, sa_column=Column(JSONB, nullable=False, server_default=text("'{}'::jsonb"))
+    )
 
 
 class ApiKey(TableRow, table=True):
@@ -74,6 +79,8 @@ class AuditEntry(TableRow, table=True):
     __table_args__ = (
         Index("ix_audit_log_happened_at_id", "happened_at", "id"),
         Index("ix_audit_log_project_id_happened_at_id", "project_id", "happened_at", "id"),
+        Index("ix_audit_log_actor_happened_at_id", "actor", "happened_at", "id"),
+        Index("ix_audit_log_action_happened_at_id", "action", "happened_at", "id"),
     )
 
     id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
@@ -86,6 +93,26 @@ class AuditEntry(TableRow, table=True):
     reason: str | None = Field(default=None, sa_type=Text)
     request_id: str = Field(sa_type=Text)
     status: int | None = Field(default=None, sa_type=SmallInteger)
+
+
+class PayloadKeyUse(TableRow, table=True):
+    """A key that what goes through Temporal was encrypted with, by its id."""
+
+    __tablename__ = "payload_keys"
+
+    key_id: str = Field(primary_key=True, sa_type=Text)
+    first_used_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()})
+
+
+class SystemPauseRow(TableRow, table=True):
+    """A system that begins nothing until it is resumed."""
+
+    __tablename__ = "system_pauses"
+
+    system: str = Field(primary_key=True, sa_type=Text)
+    paused_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()})
+    who: str = Field(sa_type=Text)
+    reason: str = Field(sa_type=Text)
 
 
 class WebhookSecret(TableRow, table=True):
@@ -113,6 +140,7 @@ class Delivery(TableRow, table=True):
         CheckConstraint(_KNOWN_DELIVERY_STATE, name="state"),
         Index("ix_webhook_deliveries_task_id_created_at", "owner_id", text("created_at DESC")),
         Index("ix_webhook_deliveries_endpoint_finished_at", "endpoint", text("finished_at DESC")),
+        Index("ix_webhook_deliveries_created_at", "created_at", postgresql_where=text("finished_at IS NULL")),
         Index("ix_webhook_deliveries_finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
     )
 

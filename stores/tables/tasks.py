@@ -57,9 +57,11 @@ class TaskType(TableRow, table=True):
     end_pos: int = 1
     created_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
     changed_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
+    # A removed type is not found; its ended tasks are, once it is registered again.
+    removed_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
-class TaskHead(TableRow, table=True):
+class OpenLaneHead(TableRow, table=True):
     """Head of an open lane, at most a second behind it. Only the lane itself is authoritative."""
 
     __tablename__ = "task_heads"
@@ -139,7 +141,7 @@ class TaskCount(TableRow, table=True):
     tasks: int = Field(sa_type=BigInteger)
 
 
-class TaskContent(TableRow, table=True):
+class LongTaskText(TableRow, table=True):
     """A text that is too long for its lane, written before its task is created or set."""
 
     __tablename__ = "task_contents"
@@ -153,7 +155,7 @@ class TaskContent(TableRow, table=True):
     )
 
 
-class TaskTextsSettled(TableRow, table=True):
+class TextCheckProgress(TableRow, table=True):
     """Time up to which housekeeping has checked whether texts are used. One row at most."""
 
     __tablename__ = "task_texts_settled"

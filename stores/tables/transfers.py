@@ -76,6 +76,8 @@ class TransferTarget(TableRow, table=True):
     __table_args__ = (
         CheckConstraint(_KNOWN_STATE, name="state"),
         Index("ix_transfer_targets_job_shard", "job", "shard"),
+        Index("ix_transfer_targets_agent_id", "agent_id", text("job DESC"), text("key DESC")),
+        Index("ix_transfer_targets_job_reason", "job", "reason", postgresql_where=text("reason IS NOT NULL")),
         {"postgresql_with": {"fillfactor": "50"}},
     )
 
@@ -103,7 +105,7 @@ class TransferTarget(TableRow, table=True):
     is_retried: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
 
 
-class TransferCancel(TableRow, table=True):
+class TransferCancellation(TableRow, table=True):
     """A cancellation by a project: of one target of a job, or of all its targets there."""
 
     __tablename__ = "transfer_cancels"

@@ -6,6 +6,7 @@ An ended task never changes, so writing it again changes nothing, and it is coun
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import astuple, dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 import asyncpg
@@ -13,7 +14,7 @@ from sqlalchemy import ARRAY, BigInteger, Integer, SmallInteger, Text, TextClaus
 
 from domain.tasks import attempts
 from domain.tasks.messages import Task, TaskFlags
-from domain.tasks.names import TaskId, split_type
+from domain.tasks.names import TaskId, split_type_id
 from infra.database import Database, Session
 from stores.keyset import SqlKeyset
 
@@ -61,14 +62,15 @@ _FIND_TYPE = "SELECT type FROM tasks_archive WHERE task_id = $1"
 _NEWEST = f"""
     SELECT {_NAMES} FROM tasks_archive
     WHERE type = $1 AND status = ANY($2::smallint[]) AND ($3::text IS NULL OR stage = $3)
-    ORDER BY create_time DESC LIMIT $4
+        AND ($4::text IS NULL OR user_id = $4)
+    ORDER BY create_time DESC LIMIT $5
 """  # noqa: S608
 # One range of the index for each status: with several statuses in one query PostgreSQL would sort all their rows.
 _PAGE_OF_STATUS = f"""
     (SELECT {_NAMES} FROM tasks_archive
     WHERE type = $1 AND status = {{status}} AND ($2::text IS NULL OR stage = $2)
-        AND {_KEYSET.format_behind("$3", "$4")}
-    {_KEYSET.order_by} LIMIT $5)
+        AND ($3::text IS NULL OR user_id = $3) AND {_KEYSET.format_after_condition("$4", "$5")}
+    {_KEYSET.order_by} LIMIT $6)
 """  # noqa: S608
 _COUNT = """
     SELECT status, sum(tasks)::bigint AS tasks FROM task_counts WHERE type = $1 AND NOT pos = ANY($2::int[])
@@ -95,6 +97,14 @@ ArchivePlace: TypeAlias = tuple[int, str]
 """When a task was created, and its id."""
 
 
+@dataclass(frozen=True, slots=True)
+class ArchiveFilter:
+    """Which archived tasks; None matches all."""
+
+    stage: str | None = None
+    user_id: str | None = None
+
+
 class ExpiredTask(NamedTuple):
     """An archived task that is past its retention."""
 
@@ -105,7 +115,7 @@ class ExpiredTask(NamedTuple):
 async def find(database: Database, task_ids: Sequence[str]) -> dict[str, Task]:
     """Return the tasks that are in the archive, by id."""
     async with database.connection() as connection:
-        return dict(map(_read_task, await connection.fetch(_FIND, list(task_ids))))
+        return dict(map(_build_task, await connection.fetch(_FIND, list(task_ids))))
 
 
 async def find_type(database: Database, task_id: str) -> str | None:
@@ -116,30 +126,32 @@ async def find_type(database: Database, task_id: str) -> str | None:
 
 
 async def list_newest(
-    database: Database, type_: str, statuses: Collection[int], stage: str | None, limit: int
+    database: Database, type_: str, statuses: Collection[int], wanted: ArchiveFilter, limit: int
 ) -> list[tuple[str, Task]]:
     """Return the newest tasks of a type that match, with their ids."""
     async with database.connection() as connection:
-        return [_read_task(row) for row in await connection.fetch(_NEWEST, type_, list(statuses), stage, limit)]
+        return [
+            _build_task(row) for row in await connection.fetch(_NEWEST, type_, list(statuses), *astuple(wanted), limit)
+        ]
 
 
 async def list_page(
-    database: Database, type_: str, statuses: Collection[int], stage: str | None, after: ArchivePlace, limit: int
+    database: Database, type_: str, statuses: Collection[int], wanted: ArchiveFilter, after: ArchivePlace, limit: int
 ) -> list[tuple[str, Task]]:
     """Return the newest tasks of a type that match and come behind a place, with their ids."""
     pages = " UNION ALL ".join(_PAGE_OF_STATUS.format(status=int(status)) for status in statuses)
-    statement = f"SELECT * FROM ({pages}) AS found {_KEYSET.order_by} LIMIT $5"  # noqa: S608 - constants
+    statement = f"SELECT * FROM ({pages}) AS found {_KEYSET.order_by} LIMIT $6"  # noqa: S608 - constants
     async with database.connection() as connection:
-        return [_read_task(row) for row in await connection.fetch(statement, type_, stage, *after, limit)]
+        return [_build_task(row) for row in await connection.fetch(statement, type_, *astuple(wanted), *after, limit)]
 
 
-async def count(database: Database, type_: str, excluded_lanes: Collection[int]) -> dict[int, int]:
+async def count_ended_by_status(database: Database, type_: str, excluded_lanes: Collection[int]) -> dict[int, int]:
     """Count the ended tasks of a type by status, without those of some lanes."""
     async with database.connection() as connection:
         return {row["status"]: row["tasks"] for row in await connection.fetch(_COUNT, type_, list(excluded_lanes))}
 
 
-def _read_task(row: asyncpg.Record) -> tuple[str, Task]:
+def _build_task(row: asyncpg.Record) -> tuple[str, Task]:
     task = Task(
         key=row["task_id"][:32],
         user_id=row["user_id"],
@@ -154,14 +166,14 @@ def _read_task(row: asyncpg.Record) -> tuple[str, Task]:
         create_time=row["create_time"],
         modify_time=row["modify_time"],
         lease=row["lease"],
-        attempts=attempts.from_archive(row["attempts"]),
+        attempts=attempts.decode_attempts_from_archive(row["attempts"]),
     )
     return row["task_id"], task
 
 
-async def write(session: Session, type_: str, pos: int, ended: Sequence[Task]) -> None:
+async def archive_tasks(session: Session, type_: str, pos: int, ended: Sequence[Task]) -> None:
     """Write ended tasks of a lane, and remove the texts that they no longer refer to."""
-    _, name = split_type(type_)
+    _, name = split_type_id(type_)
     ids = [str(TaskId(task.key, name, pos)) for task in ended]
     columns = {
         "user_id": [task.user_id for task in ended],
@@ -175,7 +187,7 @@ async def write(session: Session, type_: str, pos: int, ended: Sequence[Task]) -
         "order_time": [task.order_time for task in ended],
         "create_time": [task.create_time for task in ended],
         "modify_time": [task.modify_time for task in ended],
-        "attempts": [attempts.to_archive(task) for task in ended],
+        "attempts": [attempts.encode_attempts_for_archive(task) for task in ended],
         "lease": [task.lease for task in ended],
     }
     await session.execute(_WRITE, {"type": type_, "pos": pos, "task_id": ids, **columns})
@@ -206,7 +218,7 @@ async def list_expired(
         return [ExpiredTask(*row) for row in await session.execute(_EXPIRED, values)]
 
 
-async def remove(database: Database, task_ids: Sequence[str]) -> None:
+async def delete_tasks(database: Database, task_ids: Sequence[str]) -> None:
     """Remove tasks, their texts and their keys in one transaction."""
     async with database.session() as session:
         for statement in _REMOVE:

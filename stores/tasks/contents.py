@@ -91,7 +91,7 @@ async def list_unchecked_texts(database: Database, before: datetime, limit: int)
         return [StoredText(*row) for row in rows]
 
 
-async def finish_text_check(
+async def delete_unused_texts(
     database: Database, unused: Sequence[StoredText], before: datetime, until: datetime
 ) -> None:
     """Remove texts that no task has, and record that all texts written up to a time are checked."""
@@ -102,7 +102,7 @@ async def finish_text_check(
 
 
 @dataclass(frozen=True, slots=True)
-class KeyClaim:
+class TaskKeyClaim:
     """A key, the id of its task, and the digest of the create request."""
 
     type: str
@@ -111,7 +111,7 @@ class KeyClaim:
     digest: bytes
 
 
-async def claim_keys(database: Database, claims: Sequence[KeyClaim]) -> dict[tuple[str, str], KeyClaim]:
+async def claim_keys(database: Database, claims: Sequence[TaskKeyClaim]) -> dict[tuple[str, str], TaskKeyClaim]:
     """Insert the claims whose keys are free; return the claims that are stored then, by type and key."""
     types, keys = [each.type for each in claims], [each.key for each in claims]
     async with database.connection() as connection:
@@ -119,16 +119,16 @@ async def claim_keys(database: Database, claims: Sequence[KeyClaim]) -> dict[tup
             _CLAIM_KEYS, types, keys, [each.task_id for each in claims], [each.digest for each in claims]
         )
         rows = await connection.fetch(_READ_KEYS, types, keys)
-    return {(row["type"], row["key"]): KeyClaim(*row) for row in rows}
+    return {(row["type"], row["key"]): TaskKeyClaim(*row) for row in rows}
 
 
-async def find_by_key(database: Database, key: str, project_id: str | None, limit: int) -> list[str]:
+async def list_task_ids_of_key(database: Database, key: str, project_id: str | None, limit: int) -> list[str]:
     """Return the ids of the tasks of a key, in the types of a project or of all."""
     async with database.connection() as connection:
         return [row["task_id"] for row in await connection.fetch(_FIND_KEY, key, project_id, limit)]
 
 
-async def move_key(database: Database, before: KeyClaim, task_id: str) -> None:
+async def reassign_key(database: Database, before: TaskKeyClaim, task_id: str) -> None:
     """Assign a key to another task, unless it was reassigned already."""
     async with database.connection() as connection:
         await connection.execute(_MOVE_KEY, before.type, before.key, before.task_id, task_id)

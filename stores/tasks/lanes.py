@@ -16,7 +16,15 @@ from sqlalchemy import ARRAY, Text, bindparam, text
 
 from domain.tasks.activity_models import CheckpointInput, CheckpointResult, CloseLaneInput
 from domain.tasks.messages import LaneHead, TaskStatus
-from domain.workload import ConcernKind, ItemCount, Workload, Workloads, merge_workloads, read_concerns, read_workloads
+from domain.workload import (
+    ConcernKind,
+    ItemCount,
+    Workload,
+    Workloads,
+    merge_workloads,
+    parse_concerns,
+    parse_workloads,
+)
 from infra.database import Database, Session
 from stores.keyset import SqlKeyset
 from stores.tables.tasks import HEADS_CHANNEL
@@ -33,6 +41,10 @@ _QUEUES: Final = """
         0 AS failed, NULL::timestamptz AS failed_at,
         coalesce(sum(h.due) FILTER (WHERE h.next_order_time <= $2 AND NOT t.paused), 0)::bigint AS overdue
     FROM task_heads h JOIN task_types t USING (type) GROUP BY t.project_id
+"""
+_OPEN: Final = """
+    SELECT coalesce(sum(h.pending + h.running), 0)::bigint FROM task_heads h JOIN task_types t USING (type)
+    WHERE t.project_id = $1
 """
 _PAUSED: Final = "SELECT project_id, count(*) FROM task_types WHERE paused GROUP BY project_id"
 _FAILED: Final = """
@@ -117,7 +129,7 @@ _TOTALS = text("""
 """)
 _PAGE = text(
     f"SELECT {', '.join(LaneRow.__slots__)} FROM task_heads "  # noqa: S608 - constants
-    f"WHERE type = :type AND {_KEYSET.format_behind(':after')} {_KEYSET.order_by} LIMIT :limit"
+    f"WHERE type = :type AND {_KEYSET.format_after_condition(':after')} {_KEYSET.order_by} LIMIT :limit"
 )
 _NAMED = text(
     "SELECT t.type, t.name, h.pos FROM task_types t JOIN task_heads h USING (type) WHERE t.name = ANY(:names)"
@@ -131,7 +143,7 @@ _FIND_HEADS = """
 _NOTIFY = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
 
 
-async def find_heads(database: Database, type_: str) -> dict[int, LaneHead]:
+async def load_heads(database: Database, type_: str) -> dict[int, LaneHead]:
     """Return the heads of a type's open lanes, by position."""
     async with database.connection() as connection:
         rows = await connection.fetch(_FIND_HEADS, type_)
@@ -149,7 +161,7 @@ async def find_heads(database: Database, type_: str) -> dict[int, LaneHead]:
     }
 
 
-async def notify_heads(database: Database, payloads: Sequence[str]) -> None:
+async def notify_head_listeners(database: Database, payloads: Sequence[str]) -> None:
     """Send notifications to the listeners of `HEADS_CHANNEL`."""
     async with database.connection() as connection:
         await connection.execute(_NOTIFY, HEADS_CHANNEL, payloads)
@@ -162,13 +174,13 @@ async def list_page(database: Database, type_: str, after: int, limit: int) -> l
         return [LaneRow(*row) for row in rows]
 
 
-async def list_named(database: Database, names: Collection[str]) -> list[OpenLane]:
+async def list_open_lanes_by_name(database: Database, names: Collection[str]) -> list[OpenLane]:
     """Return the open lanes of the types with these names, in all projects."""
     async with database.session() as session:
         return [OpenLane(*row) for row in await session.execute(_NAMED, {"names": sorted(names)})]
 
 
-async def sum_by_type(database: Database) -> list[QueueTotals]:
+async def sum_open_lanes_by_type(database: Database) -> list[QueueTotals]:
     """Return totals of each type that has an open lane."""
     async with database.session() as session:
         return [QueueTotals(*row) for row in await session.execute(_TOTALS)]
@@ -181,13 +193,13 @@ async def save_checkpoint(database: Database, checkpoint: CheckpointInput) -> Ch
     """
     type_, pos = checkpoint.type, checkpoint.pos
     async with database.session() as session:
-        if checkpoint.is_untouched and await _is_ahead(session, type_, pos):
+        if checkpoint.has_no_batch_yet and await _is_beyond_open_lanes(session, type_, pos):
             return CheckpointResult()
         if checkpoint.ended:
-            await archive.write(session, type_, pos, checkpoint.ended)
-        is_past = await open_lane(session, type_, pos) if checkpoint.is_first else False
-        await _save_head(session, type_, pos, checkpoint.head)
-        await database.notify(session, HEADS_CHANNEL, f"{type_}/{pos}")
+            await archive.archive_tasks(session, type_, pos, checkpoint.ended)
+        is_past = await add_lane_rows(session, type_, pos) if checkpoint.is_first else False
+        await _save_head_if_newer(session, type_, pos, checkpoint.head)
+        await database.notify_on_commit(session, HEADS_CHANNEL, f"{type_}/{pos}")
     return CheckpointResult(is_past=is_past)
 
 
@@ -196,31 +208,37 @@ async def close_lane(database: Database, lane: CloseLaneInput) -> None:
     async with database.session() as session:
         _, end = (await session.execute(_LOCK_TYPE, {"type": lane.type})).one()
         await session.execute(_REMOVE_LANE, {"type": lane.type, "pos": lane.pos})
-        await _add_lanes(session, lane.type, max(end, lane.pos + 1), max(end, lane.pos + 1))
-        await database.notify(session, HEADS_CHANNEL, f"{lane.type}/{lane.pos}")
+        await _insert_lanes_and_extend_range(session, lane.type, max(end, lane.pos + 1), max(end, lane.pos + 1))
+        await database.notify_on_commit(session, HEADS_CHANNEL, f"{lane.type}/{lane.pos}")
 
 
-async def open_lane(session: Session, type_: str, pos: int) -> bool:
+async def add_lane_rows(session: Session, type_: str, pos: int) -> bool:
     """Add a lane, and those before it that have no row yet; return whether the type has gone past the position."""
     begin, end = (await session.execute(_LOCK_TYPE, {"type": type_})).one()
-    await _add_lanes(session, type_, end, max(end, pos))
+    await _insert_lanes_and_extend_range(session, type_, end, max(end, pos))
     return bool(begin > pos)
 
 
-async def _is_ahead(session: Session, type_: str, pos: int) -> bool:
+async def _is_beyond_open_lanes(session: Session, type_: str, pos: int) -> bool:
     _, end = (await session.execute(_LOCK_TYPE, {"type": type_})).one()
     return bool(end < pos)
 
 
-async def _save_head(session: Session, type_: str, pos: int, head: LaneHead) -> None:
+async def _save_head_if_newer(session: Session, type_: str, pos: int, head: LaneHead) -> None:
     """Save a head, unless a newer one is stored."""
     numbers = {name: getattr(head, name) for name in _NUMBERS}
     await session.execute(_SAVE_HEAD, {"type": type_, "pos": pos, "is_full": head.full, **numbers})
 
 
-async def _add_lanes(session: Session, type_: str, first: int, last: int) -> None:
+async def _insert_lanes_and_extend_range(session: Session, type_: str, first: int, last: int) -> None:
     await session.execute(_ADD_LANES, {"type": type_, "first": first, "last": last})
     await session.execute(_MOVE_RANGE, {"type": type_, "end": last})
+
+
+async def count_open(database: Database, project_id: str) -> int:
+    """Return how many tasks of a project have not ended, at most a second late."""
+    async with database.connection() as connection:
+        return int(await connection.fetchval(_OPEN, project_id))
 
 
 async def count_workload(database: Database) -> Workloads:
@@ -230,8 +248,8 @@ async def count_workload(database: Database) -> Workloads:
     now_ms, overdue_ms, failed_ms = (int(moment.timestamp() * 1000) for moment in moments)
     async with database.connection() as connection:
         queues = await connection.fetch(_QUEUES, now_ms, overdue_ms)
-        paused = read_concerns(ConcernKind.PAUSED, await connection.fetch(_PAUSED))
+        paused = parse_concerns(ConcernKind.PAUSED, await connection.fetch(_PAUSED))
         failed_rows = await connection.fetch(_FAILED, TaskStatus.FAILED, failed_ms)
     overdue = {row["project_id"]: Workload(concerns=Counter({ConcernKind.OVERDUE: row["overdue"]})) for row in queues}
     failed = {row["project_id"]: Workload(failed=ItemCount(row["failed"], row["failed_at"])) for row in failed_rows}
-    return merge_workloads(read_workloads(queues), overdue, paused, failed)
+    return merge_workloads(parse_workloads(queues), overdue, paused, failed)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from domain.transfers.models import FailureReason, TransferState
-from domain.workload import ItemCount, Workload, Workloads, merge_workloads, read_workloads
+from domain.workload import ItemCount, Workload, Workloads, merge_workloads, parse_workloads
 from infra.database import Database
 
 _FIND = """
@@ -37,12 +37,20 @@ _LIST = """
     WHERE j.expires_at > now() AND ($1::bigint IS NULL OR j.id < $1)
         AND ($2::text IS NULL OR EXISTS (SELECT FROM transfer_shards s WHERE s.job = j.id AND s.project_id = $2))
         AND strpos(lower(j.job_id), lower($3)) > 0 AND ($4::bool IS NULL OR (j.finished_at IS NOT NULL) = $4)
-    ORDER BY j.id DESC LIMIT $5
+        AND ($5::text IS NULL OR EXISTS (SELECT FROM transfer_targets t WHERE t.job = j.id AND t.reason = $5))
+        AND ($6::timestamptz IS NULL OR j.closes_at >= $6) AND ($7::timestamptz IS NULL OR j.closes_at < $7)
+    ORDER BY j.id DESC LIMIT $8
 """
 _COUNT_STATES = """
     SELECT t.job, t.state, count(*) FROM transfer_targets t
     JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
     WHERE t.job = ANY($1::bigint[]) AND ($2::text IS NULL OR s.project_id = $2) GROUP BY t.job, t.state
+"""
+_COUNT_OPEN = """
+    SELECT j.job_id, count(*) FILTER (WHERE t.state IN ('Pending', 'Running'))
+    FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
+        JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
+    WHERE j.finished_at IS NULL AND j.expires_at > now() AND s.project_id = $1 GROUP BY j.job_id
 """
 _SELECT_SAVED = "SELECT job_id FROM transfer_jobs WHERE job_id = ANY($1::text[])"
 
@@ -75,6 +83,21 @@ class OutcomeCount:
     """The message of one of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs to list; None matches all."""
+
+    search: str = ""
+    """Only jobs whose id contains this text, in any case."""
+
+    ended: bool | None = None
+    reason: FailureReason | None = None
+    """Only jobs of which a target failed for this reason."""
+
+    closes_after: datetime | None = None
+    closes_before: datetime | None = None
+
+
 _NAMES = tuple(JobRow.__slots__)
 
 
@@ -101,7 +124,7 @@ async def count_outcomes(database: Database, job: int, project_id: str | None) -
     ]
 
 
-async def count_states(
+async def count_targets_by_state(
     database: Database, jobs: Sequence[int], project_id: str | None
 ) -> dict[int, dict[TransferState, int]]:
     """Count the targets of each job by state."""
@@ -112,35 +135,40 @@ async def count_states(
     return counts
 
 
-async def list_retries(database: Database, job_id: str, project_id: str | None) -> list[str]:
+async def list_retry_job_ids(database: Database, job_id: str, project_id: str | None) -> list[str]:
     """Return the jobs that retry a project's targets of this one, oldest first."""
     async with database.connection() as connection:
         return [row["job_id"] for row in await connection.fetch(_RETRIES, job_id, project_id)]
 
 
 async def list_page(
-    database: Database, project_id: str | None, search: str, ended: bool | None, before: int | None, limit: int
+    database: Database, project_id: str | None, wanted: JobFilter, before: int | None, limit: int
 ) -> list[JobRow]:
     """Return a page of jobs within their retention, newest first, and one more if another page follows.
 
     Args:
-        search: Only jobs whose id contains this text, in any case.
-        ended: True for jobs that have ended, False for the others, None for both.
         before: The key of the last row of the previous page.
     """
+    values = (wanted.search, wanted.ended, wanted.reason, wanted.closes_after, wanted.closes_before)
     async with database.connection() as connection:
-        rows = await connection.fetch(_LIST, before, project_id, search, ended, limit + 1)
+        rows = await connection.fetch(_LIST, before, project_id, *values, limit + 1)
     return [JobRow(*(row[name] for name in _NAMES)) for row in rows]
 
 
-async def filter_saved(database: Database, job_ids: Sequence[str]) -> set[str]:
+async def count_open(database: Database, project_id: str) -> dict[str, int]:
+    """Return the jobs of a project that have not ended, each with how many of its targets have not."""
+    async with database.connection() as connection:
+        return {row["job_id"]: row["count"] for row in await connection.fetch(_COUNT_OPEN, project_id)}
+
+
+async def filter_saved_job_ids(database: Database, job_ids: Sequence[str]) -> set[str]:
     """Return those of these jobs that are in the database."""
     async with database.connection() as connection:
         return {row["job_id"] for row in await connection.fetch(_SELECT_SAVED, job_ids)}
 
 
 @dataclass(frozen=True, slots=True)
-class JobEnd:
+class JobEndCounts:
     """How the targets of a job ended."""
 
     counts: dict[tuple[TransferState, str], int]
@@ -156,7 +184,7 @@ class JobEnd:
         return dict(states)
 
 
-async def finish(database: Database, job_id: str, retention: timedelta) -> JobEnd:
+async def mark_job_ended(database: Database, job_id: str, retention: timedelta) -> JobEndCounts:
     """Mark a job as ended, and keep it for its retention from now on; return how its targets ended."""
     async with database.connection() as connection, connection.transaction():
         rows = await connection.fetch(
@@ -176,10 +204,10 @@ async def finish(database: Database, job_id: str, retention: timedelta) -> JobEn
             job_id,
             retention,
         )
-    return JobEnd({(TransferState(row["state"]), row["reason"]): row["count"] for row in rows}, seconds)
+    return JobEndCounts({(TransferState(row["state"]), row["reason"]): row["count"] for row in rows}, seconds)
 
 
-async def purge_targets(database: Database, batch: int) -> int:
+async def purge_targets_of_expired_jobs(database: Database, batch: int) -> int:
     """Delete the targets of a batch of jobs past their retention; return how many jobs. Their rows stay."""
     async with database.connection() as connection, connection.transaction():
         rows = await connection.fetch(
@@ -196,7 +224,7 @@ async def purge_targets(database: Database, batch: int) -> int:
     return len(jobs)
 
 
-async def purge(database: Database, retention: timedelta) -> None:
+async def purge_job_rows(database: Database, retention: timedelta) -> None:
     """Delete jobs whose targets were purged longer ago than this retention."""
     async with database.connection() as connection:
         await connection.execute("DELETE FROM transfer_jobs WHERE purged_at < now() - $1::interval", retention)
@@ -239,10 +267,10 @@ class TransferCounter:
         self._database = database
         self._ended: dict[int, Workloads] = {}
 
-    async def count(self) -> Workloads:
+    async def count_workloads(self) -> Workloads:
         """Count the targets of open jobs, and of a few jobs that ended since the last call."""
         async with self._database.connection() as connection:
-            open_jobs = read_workloads(await connection.fetch(_OPEN))
+            open_jobs = parse_workloads(await connection.fetch(_OPEN))
             ended = [row["id"] for row in await connection.fetch(_ENDED)]
             new = [id_ for id_ in ended if id_ not in self._ended][:JOBS_AT_A_TIME]
             found = await connection.fetch(_FAILED, new) if new else []

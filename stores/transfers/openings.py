@@ -27,7 +27,9 @@ async def list_for_project(session: Session, project_id: str) -> list[Opening]:
     return [_build_opening(row) for row in rows]
 
 
-async def list_for_others(session: Session, project_id: str, biz_ids: Collection[int]) -> list[tuple[str, Opening]]:
+async def list_of_other_projects(
+    session: Session, project_id: str, biz_ids: Collection[int]
+) -> list[tuple[str, Opening]]:
     """Return the openings of other projects for these businesses, each with its project."""
     statement = select(TransferOpening).where(
         TransferOpening.project_id != project_id, col(TransferOpening.biz_id).in_(biz_ids)
@@ -41,7 +43,7 @@ async def has_any(session: Session) -> bool:
     return bool((await session.exec(select(exists(select(TransferOpening.id))))).one())
 
 
-async def replace(session: Session, project_id: str, openings: Sequence[Opening]) -> None:
+async def replace_openings(session: Session, project_id: str, openings: Sequence[Opening]) -> None:
     """Replace the openings of a project."""
     await session.exec(delete(TransferOpening).where(col(TransferOpening.project_id) == project_id))
     session.add_all(_build_row(project_id, each) for each in openings)

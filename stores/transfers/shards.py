@@ -69,22 +69,22 @@ _SELECT_CANCELLED: Final = f"""
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
-async def save(database: Database, job: TransferJobInput, shards: Sequence[Shard]) -> None:
+async def save_shards(database: Database, job: TransferJobInput, shards: Sequence[Shard]) -> None:
     """Insert shards with their targets; leave those that exist unchanged."""
     async with database.connection() as connection, connection.transaction():
-        await _insert_shards(connection, await _ensure_job(connection, job), shards)
+        await _insert_shards(connection, await _ensure_job_row(connection, job), shards)
 
 
-async def save_retry(database: Database, job: TransferJobInput, retry: JobRetry) -> list[SavedShard]:
+async def save_retry_shards(database: Database, job: TransferJobInput, retry: JobRetry) -> list[SavedShard]:
     """Insert the failed targets of an earlier job as shards of this one, and return the shards.
 
     Each failed target goes to one retry only. A repeated call returns the shards that exist.
     """
     registry = TargetRegistry(job)
-    registry.add(JoinBatch(groups=await _load_failed(database, retry)), job.closes_at)
+    registry.add_batch(JoinBatch(groups=await _load_failed_targets(database, retry)), job.closes_at)
     shards = registry.build_shards()
     async with database.connection() as connection, connection.transaction():
-        job_row = await _ensure_job(connection, job)
+        job_row = await _ensure_job_row(connection, job)
         existing = await connection.fetch(_SELECT_SHARDS, job_row)
         if existing:
             return [SavedShard.model_validate(dict(row)) for row in existing]
@@ -138,13 +138,13 @@ class ShardLease:
         tasks = [GseTask.model_validate(each) for each in json.loads(shard["sendings"])]
         return _build_spec(shard), [_build_target(row) for row in rows], {task.number: task for task in tasks}
 
-    async def list_cancelled(self) -> set[int]:
+    async def list_cancelled_keys(self) -> set[int]:
         """Return the keys of targets that are cancelled and have not ended."""
         async with self._database.connection() as connection:
             rows = await connection.fetch(_SELECT_CANCELLED, self._job, self._number, self._job_id)
         return {row["key"] for row in rows}
 
-    async def write(self, targets: Sequence[ShardTarget], tasks: Sequence[GseTask] | None = None) -> None:
+    async def write_changes(self, targets: Sequence[ShardTarget], tasks: Sequence[GseTask] | None = None) -> None:
         """Update targets, except those that have ended, and the GSE tasks if given.
 
         Raises:
@@ -160,10 +160,10 @@ class ShardLease:
             if not str(held).endswith(" 1"):
                 raise ShardLeaseLost(f"another worker has acquired shard {self._number} of {self._job_id}")
             if targets:
-                await connection.execute(_UPDATE_TARGETS, self._job, self._number, *_build_arrays(targets))
+                await connection.execute(_UPDATE_TARGETS, self._job, self._number, *_build_column_arrays(targets))
 
 
-async def _ensure_job(connection: Connection, job: TransferJobInput) -> int:
+async def _ensure_job_row(connection: Connection, job: TransferJobInput) -> int:
     """Return the key of the job's row, which is inserted with the first of its shards."""
     row = await connection.fetchval(
         """
@@ -210,7 +210,7 @@ async def _insert_shard(connection: Connection, job: int, shard: Shard) -> bool:
     return str(inserted).endswith(" 1")
 
 
-async def _load_failed(database: Database, retry: JobRetry) -> list[TargetGroup]:
+async def _load_failed_targets(database: Database, retry: JobRetry) -> list[TargetGroup]:
     """Return the failed targets of a job that no retry has, grouped by spec."""
     async with database.connection() as connection:
         rows = await connection.fetch(_SELECT_FAILED, retry.job_id, retry.project_id, retry.reason)
@@ -247,7 +247,7 @@ def _build_target(row: asyncpg.Record) -> ShardTarget:
     )
 
 
-def _build_arrays(targets: Sequence[ShardTarget]) -> list[list[Any]]:
+def _build_column_arrays(targets: Sequence[ShardTarget]) -> list[list[Any]]:
     return [
         [target.key for target in targets],
         [target.state for target in targets],

@@ -49,26 +49,36 @@ FIND = """
     ) found
 """
 _PLACE = SqlKeyset(("t.key",), is_descending=False)
-_LIST = f"""
-    SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, t.joined_at,
-        t.ended_at, s.signature, s.target_user, s.folder, s.file_name, sent.*,
+_SELECT = """
+    SELECT t.job, t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed,
+        t.joined_at, t.ended_at, s.signature, s.target_user, s.folder, s.file_name, sent.*, j.job_id,
         t.ended_at IS NULL AND EXISTS (
-            SELECT FROM transfer_cancels c JOIN transfer_jobs j ON j.job_id = c.job_id
-            WHERE j.id = t.job AND c.project_id = s.project_id AND c.key IN (t.key, -1)
+            SELECT FROM transfer_cancels c
+            WHERE c.job_id = j.job_id AND c.project_id = s.project_id AND c.key IN (t.key, -1)
         ) AS is_cancelling
     FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
+    JOIN transfer_jobs j ON j.id = t.job
     LEFT JOIN LATERAL (
         SELECT to_timestamp((each ->> 'sent_at')::float8) AS sent_at,
             to_timestamp((each ->> 'fetched_at')::float8) AS fetched_at,
             to_timestamp((each ->> 'uploaded_at')::float8) AS uploaded_at
         FROM jsonb_array_elements(s.sendings) AS each WHERE (each ->> 'number')::int = t.sending
     ) sent ON true
-    WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND {_PLACE.format_behind("$3")}
+"""
+_LIST = f"""
+    {_SELECT} WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND {_PLACE.format_after_condition("$3")}
         AND ($4::text IS NULL OR t.state = $4)
         AND ($5::text IS NULL OR t.reason = $5) AND ($6::int IS NULL OR t.code = $6)
         AND ($7::text IS NULL OR t.agent_id = $7)
     {_PLACE.order_by} LIMIT $8
-"""  # noqa: S608 - names of ours
+"""
+_OF_HOST_PLACE = SqlKeyset(("t.job", "t.key"))
+_OF_HOST = f"""
+    {_SELECT} WHERE t.agent_id = $1 AND ($2::text IS NULL OR s.project_id = $2) AND j.expires_at > now()
+        AND {_OF_HOST_PLACE.format_after_condition("$3", "$4")}
+        AND ($5::text IS NULL OR t.state = $5) AND ($6::text IS NULL OR t.reason = $6)
+    {_OF_HOST_PLACE.order_by} LIMIT $7
+"""
 _FAILED = """
     FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
     WHERE t.job = $1 AND s.project_id = $2 AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
@@ -133,6 +143,17 @@ class TargetDetails(TargetRow):
 
 
 @dataclass(frozen=True, slots=True)
+class HostTarget:
+    """A target of a host, and its job."""
+
+    job: int
+    """The row's id."""
+
+    job_id: str
+    target: TargetRow
+
+
+@dataclass(frozen=True, slots=True)
 class TargetFilter:
     """A filter of the targets of a job; None matches all."""
 
@@ -161,7 +182,7 @@ async def find(database: Database, targets: Sequence[ProjectTarget]) -> dict[Pro
     job_ids, keys, project_ids = zip(*targets, strict=True)
     async with database.connection() as connection:
         rows = await connection.fetch(FIND, job_ids, keys, project_ids)
-    return {(row["job_id"], row["key"], row["project_id"]): _build(row, TargetDetails, _FOUND) for row in rows}
+    return {(row["job_id"], row["key"], row["project_id"]): _build_row(row, TargetDetails, _FOUND) for row in rows}
 
 
 async def list_page(
@@ -171,16 +192,37 @@ async def list_page(
     values = (filter_.state, filter_.reason, filter_.code, filter_.agent_id)
     async with database.connection() as connection:
         rows = await connection.fetch(_LIST, job, project_id, after, *values, limit + 1)
-    return [_build(row, TargetRow, _LISTED) for row in rows]
+    return [_build_row(row, TargetRow, _LISTED) for row in rows]
 
 
-async def count_failed(database: Database, job: int, project_id: str, reason: FailureReason | None) -> int:
+async def list_of_host(
+    database: Database,
+    agent_id: str,
+    project_id: str | None,
+    filter_: TargetFilter,
+    after: tuple[int, int] | None,
+    limit: int,
+) -> list[HostTarget]:
+    """Return the targets of a host in all jobs within their retention, newest first, and one more if more follow.
+
+    Args:
+        after: Row id of the job, and key, of the last target of the page before.
+    """
+    place = after or (2**63 - 1, 2**63 - 1)
+    async with database.connection() as connection:
+        rows = await connection.fetch(_OF_HOST, agent_id, project_id, *place, filter_.state, filter_.reason, limit + 1)
+    return [HostTarget(row["job"], row["job_id"], _build_row(row, TargetRow, _LISTED)) for row in rows]
+
+
+async def count_failed_without_retry(
+    database: Database, job: int, project_id: str, reason: FailureReason | None
+) -> int:
     """Count the failed targets of a project that no retry has."""
     async with database.connection() as connection:
         return int(await connection.fetchval(_COUNT_FAILED, job, project_id, reason))
 
 
-async def list_failed_hosts(
+async def list_failed_hosts_without_retry(
     database: Database, job: int, project_id: str, reason: FailureReason | None
 ) -> list[FailedHosts]:
     """Return the hosts of the failed targets of a project that no retry has."""
@@ -188,13 +230,15 @@ async def list_failed_hosts(
         return [FailedHosts(*row) for row in await connection.fetch(_FAILED_HOSTS, job, project_id, reason)]
 
 
-async def cancel(database: Database, job_id: str, project_ids: Sequence[str], key: int = ALL_TARGETS) -> None:
+async def save_cancellation(
+    database: Database, job_id: str, project_ids: Sequence[str], key: int = ALL_TARGETS
+) -> None:
     """Save that a target, or by default all targets of the projects in the job, are cancelled."""
     async with database.connection() as connection:
         await connection.execute(_CANCEL, job_id, list(project_ids), key)
 
 
-async def list_cancelled(database: Database, targets: Sequence[ProjectTarget]) -> set[ProjectTarget]:
+async def filter_cancelled(database: Database, targets: Sequence[ProjectTarget]) -> set[ProjectTarget]:
     """Return those of these targets that are cancelled, or were when they ended."""
     job_ids, keys, project_ids = zip(*targets, strict=True)
     async with database.connection() as connection:
@@ -208,7 +252,7 @@ async def is_job_cancelled(database: Database, job_id: str, project_id: str | No
         return bool(await connection.fetchval(_IS_JOB_CANCELLED, job_id, project_id, ALL_TARGETS))
 
 
-def _build(row: asyncpg.Record, kind: type[_Target], names: Sequence[str]) -> _Target:
+def _build_row(row: asyncpg.Record, kind: type[_Target], names: Sequence[str]) -> _Target:
     values: dict[str, Any] = {name: row[name] for name in names}
     values["state"] = TransferState(values["state"])
     if values["reason"] is not None:
@@ -230,7 +274,9 @@ async def list_pending_agents(database: Database, job_id: str, numbers: Sequence
     return [row["agent_id"] for row in rows]
 
 
-async def fail_absent(database: Database, job_id: str, numbers: Sequence[int], absent: Mapping[str, str]) -> None:
+async def fail_targets_of_absent_agents(
+    database: Database, job_id: str, numbers: Sequence[int], absent: Mapping[str, str]
+) -> None:
     """Fail the pending targets in these shards whose agents are absent, unless they are cancelled.
 
     Args:
@@ -258,7 +304,9 @@ _FAIL_ABSENT = f"""
 """  # noqa: S608 - constants only
 
 
-async def end_unfinished(database: Database, job_id: str, numbers: Sequence[int], outcome: TargetOutcome) -> None:
+async def end_unfinished_targets(
+    database: Database, job_id: str, numbers: Sequence[int], outcome: TargetOutcome
+) -> None:
     """End the unfinished targets of shards, whose holders lose their leases; cancelled targets end as cancelled."""
     async with database.connection() as connection, connection.transaction():
         await connection.execute(

@@ -108,13 +108,13 @@ class Placed:
 
     def widths(self, *, footer: bool = True) -> dict[int, float]:
         """Of each column: as asked for, or as wide as the data, and heads and regions wish."""
-        fixed = {column: self._fixed(leaf) for column, leaf in enumerate(self.leaves, start=self.row_depth)}
+        fixed = {column: self._get_fixed_width(leaf) for column, leaf in enumerate(self.leaves, start=self.row_depth)}
         found = {column: fixed.get(column) or 8.0 for column in range(self.row_depth + len(self.leaves))}
         for _, column, leaf, cell in self._sources():
             if fixed[column] is None:
                 value = self._value(leaf, cell)
-                shown = values.shown(value, cell, self._look(leaf, value).get("num_format"))
-                wide = _wide(shown) if "\n" not in shown else math.ceil(max(map(_taken, shown.split("\n"))))
+                shown = values.render_for_width(value, cell, self._look(leaf, value).get("num_format"))
+                wide = _wide(shown) if "\n" not in shown else math.ceil(max(map(_measure_line, shown.split("\n"))))
                 found[column] = max(found[column], min(60, wide + 2))
         regions = self.boxes if footer else self.boxes[: self._footer_from]
         boxes = sorted((*regions, *self.row_heads), key=lambda box: box.right - box.left)
@@ -169,7 +169,7 @@ class Placed:
                 found[row] = max(found[row], each)
         return found
 
-    def _fixed(self, leaf: Node) -> float | None:
+    def _get_fixed_width(self, leaf: Node) -> float | None:
         """The width that is asked for, if any is."""
         width: float | None = leaf.get("width", self._case.book.get("width"))
         return None if width == -1 else width
@@ -201,12 +201,12 @@ class Placed:
         if isinstance(pairs, dict):
             most = max(1, min(4, self._width // 2))
             count = -(-len(pairs) // -(-len(pairs) // most))
-            rows = _parted(list(pairs.items()), count)
+            rows = _split_into_chunks(list(pairs.items()), count)
             shares = _shares(self._width, count)
             for row in rows:
                 self._pairs(row, shares)
         for given in pairs if isinstance(pairs, list) else []:
-            for row in _parted(list(given.items()), self._width):
+            for row in _split_into_chunks(list(given.items()), self._width):
                 self._pairs(row, _shares(self._width, len(row)))
 
     def _pairs(self, pairs: Sequence[tuple[str, Any]], shares: Sequence[int]) -> None:
@@ -258,7 +258,9 @@ class Placed:
         }
         if "format" in leaf or kind in FORMATS:
             look["num_format"] = leaf.get("format", FORMATS.get(kind))
-        wraps = leaf.get("wrap", kind == "rich" or (self._fixed(leaf) is not None and kind in ("auto", "text")))
+        wraps = leaf.get(
+            "wrap", kind == "rich" or (self._get_fixed_width(leaf) is not None and kind in ("auto", "text"))
+        )
         if wraps or _has_line_break(value):
             look["text_wrap"] = True
         if isinstance(value, values.Url):
@@ -329,7 +331,7 @@ def _pieces(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     return tuple(found)
 
 
-def _parted(items: list[Any], size: int) -> list[list[Any]]:
+def _split_into_chunks(items: list[Any], size: int) -> list[list[Any]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
@@ -351,11 +353,11 @@ def _broken(text: str, line_width: float) -> int:
 
 def _lines(line: str, line_width: float) -> int:
     """The lines of a line of data in a cell that wraps."""
-    taken = _taken(line)
+    taken = _measure_line(line)
     return 1 if taken <= line_width else math.ceil(taken / max(line_width * 0.7, line_width - 3))
 
 
-def _taken(line: str) -> float:
+def _measure_line(line: str) -> float:
     """What a line takes of a column on the screen, where capitals and wide characters take more than digits."""
     return sum({2: 21, 1: 12 if character.isupper() else 10, 0: 0}[_wide(character)] for character in line) / 10
 

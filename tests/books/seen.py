@@ -81,13 +81,13 @@ def _text(cell: Any) -> Any:
     value = cell.value
     if isinstance(value, CellRichText):
         blocks = [part if isinstance(part, TextBlock) else TextBlock(cell.font, part) for part in value]
-        return _joined([(_run(block, cell), block.text) for block in blocks])
+        return _merge_equal_runs([(_run(block, cell), block.text) for block in blocks])
     if value and isinstance(value, str):
-        return _joined([(_font(cell.font)[:4], value)])
+        return _merge_equal_runs([(_font(cell.font)[:4], value)])
     return _plain(value) or None
 
 
-def _joined(runs: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
+def _merge_equal_runs(runs: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
     """Neighbours of one look are one run: how often a text is divided does not matter."""
     found: list[tuple[Any, str]] = []
     for look, text in runs:

@@ -67,7 +67,7 @@ def look(value: Any, kind: str, own: dict[str, Any]) -> dict[str, Any]:
     return own
 
 
-def shown(value: Any, cell: str, number_format: str | None) -> str:
+def render_for_width(value: Any, cell: str, number_format: str | None) -> str:
     """What counts for the width of a column."""
     match value:
         case None:

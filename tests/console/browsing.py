@@ -45,24 +45,24 @@ class Troubles:
         """Listen to everything that a page complains about."""
         page.on("console", self._console)
         page.on("pageerror", lambda error: self._found.append(f"error in the page: {error}"))
-        page.on("requestfailed", self._failed)
-        page.on("response", self._answered)
+        page.on("requestfailed", self._note_failed_request)
+        page.on("response", self._note_error_response)
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"} and not message.text.startswith(ANSWERED):
             self._found.append(f"{message.type} in the console: {message.text}")
 
-    def _failed(self, request: Request) -> None:
+    def _note_failed_request(self, request: Request) -> None:
         if request.failure != BROKEN_OFF:
             self._found.append(f"failed {request.method} {_path(request.url)}: {request.failure}")
 
-    def _answered(self, response: Response) -> None:
+    def _note_error_response(self, response: Response) -> None:
         if response.status >= 400:
             self._found.append(f"{response.status} {response.request.method} {_path(response.url)}")
 
 
 @asynccontextmanager
-async def launched(playwright: Playwright, chromium: str) -> AsyncIterator[Browser]:
+async def launch_browser(playwright: Playwright, chromium: str) -> AsyncIterator[Browser]:
     """A Chromium without a window."""
     browser = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
     try:

@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from dev.embedded import Stack
 from tests.console import installation
-from tests.console.browsing import Troubles, launched, signed_in
+from tests.console.browsing import Troubles, launch_browser, signed_in
 from tests.console.installation import Console, Project
 from tests.support.orders import Orders
 from tests.support.requirements import CHROMIUM
@@ -43,7 +43,7 @@ async def console(chromium: str, stack: Stack, template: str, namespaces: Namesp
 @pytest.fixture(scope="package")
 async def browser(chromium: str) -> AsyncIterator[Browser]:
     """A Chromium without a window."""
-    async with async_playwright() as playwright, launched(playwright, chromium) as browser:
+    async with async_playwright() as playwright, launch_browser(playwright, chromium) as browser:
         yield browser
 
 

@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from dev.embedded import Stack
-from dev.embedded.data_folder import open_ports
+from dev.embedded.data_folder import reserve_ports
 from infra.settings import Settings
 from services.services import Services
 from sims.gse.disks import HostDisks
@@ -106,7 +106,7 @@ async def running(parts: Stack, template: str, folder: Path) -> AsyncIterator[Co
         gse = await held.enter_async_context(running_gse(world))
         platforms = await held.enter_async_context(running_platforms())
         oss = await held.enter_async_context(running_oss(folder))
-        port = held.enter_context(open_ports({})).claim("api")
+        port = held.enter_context(reserve_ports({})).reserve("api")
         settings = _settings(parts, database_url, folder, port)
         settings = transfers.with_gse(settings, gse, folder)
         settings = orders.with_platforms(settings, platforms.base, own_address=f"http://127.0.0.1:{port}")

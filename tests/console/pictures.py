@@ -17,9 +17,9 @@ from dev.embedded import run_stack
 from infra import log
 from stores import migrate
 from tests.console import installation
-from tests.console.browsing import Troubles, launched, signed_in, visiting
+from tests.console.browsing import Troubles, launch_browser, signed_in, visiting
 from tests.console.installation import Console
-from tests.console.showcase import IN_TAB, Showcase, arrived, furnish, keep_busy
+from tests.console.showcase import IN_TAB, Showcase, furnish, keep_busy, open_and_wait
 from tests.support import stack as parts
 from tests.support.requirements import CHROMIUM
 
@@ -40,9 +40,9 @@ async def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="haulage-pictures-"))
     try:
         async with AsyncExitStack() as held:
-            console = await held.enter_async_context(_started(folder))
+            console = await held.enter_async_context(_start_console(folder))
             playwright = await held.enter_async_context(async_playwright())
-            browser = await held.enter_async_context(launched(playwright, chromium))
+            browser = await held.enter_async_context(launch_browser(playwright, chromium))
             showcase = await furnish(console)
             async with _busy(console, showcase):
                 await _take_all(browser, console, showcase)
@@ -52,10 +52,10 @@ async def main() -> None:
 
 
 @asynccontextmanager
-async def _started(folder: Path) -> AsyncIterator[Console]:
+async def _start_console(folder: Path) -> AsyncIterator[Console]:
     async with run_stack(folder, ui=False, ports=parts.ANY_PORTS) as stack:
         await parts.administer(stack, f"CREATE DATABASE {TEMPLATE} TEMPLATE template0")
-        await migrate.migrate(stack.database_url(TEMPLATE))
+        await migrate.migrate(stack.build_database_url(TEMPLATE))
         async with installation.running(stack, TEMPLATE, folder) as console:
             yield console
 
@@ -82,7 +82,7 @@ async def _take_all(browser: Browser, console: Console, showcase: Showcase) -> N
         for shown in showcase.pages:
             page = pages[shown.who]
             await page.set_viewport_size(WIDE)
-            await arrived(page, shown)
+            await open_and_wait(page, shown)
             if shown.name == "overview":
                 await page.wait_for_timeout(WATCHED_MS)
                 await _take_otherwise(page)

@@ -69,7 +69,7 @@ class Showcase:
         assert (await console.api_client.ask("POST", path, key=self.project.key)).status == 202
 
 
-async def arrived(page: Page, shown: Shown) -> None:
+async def open_and_wait(page: Page, shown: Shown) -> None:
     """Go to a page and wait until it shows what it has."""
     await page.goto(shown.path)
     await expect(page.locator(shown.shows).first).to_be_visible()
@@ -127,6 +127,7 @@ async def furnish(console: Console) -> Showcase:
         Shown("order-slice", f"{troubled}/slices/{quote(failed)}", "admin"),
         Shown("orders-browse", "/console/orders/browse", "admin"),
         Shown("orders-defaults", "/console/orders/defaults", "admin"),
+        Shown("audit", "/console/audit", "admin"),
         Shown("addresses", "/console/addresses", "admin"),
         Shown("addresses-history", "/console/addresses/history", "admin"),
         Shown("address-message", f"/console/addresses/messages/{addresses.message}", "admin"),

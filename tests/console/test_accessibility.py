@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, ViewportSize
 from tests.console import axe
 from tests.console.browsing import Troubles, signed_in, visiting
 from tests.console.installation import Console
-from tests.console.showcase import Showcase, Shown, arrived, furnish
+from tests.console.showcase import Showcase, Shown, furnish, open_and_wait
 
 pytestmark = pytest.mark.stack
 
@@ -65,7 +65,7 @@ async def visit(page: Page, shown: Shown, checker: str, seen: Seen) -> None:
     """Look at one page in three ways."""
     await page.set_viewport_size(WIDE)
     await page.emulate_media(color_scheme="light")
-    await arrived(page, shown)
+    await open_and_wait(page, shown)
     seen.names.append(shown.name)
     if faults := await axe.grave_faults(page, checker):
         seen.light[shown.name] = faults
@@ -96,7 +96,7 @@ async def test_no_page_is_wider_than_a_phone(seen: Seen) -> None:
 
 async def test_the_check_sees_faults(page: Page, checker: str) -> None:
     """A picture without words and a field without a name are found."""
-    await arrived(page, Shown("overview", "/console"))
+    await open_and_wait(page, Shown("overview", "/console"))
     main = page.get_by_role("main")
     await main.evaluate("(main) => main.append(document.createElement('img'), document.createElement('input'))")
     assert {fault.split(":")[0] for fault in await axe.grave_faults(page, checker)} == {"image-alt", "label"}

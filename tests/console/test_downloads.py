@@ -218,22 +218,23 @@ async def test_quotas_tell_what_is_used(page: Page, console: Console, project: P
     await console.exports(project).run(console.source.url(rows=1_000), operator_id="ann")
     await page.goto("/console/downloads")
     quotas = page.get_by_role("region", name="Quotas")
-    await expect(quotas.get_by_role("listitem")).to_have_count(3)
+    await expect(quotas.get_by_role("listitem")).to_have_count(4)
     await expect(quotas.get_by_role("listitem").nth(0)).to_contain_text("Started this minute1 of ")
     await expect(quotas.get_by_role("listitem").nth(1)).to_contain_text("Not finished0 of ")
     await expect(quotas.get_by_role("listitem").nth(2)).to_contain_text(" kB of 20 GB")
+    await expect(quotas.get_by_role("listitem").nth(3)).to_contain_text("1,000 of 500,000,000")
 
     await page.goto("/console/downloads/new")
     await page.get_by_text("Operator, retention and callback").click()
     await page.get_by_label("Operator", exact=True).fill("ann")
-    await expect(page.get_by_role("region", name="Quotas").get_by_role("listitem")).to_have_count(6)
+    await expect(page.get_by_role("region", name="Quotas").get_by_role("listitem")).to_have_count(8)
 
 
 async def test_a_used_up_quota_is_told(page: Page, console: Console, project: Project, troubles: Troubles) -> None:
     """The form says the API's own sentence, keeps what was typed, and shows the quota full."""
     troubles.expect("429 POST /v1/downloads")
     exports = console.exports(project)
-    limit = console.api_client.settings.downloads.quotas.project.active
+    limit = console.api_client.settings.quotas.downloads_active
     slow = console.source.url(rows=100_000, delay_ms=200)
     running = [await exports.start(slow, page_size=100) for _ in range(limit)]
     await page.goto("/console/downloads/new")

@@ -140,7 +140,7 @@ async def test_many_downloads_are_cancelled_and_tried_again(page: Page, console:
     await page.get_by_role("dialog").get_by_role("button", name="Try 1 download again").click()
     await expect(page.get_by_role("status").filter(has_text="1 download is being tried again.")).to_be_visible()
 
-    async def tried() -> bool:
+    async def is_retried() -> bool:
         return bool((await exports.status(failed["task_id"]))["finished_at"] != failed["finished_at"])
 
-    await eventually(tried)
+    await eventually(is_retried)

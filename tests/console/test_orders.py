@@ -44,7 +44,7 @@ async def test_a_platform_is_watched_until_its_orders_are_in(
     await expect(rows).to_have_count(50)
     await rows.first.get_by_text("Show").click()
     written = await rows.first.locator("pre").inner_text()
-    assert f'"order":{_pressed(written)}}}' in _pressed(await shop.newest())
+    assert f'"order":{_remove_spaces(written)}}}' in _remove_spaces(await shop.newest())
 
 
 async def test_a_time_line_draws_what_is_claimed_complete_failed_and_swept(admin_page: Page, orders: Orders) -> None:
@@ -270,7 +270,7 @@ async def test_a_day_is_compared_with_the_platform(admin_page: Page, orders: Ord
     await expect(row.get_by_role("link", name="Open the workbook")).to_have_attribute("href", re.compile("xlsx"))
 
 
-def _pressed(text: str) -> str:
+def _remove_spaces(text: str) -> str:
     return "".join(text.split())
 
 

@@ -68,6 +68,19 @@ async def test_what_needs_a_look_comes_first(page: Page, console: Console, proje
     await expect(page.get_by_role("heading", level=1)).to_have_text("Tasks")
 
 
+async def test_a_project_sees_its_quotas(page: Page, console: Console, project: Project) -> None:
+    """Of every system, with what is used and the limit."""
+    tasks = console.tasks(project, task_type="counted")
+    await tasks.register()
+    await page.goto("/console")
+    quotas = page.get_by_role("region", name="Quotas")
+    types = quotas.get_by_role("row").filter(has_text="Types of tasks")
+    await expect(types).to_contain_text("Tasks")
+    await expect(types).to_contain_text("200")
+    await expect(quotas.get_by_role("row").filter(has_text="Requests a minute")).to_contain_text("60,000")
+    await expect(quotas.get_by_role("row")).to_have_count(13)
+
+
 async def test_the_admin_sees_queues_and_the_way_to_temporal(admin_page: Page, console: Console) -> None:
     """Each system links to what it runs, and every task queue has a worker."""
     await admin_page.goto("/console")

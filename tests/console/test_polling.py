@@ -87,7 +87,7 @@ async def held_back(page: Page, path: str) -> AsyncIterator[Late]:
     await page.unroute(address)
 
 
-async def states_shown(page: Page, path: str, was: str, deed: Callable[[], Awaitable[None]]) -> list[str]:
+async def list_states_over_time(page: Page, path: str, was: str, deed: Callable[[], Awaitable[None]]) -> list[str]:
     """The states that a page shows while an answer from before a deed comes after that to the deed."""
     await expect(page.locator(".lead")).to_contain_text(was)
     async with held_back(page, path) as late:
@@ -109,7 +109,7 @@ async def test_what_a_task_was_is_not_drawn_over_what_it_is(page: Page, console:
         await page.get_by_role("button", name="Cancel").click()
         await page.get_by_role("dialog").get_by_role("button", name="Cancel 1 task").click()
 
-    assert await states_shown(page, "/v1/get_task", "Pending", cancel) == ["Pending", "Cancelled"]
+    assert await list_states_over_time(page, "/v1/get_task", "Pending", cancel) == ["Pending", "Cancelled"]
 
 
 async def test_what_a_message_was_is_not_drawn_over_what_a_deed_answered(admin_page: Page, console: Console) -> None:
@@ -124,12 +124,12 @@ async def test_what_a_message_was_is_not_drawn_over_what_a_deed_answered(admin_p
         await dialog.get_by_label("Reason").fill("mended")
         await dialog.get_by_role("button", name="Retry").click()
 
-    seen = await states_shown(admin_page, f"/v1/addresses/messages/{id_}", "Given up", retry)
+    seen = await list_states_over_time(admin_page, f"/v1/addresses/messages/{id_}", "Given up", retry)
     assert seen.count("Given up") == 1
 
 
 async def test_only_the_newest_answer_counts(page: Page) -> None:
     """However many are on their way, in whatever order they come, and whichever of them fail."""
     await page.goto("/console")
-    answered = await page.evaluate(RULES, console.load_files().base)
+    answered = await page.evaluate(RULES, console.load_console_files().base_path)
     assert answered == {"drawn": ["newest", "known"], "failed": ["newest"]}

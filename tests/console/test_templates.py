@@ -244,7 +244,9 @@ async def test_numbers_are_written_as_excel_writes_them(page: Page) -> None:
       return cases.map(([value, format]) => written(value, format).text);
     }"""
     cases = [[value, form] for value, form, _ in NUMBERS]
-    assert await page.evaluate(script, [console.load_files().base, cases]) == [text for *_, text in NUMBERS]
+    assert await page.evaluate(script, [console.load_console_files().base_path, cases]) == [
+        text for *_, text in NUMBERS
+    ]
 
 
 async def test_a_template_of_thousands_of_nodes_is_edited(page: Page) -> None:

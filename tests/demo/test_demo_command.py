@@ -6,6 +6,7 @@ import asyncio
 import os
 import pty
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from cli.command import show_progress
 from cli.up import EXAMPLES
+from demo.downloads import BOOK, draw_book
 from demo.part import Demo, Show
 from demo.running import PARTS, PICTURE, Result, build_table, choose_parts, draw_progress, empty_folder, run_parts
 from dev.embedded import data_folder
@@ -67,8 +69,19 @@ async def test_bars_on_a_terminal(tmp_path: Path) -> None:
     assert len(set(re.findall(r"([\d,]+) of 220,000 rows", printed))) > 1
     assert "what was checked" in printed
     left = tmp_path / "demo"
-    assert sorted(path.name for path in (left / "downloads").iterdir()) == ["orders.csv", "orders.xlsx"]
+    files = {path.name for path in (left / "downloads").iterdir()}
+    assert files - {"orders.pdf"} == {"orders.csv", BOOK}
     assert "<polyline" in (left / PICTURE).read_text()
+    if "orders.pdf" in files:
+        assert (left / "downloads" / "orders.pdf").read_bytes().startswith(b"%PDF")
+    assert ("as LibreOffice shows it" in printed) is ("orders.pdf" in files)
+    assert ("orders.pdf" in files) is (shutil.which("soffice") is not None)
+
+
+async def test_without_libreoffice_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And how else to look at the workbook."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert draw_book(tmp_path).startswith("LibreOffice is not installed")
 
 
 async def test_an_unknown_system_is_refused(tmp_path: Path) -> None:

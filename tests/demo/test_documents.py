@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +77,15 @@ async def test_a_page_does_what_it_says(up: Up, page: Path) -> None:
     assert read_blocks(text), f"{page} shows no commands"
 
     await run_page(text, up)
+
+    written = sorted(path.name for path in up.folder.iterdir() if path.name != ".venv")
+    assert list_ignored(written) == written, "what a reader's commands write must not look like a change of the tree"
+
+
+def list_ignored(names: list[str]) -> list[str]:
+    """Return which of these files git ignores in a clone."""
+    command = ["git", "check-ignore", *names]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
 
 
 async def test_printed_examples_run(up: Up) -> None:

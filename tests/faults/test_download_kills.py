@@ -64,7 +64,7 @@ async def test_finished_ranges_are_not_fetched_again(deployment: Deployment, kil
     query = f"rows={ROWS}&seed=4&tag=ranges&faults=slow&rate=0.04&slow_ms=700"
     engine = await deployment.engine()
     ranges = plan.plan_ranges(
-        ROWS, PAGE_SIZE, plan.count_fetchers(ROWS, PAGE_SIZE)
+        ROWS, PAGE_SIZE, plan.choose_fetcher_count(ROWS, PAGE_SIZE)
     )  # too light for more ranges than fetchers
 
     async with running_caller(deployment) as caller:

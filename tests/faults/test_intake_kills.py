@@ -52,16 +52,16 @@ class Scene:
         first = self.log.uprns.start + self.turn * ADDRESSES
         self.turn += 1
         uprns = range(first, first + ADDRESSES)
-        await self._published(Topic.CREATE_UPDATE, *(create_update(uprn, 1_000_000 + uprn) for uprn in uprns))
-        await self._published(Topic.SWAP, *(swap(uprn, uprn + 1) for uprn in uprns[:20:2]))
-        await self._published(Topic.DELETE, *(delete(uprn) for uprn in uprns[20:30]))
+        await self._publish(Topic.CREATE_UPDATE, *(create_update(uprn, 1_000_000 + uprn) for uprn in uprns))
+        await self._publish(Topic.SWAP, *(swap(uprn, uprn + 1) for uprn in uprns[:20:2]))
+        await self._publish(Topic.DELETE, *(delete(uprn) for uprn in uprns[20:30]))
 
-    async def _published(self, topic: Topic, *said: dict[str, Any]) -> None:
+    async def _publish(self, topic: Topic, *said: dict[str, Any]) -> None:
         *readable, poison = await self.deployment.publisher.publish(topic, *said, POISON)
         self.readable |= {(topic, each) for each in readable}
         self.poison.add((topic, poison))
 
-    async def acknowledged(self) -> None:
+    async def wait_until_acknowledged(self) -> None:
         """Wait until nothing is left to deliver."""
         await eventually(lambda: not any(each.waiting for each in self.subscriptions), timeout=PATIENCE_SECONDS)
 
@@ -148,13 +148,13 @@ async def test_a_kill_of_the_intake_loses_no_message_and_repeats_none(
 ) -> None:
     """Not in the log and its history, not in quarantine, and not in any module."""
     await scene.publish()
-    await scene.acknowledged()
+    await scene.wait_until_acknowledged()
     for moment in MOMENTS:
         async with moment(scene):
             # The moment lasts until it is left: each kill hits messages that are held up between two steps.
             await killer.kill(*VICTIMS[victim], under_way=lambda: any(each.waiting for each in scene.subscriptions))
             await eventually(lambda: scene.is_overdue)
-        await scene.acknowledged()
+        await scene.wait_until_acknowledged()
     rows = await scene.log.settle()
 
     logged = sorted((row["topic"], row["msg_no"]) for row in rows.values())

@@ -70,7 +70,9 @@ async def _kill_amid_queries(caller: Caller, deployment: Deployment, killer: Kil
 
 
 def _lane(engine: Client, caller: Caller, type_: str) -> WorkflowHandle[Any, Any]:
-    return engine.get_workflow_handle(tasks_names.make_lane_id((names.make_type(caller.project_id, type_), 1)))
+    return engine.get_workflow_handle(
+        tasks_names.build_lane_workflow_id((names.build_type_id(caller.project_id, type_), 1))
+    )
 
 
 async def _ask(caller: Caller, method: str, route: str, **options: Any) -> dict[str, Any]:
@@ -100,6 +102,6 @@ async def _server_of(engine: Client, caller: Caller, deployment: Deployment, typ
 
 
 async def _is_readable(lane: WorkflowHandle[Any, Any]) -> bool:
-    replayer = Replayer(workflows=worker.list_workflows(), plugins=[temporal.plugin()])
+    replayer = Replayer(workflows=worker.list_workflows(), plugins=[temporal.build_plugin()])
     result = await replayer.replay_workflow(await lane.fetch_history(), raise_on_replay_failure=False)
     return result.replay_failure is None

@@ -86,7 +86,7 @@ async def _list_stored_keys(deployment: Deployment, projects: set[str]) -> list[
     await deployment.ready("store")
     store = ObjectStore(deployment.settings.objects)
     try:
-        keys = [each.key for each in await store.list("")] + [each.key for each in await store.list_uploads("")]
+        keys = [each.key for each in await store.list("")] + [each.key for each in await store.list_open_uploads("")]
     finally:
         await store.close()
     return [key for key in keys if key.split("/")[1] in projects]

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import os
 import secrets
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pyarrow as pa
 from pyarrow import csv
 
@@ -21,6 +16,7 @@ from infra.objects import ObjectStore
 from sims import rows as sample
 from sims.oss import server as oss
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
+from tests.support import secret_search
 from tests.support.address_log import AddressLog
 from tests.support.caller import Caller, running_caller
 from tests.support.deployment import PUSH_SECRET, Deployment
@@ -97,13 +93,7 @@ async def test_secrets_are_nowhere_in_clear(deployment: Deployment) -> None:
             *await _plant_in_addresses(deployment, controls["addresses"]),
             *await _plant_in_tasks(caller, controls["tasks"]),
         ]
-    places = {
-        "histories": await _histories(deployment),
-        "tables": await _tables(deployment),
-        "figures": await _figures(deployment),
-        "answers": b"\n".join(answers),
-        **_files(deployment),
-    }
+    places = {**await secret_search.collect_places(deployment), "answers": b"\n".join(answers)}
 
     # What is no secret is seen wherever it belongs, of each system, so the search looks at the right bytes.
     seen = {
@@ -117,11 +107,8 @@ async def test_secrets_are_nowhere_in_clear(deployment: Deployment) -> None:
     for route in ("POST /v1/downloads", "POST /v1/transfers", "PUT /v1/platforms", "POST /v1/addresses/events"):
         assert route.encode() in logs, route
     assert b"POST /v1/create_task" in logs
-    found = [
-        (what, place) for what, secret in planted.items() for place, text in places.items() if secret.encode() in text
-    ]
-    assert found == []
-    for name in ("secrets.json", "environment"):
+    assert secret_search.find_secrets(planted, places) == []
+    for name in secret_search.MEANT:
         path = deployment.data_dir / name
         assert not path.exists() or path.stat().st_mode & 0o077 == 0
 
@@ -206,12 +193,12 @@ async def _plant_in_addresses(deployment: Deployment, control: str) -> list[byte
     assert [address for _, address in log.states(Module.ED).values()] == [{"name": control}]
     query = {"uprn": UPRN, "history": "true"}
 
-    async def shown() -> list[Any]:
+    async def list_history() -> list[Any]:
         """What is done goes to the history at the end of its cycle."""
         listed: list[Any] = (await deployment.as_admin("GET", "/v1/addresses/messages", params=query))["items"]
         return listed
 
-    return [json.dumps(await eventually(shown)).encode()]
+    return [json.dumps(await eventually(list_history)).encode()]
 
 
 async def _plant_in_tasks(caller: Caller, control: str) -> list[bytes]:
@@ -233,58 +220,3 @@ async def _plant_in_tasks(caller: Caller, control: str) -> list[bytes]:
 
 async def _answer(caller: Caller, path: str) -> bytes:
     return await (await caller.call("GET", path, 200)).read()
-
-
-async def _histories(deployment: Deployment) -> bytes:
-    engine = await deployment.engine()
-    texts: list[bytes] = []
-    async for execution in engine.list_workflows():
-        history = await engine.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
-        texts += _plain(json.loads(history.to_json()))
-    return b"\n".join(texts)
-
-
-def _plain(value: Any) -> Iterator[bytes]:
-    """All texts of a history; payloads are base64 in its JSON form."""
-    match value:
-        case {"data": str() as data, "metadata": _}:
-            yield base64.b64decode(data)
-        case dict():
-            for each in value.values():
-                yield from _plain(each)
-        case list():
-            for each in value:
-                yield from _plain(each)
-        case _:
-            yield str(value).encode()
-
-
-async def _tables(deployment: Deployment) -> bytes:
-    names = await deployment.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-    rows = [await deployment.fetch(f'SELECT t::text FROM "{name[0]}" t') for name in names]  # noqa: S608
-    return repr(rows).encode()
-
-
-async def _figures(deployment: Deployment) -> bytes:
-    ports = [deployment.installation.stack.ports.by_name[name] for name in (*list_api_names(), *list_worker_names())]
-    pages = [f"http://127.0.0.1:{port}/metrics" for port in ports]
-    async with aiohttp.ClientSession() as session:
-        texts = [await (await session.get(page)).read() for page in pages]
-    assert all(b"haulage_" in text and b"temporal_" in text for text in texts)
-    return b"\n".join(texts)
-
-
-def _files(deployment: Deployment) -> dict[str, bytes]:
-    """Every file of the parts and, below `work/`, of the processes, but those that are meant to hold secrets.
-
-    These are two that only their owner reads, and the credentials that an operator lays down.
-    """
-    meant = [deployment.settings.orders.credentials_folder, deployment.settings.addresses.credentials_folder]
-    credentials = {path for folder in meant for path in folder.glob("*.json")}
-    places = {"": deployment.data_dir, "work/": deployment.settings.data_dir}
-    return {
-        f"{place}{path.relative_to(folder)}": path.read_bytes()
-        for place, folder in places.items()
-        for path in (Path(root) / name for root, _, names in os.walk(folder) for name in names)
-        if path.is_file() and path.name not in ("secrets.json", "environment") and path not in credentials
-    }

@@ -11,7 +11,7 @@ from tests.support.caller import Caller, running_caller
 from tests.support.deployment import Deployment
 from tests.support.kills import Killer
 from tests.support.waiting import eventually
-from tests.support.webhooks import verified
+from tests.support.webhooks import verify_message
 
 TURNS_MAX = 4
 
@@ -54,7 +54,7 @@ async def test_a_killed_worker_s_delivery_arrives(
     assert killer.record.kills == len(list_worker_names()), "each kill came when the delivery was made"
     assert delivery["attempts"] == attempts
     assert [message.headers["webhook-id"] for message in messages] == [delivery["delivery_id"]] * 2
-    assert all(verified(message, secret) for message in messages)
+    assert all(verify_message(message, secret) for message in messages)
 
 
 async def _delivery(caller: Caller, task_id: str) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis.configuration import storage_directory
 
-from infra.settings import PartyQuotas, QuotaSettings, Settings
+from domain.quotas import PartyQuotas, QuotaLimits
+from infra.settings import Settings
 from sims.source import Source, running_source
 from tests.support.api import ApiClient, running_api
 from tests.support.worker import running_worker
@@ -45,12 +46,14 @@ async def source() -> AsyncIterator[Source]:
 async def api_client(settings: Settings, source: Source) -> AsyncIterator[ApiClient]:
     """The whole API, with a worker, few reasons to say no, and no way out to strangers' machines."""
     plenty = PartyQuotas(submissions_per_minute=100_000, active=100_000)
-    downloads = settings.downloads.model_copy(update={"quotas": QuotaSettings(project=plenty, operator=plenty)})
+    downloads = settings.downloads.model_copy(update={"operator_quotas": plenty})
+    quotas = QuotaLimits(requests_per_minute=10_000_000, downloads_per_minute=100_000, downloads_active=100_000)
     guard = settings.guard.model_copy(update={"ports": [], "allow": [source.base.removeprefix("http://")]})
     # Who waits for tasks waits in vain here.
     tasks = settings.tasks.model_copy(update={"wait_max_seconds": 0.1})
     api = settings.api.model_copy(update={"ping_seconds": 1.0})
-    settings = settings.model_copy(update={"api": api, "downloads": downloads, "guard": guard, "tasks": tasks})
+    changed = {"api": api, "downloads": downloads, "guard": guard, "tasks": tasks, "quotas": quotas}
+    settings = settings.model_copy(update=changed)
     async with running_api(settings) as api_client, running_worker(settings):
         yield api_client
 

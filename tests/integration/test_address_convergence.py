@@ -98,12 +98,15 @@ async def test_modules_agree_when_all_are_well_again(
             engine = running.services.engine
             incoming, inbox = ChangePublisher(dice).messages(MESSAGES), Inbox(database, 10_000)
             for start in range(0, len(incoming), 50):
-                await inbox.store(incoming[start : start + 50])
+                await inbox.store_messages(incoming[start : start + 50])
                 await _cycle(engine)
             oss.set(OssScenario())
             left = await _retry_until_settled(engine, database)
             report: CompareModulesResult = await engine.execute_workflow(
-                AddressDrift.run, CompareModulesInput(report="1"), id=names.build_drift_id("1"), task_queue=names.QUEUE
+                AddressDrift.run,
+                CompareModulesInput(report="1"),
+                id=names.build_comparison_workflow_id("1"),
+                task_queue=names.QUEUE,
             )
 
     assert report.different == 0

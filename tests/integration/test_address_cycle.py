@@ -282,7 +282,7 @@ async def test_an_overtaken_swap_names_one_whose_answers_were_lost(world: CycleH
     )
     world.modules.faults = []
     if is_heard:
-        await delivery.confirm_unsure(world.database, world.modules)
+        await delivery.confirm_unsure_messages(world.database, world.modules)
         assert acks((await load_by_number(world))["young"]) == ALL_ACKS
     await world.publish([create("b", 2)])
     await world.cycle()
@@ -314,12 +314,12 @@ async def test_an_overtaken_swap_says_so_where_the_other_is_forgotten(world: Cyc
 async def test_a_worker_that_was_taken_for_dead_changes_nothing(world: CycleHarness, fails: bool) -> None:
     """A8: another worker's acknowledgement stays, and a cycle fails once, whichever worker reports it."""
     await world.publish([create("a", 1)])
-    plan = await cycle.load_cycle(world.database, world.settings, "cycle")
+    plan = await cycle.resume_or_begin_cycle(world.database, world.settings, "cycle")
     order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WRITE, step=plan.writes[0])
     asked, woken = asyncio.Event(), asyncio.Event()
 
     class SuspendedModules(PythonModules):
-        async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
+        async def apply_operations(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
             asked.set()
             await woken.wait()
             return [

@@ -32,7 +32,9 @@ ADDRESSES = 30
 async def fill(client: ModulesClient) -> None:
     """The same addresses everywhere: UPRN n is address 100 + n."""
     for module in Module:
-        await client.apply(module, [upsert(seq, seq, 100 + seq, street=seq) for seq in range(1, ADDRESSES + 1)])
+        await client.apply_operations(
+            module, [upsert(seq, seq, 100 + seq, street=seq) for seq in range(1, ADDRESSES + 1)]
+        )
 
 
 def sheet(book: bytes, name: str) -> list[dict[str, Any]]:
@@ -51,7 +53,7 @@ async def test_modules_that_agree_have_no_drift(database: Database, objects: Obj
     async with running_modules(tmp_path, batch=500) as (_, client):
         await fill(client)
         report: CompareModulesResult = await ActivityEnvironment().run(
-            DriftActivities(database, objects, client).report, ORDER
+            DriftActivities(database, objects, client).write_drift_report, ORDER
         )
 
     assert (report.compared, report.different, report.shown) == (ADDRESSES, 0, 0)
@@ -69,15 +71,15 @@ async def test_each_difference_is_found_and_explained(database: Database, object
         await fill(client)
         oss.modules["od"].forget([101])
         oss.modules["wfm"].spoil([102])
-        await client.apply(Module.IM, [swap(50, 3, 4)])
+        await client.apply_operations(Module.IM, [swap(50, 3, 4)])
 
         report: CompareModulesResult = await ActivityEnvironment().run(
-            DriftActivities(database, objects, client).report, ORDER
+            DriftActivities(database, objects, client).write_drift_report, ORDER
         )
 
     assert (report.different, report.presence, report.address_id, report.record) == (4, 1, 2, 3)
     assert (report.under_way, report.live[Module.OD], report.compared) == (1, ADDRESSES - 1, ADDRESSES)
-    manifest = await objects.get(names.build_drift_manifest_key(report.key))
+    manifest = await objects.get(names.build_comparison_manifest_key(report.key))
     assert CompareModulesResult.model_validate_json(manifest) == report
     book = await objects.get(report.key)
     rows = {row["uprn"]: row for row in sheet(book, "addresses")}
@@ -100,18 +102,18 @@ async def test_what_agrees_at_the_second_look_did_not_differ(
     async with running_modules(tmp_path, batch=500) as (_, client):
         await fill(client)
         for module in (Module.ED, Module.IM, Module.WFM):
-            await client.apply(module, [swap(50, 3, 4)])
+            await client.apply_operations(module, [swap(50, 3, 4)])
 
         class Late:
             """Applies the swap in the last module when all were read."""
 
             async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
                 if limit == 1:
-                    await client.apply(Module.OD, [swap(50, 3, 4)])
+                    await client.apply_operations(Module.OD, [swap(50, 3, 4)])
                 return await client.list_addresses(module, after, limit)
 
         report: CompareModulesResult = await ActivityEnvironment().run(
-            DriftActivities(database, objects, Late()).report, ORDER
+            DriftActivities(database, objects, Late()).write_drift_report, ORDER
         )
 
     assert (report.compared, report.different, report.address_id, report.shown) == (ADDRESSES, 0, 0, 0)
@@ -126,7 +128,7 @@ async def test_more_differences_than_fit_are_counted(
         await fill(client)
         oss.modules["ed"].spoil(range(111, 121))
         report: CompareModulesResult = await ActivityEnvironment().run(
-            DriftActivities(database, objects, client).report, ORDER
+            DriftActivities(database, objects, client).write_drift_report, ORDER
         )
 
     assert (report.different, report.shown, report.record) == (10, 5, 10)
@@ -137,6 +139,6 @@ async def test_a_module_that_is_away_makes_no_report(database: Database, objects
     """It would look as if it had lost everything."""
     async with running_modules(tmp_path, call_fault(OssAction.ERROR, modules=frozenset({"od"}))) as (_, client):
         with pytest.raises(ModuleFailure, match="Module od answered GET"):
-            await ActivityEnvironment().run(DriftActivities(database, objects, client).report, ORDER)
+            await ActivityEnvironment().run(DriftActivities(database, objects, client).write_drift_report, ORDER)
 
     assert await objects.list("addresses-reports/") == []

@@ -46,7 +46,7 @@ async def test_history_keys_and_quarantine_end_and_the_log_does_not(
             statement = _FILL.format(table=table, columns=columns, values=values)
             await session.execute(text(statement), {"topic": Topic.DELETE})
     kept = settings.addresses.model_copy(update={"kept_days": KEPT_DAYS})
-    async with services.connect(settings.model_copy(update={"addresses": kept})) as held:
+    async with services.open_services(settings.model_copy(update={"addresses": kept})) as held:
         await ActivityEnvironment().run(AddressHousekeeping(held).purge)
         await ActivityEnvironment().run(AddressHousekeeping(held).purge)
 

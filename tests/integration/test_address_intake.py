@@ -117,7 +117,7 @@ async def test_what_cannot_be_written_is_given_back_at_once(
     settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another worker may reach the database; messages do not wait for the end of a long deadline."""
-    store = Inbox.store
+    store = Inbox.store_messages
     refused: list[DeliveredMessage] = []
 
     async def fail_first(inbox: Inbox, delivered: Sequence[DeliveredMessage]) -> IntakeResult:
@@ -126,7 +126,7 @@ async def test_what_cannot_be_written_is_given_back_at_once(
             raise ConnectionError("the database is down")
         return await store(inbox, delivered)
 
-    monkeypatch.setattr(Inbox, "store", fail_first)
+    monkeypatch.setattr(Inbox, "store_messages", fail_first)
     async with running_intake(settings, deadline_seconds=600) as world, running_worker(world.settings, QUEUES):
         ids = await world.publisher.publish(Topic.DELETE, delete(1), delete(2))
         await until_all_acknowledged(world)
@@ -159,7 +159,9 @@ async def test_a_worker_that_stops_leaves_its_topics_to_the_next(settings: Setti
 
 async def _runs(engine: Client) -> list[str | None]:
     """The run of each topic."""
-    return [(await engine.get_workflow_handle(names.build_intake_id(topic)).describe()).run_id for topic in Topic]
+    return [
+        (await engine.get_workflow_handle(names.build_intake_workflow_id(topic)).describe()).run_id for topic in Topic
+    ]
 
 
 async def test_an_intake_tells_how_much_it_took_in(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,7 +200,7 @@ async def test_what_operators_look_for_is_found_soon(
     connection: asyncpg.Connection[asyncpg.Record], filter_: MessageFilter, state: MessageState | None, at_most: int
 ) -> None:
     """Whatever is combined: a page, or what cycles have begun."""
-    text, values = search.build_search(MessageSearch(filter_, PAGE, retries=2, state=state))
+    text, values = search.build_search_query(MessageSearch(filter_, PAGE, retries=2, state=state))
     nodes = await plan(connection, text, *values)
 
     assert is_indexed(nodes)
@@ -228,14 +228,16 @@ async def test_the_history_is_searched_by_uprn_and_time(
     connection: asyncpg.Connection[asyncpg.Record], filter_: MessageFilter, at_most: int
 ) -> None:
     """Nothing else is asked of it without one of the two."""
-    text, values = search.build_search(MessageSearch(filter_, PAGE, retries=2, in_history=True))
+    text, values = search.build_search_query(MessageSearch(filter_, PAGE, retries=2, in_history=True))
     nodes = await plan(connection, text, *values)
 
     assert is_indexed(nodes, HISTORY)
     assert rows_read(nodes) <= at_most
 
 
-@pytest.mark.parametrize(("order", "passes"), [(actions.build_retry_many, 1), (actions.build_skip_many, 2)])
+@pytest.mark.parametrize(
+    ("order", "passes"), [(actions.build_bulk_retry_statement, 1), (actions.build_bulk_skip_statement, 2)]
+)
 @pytest.mark.parametrize(
     "filter_", [MessageFilter(), IM_FAILED, MessageFilter(uprn=4_711), MessageFilter(ids=[1, 2, 50_000])]
 )

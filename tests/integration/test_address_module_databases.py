@@ -206,21 +206,21 @@ async def test_the_example_does_what_the_oracle_does(module_copy: ModuleCopy, tm
 
     async with module(module_copy, tmp_path, batch) as client:
         for operation in repeated:
-            assert outcomes(await client.apply(IM, [operation])) == [book.apply(operation).value], operation
+            assert outcomes(await client.apply_operations(IM, [operation])) == [book.apply(operation).value], operation
         assert await live(client) == book.live
 
 
 async def test_orders_in_flight_keep_an_address(module_copy: ModuleCopy, tmp_path: Path) -> None:
     """Until the last one is closed, in the transaction that looks."""
     async with module(module_copy, tmp_path) as client:
-        await client.apply(IM, [upsert(1, 1, 11, street="a"), upsert(2, 2, 12, street="b")])
+        await client.apply_operations(IM, [upsert(1, 1, 11, street="a"), upsert(2, 2, 12, street="b")])
         module_copy.run("INSERT INTO orders VALUES (11, NULL), (12, CURRENT_DATE)")
 
         assert await client.list_addresses_with_open_orders(IM, [11, 12]) == {11}
-        assert outcomes(await client.apply(IM, [delete(3, 1), delete(4, 2)])) == ["logical", "applied"]
-        assert outcomes(await client.apply(IM, [purge(3, 1, 11, 1)])) == ["logical"]
+        assert outcomes(await client.apply_operations(IM, [delete(3, 1), delete(4, 2)])) == ["logical", "applied"]
+        assert outcomes(await client.apply_operations(IM, [purge(3, 1, 11, 1)])) == ["logical"]
         module_copy.run("UPDATE orders SET closed_at = CURRENT_DATE")
-        assert outcomes(await client.apply(IM, [purge(3, 1, 11, 2)])) == ["applied"]
+        assert outcomes(await client.apply_operations(IM, [purge(3, 1, 11, 2)])) == ["applied"]
         assert (await client.list_addresses(IM, 0, 10)).addresses == []
 
 
@@ -230,8 +230,8 @@ async def test_the_same_operations_at_the_same_time_act_once(module_copy: Module
     swaps = [swap(40 + seq, seq, seq + 20) for seq in range(1, 21)]
 
     async with module(module_copy, tmp_path) as one, module(module_copy, tmp_path) as other:
-        await one.apply(IM, addresses)
-        answers = await asyncio.gather(*(client.apply(IM, swaps) for client in (one, other, one, other)))
+        await one.apply_operations(IM, addresses)
+        answers = await asyncio.gather(*(client.apply_operations(IM, swaps) for client in (one, other, one, other)))
         after = await live(one)
 
     for results in zip(*answers, strict=True):
@@ -246,8 +246,8 @@ async def test_calls_that_cross_each_other_end_well(module_copy: ModuleCopy, tmp
     back = [upsert(200 + seq, seq, 1_000 + seq, street="back") for seq in range(40, 0, -1)]
 
     async with module(module_copy, tmp_path) as one, module(module_copy, tmp_path) as other:
-        await one.apply(IM, addresses)
-        gone, came = await asyncio.gather(one.apply(IM, forth), other.apply(IM, back))
+        await one.apply_operations(IM, addresses)
+        gone, came = await asyncio.gather(one.apply_operations(IM, forth), other.apply_operations(IM, back))
         after = await live(one)
 
     assert set(outcomes(gone)) <= {"applied", "stale"}
@@ -260,7 +260,7 @@ async def test_what_the_database_refuses_fails_alone(module_copy: ModuleCopy, tm
     operations = [upsert(1, 1, 11, street="a"), upsert(2, 2, 2**63 - 1, street="b"), upsert(3, 3, 13, street="c")]
     async with module(module_copy, tmp_path) as client:
         module_copy.run(module_copy.small)
-        results = await client.apply(IM, operations)
+        results = await client.apply_operations(IM, operations)
 
     assert outcomes(results) == ["applied", "failed", "applied"]
     assert "small" in results[1].error
@@ -279,9 +279,9 @@ async def test_what_comes_is_kept_exactly(module_copy: ModuleCopy, tmp_path: Pat
     second = Operation.model_validate(upsert(2, UPRN_MAX - 1, 1, **record).model_dump() | {"op_id": "A"})
 
     async with module(module_copy, tmp_path) as client:
-        assert outcomes(await client.apply(IM, [first, second])) == ["applied", "applied"]
+        assert outcomes(await client.apply_operations(IM, [first, second])) == ["applied", "applied"]
         after = await live(client)
-        lookup = await client.look_up(IM, [second])
+        lookup = await client.look_up_operations(IM, [second])
 
     assert json.dumps(list(after.items())) == json.dumps([(UPRN_MAX - 1, (1, record)), (UPRN_MAX, (UPRN_MAX, record))])
     assert (set(lookup.live), set(lookup.applied)) == ({UPRN_MAX - 1}, {"A"})
@@ -294,7 +294,7 @@ async def test_the_first_operations_of_uprns_may_come_at_the_same_time(module_co
     async with module(module_copy, tmp_path) as one, module(module_copy, tmp_path) as other:
         for start in range(0, 40, 4):
             some = creates[start : start + 4]
-            answers = await asyncio.gather(*(client.apply(IM, some) for client in (one, other, one, other)))
+            answers = await asyncio.gather(*(client.apply_operations(IM, some) for client in (one, other, one, other)))
             for results in zip(*answers, strict=True):
                 assert sorted(outcomes(results)) == ["already"] * 3 + ["applied"]
         assert len(await live(one)) == len(creates)

@@ -112,7 +112,7 @@ async def test_cycles_are_paused_and_resumed(settings: Settings, database: Datab
 
 async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None:
     """A write after the read would undo a pause that came in between."""
-    schedule = await handle.ensure_cycle_schedule(await temporal.connect(), 3_600)
+    schedule = await handle.create_or_update_cycle_schedule(await temporal.connect(), 3_600)
     before = (await schedule.describe()).info.last_updated_at
     async with running_api(settings) as api_client:
         await api_client.as_admin("POST", "/v1/addresses/cycle/pause", json=SIGNED)
@@ -128,7 +128,7 @@ async def test_a_cycle_under_way_says_how_far_it_is(installation: AddressOperato
     """Its phase, its name and what it has done, as long as it runs; afterwards there is nothing to say."""
     installation.oss.set(OssScenario(rules=(OssRule(action=OssAction.SLOW, seconds=8),)))
     message = PublishedMessage(message_id="1", data=b'{"uprn": 7, "address_id": 1, "record": {}}')
-    await Inbox(database, 1_000).store([DeliveredMessage(Topic.CREATE_UPDATE, message)])
+    await Inbox(database, 1_000).store_messages([DeliveredMessage(Topic.CREATE_UPDATE, message)])
     # On a busy machine the cycle may be over before this is answered.
     resuming = asyncio.create_task(installation.post("/v1/addresses/cycle/resume", **SIGNED))
 
@@ -149,7 +149,7 @@ async def test_a_cycle_under_way_says_how_far_it_is(installation: AddressOperato
         return not seen["running"]
 
     await eventually(is_over)
-    await (await handle.ensure_cycle_schedule(await temporal.connect(), 3_600)).delete()
+    await (await handle.create_or_update_cycle_schedule(await temporal.connect(), 3_600)).delete()
     assert (progress["phase"], progress["loaded"], progress["cycles"]) == ("createUpdate", 1, 0)
     assert progress["cycle_id"].endswith("-1")
 
@@ -172,7 +172,7 @@ async def test_logical_deletes_are_listed_checked_and_purged(installation: Addre
     report = await installation.wait_for_end(f"{DELETES}/purges/{purge.body['purge_id']}")
     left = [each["address_id"] for each in (await installation.get(DELETES)).body["items"]]
     gone = (await installation.get(DELETES, purged="true")).body["items"]
-    await (await handle.ensure_check_schedule(await temporal.connect(), 24)).delete()
+    await (await handle.create_or_update_check_schedule(await temporal.connect(), 24)).delete()
 
     assert sorted(each["address_id"] for each in (*first.body["items"], *rest.body["items"])) == [1, 2, 3]
     assert ordered.status == 202
@@ -188,7 +188,7 @@ async def test_modules_are_compared_and_the_workbook_is_linked(installation: Add
     """An address that one module lacks is in it."""
     async with ModulesClient(installation.api_client.settings.addresses) as client:
         for module in (Module.ED, Module.IM, Module.WFM):
-            await client.apply(module, [upsert(1, 7, 1)])
+            await client.apply_operations(module, [upsert(1, 7, 1)])
 
     ordered = await installation.post(DRIFT)
     report = await installation.wait_for_end(f"{DRIFT}/{ordered.body['report']}")
@@ -215,7 +215,7 @@ async def test_a_comparison_that_ended_without_a_report_says_why(settings: Setti
         running = await api_client.as_admin("GET", f"{DRIFT}/{report}")
         await (
             (await temporal.connect())
-            .get_workflow_handle(names.build_drift_id(report))
+            .get_workflow_handle(names.build_comparison_workflow_id(report))
             .terminate(reason="too busy today")
         )
 

@@ -50,19 +50,19 @@ class PurgeSetup:
         """Create addresses with UPRNs of their own and delete them while one module has orders; list them."""
         self.oss.modules[busy].begin_orders(address_ids)
         for module in Module:
-            await self.client.apply(module, [upsert(id_, id_, id_) for id_ in address_ids])
-            await self.client.apply(module, [delete(DELETE_SEQ + id_, id_) for id_ in address_ids])
+            await self.client.apply_operations(module, [upsert(id_, id_, id_) for id_ in address_ids])
+            await self.client.apply_operations(module, [delete(DELETE_SEQ + id_, id_) for id_ in address_ids])
         async with self.database.session() as session:
             session.add_all(build_delete(id_, id_, DELETE_SEQ + id_, busy) for id_ in address_ids)
 
     async def check(self, **changes: Any) -> LogicalDeleteCheckResult:
         """One check."""
-        return await ActivityEnvironment().run(self._deletes(**changes).check)
+        return await ActivityEnvironment().run(self._deletes(**changes).check_logical_deletes)
 
     async def purge(self, *address_ids: int) -> PurgeAddressesResult:
         """What an operator orders."""
         order = PurgeAddressesInput(address_ids=list(address_ids), who="ann", reason="tidy")
-        return await ActivityEnvironment().run(self._deletes().purge, order)
+        return await ActivityEnvironment().run(self._deletes().purge_addresses, order)
 
     def _deletes(self, **changes: Any) -> LogicalDeleteActivities:
         return LogicalDeleteActivities(self.database, self.client, AddressSettings(**changes))
@@ -176,7 +176,7 @@ async def test_an_address_that_lives_again_is_not_purged(database: Database, tmp
         await here.delete([1])
         here.oss.modules["od"].end_orders([1])
         for module in Module:
-            await here.client.apply(module, [upsert(900, 1, 1, street="again")])
+            await here.client.apply_operations(module, [upsert(900, 1, 1, street="again")])
 
         assert await here.purge(1) == PurgeAddressesResult(alive=[1])
         assert here.list_kept() == {module.value: [1] for module in Module}
@@ -240,8 +240,8 @@ async def test_checks_purge_where_that_is_set(database: Database, tmp_path: Path
     async with running_purges(database, tmp_path) as here:
         here.oss.modules["od"].begin_orders([1, 2])
         for seq, address_id in ((1, 1), (3, 2)):
-            await here.client.apply(Module.OD, [upsert(seq, 7, address_id)])
-            await here.client.apply(Module.OD, [delete(seq + 1, 7)])
+            await here.client.apply_operations(Module.OD, [upsert(seq, 7, address_id)])
+            await here.client.apply_operations(Module.OD, [delete(seq + 1, 7)])
         async with database.session() as session:
             session.add_all([build_delete(1, 7, 2, Module.OD), build_delete(2, 7, 4, Module.OD)])
         here.oss.modules["od"].end_orders([1, 2])
@@ -269,8 +269,8 @@ async def test_no_two_purges_have_one_id(database: Database, tmp_path: Path, mon
         for seq in (100, 200):
             here.oss.modules["od"].begin_orders([1])
             for module in Module:
-                await here.client.apply(module, [upsert(seq, 1, 1)])
-                await here.client.apply(module, [delete(seq + 1, 1)])
+                await here.client.apply_operations(module, [upsert(seq, 1, 1)])
+                await here.client.apply_operations(module, [delete(seq + 1, 1)])
             async with database.session() as session:
                 await session.merge(build_delete(1, 1, seq + 1, Module.OD))
             here.oss.modules["od"].end_orders([1])

@@ -161,16 +161,16 @@ async def test_what_was_given_up_is_tried_again_however_its_address_came(world: 
     """Modules are asked when there is nothing else to do; one that cannot be asked may be the one that lacks it."""
     await world.publish([create("a", 1), swap("s", 1, 2), swap("hopeless", 1, 99)])
     await settle(world)
-    assert await delivery.revive_swaps(world.database, world.settings.retries, world.modules) == 0
+    assert await delivery.retry_completable_swaps(world.database, world.settings.retries, world.modules) == 0
 
     for module in (Module.ED, Module.IM, Module.WFM):
         world.modules.books[module].live[2] = (1_002, {"n": 0})
-    assert await delivery.revive_swaps(world.database, world.settings.retries, world.modules) == 0
+    assert await delivery.retry_completable_swaps(world.database, world.settings.retries, world.modules) == 0
     world.modules.books[Module.OD].live[2] = (1_002, {"n": 0})
     world.modules.faults = [None, Fault.AWAY]
-    assert await delivery.revive_swaps(world.database, world.settings.retries, world.modules) == 0
+    assert await delivery.retry_completable_swaps(world.database, world.settings.retries, world.modules) == 0
     world.modules.faults = []
-    assert await delivery.revive_swaps(world.database, world.settings.retries, world.modules) == 1
+    assert await delivery.retry_completable_swaps(world.database, world.settings.retries, world.modules) == 1
     await settle(world)
 
     rows = await load_by_number(world)
@@ -261,7 +261,7 @@ async def test_a_chain_is_tried_again_by_one_action(world: CycleHarness) -> None
     retries = world.settings.retries
     assert {rows[each]["retry_times"] for each in ("s", "t", "u", "other")} == {retries}
 
-    changed = await actions.retry_chain(world.database, rows["u"]["id"], BY)
+    changed = await actions.retry_linked_messages(world.database, rows["u"]["id"], BY)
 
     rows = await load_by_number(world)
     assert (changed.changed, changed.busy) == (3, 0)

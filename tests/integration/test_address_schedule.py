@@ -41,7 +41,7 @@ class Installation:
     async def publish(self, count: int, first: int = 1) -> None:
         """CreateUpdates, each of an address of its own."""
         said = [{"uprn": uprn, "address_id": uprn, "record": {}} for uprn in range(first, first + count)]
-        await Inbox(self.database, 1_000).store(
+        await Inbox(self.database, 1_000).store_messages(
             [
                 DeliveredMessage(
                     Topic.CREATE_UPDATE, PublishedMessage(message_id=str(each["uprn"]), data=msgspec.json.encode(each))
@@ -87,7 +87,7 @@ async def installation(settings: Settings, database: Database, tmp_path: Path) -
         )
         async with running_worker(own, [names.QUEUE]) as running:
             engine = running.services.engine
-            schedule = await addresses_handle.ensure_cycle_schedule(engine, 3_600)
+            schedule = await addresses_handle.create_or_update_cycle_schedule(engine, 3_600)
             yield Installation(engine, schedule, database, oss)
 
 

@@ -86,7 +86,7 @@ async def operator(settings: Settings, database: Database) -> AsyncIterator[Oper
 
 async def test_a_failed_message_is_tried_again(operator: OperatorApi) -> None:
     """It is as if it had never failed, a cycle is triggered, and the audit has the operator and the reason."""
-    schedule = await handle.ensure_cycle_schedule(await temporal.connect(), HOUR)
+    schedule = await handle.create_or_update_cycle_schedule(await temporal.connect(), HOUR)
     id_ = await operator.add()
 
     reply = await operator.post(f"messages/{id_}/retry")
@@ -344,7 +344,7 @@ async def test_operators_and_loads_in_a_crowd_never_take_the_same_message(
             [(await actions.retry_messages(operator.database, MessageFilter(), 7, by)).changed for _ in range(20)]
         )
 
-    load = cycle_store.load_cycle(operator.database, tuned, "cycle-2")
+    load = cycle_store.resume_or_begin_cycle(operator.database, tuned, "cycle-2")
     skipped, retried, _ = await asyncio.gather(skip_all(), retry_all(), load)
 
     rows = [await operator.row(id_) for id_ in ids]

@@ -33,27 +33,27 @@ class SleepingModules(PythonModules):
         self._world = world
         self._is_sent = is_sent
 
-    async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
+    async def apply_operations(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
         """See base class."""
         answers = [
             OperationResult(op_id=each.op_id, outcome=OperationOutcome.FAILED, error="No answer.")
             for each in operations
         ]
         if self._is_sent:
-            await self._world.modules.apply(module, operations)
+            await self._world.modules.apply_operations(module, operations)
         self.asked.set()
         await self.woken.wait()
-        return answers if self._is_sent else await self._world.modules.apply(module, operations)
+        return answers if self._is_sent else await self._world.modules.apply_operations(module, operations)
 
-    async def look_up(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
+    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
         """See base class."""
-        return await self._world.modules.look_up(module, operations)
+        return await self._world.modules.look_up_operations(module, operations)
 
 
 async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world: CycleHarness) -> None:
     """It sends its old operation; meanwhile the message is done, and a younger one of its address, too."""
     await world.publish([create("old", 1, n=1)])
-    plan = await cycle.load_cycle(world.database, world.settings, "cycle")
+    plan = await cycle.resume_or_begin_cycle(world.database, world.settings, "cycle")
     order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WRITE, step=plan.writes[0])
     modules = SleepingModules(world)
     asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
@@ -82,7 +82,7 @@ async def test_a_worker_that_wakes_over_a_swap_changes_nothing(world: CycleHarne
     await world.publish([create("a", 1), create("b", 2), create("c", 3)])
     await settle(world)
     await world.publish([swap("old", 1, 2)])
-    plan = await cycle.load_cycle(world.database, world.settings, "cycle")
+    plan = await cycle.resume_or_begin_cycle(world.database, world.settings, "cycle")
     order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.SWAP, step=plan.swaps[0])
     modules = SleepingModules(world, is_sent=is_sent)
     asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
@@ -109,13 +109,13 @@ async def test_a_worker_that_wakes_in_a_later_cycle_costs_no_try(world: CycleHar
     change_settings(world, retries=5)
     world.modules.broken = {(Module.OD, 1)}
     await world.publish([create("a", 1)])
-    plan = await cycle.load_cycle(world.database, world.settings, "first")
+    plan = await cycle.resume_or_begin_cycle(world.database, world.settings, "first")
     order = ApplyStepInput(cycle_id="first", phase=CyclePhase.WRITE, step=plan.writes[0])
     modules = SleepingModules(world, is_sent=True)
     asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
     await delivery.apply_step(world.database, world.settings, world.modules, order)
-    await cycle.load_cycle(world.database, world.settings, "second")
+    await cycle.resume_or_begin_cycle(world.database, world.settings, "second")
     modules.woken.set()
     await asleep
 
@@ -129,7 +129,7 @@ async def test_a_worker_that_wakes_does_not_write_over_what_an_operator_said(wor
     await world.publish([create("a", 1), create("b", 2)])
     await settle(world)
     await world.publish([swap("old", 1, 2)])
-    plan = await cycle.load_cycle(world.database, world.settings, "cycle")
+    plan = await cycle.resume_or_begin_cycle(world.database, world.settings, "cycle")
     order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WAIT, step=plan.swaps[0])
     modules = SleepingModules(world)
     asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))

@@ -47,8 +47,8 @@ async def test_checks_run_by_schedule(settings: Settings, database: Database, tm
     async with database.session() as session:
         session.add(build_delete(1, 1, 60, Module.OD))
     async with serving(settings, tmp_path) as (_, engine):
-        await addresses_handle.ensure_check_schedule(engine, 24)
-        handle = await addresses_handle.ensure_check_schedule(engine, 12)
+        await addresses_handle.create_or_update_check_schedule(engine, 24)
+        handle = await addresses_handle.create_or_update_check_schedule(engine, 12)
         await handle.trigger()
 
         async def is_purged() -> bool:
@@ -70,10 +70,13 @@ async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database
     async with serving(settings, tmp_path) as (_, engine):
         purge = PurgeAddressesInput(address_ids=[1], who="ann")
         purged: PurgeAddressesResult = await engine.execute_workflow(
-            AddressPurge.run, purge, id=names.build_purge_id("1"), task_queue=names.QUEUE
+            AddressPurge.run, purge, id=names.build_purge_workflow_id("1"), task_queue=names.QUEUE
         )
         report: CompareModulesResult = await engine.execute_workflow(
-            AddressDrift.run, CompareModulesInput(report="1"), id=names.build_drift_id("1"), task_queue=names.QUEUE
+            AddressDrift.run,
+            CompareModulesInput(report="1"),
+            id=names.build_comparison_workflow_id("1"),
+            task_queue=names.QUEUE,
         )
 
     assert purged == PurgeAddressesResult(purged=[1])
@@ -83,9 +86,9 @@ async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database
 async def test_a_paused_schedule_of_checks_stays_paused(settings: Settings) -> None:
     """Preparing the installation again changes nothing of that."""
     engine = await temporal.connect()
-    handle = await addresses_handle.ensure_check_schedule(engine, settings.addresses.check_hours)
+    handle = await addresses_handle.create_or_update_check_schedule(engine, settings.addresses.check_hours)
     await handle.pause()
-    again = await addresses_handle.ensure_check_schedule(engine, settings.addresses.check_hours)
+    again = await addresses_handle.create_or_update_check_schedule(engine, settings.addresses.check_hours)
 
     assert (await again.describe()).schedule.state.paused
     await again.delete()

@@ -28,7 +28,7 @@ async def engine(settings: Settings) -> Client:
 @pytest.fixture
 async def schedule(engine: Client) -> AsyncIterator[ScheduleHandle]:
     """The schedule of cycles, which does nothing by itself for an hour; no worker serves its runs."""
-    handle = await addresses_handle.ensure_cycle_schedule(engine, HOUR)
+    handle = await addresses_handle.create_or_update_cycle_schedule(engine, HOUR)
     yield handle
     await handle.delete()
 
@@ -41,7 +41,7 @@ async def count_runs(schedule: ScheduleHandle) -> int:
 
 async def test_a_cycle_begins_soon(engine: Client, schedule: ScheduleHandle) -> None:
     """Once for many messages at the same time, and no caller waits for it."""
-    waker = CycleTrigger(engine)
+    waker = CycleTrigger(engine, HOUR)
     for _ in range(100):
         waker.request_cycle()
 
@@ -59,7 +59,7 @@ async def test_what_comes_while_a_cycle_runs_gets_one_after_it(
 ) -> None:
     """It may have looked before; so one more run is due, and only one."""
     monkeypatch.setattr(addresses, "TRIGGER_INTERVAL_SECONDS", 0.01)
-    waker = CycleTrigger(engine)
+    waker = CycleTrigger(engine, HOUR)
     waker.request_cycle()
     await eventually(lambda: _is(schedule, 1))
 
@@ -94,7 +94,7 @@ async def test_a_paused_schedule_is_left_alone(
     """An operator has the last word; when it is resumed, what came meanwhile is woken for again."""
     monkeypatch.setattr(addresses, "TRIGGER_INTERVAL_SECONDS", 0.01)
     await schedule.pause()
-    waker = CycleTrigger(engine)
+    waker = CycleTrigger(engine, HOUR)
     waker.request_cycle()
     await eventually(lambda: waker._task is not None and waker._task.done())
     assert await count_runs(schedule) == 0
@@ -108,11 +108,11 @@ async def test_a_paused_schedule_is_left_alone(
 async def test_a_schedule_that_is_not_there_holds_nothing_up(engine: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Intake goes on: the message is in the log, and the schedule will find it."""
     monkeypatch.setattr(addresses, "TRIGGER_INTERVAL_SECONDS", 0.01)
-    waker = CycleTrigger(engine)
+    waker = CycleTrigger(engine, HOUR)
     waker.request_cycle()
     await eventually(lambda: waker._task is not None and waker._task.done())
 
-    schedule = await addresses_handle.ensure_cycle_schedule(engine, HOUR)
+    schedule = await addresses_handle.create_or_update_cycle_schedule(engine, HOUR)
     waker.request_cycle()
     await eventually(lambda: _is(schedule, 1))
     await waker.close()

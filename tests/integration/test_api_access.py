@@ -58,7 +58,7 @@ async def make_estate(api_client: ApiClient) -> Estate:
     body = {"source_url": "http://example.com/rows"}
     download = await api_client.ask("POST", "/v1/downloads", key=key, json=body)
     assert download.status == 202, download.body
-    parsed = secrets.parse_key(key)
+    parsed = secrets.parse_api_key(key)
     assert parsed is not None
     return Estate(project_id, key, parsed.key_id, download.body["task_id"])
 
@@ -107,7 +107,15 @@ async def test_what_belongs_to_another_project_is_not_there(api_client: ApiClien
     """A right key of another project sees 404, as if the id named nothing."""
     estate, stranger = await make_estate(api_client), await api_client.make_project("stranger")
     routes = [route for route in LOCKED if route.variables]
-    assert {route.tag for route in routes} == {"projects", "downloads", "webhooks", "transfers", "orders", "addresses"}
+    assert {route.tag for route in routes} == {
+        "projects",
+        "downloads",
+        "webhooks",
+        "transfers",
+        "orders",
+        "addresses",
+        "quotas",
+    }
     assert await refusals(api_client, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from api.downloads import overview
 from domain import secrets
-from domain.tasks.names import make_type
+from domain.tasks.names import build_type_id
 from infra.database import Database
 from infra.settings import Settings
 from systems import SYSTEMS
@@ -97,7 +97,7 @@ async def lay_out(database: Database, project_id: str, number: int) -> None:
             "INSERT INTO task_types (type, project_id, name, schedule_limit, schedule_interval, max_retry_num, "
             "max_retry_interval, max_processing_time, paused, version, begin_pos, end_pos) "
             "VALUES ($1, $2, $3, 1, 1, 1, 1, 1, $4, 1, 1, 1)",
-            make_type(project_id, f"type-{number}"),
+            build_type_id(project_id, f"type-{number}"),
             project_id,
             f"type-{number}",
             number == 2,
@@ -105,7 +105,7 @@ async def lay_out(database: Database, project_id: str, number: int) -> None:
         await connection.execute(
             "INSERT INTO task_heads (type, pos, number, next_order_time, due, pending, running, success, failed, held, "
             "retries, timeouts, is_full) VALUES ($1, 1, 1, $2, $3, $3, $4, 0, 0, 0, 0, 0, false)",
-            make_type(project_id, f"type-{number}"),
+            build_type_id(project_id, f"type-{number}"),
             int(LONG_AGO.timestamp() * 1000),
             10 * number,
             number,
@@ -161,6 +161,7 @@ async def test_every_system_and_queue_has_gauges(api_client: ApiClient, database
     async def are_there() -> bool:
         found = await gauges()
         assert found['haulage_component_up{component="database"}'] == 1
+        assert 0 < found['haulage_component_seconds{component="engine"}'] < 60
         assert found['haulage_workload_items{state="running",system="downloads"}'] == 1
         assert found['haulage_workload_oldest_seconds{state="running",system="downloads"}'] >= 3_600
         for system in SYSTEMS:
@@ -213,11 +214,11 @@ async def test_workers_are_seen_at_the_queues_that_they_poll(api_client: ApiClie
     """And what waits at the others is counted there."""
     async with running_worker(api_client.settings, ["tasks"]):
 
-        async def polled() -> bool:
+        async def is_polled() -> bool:
             queues = (await api_client.as_admin("GET", "/v1/overview")).body["queues"]
             return {each["name"] for each in queues if each["workers"]} == {"tasks"}
 
-        await eventually(polled)
+        await eventually(is_polled)
 
 
 async def test_a_download_that_no_worker_has_started_waits(api_client: ApiClient, database: Database) -> None:
@@ -244,7 +245,7 @@ async def test_the_engine_s_index_is_asked_seldom_however_many_look(
         asked.append(1)
         raise ConnectionError("no index")
 
-    monkeypatch.setattr(overview, "list_pending", list_pending)
+    monkeypatch.setattr(overview, "list_pending_downloads", list_pending)
     seen = await asyncio.gather(*(api_client.as_admin("GET", "/v1/overview") for _ in range(50)))
     assert {each.status for each in seen} == {200}
     assert len(asked) == 1
@@ -269,7 +270,7 @@ def watching(api_client: ApiClient, key: str) -> Any:
 async def test_a_stream_sends_snapshots_until_its_key_is_revoked(api_client: ApiClient, database: Database) -> None:
     """At once and then every two seconds, what is new included; and never again once the key opens nothing."""
     project_id, key = await api_client.make_project()
-    parsed = secrets.parse_key(key)
+    parsed = secrets.parse_api_key(key)
     assert parsed is not None
     async with watching(api_client, key) as answer:
         assert read_counts(await next_event(answer), "downloads") == (0, 0, 0)

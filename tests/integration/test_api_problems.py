@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from api.http.models import Request, Response
 from api.http.problems import Problem
 from api.http.routes import Access, Call, Routes
-from domain.faults import Conflict, Denied, Exhausted, Fault, Gone, Invalid, Missing, SourceFault
+from domain.faults import Conflict, Fault, Gone, Invalid, Missing, QuotaExhausted, SourceFault, Unauthenticated
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
 
@@ -84,7 +84,7 @@ async def outage(_call: Call) -> Echo:
 async def fail(_call: Call, path: KindPath) -> Echo:
     """Raise a fault of a kind."""
     kinds: dict[str, type[Fault]] = {
-        kind.__name__: kind for kind in (Invalid, Denied, Missing, Conflict, Gone, Exhausted, SourceFault)
+        kind.__name__: kind for kind in (Invalid, Unauthenticated, Missing, Conflict, Gone, QuotaExhausted, SourceFault)
     }
     raise kinds[path.kind]("toy_fault", "The toy is wrong.", "Take another.")
 
@@ -234,11 +234,11 @@ async def test_a_byte_order_mark_before_a_body_is_passed_over(api_client: ApiCli
     ("kind", "status"),
     [
         ("Invalid", 422),
-        ("Denied", 401),
+        ("Unauthenticated", 401),
         ("Missing", 404),
         ("Conflict", 409),
         ("Gone", 410),
-        ("Exhausted", 429),
+        ("QuotaExhausted", 429),
         ("SourceFault", 502),
     ],
 )

@@ -16,9 +16,9 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from dev.embedded.data_folder import open_ports
+from dev.embedded.data_folder import reserve_ports
+from infra.component_settings import DatabaseSettings
 from infra.database import Database
-from infra.settings import DatabaseSettings
 
 pytestmark = pytest.mark.stack
 
@@ -27,7 +27,7 @@ PLANTED = "planted-secret-that-no-log-may-hold"
 
 
 @asynccontextmanager
-async def started(
+async def start_api(
     environment: Mapping[str, str], *options: str, port: int = 0
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """An API process, by default on a free port."""
@@ -61,7 +61,7 @@ async def entry(process: asyncio.subprocess.Process, event: str) -> dict[str, An
 
 async def test_it_serves_until_it_is_told_to_stop(environment: dict[str, str]) -> None:
     """SIGTERM ends it with success; its log is JSON, names requests by id and holds no credential."""
-    async with started(environment) as process:
+    async with start_api(environment) as process:
         address = (await entry(process, "api_ready"))["address"]
         headers = {"Authorization": f"Bearer {PLANTED}", "X-Request-Id": "ticket-1234"}
         async with (
@@ -102,9 +102,9 @@ async def test_another_revision_is_refused_in_one_sentence(
 @asynccontextmanager
 async def two(environment: Mapping[str, str]) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, list[str]]]:
     """Two API processes on one port, once both serve; their address, and the own one of each."""
-    with open_ports({}) as ports:
-        port = ports.claim("api")
-        async with started(environment, "--processes=2", port=port) as parent:
+    with reserve_ports({}) as ports:
+        port = ports.reserve("api")
+        async with start_api(environment, "--processes=2", port=port) as parent:
             ready = [await entry(parent, "api_ready") for _ in range(2)]
             assert {each["address"] for each in ready} == {f"http://127.0.0.1:{port}"}
             yield parent, f"http://127.0.0.1:{port}", [each["own"] for each in ready]
@@ -145,7 +145,7 @@ async def _text(url: str) -> str:
 
 async def refusal(environment: Mapping[str, str]) -> str:
     """What a process says that refuses to start."""
-    async with started(environment) as process:
+    async with start_api(environment) as process:
         _, errors = await process.communicate()
     assert process.returncode == 1
     return errors.decode()

@@ -78,7 +78,7 @@ async def test_a_made_up_cursor_is_refused(api_client: ApiClient) -> None:
 async def test_a_secret_is_stored_only_as_a_hash(api_client: ApiClient, database: Database) -> None:
     """The whole database holds no key."""
     _, key = await api_client.make_project()
-    parsed = secrets.parse_key(key)
+    parsed = secrets.parse_api_key(key)
     assert parsed is not None
     async with database.connection() as connection:
         rows = await connection.fetch("SELECT api_keys::text, encode(hash, 'escape') FROM api_keys")

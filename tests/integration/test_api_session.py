@@ -81,7 +81,7 @@ async def test_the_cookie_holds_no_key(api_client: ApiClient) -> None:
     header = await sign_in(api_client, key)
     token = header["Cookie"].partition("=")[2]
     text = Sealer(api_client.settings.secrets).open(SealedText(token=token + "=" * (-len(token) % 4)))
-    parsed = secrets.parse_key(key)
+    parsed = secrets.parse_api_key(key)
     assert parsed is not None
     assert parsed.key_id in text
     assert parsed.secret not in text
@@ -170,7 +170,7 @@ async def test_a_session_ends_with_its_key_at_once(api_client: ApiClient) -> Non
         project_id, key = await api_client.make_project()
         cookie = await sign_in(api_client, key)
         assert (await api_client.ask("GET", "/v1/session", headers=cookie)).status == 200
-        parsed = secrets.parse_key(key)
+        parsed = secrets.parse_api_key(key)
         assert parsed is not None
         path = f"/v1/projects/{project_id}/{revoke}".format(key_id=parsed.key_id)
         await api_client.as_admin("POST" if revoke == "revoke" else "DELETE", path)

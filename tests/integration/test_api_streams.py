@@ -39,7 +39,7 @@ class Label(Response):
 @toys.get("/toys/patient", access=Access.PUBLIC)
 async def patient(call: Call) -> Label:
     """Wait for as long as the caller does."""
-    call.lift_time_limit()
+    call.remove_time_limit()
     await gate.wait()
     return Label(label="done")
 

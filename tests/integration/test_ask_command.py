@@ -26,7 +26,7 @@ async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
         yield api_client
 
 
-async def asked(*arguments: str, url: str, key: str) -> tuple[int | None, str, str]:
+async def run_ask(*arguments: str, url: str, key: str) -> tuple[int | None, str, str]:
     """Type it; the exit code, and what it says on both outputs."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HAULAGE_")}
     process = await asyncio.create_subprocess_exec(
@@ -43,10 +43,10 @@ async def asked(*arguments: str, url: str, key: str) -> tuple[int | None, str, s
 async def test_the_answer_is_printed(api_client: ApiClient) -> None:
     """As JSON, whether the request reads or makes something."""
     key = api_client.settings.api.admin_key.get_secret_value()
-    made = await asked(
+    made = await run_ask(
         "/v1/projects", "--method", "post", "--body", '{"name": "仓库"}', url=api_client.address, key=key
     )
-    listed = await asked("/v1/projects?limit=1", url=api_client.address, key=key)
+    listed = await run_ask("/v1/projects?limit=1", url=api_client.address, key=key)
 
     assert (made[0], listed[0]) == (0, 0), made[2] + listed[2]
     assert json.loads(listed[1])["items"][0]["project_id"] == json.loads(made[1])["project_id"]
@@ -56,10 +56,10 @@ async def test_the_answer_is_printed(api_client: ApiClient) -> None:
 async def test_exit_codes_say_what_went_wrong(api_client: ApiClient) -> None:
     """The API's own sentence is 2, so is what is no JSON and a missing key; an address without a server is 3."""
     _, key = await api_client.make_project()
-    refused = await asked("/v1/transfers/jobs?limit=0", url=api_client.address, key=key)
-    no_json = await asked("/v1/transfers", "--method", "POST", "--body", "{", url=api_client.address, key=key)
-    no_key = await asked("/v1/ping", url=api_client.address, key="")
-    unreachable = await asked("/v1/ping", url="http://127.0.0.1:9", key=key)
+    refused = await run_ask("/v1/transfers/jobs?limit=0", url=api_client.address, key=key)
+    no_json = await run_ask("/v1/transfers", "--method", "POST", "--body", "{", url=api_client.address, key=key)
+    no_key = await run_ask("/v1/ping", url=api_client.address, key="")
+    unreachable = await run_ask("/v1/ping", url="http://127.0.0.1:9", key=key)
 
     assert [each[0] for each in (refused, no_json, no_key, unreachable)] == [2, 2, 2, 3]
     assert "limit" in refused[2]

@@ -13,6 +13,7 @@ import worker
 from domain.addresses import names as addresses
 from domain.orders import names as orders
 from infra import housekeeping, temporal
+from infra.database import Database
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.receiver import Receiver, running_receiver
@@ -55,7 +56,7 @@ async def details(engine: Client, workflow_id: str) -> str | None:
     return await (await engine.get_workflow_handle(workflow_id).describe()).static_details()
 
 
-def linked(page: str) -> str:
+def build_link(page: str) -> str:
     """How it leads to a page."""
     return f"[Open in the console]({BASE}/console{page})"
 
@@ -85,17 +86,19 @@ async def test_what_clients_and_parents_start_leads_back(api_client: ApiClient, 
 
     callback_id = await eventually(delivery)
     download_id = (await api_client.ask("GET", f"/v1/downloads/{task_id}", key=key)).body["workflow_id"]
-    assert await details(engine, download_id) == linked(f"/downloads/{task_id}?project={project_id}")
-    assert await details(engine, callback_id) == linked(f"/downloads?project_id={project_id}")
+    assert await details(engine, download_id) == build_link(f"/downloads/{task_id}?project={project_id}")
+    assert await details(engine, callback_id) == build_link(f"/downloads?project_id={project_id}")
     assert (await details(engine, job_id) or "").startswith(f"[Open in the console]({BASE}/console/transfers/jobs/")
-    assert await details(engine, f"tasks/{project_id}/video/1") == linked(f"/tasks/types/video?project={project_id}")
+    assert await details(engine, f"tasks/{project_id}/video/1") == build_link(
+        f"/tasks/types/video?project={project_id}"
+    )
 
     async def is_over() -> bool:
         return (await api_client.ask("GET", f"/v1/downloads/{task_id}", key=key)).body["state"] in FINAL
 
     await eventually(is_over)
     history = await engine.get_workflow_handle(download_id).fetch_history()
-    await Replayer(workflows=worker.list_workflows(), plugins=[temporal.plugin()]).replay_workflow(history)
+    await Replayer(workflows=worker.list_workflows(), plugins=[temporal.build_plugin()]).replay_workflow(history)
 
 
 async def test_what_operators_start_leads_back(api_client: ApiClient, receiver: Receiver) -> None:
@@ -111,17 +114,17 @@ async def test_what_operators_start_leads_back(api_client: ApiClient, receiver: 
     async def cycle() -> str:
         return str((await api_client.as_admin("GET", path)).body["workflow_id"] or "")
 
-    assert await details(engine, await eventually(cycle)) == linked("/orders/platforms/shop-1")
+    assert await details(engine, await eventually(cycle)) == build_link("/orders/platforms/shop-1")
     named = {"address_ids": [7], "who": "me", "reason": "why not"}
     purge = (await api_client.as_admin("POST", "/v1/addresses/logical-deletes/purge", json=named)).body
-    assert await details(engine, purge["workflow_id"]) == linked(
+    assert await details(engine, purge["workflow_id"]) == build_link(
         f"/addresses/logical-deletes/purges/{purge['purge_id']}"
     )
     drift = (await api_client.as_admin("POST", "/v1/addresses/drift")).body
-    assert await details(engine, drift["workflow_id"]) == linked(f"/addresses/drift/{drift['report']}")
+    assert await details(engine, drift["workflow_id"]) == build_link(f"/addresses/drift/{drift['report']}")
 
 
-async def test_what_schedules_start_leads_back(api_client: ApiClient) -> None:
+async def test_what_schedules_start_leads_back(api_client: ApiClient, database: Database) -> None:
     """Those that are made, and those that were there before anybody had told the address."""
     silent, telling = await temporal.connect(), await temporal.connect(console=BASE)
     pages = {
@@ -131,14 +134,14 @@ async def test_what_schedules_start_leads_back(api_client: ApiClient) -> None:
         **{housekeeping.build_schedule_id(system): "" for system in (*SYSTEMS, "webhooks")},
     }
     for engine, known in ((silent, False), (telling, True)):
-        await systems.create_or_update_schedules(engine, api_client.settings)
+        await systems.create_or_update_schedules(engine, database, api_client.settings)
         for name, page in pages.items():
-            assert await told_by(silent, name) == (linked(page) if known else None)
+            assert await read_details_of(silent, name) == (build_link(page) if known else None)
     for name in pages:
         await silent.get_schedule_handle(name).delete()
 
 
-async def told_by(engine: Client, schedule: str) -> str | None:
+async def read_details_of(engine: Client, schedule: str) -> str | None:
     """The details that a schedule gives to its runs."""
     action = (await engine.get_schedule_handle(schedule).describe()).schedule.action
     assert isinstance(action, ScheduleActionStartWorkflow)

@@ -347,15 +347,15 @@ async def test_a_notification_reaches_every_listener_when_it_commits(database: D
 
     async def notify_and_fail() -> None:
         async with database.session() as session:
-            await database.notify(session, "done", "undone")
+            await database.notify_on_commit(session, "done", "undone")
             raise LookupError
 
     with pytest.raises(LookupError):
         await notify_and_fail()
     async with database.session() as session:
-        await database.notify(session, "other", "elsewhere")
-        await database.notify(session, "done", "dl_1")
-        await database.notify(session, "done", "订单")
+        await database.notify_on_commit(session, "other", "elsewhere")
+        await database.notify_on_commit(session, "done", "dl_1")
+        await database.notify_on_commit(session, "done", "订单")
     async with asyncio.timeout(PATIENCE_SECONDS):
         heard = [[await anext(listener), await anext(listener)] for listener in (first, second)]
     await first.aclose()
@@ -372,7 +372,7 @@ async def test_a_listener_comes_back_after_its_connection_was_cut(database: Data
     async with asyncio.timeout(PATIENCE_SECONDS):
         assert await anext(listener) == LISTENING
         async with database.session() as session:
-            await database.notify(session, "done", "dl_1")
+            await database.notify_on_commit(session, "done", "dl_1")
         assert await anext(listener) == "dl_1"
     await listener.aclose()
 
@@ -393,8 +393,8 @@ async def test_a_payload_that_cannot_be_carried_is_refused(database: Database, p
     """An empty one would look like `LISTENING`, a large one is PostgreSQL's limit; the error says what to send."""
     async with database.session() as session:
         with pytest.raises(ValueError, match="Send an id"):
-            await database.notify(session, "done", payload)
-        await database.notify(session, "done", "x" * PAYLOAD_MAX_BYTES)
+            await database.notify_on_commit(session, "done", payload)
+        await database.notify_on_commit(session, "done", "x" * PAYLOAD_MAX_BYTES)
 
 
 async def cut_connections(database: Database) -> None:

@@ -20,6 +20,8 @@ from infra.settings import Settings
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
+ASKED = ["platforms", "receivers", "modules"]
+"""What the database says of outside services."""
 NOWHERE = {
     "HAULAGE_DATABASE__URL": "postgresql+asyncpg://127.0.0.1:9/x",
     "HAULAGE_OBJECTS__ENDPOINT": "127.0.0.1:9",
@@ -42,8 +44,8 @@ async def test_what_is_wrong_is_told_in_sentences(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert first == "Looking at the components that the environment names (HAULAGE_DATABASE__URL is set)."
     wrong = [line for line in lines if line.startswith("wrong")]
-    assert [line.split()[1] for line in wrong] == ["engine", "workers", "database", "bucket", "clock"]
-    assert "Secret key must not be empty. Correct HAULAGE_OBJECTS__…" in wrong[3]
+    assert [line.split()[1] for line in wrong] == ["engine", "workers", "skew", "database", "bucket", *ASKED, "clock"]
+    assert "Secret key must not be empty. Correct HAULAGE_OBJECTS__…" in wrong[4]
     assert [line for line in wrong if ".. " in line or not line.endswith(".")] == []
 
 
@@ -70,7 +72,7 @@ async def test_queues_with_work_and_without_workers_are_named_in_json(
 def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a installation that runs in the folder, unless the shell names its own; else the defaults."""
     monkeypatch.delenv(data_folder.MARKER_VARIABLE, raising=False)
-    assert data_folder.choose_environment(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
+    assert data_folder.load_environment_and_describe(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
 
     (tmp_path / "run.json").write_text(RunState(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json())
     with (
@@ -80,10 +82,13 @@ def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         # Remembered as absent, so that what is adopted goes with the context.
         shell.setenv(data_folder.MARKER_VARIABLE, "")
         shell.delenv(data_folder.MARKER_VARIABLE)
-        assert data_folder.choose_environment(tmp_path) == f"the components of the `haulage up` that runs in {tmp_path}"
+        assert (
+            data_folder.load_environment_and_describe(tmp_path)
+            == f"the components of the `haulage up` that runs in {tmp_path}"
+        )
 
     monkeypatch.setenv(data_folder.MARKER_VARIABLE, "postgresql://own")
     assert (
-        data_folder.choose_environment(tmp_path)
+        data_folder.load_environment_and_describe(tmp_path)
         == "the components that the environment names (HAULAGE_DATABASE__URL is set)"
     )

@@ -67,7 +67,7 @@ async def test_trouble_of_ours_is_told_without_its_text(exports: Downloads, monk
     """A step that failed by our own doing and went well then says so, and nothing of what is inside."""
     from stores.downloads import catalogue  # noqa: PLC0415
 
-    record, calls = catalogue.record_start, []
+    record, calls = catalogue.record_processing_start, []
 
     async def breaks_once(*arguments: object, **more: object) -> None:
         calls.append(1)
@@ -75,7 +75,7 @@ async def test_trouble_of_ours_is_told_without_its_text(exports: Downloads, monk
             raise ConnectionError("inside-7.example refused")
         await record(*arguments, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(catalogue, "record_start", breaks_once)
+    monkeypatch.setattr(catalogue, "record_processing_start", breaks_once)
     done = await exports.run(exports.source.url(rows=10))
     told = await attempts(exports, done["task_id"])
 

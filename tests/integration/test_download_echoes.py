@@ -118,7 +118,9 @@ async def test_an_echo_of_a_secret_goes_nowhere(
     assert (status["state"], status["fault"]["code"]) == ("failed", CODES[kind])
     async with exports.services.database.session() as session:
         row = await session.get(Download, status["task_id"])
-    handle = exports.services.engine.get_workflow_handle(names.build_workflow_id(exports.project_id, status["task_id"]))
+    handle = exports.services.engine.get_workflow_handle(
+        names.build_download_workflow_id(exports.project_id, status["task_id"])
+    )
     attempts = await exports.api_client.ask("GET", f"/v1/downloads/{status['task_id']}/attempts", key=exports.key)
     places = {
         "status": json.dumps(status),

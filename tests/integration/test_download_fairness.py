@@ -32,9 +32,7 @@ pytestmark = pytest.mark.stack
 async def downloads(settings: Settings) -> AsyncIterator[Downloads]:
     """API, a worker with few places for fetchers, and a source."""
     worker = settings.worker.model_copy(update={"fetch_slots": PLACES})
-    async with running_downloads(
-        settings.model_copy(update={"worker": worker, "downloads": raise_limits(settings.downloads)})
-    ) as running:
+    async with running_downloads(raise_limits(settings).model_copy(update={"worker": worker})) as running:
         yield running
 
 

@@ -54,7 +54,7 @@ async def start(exports: Downloads, url: str, **changes: object) -> tuple[Downlo
     handle = await exports.services.engine.start_workflow(
         DownloadWorkflow.run,
         DownloadInput(spec=spec),
-        id=names.build_workflow_id(spec.project_id, spec.task_id),
+        id=names.build_download_workflow_id(spec.project_id, spec.task_id),
         task_queue=names.QUEUE,
         task_timeout=timedelta(seconds=2),
     )

@@ -55,7 +55,7 @@ async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
 
 async def insert_rows(api_client: ApiClient, *rows: Download) -> None:
     """Put rows into the catalogue."""
-    async with services.connect(api_client.settings) as held, held.database.session() as session:
+    async with services.open_services(api_client.settings) as held, held.database.session() as session:
         session.add_all(rows)
 
 

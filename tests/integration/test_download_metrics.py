@@ -14,6 +14,7 @@ NAMES = {
     "not JSON": ("haulage_downloads_ended_total", {"state": "failed", "cause": "source_not_json"}),
     "durations": ("haulage_download_seconds_count", {"state": "succeeded"}),
     "rows": ("haulage_download_rows_total", {}),
+    "bytes": ("haulage_download_bytes_total", {}),
     "pages": ("haulage_download_pages_total", {"outcome": "done"}),
     "pages not JSON": ("haulage_download_pages_total", {"outcome": "source_not_json"}),
 }
@@ -37,7 +38,8 @@ async def test_downloads_are_counted_by_state_and_cause(exports: Downloads) -> N
     await exports.run(exports.source.url(rows=30, faults="not_json"))
     after = read_metrics()
 
-    assert {name: after[name] - before[name] for name in NAMES} == {
+    assert after.pop("bytes") - before.pop("bytes") > 130
+    assert {name: after[name] - before[name] for name in after} == {
         "accepted": 2,
         "succeeded": 1,
         "not JSON": 1,

@@ -15,17 +15,25 @@ from api.http.models import Request, Response
 from api.http.routes import Access, Call, Routes
 from domain.downloads.models import DownloadSpec
 from domain.faults import Invalid
+from domain.quotas import PartyQuotas, QuotaLimits
 from infra.database import Database
-from infra.settings import PartyQuotas, QuotaSettings, Settings
-from stores.downloads.quotas import hold_active_beyond_quota, release_active
+from infra.settings import Settings
+from stores.downloads.quotas import release_active_slots, take_active_slots_beyond_quota
 from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack
 
-LIMITS = QuotaSettings(
-    project=PartyQuotas(submissions_per_minute=6, active=4, bytes_per_day=1_000),
-    operator=PartyQuotas(submissions_per_minute=5, active=2, bytes_per_day=500),
+PROJECT = QuotaLimits(
+    downloads_per_minute=6, downloads_active=4, download_bytes_per_day=1_000, download_rows_per_day=100
 )
+OPERATOR = PartyQuotas(submissions_per_minute=5, active=2, bytes_per_day=500, rows_per_day=50)
+
+
+def lower_quotas(settings: Settings) -> Settings:
+    """The same settings with small quotas."""
+    downloads = settings.downloads.model_copy(update={"operator_quotas": OPERATOR})
+    return settings.model_copy(update={"downloads": downloads, "quotas": PROJECT})
+
 
 toys = Routes("toys", "Submissions without a download.")
 
@@ -50,7 +58,7 @@ async def submit(call: Call, body: Submission) -> Admitted:
         operator_id=body.operator_id,
         file_name="x.csv",
     )
-    await quotas.admit(call, order)
+    await quotas.consume_quotas(call, order)
     return Admitted()
 
 
@@ -65,16 +73,18 @@ class QuotaCaller:
         body = {"task_id": task_id, "operator_id": operator_id}
         return await self.api_client.ask("POST", "/toys", key=self.key, json=body)
 
-    async def finish(self, task_id: str, operator_id: str | None = None, file_bytes: int = 0) -> None:
+    async def finish(
+        self, task_id: str, operator_id: str | None = None, file_bytes: int = 0, file_rows: int = 0
+    ) -> None:
         """Finish a download, as its last activity does."""
-        await release_active(self.database, self.project_id, operator_id, task_id, file_bytes=file_bytes)
+        sizes = {"file_bytes": file_bytes, "file_rows": file_rows}
+        await release_active_slots(self.database, self.project_id, operator_id, task_id, **sizes)
 
 
 @pytest.fixture
 async def caller(settings: Settings, database: Database) -> AsyncIterator[QuotaCaller]:
     """A project with small quotas."""
-    downloads = settings.downloads.model_copy(update={"quotas": LIMITS})
-    async with running_api(settings.model_copy(update={"downloads": downloads}), [projects.routes, toys]) as api_client:
+    async with running_api(lower_quotas(settings), [projects.routes, toys]) as api_client:
         yield QuotaCaller(api_client, database, *await api_client.make_project())
 
 
@@ -94,17 +104,20 @@ async def test_an_answer_tells_how_the_quotas_stand(caller: QuotaCaller) -> None
     assert reply.status == 200
     assert reply.headers["RateLimit-Policy"] == (
         '"project-submissions";q=6;w=60, "project-active";q=4;qu="concurrent-requests", '
-        '"project-bytes";q=1000;qu="content-bytes";w=86400, "operator-submissions";q=5;w=60, '
-        '"operator-active";q=2;qu="concurrent-requests", "operator-bytes";q=500;qu="content-bytes";w=86400'
+        '"project-bytes";q=1000;qu="content-bytes";w=86400, "project-rows";q=100;qu="rows";w=86400, '
+        '"operator-submissions";q=5;w=60, "operator-active";q=2;qu="concurrent-requests", '
+        '"operator-bytes";q=500;qu="content-bytes";w=86400, "operator-rows";q=50;qu="rows";w=86400'
     )
     left = {name: numbers["r"] for name, numbers in parse_quota_header(reply, "RateLimit").items()}
     assert left == {
         "project-submissions": 5,
         "project-active": 3,
         "project-bytes": 1_000,
+        "project-rows": 100,
         "operator-submissions": 4,
         "operator-active": 1,
         "operator-bytes": 500,
+        "operator-rows": 50,
     }
     assert 58 <= parse_quota_header(reply, "RateLimit")["project-submissions"]["t"] <= 61
 
@@ -112,7 +125,8 @@ async def test_an_answer_tells_how_the_quotas_stand(caller: QuotaCaller) -> None
 async def test_who_names_no_operator_is_counted_as_the_project(caller: QuotaCaller) -> None:
     """Other headers are left out."""
     reply = await caller.submit("a")
-    assert set(parse_quota_header(reply, "RateLimit")) == {"project-submissions", "project-active", "project-bytes"}
+    names = {"project-submissions", "project-active", "project-bytes", "project-rows"}
+    assert set(parse_quota_header(reply, "RateLimit")) == names
 
 
 async def test_an_operator_has_so_many_active_downloads(caller: QuotaCaller) -> None:
@@ -165,6 +179,15 @@ async def test_bytes_are_counted_once_and_close_the_day(caller: QuotaCaller) -> 
     assert 23 * 3600 < int(refused.headers["Retry-After"]) <= 25 * 3600
 
 
+async def test_rows_close_the_day(caller: QuotaCaller) -> None:
+    """A file of many short rows is within the bytes, and beyond the rows."""
+    await caller.submit("a")
+    await caller.finish("a", file_bytes=10, file_rows=100)
+    refused = await caller.submit("b")
+    assert (refused.status, refused.body["violated-policies"]) == (429, ["project-rows"])
+    assert "made files of 100 rows within a day" in refused.body["detail"]
+
+
 async def test_the_same_download_is_counted_once(caller: QuotaCaller) -> None:
     """A request that is repeated while its download is active costs nothing, even when nothing is left."""
     for task_id in ("a", "b"):
@@ -181,7 +204,7 @@ async def test_a_download_that_runs_unasked_holds_its_slot(caller: QuotaCaller) 
         await caller.submit(task_id, "op")
     order = DownloadSpec(task_id="c", project_id=caller.project_id, operator_id="op", file_name="x.csv")
     for _ in range(2):
-        await hold_active_beyond_quota(caller.database, order)
+        await take_active_slots_beyond_quota(caller.database, order)
     await caller.finish("a", "op")
     assert (await caller.submit("d", "op")).body["violated-policies"] == ["operator-active"]
     await caller.finish("c", "op", file_bytes=300)
@@ -214,25 +237,27 @@ class SubmissionRequest(Request):
 async def test_a_key_stands_for_the_first_download_sent_with_it(database: Database) -> None:
     """Twenty requests at once, each with a download of its own: all return the same one."""
     mark = creation.fingerprint_request(SubmissionRequest())
-    owners = await asyncio.gather(*(creation.claim_key(database, "prj", "key-1", mark, f"dl_{n}") for n in range(20)))
+    owners = await asyncio.gather(
+        *(creation.claim_idempotency_key(database, "prj", "key-1", mark, f"dl_{n}") for n in range(20))
+    )
     assert len(set(owners)) == 1
-    assert await creation.claim_key(database, "prj", "key-1", mark, "dl_late") == owners[0]
-    assert await creation.claim_key(database, "prj", "key-2", mark, "dl_2") == "dl_2"
-    assert await creation.claim_key(database, "other", "key-1", mark, "dl_3") == "dl_3"
+    assert await creation.claim_idempotency_key(database, "prj", "key-1", mark, "dl_late") == owners[0]
+    assert await creation.claim_idempotency_key(database, "prj", "key-2", mark, "dl_2") == "dl_2"
+    assert await creation.claim_idempotency_key(database, "other", "key-1", mark, "dl_3") == "dl_3"
 
 
 async def test_a_key_with_another_body_is_refused(database: Database) -> None:
     """The sentence says what to do; what the body says counts, not how."""
     key = "550e8400-e29b-41d4-a716-446655440000"
-    await creation.claim_key(
+    await creation.claim_idempotency_key(
         database, "prj", key, creation.fingerprint_request(SubmissionRequest(name="a", size=1)), "dl_1"
     )
     same = creation.fingerprint_request(SubmissionRequest.model_validate_json('{"size": 1, "name": "a"}'))
     left_out = creation.fingerprint_request(SubmissionRequest(name="a"))
-    assert await creation.claim_key(database, "prj", key, same, "dl_2") == "dl_1"
-    assert await creation.claim_key(database, "prj", key, left_out, "dl_2") == "dl_1"
+    assert await creation.claim_idempotency_key(database, "prj", key, same, "dl_2") == "dl_1"
+    assert await creation.claim_idempotency_key(database, "prj", key, left_out, "dl_2") == "dl_1"
     with pytest.raises(Invalid, match=r"was sent before with another body\. Send a new key") as refusal:
-        await creation.claim_key(
+        await creation.claim_idempotency_key(
             database, "prj", key, creation.fingerprint_request(SubmissionRequest(name="b")), "dl_3"
         )
     assert refusal.value.record.code == "idempotency_key_reused"
@@ -240,14 +265,11 @@ async def test_a_key_with_another_body_is_refused(database: Database) -> None:
 
 async def test_who_only_asks_is_told_how_the_quotas_stand(settings: Settings, database: Database) -> None:
     """Usage is shown for the project and for one operator; asking uses nothing."""
-    quotas_small = settings.downloads.model_copy(update={"quotas": LIMITS})
-    async with running_api(
-        settings.model_copy(update={"downloads": quotas_small}), [projects.routes, toys, downloads.routes]
-    ) as api_client:
+    async with running_api(lower_quotas(settings), [projects.routes, toys, downloads.routes]) as api_client:
         caller = QuotaCaller(api_client, database, *await api_client.make_project())
         await caller.submit("dl_1", "ann")
         await caller.submit("dl_2")
-        await caller.finish("dl_2", file_bytes=300)
+        await caller.finish("dl_2", file_bytes=300, file_rows=30)
         for _ in range(2):
             reply = await api_client.ask("GET", "/v1/downloads/quotas?operator_id=ann", key=caller.key)
         stranger = await api_client.ask("GET", "/v1/downloads/quotas", key=(await api_client.make_project("other"))[1])
@@ -258,12 +280,14 @@ async def test_who_only_asks_is_told_how_the_quotas_stand(settings: Settings, da
         "project-submissions": (2, 6),
         "project-active": (1, 4),
         "project-bytes": (300, 1_000),
+        "project-rows": (30, 100),
         "operator-submissions": (1, 5),
         "operator-active": (1, 2),
         "operator-bytes": (0, 500),
+        "operator-rows": (0, 50),
     }
     back = {quota["name"]: quota["first_back_seconds"] for quota in reply.body["quotas"]}
     # What is spent comes back late by a grain at most, which is a second of a minute.
     assert 0 < back["project-submissions"] <= 61
     assert back["project-active"] is back["operator-bytes"] is None
-    assert [quota["used"] for quota in stranger.body["quotas"]] == [0, 0, 0]
+    assert [quota["used"] for quota in stranger.body["quotas"]] == [0, 0, 0, 0]

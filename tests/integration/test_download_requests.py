@@ -258,7 +258,9 @@ async def test_a_claim_whose_start_failed_is_taken_up(exports: Downloads) -> Non
     """A request that broke off after its key was noted does not block the key: sent again, it starts the download."""
     wanted, task_id = {"source_url": exports.source.url(rows=10)}, "dl_" + "7" * 24
     fingerprint = creation.fingerprint_request(DownloadRequest.model_validate(wanted))
-    await creation.claim_key(exports.services.database, exports.project_id, "order-4711", fingerprint, task_id)
+    await creation.claim_idempotency_key(
+        exports.services.database, exports.project_id, "order-4711", fingerprint, task_id
+    )
     reply = await exports.api_client.ask(
         "POST", "/v1/downloads", key=exports.key, json=wanted, headers={"Idempotency-Key": "order-4711"}
     )

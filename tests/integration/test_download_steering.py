@@ -49,7 +49,7 @@ async def test_cancel_stops_and_leaves_nothing(exports: Downloads) -> None:
     task_id = await start_fetching(exports)
     async with watchers.socket(exports.api_client, exports.key, f"/v1/downloads/{task_id}/ws") as socket:
         reply = await steer(exports, "POST", f"{task_id}/cancel")
-        messages = await watchers.heard(socket)
+        messages = await watchers.read_messages(socket)
 
     assert reply.status == 202
     assert (messages[-1]["state"], messages[-1]["label"]) == ("cancelled", "已取消")
@@ -124,7 +124,7 @@ async def test_what_is_tried_again_is_told_while_it_is(exports: Downloads) -> No
     told = await eventually(trouble)
     assert told is not None
     running = await exports.services.engine.get_workflow_handle(
-        names.build_workflow_id(exports.project_id, task_id)
+        names.build_download_workflow_id(exports.project_id, task_id)
     ).describe()
     assert (told["code"], told["tries"]) == ("source_status", 1)
     assert "answered 429 for page 3" in told["message"]
@@ -165,7 +165,9 @@ async def test_retry_of_a_run_that_has_ended(exports: Downloads) -> None:
     url = f"{exports.source.base}/rows?rows=100&seed={SEED}&faults=404&rate=1"
     failed = await exports.run(url, page_size=100, file_name="again", operator_id="7")
     assert failed["state"] == "failed"
-    handle = exports.services.engine.get_workflow_handle(names.build_workflow_id(exports.project_id, failed["task_id"]))
+    handle = exports.services.engine.get_workflow_handle(
+        names.build_download_workflow_id(exports.project_id, failed["task_id"])
+    )
     await eventually(lambda: has_closed(handle))
 
     reply = await steer(exports, "POST", f"{failed['task_id']}/retry")
@@ -202,10 +204,10 @@ async def test_nobody_steers_what_is_not_there(exports: Downloads) -> None:
 async def test_a_run_that_was_terminated_is_told_as_failed(exports: Downloads) -> None:
     """Who ends a run in the engine's own console leaves no download that seems to run for ever."""
     task_id = await start_fetching(exports)
-    handle = exports.services.engine.get_workflow_handle(names.build_workflow_id(exports.project_id, task_id))
+    handle = exports.services.engine.get_workflow_handle(names.build_download_workflow_id(exports.project_id, task_id))
     async with watchers.socket(exports.api_client, exports.key, f"/v1/downloads/{task_id}/ws") as socket:
         await handle.terminate("by hand")
-        messages = await watchers.heard(socket)
+        messages = await watchers.read_messages(socket)
     assert (messages[-1]["state"], messages[-1]["fault"]["code"]) == ("failed", "run_ended")
     assert (await steer(exports, "POST", f"{task_id}/retry")).body["state"] in ("pending", "running")
     assert (await steer(exports, "POST", f"{task_id}/cancel")).status == 202

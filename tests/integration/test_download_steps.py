@@ -93,7 +93,7 @@ async def source() -> AsyncIterator[Source]:
 async def held(settings: Settings, source: Source) -> AsyncIterator[Services]:
     """The clients, with the guard open for the sample source."""
     guard = settings.guard.model_copy(update={"allow": [source.base.removeprefix("http://")]})
-    async with services.connect(settings.model_copy(update={"guard": guard})) as opened:
+    async with services.open_services(settings.model_copy(update={"guard": guard})) as opened:
         yield opened
 
 
@@ -125,7 +125,7 @@ async def fetch_all(
 
 
 async def probe(doing: DownloadActivities, ask: ProbeInput) -> SourcesProbe:
-    looked: ProbeResult = await ActivityEnvironment().run(doing.probe, ask)
+    looked: ProbeResult = await ActivityEnvironment().run(doing.probe_sources, ask)
     assert looked.sources is not None
     return looked.sources
 
@@ -134,7 +134,7 @@ async def assemble(doing: DownloadActivities, spec: DownloadSpec, sources: Sourc
     extent = sources.tables[0].extent
     firsts = [pages.first for pages in plan.plan_ranges(extent.total, extent.page_size, ranges)]
     whole = AssembleInput(spec=spec, sources=sources, ranges=[ranges], pages=[firsts])
-    await ActivityEnvironment().run(doing.assemble, whole)
+    await ActivityEnvironment().run(doing.assemble_ranges, whole)
 
 
 async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Source) -> None:
@@ -148,7 +148,7 @@ async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Sour
     store = CrashingStore(held.objects, at=6)  # within the second part's upload
     with pytest.raises(Crash):
         await ActivityEnvironment().run(make_activities(held, store).fetch_range, fetch)
-    ledger = RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))
+    ledger = RangeLedger.model_validate_json(await held.objects.get(names.build_range_ledger_key(spec, 0)))
     before = dict(source.requests(page_size=PAGE_SIZE))
     await ActivityEnvironment().run(make_activities(held).fetch_range, fetch)
     await assemble(make_activities(held), spec, sources, 1)
@@ -158,7 +158,7 @@ async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Sour
     assert ledger.next_page > 0
     # The last page is full: only the one behind it shows that it is the last.
     assert asked_again == set(range(ledger.next_page, plan.count_pages(rows, PAGE_SIZE) + 1))
-    assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(rows))
+    assert parse_csv(await held.objects.get(names.build_file_key(spec))) == expected_rows(SEED, range(rows))
 
 
 async def test_every_crash_point_is_survived(held: Services, source: Source) -> None:
@@ -177,15 +177,17 @@ async def test_every_crash_point_is_survived(held: Services, source: Source) -> 
                 break
             except Crash:
                 continue
-        assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(rows)), crash_points
+        assert parse_csv(await held.objects.get(names.build_file_key(spec))) == expected_rows(SEED, range(rows)), (
+            crash_points
+        )
         assert [listed.key for listed in await held.objects.list("")] == [
-            names.file_key(spec),
-            names.manifest_key(spec),
+            names.build_file_key(spec),
+            names.build_manifest_key(spec),
         ]
-        assert await held.objects.list_uploads("") == []
+        assert await held.objects.list_open_uploads("") == []
         if not store.crashed:
             break
-        await ActivityEnvironment().run(make_activities(held).discard, spec)
+        await ActivityEnvironment().run(make_activities(held).delete_unfinished, spec)
         crash_points += 1
 
     assert crash_points > 20
@@ -205,20 +207,20 @@ async def test_a_slow_source_is_secured_in_between(
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    ledger = RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))
+    ledger = RangeLedger.model_validate_json(await held.objects.get(names.build_range_ledger_key(spec, 0)))
     await ActivityEnvironment().run(make_activities(held).fetch_range, fetch)
     await assemble(make_activities(held), spec, sources, 1)
 
     assert ledger.tail is not None
     assert ledger.next_page > 3
     assert source.requests(page_size=PAGE_SIZE)[1] == 1
-    assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(40_000))
+    assert parse_csv(await held.objects.get(names.build_file_key(spec))) == expected_rows(SEED, range(40_000))
 
 
 async def has_staged(held: Services, spec: DownloadSpec, *, pages: int) -> bool:
     """Return whether the ledger of the first range is past a page."""
     try:
-        ledger = RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))
+        ledger = RangeLedger.model_validate_json(await held.objects.get(names.build_range_ledger_key(spec, 0)))
     except ObjectMissing:
         return False
     return ledger.next_page > pages
@@ -231,13 +233,15 @@ async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Serv
     sources = await probe(make_activities(held), ProbeInput(spec=spec))
     await fetch_all(make_activities(held), spec, sources, plan.plan_ranges(rows, PAGE_SIZE, 1))
     number = staging.compute_part_number(0, 0, 1)
-    await held.objects.put_part(names.file_key(spec), sources.tables[0].upload_id, number, b"x" * staging.PART_BYTES)
+    await held.objects.put_part(
+        names.build_file_key(spec), sources.tables[0].upload_id, number, b"x" * staging.PART_BYTES
+    )
 
     with suppress(StagingError):
         await assemble(make_activities(held), spec, sources, 1)
 
-    if await held.objects.head(names.manifest_key(spec)):
-        assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(rows))
+    if await held.objects.head(names.build_manifest_key(spec)):
+        assert parse_csv(await held.objects.get(names.build_file_key(spec))) == expected_rows(SEED, range(rows))
 
 
 async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source: Source) -> None:
@@ -248,16 +252,16 @@ async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source
     await fetch_all(make_activities(held), spec, sources, plan.plan_ranges(rows, PAGE_SIZE, 1))
     with pytest.raises(Crash):
         await assemble(make_activities(held, CrashAfterCompletion(held.objects)), spec, sources, 1)
-    data = await held.objects.get(names.file_key(spec))
+    data = await held.objects.get(names.build_file_key(spec))
 
-    await held.objects.put(names.file_key(spec), data[:-1] + b"?")
+    await held.objects.put(names.build_file_key(spec), data[:-1] + b"?")
     with pytest.raises(StagingError):
         await assemble(make_activities(held), spec, sources, 1)
-    assert await held.objects.head(names.manifest_key(spec)) is None
+    assert await held.objects.head(names.build_manifest_key(spec)) is None
     # The same bytes under another ETag, as a store with encryption by a key service shows them.
-    await held.objects.put(names.file_key(spec), data)
+    await held.objects.put(names.build_file_key(spec), data)
     await assemble(make_activities(held), spec, sources, 1)
-    assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(rows))
+    assert parse_csv(await held.objects.get(names.build_file_key(spec))) == expected_rows(SEED, range(rows))
 
 
 async def test_slices_stage_the_same_file(held: Services, source: Source) -> None:
@@ -271,7 +275,7 @@ async def test_slices_stage_the_same_file(held: Services, source: Source) -> Non
     await assemble(make_activities(held), spec, sources, 1)
 
     assert [report.rows for report in reports] == [1_000 * n for n in range(1, 13)]
-    assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(12_000))
+    assert parse_csv(await held.objects.get(names.build_file_key(spec))) == expected_rows(SEED, range(12_000))
 
 
 async def test_an_attempt_after_the_window_starts_again(held: Services, source: Source) -> None:
@@ -322,7 +326,7 @@ async def test_a_probe_keeps_what_is_recent_and_wipes_what_is_not(held: Services
     assert not other.resumed
     assert other.tables[0].upload_id != first.tables[0].upload_id
     assert await held.objects.list("") == []
-    assert [upload.upload_id for upload in await held.objects.list_uploads("")] == [other.tables[0].upload_id]
+    assert [upload.upload_id for upload in await held.objects.list_open_uploads("")] == [other.tables[0].upload_id]
 
 
 async def test_a_slice_leaves_nothing_for_the_garbage_collector(
@@ -364,7 +368,7 @@ async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source, mon
     fetch = build_fetch(spec, await probe_source(held, spec), PageRange(index=0, first=0, end=pages), slice_seconds=0.0)
     await ActivityEnvironment().run(make_activities(held).fetch_range, fetch.model_copy(update={"slice_seconds": 60.0}))
     at_once = await read_ledger(held, spec)
-    await ActivityEnvironment().run(make_activities(held).discard, spec)
+    await ActivityEnvironment().run(make_activities(held).delete_unfinished, spec)
     fetch = fetch.model_copy(update={"probe": (await probe_source(held, spec)).tables[0]})
     tails, done = [], False
     while not done:
@@ -385,4 +389,4 @@ async def probe_source(held: Services, spec: DownloadSpec) -> SourcesProbe:
 
 
 async def read_ledger(held: Services, spec: DownloadSpec) -> RangeLedger:
-    return RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))
+    return RangeLedger.model_validate_json(await held.objects.get(names.build_range_ledger_key(spec, 0)))

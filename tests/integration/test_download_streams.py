@@ -54,7 +54,7 @@ async def test_a_websocket_tells_progress_and_the_end(exports: Downloads) -> Non
     """Rows only grow, phases go forward, the last message is the final answer, and then the socket is closed."""
     task_id = await slow_download(exports)
     async with watchers.socket(exports.api_client, exports.key, f"/v1/downloads/{task_id}/ws") as socket:
-        messages = await watchers.heard(socket)
+        messages = await watchers.read_messages(socket)
 
     rows = [message["rows"] for message in messages]
     assert rows == sorted(rows)
@@ -69,7 +69,7 @@ async def test_a_websocket_on_a_finished_download_tells_it_once(exports: Downloa
     """A late watcher receives the end at once."""
     status = await exports.run(exports.source.url(rows=10))
     async with watchers.socket(exports.api_client, exports.key, f"/v1/downloads/{status['task_id']}/ws") as socket:
-        assert await watchers.heard(socket) == [status]
+        assert await watchers.read_messages(socket) == [status]
 
 
 async def test_a_project_hears_of_all_its_downloads_and_of_no_other_s(exports: Downloads) -> None:
@@ -127,7 +127,7 @@ async def test_events_tell_progress_and_the_end(exports: Downloads) -> None:
     async with watchers.events(exports.api_client, exports.key, task_id) as answer:
         assert answer.headers["Content-Type"] == "text/event-stream"
         assert answer.headers["Cache-Control"] == "no-store"
-        told = await watchers.told(answer)
+        told = await watchers.read_events(answer)
 
     rows = [event.data["rows"] for event in told]
     assert rows == sorted(rows)
@@ -140,12 +140,12 @@ async def test_events_go_on_where_a_browser_left(exports: Downloads) -> None:
     """The last event is not sent again, and after the end a client is made to stop reconnecting."""
     status = await exports.run(exports.source.url(rows=10))
     async with watchers.events(exports.api_client, exports.key, status["task_id"]) as answer:
-        (last,) = await watchers.told(answer)
+        (last,) = await watchers.read_events(answer)
     assert last.data == status
     async with watchers.events(exports.api_client, exports.key, status["task_id"], last.identity) as again:
         assert again.status == 204
     async with watchers.events(exports.api_client, exports.key, status["task_id"], "unknown") as other:
-        assert [event.data for event in await watchers.told(other)] == [status]
+        assert [event.data for event in await watchers.read_events(other)] == [status]
 
 
 async def test_quiet_streams_are_pinged(settings: Settings) -> None:
@@ -175,7 +175,7 @@ async def test_watchers_share_one_poller(exports: Downloads, monkeypatch: pytest
 
     async def watch() -> list[watchers.Answer]:
         async with watchers.socket(exports.api_client, exports.key, path) as socket:
-            return await watchers.heard(socket)
+            return await watchers.read_messages(socket)
 
     told, status = await asyncio.gather(asyncio.gather(*(watch() for _ in range(20))), exports.wait_for_end(task_id))
 
@@ -253,8 +253,8 @@ async def test_a_watcher_that_takes_nothing_is_dropped(settings: Settings, monke
         telling = asyncio.create_task(keep_publishing(watcher))
         try:
             if path.kind == "ws":
-                return await events.send_over_socket(call, watcher)
-            return await events.send_as_events(call, watcher, None)
+                return await events.send_updates_over_socket(call, watcher)
+            return await events.send_updates_as_events(call, watcher, None)
         finally:
             telling.cancel()
             ended.set()
@@ -320,7 +320,7 @@ async def test_streams_end_when_the_server_stops(settings: Settings) -> None:
             sockets = [await session.ws_connect(f"{task}/ws", headers=headers)]
             sockets.append(await session.ws_connect(f"{api_client.address}/v1/downloads/ws", headers=headers))
             events = await session.get(f"{task}/events", headers=headers)
-            reading = [asyncio.create_task(watchers.heard(socket)) for socket in sockets]
+            reading = [asyncio.create_task(watchers.read_messages(socket)) for socket in sockets]
             waiting = asyncio.create_task(
                 session.post(f"{api_client.address}/v1/downloads?wait=60", headers=headers, json={"data": []})
             )

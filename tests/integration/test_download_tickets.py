@@ -45,7 +45,7 @@ async def test_a_ticket_opens_a_socket_without_a_key(exports: Downloads) -> None
     url = await create_ticket(exports, status["task_id"])
     for headers in ({}, {"Origin": "https://shop.example.com"}):
         async with exports.api_client.session.ws_connect(url, headers=headers) as socket:
-            assert await watchers.heard(socket) == [status]
+            assert await watchers.read_messages(socket) == [status]
 
 
 async def test_a_ticket_opens_nothing_else(exports: Downloads) -> None:
@@ -75,7 +75,7 @@ async def test_a_ticket_ends(exports: Downloads, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("api.http.auth.TICKET_SECONDS", 2)
     url = await create_ticket(exports, task_id)
     async with exports.api_client.session.ws_connect(url) as socket:
-        messages = await watchers.heard(socket)
+        messages = await watchers.read_messages(socket)
     assert messages[-1]["state"] == "succeeded"
     assert await read_refusal(exports.api_client, url) == "ticket_over"
     assert sessions.TICKET_SECONDS == 60
@@ -100,4 +100,4 @@ async def test_an_admin_gives_tickets_within_a_project(exports: Downloads) -> No
     reply = await exports.api_client.as_admin("POST", f"/v1/downloads/{status['task_id']}/ticket", headers=headers)
     assert await read_refusal(exports.api_client, reply.body["url"]) == "upgrade_required"
     async with exports.api_client.session.ws_connect(reply.body["url"]) as socket:
-        assert await watchers.heard(socket) == [status]
+        assert await watchers.read_messages(socket) == [status]

@@ -128,7 +128,7 @@ async def test_nothing_is_written_outside_the_folder(own: Stack) -> None:
 
 async def test_a_killed_database_comes_back_with_its_rows(own: Stack) -> None:
     """What was committed is there, under the same address."""
-    address = own.database_url().replace("+asyncpg", "")
+    address = own.build_database_url().replace("+asyncpg", "")
     connection = await asyncpg.connect(address)
     await connection.execute("CREATE TABLE kept AS SELECT generate_series(1, 1000) AS n")
     connection.terminate()
@@ -169,20 +169,20 @@ async def kill(stack: Stack, name: str) -> None:
     await asyncio.wait_for(stack.wait_until_ready(name), waiting.PATIENCE_SECONDS)
     _log.info("measured_restart", part=name, seconds=round(time.monotonic() - began, 2))
     assert stack.list_pids()[name] != pid
-    assert data_folder.read_run(stack.data_dir / "run.json").parts[name].pid == stack.list_pids()[name]
+    assert data_folder.read_run_state(stack.data_dir / "run.json").parts[name].pid == stack.list_pids()[name]
     assert stack.addresses[name] == address
 
 
 async def test_the_database_asks_for_the_password(own: Stack) -> None:
     """Every local user reaches the port; none gets in without the password."""
-    wrong = own.database_url().replace("+asyncpg", "").replace(own.secrets.database_password, "guessed")
+    wrong = own.build_database_url().replace("+asyncpg", "").replace(own.secrets.database_password, "guessed")
     with pytest.raises(asyncpg.InvalidPasswordError):
         await asyncpg.connect(wrong)
 
 
 async def test_the_database_knows_case_beyond_ascii(own: Stack) -> None:
     """Searches for names ignore case in every script, whatever the machine's locale."""
-    connection = await asyncpg.connect(own.database_url().replace("+asyncpg", ""))
+    connection = await asyncpg.connect(own.build_database_url().replace("+asyncpg", ""))
     assert await connection.fetchval("SELECT lower('ÉÑЖ')") == "éñж"
     await connection.close()
 
@@ -216,7 +216,7 @@ async def test_a_second_installation_moves_aside(own: Stack, tmp_path: Path) -> 
     )
     async with run_stack(tmp_path, ui=False, ports=wishes) as second:
         assert set(second.ports.by_name.values()).isdisjoint(taken.values())
-        connection = await asyncpg.connect(second.database_url().replace("+asyncpg", ""))
+        connection = await asyncpg.connect(second.build_database_url().replace("+asyncpg", ""))
         await connection.close()
 
 
@@ -276,7 +276,7 @@ async def another_supervisor(folder: Path) -> AsyncIterator[asyncio.subprocess.P
 async def test_no_orphan_survives_a_killed_supervisor_and_a_new_start(tmp_path: Path) -> None:
     """The parts die with their supervisor; the next start finds ports and data free."""
     async with another_supervisor(tmp_path) as supervisor:
-        left = data_folder.read_run(tmp_path / "run.json")
+        left = data_folder.read_run_state(tmp_path / "run.json")
         family = psutil.Process(supervisor.pid).children(recursive=True)
     assert {recorded.pid for recorded in left.parts.values()} <= {process.pid for process in family}
 

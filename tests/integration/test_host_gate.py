@@ -14,13 +14,13 @@ import pytest
 from sqlalchemy import text
 
 from infra.database import Database
-from infra.limits import HostGate, Limiter
+from infra.limits import HostRequestLimiter, Limiter
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 LIMIT = 10
 TTL_SECONDS = 2.0
 
-Open = Callable[..., Awaitable[HostGate]]
+Open = Callable[..., Awaitable[HostRequestLimiter]]
 
 
 class CountingLimiter(Limiter):
@@ -29,12 +29,12 @@ class CountingLimiter(Limiter):
     asked = 0
     broken = False
 
-    async def share(self, *args: object, **options: object) -> object:  # type: ignore[override]
+    async def renew_share(self, *args: object, **options: object) -> object:  # type: ignore[override]
         """Count, then ask."""
         self.asked += 1
         if self.broken:
             raise ConnectionRefusedError("the database is away")
-        return await super().share(*args, **options)  # type: ignore[arg-type]
+        return await super().renew_share(*args, **options)  # type: ignore[arg-type]
 
 
 class LimitedHost:
@@ -43,9 +43,9 @@ class LimitedHost:
     def __init__(self) -> None:
         self.now = 0
         self.most = 0
-        self.served: Counter[HostGate] = Counter()
+        self.served: Counter[HostRequestLimiter] = Counter()
 
-    async def request(self, gate: HostGate, seconds: float = 0.002) -> None:
+    async def request(self, gate: HostRequestLimiter, seconds: float = 0.002) -> None:
         """One request through a gate."""
         async with gate.permit("source.example"):
             self.now += 1
@@ -56,7 +56,7 @@ class LimitedHost:
                 self.now -= 1
             self.served[gate] += 1
 
-    async def keep_busy(self, gate: HostGate, fetchers: int, until: float, seconds: float = 0.002) -> None:
+    async def keep_busy(self, gate: HostRequestLimiter, fetchers: int, until: float, seconds: float = 0.002) -> None:
         """Requests from several fetchers, one after the other each, until a time."""
 
         async def fetch() -> None:
@@ -77,10 +77,12 @@ async def open_gate(database: Database) -> AsyncIterator[Open]:
     """Opens gates as separate processes have them."""
     async with AsyncExitStack() as stack:
 
-        async def open_one(limit: int = LIMIT, limiter: Limiter | None = None) -> HostGate:
+        async def open_one(limit: int = LIMIT, limiter: Limiter | None = None) -> HostRequestLimiter:
             own = Database(database.settings)
             stack.push_async_callback(own.close)
-            return await stack.enter_async_context(HostGate(limiter or Limiter(own), limit, ttl_seconds=TTL_SECONDS))
+            return await stack.enter_async_context(
+                HostRequestLimiter(limiter or Limiter(own), limit, ttl_seconds=TTL_SECONDS)
+            )
 
         yield open_one
 
@@ -141,7 +143,7 @@ async def test_hosts_are_counted_apart_whatever_their_case(open_gate: Open) -> N
 
 
 @asynccontextmanager
-async def keep_all_busy(host: LimitedHost, gates: Sequence[HostGate], fetchers: int) -> AsyncIterator[None]:
+async def keep_all_busy(host: LimitedHost, gates: Sequence[HostRequestLimiter], fetchers: int) -> AsyncIterator[None]:
     """Processes whose fetchers want everything, as long as the block takes."""
     at_work = [asyncio.create_task(host.keep_busy(gate, fetchers, until=math.inf)) for gate in gates]
     try:
@@ -216,10 +218,10 @@ async def test_a_cancelled_request_leaves_no_hole(open_gate: Open, host: Limited
 
 async def test_a_closed_gate_gives_everything_back_and_lets_nobody_wait(database: Database) -> None:
     """What a process held is free for the others at once; who waits gets an error that is worth a retry."""
-    async with HostGate(Limiter(database), 1) as gate:
+    async with HostRequestLimiter(Limiter(database), 1) as gate:
         await gate.permit("h").__aenter__()
         waiting = asyncio.create_task(pass_through(gate))
-        await eventually(lambda: len(gate.get_permits("h")._waiting) == 1)
+        await eventually(lambda: len(gate.get_or_create_pool("h")._waiting) == 1)
         assert sum((await rows(database)).values()) == 1
     assert await rows(database) == {}
     with pytest.raises(ConnectionError, match="gate closed"):
@@ -243,13 +245,13 @@ async def test_without_the_database_permits_end_with_their_time(database: Databa
         await pass_through(gate)
 
 
-async def pass_through(gate: HostGate) -> None:
+async def pass_through(gate: HostRequestLimiter) -> None:
     """Take a permit and give it back."""
     async with gate.permit("h"):
         pass
 
 
-async def can_enter(gate: HostGate) -> bool:
+async def can_enter(gate: HostRequestLimiter) -> bool:
     """Whether there is a permit soon."""
     try:
         await asyncio.wait_for(pass_through(gate), 0.5)
@@ -263,12 +265,12 @@ HOLDER = """
 import asyncio, sys
 from pydantic import SecretStr
 from infra.database import Database
-from infra.limits import HostGate, Limiter
-from infra.settings import DatabaseSettings
+from infra.limits import HostRequestLimiter, Limiter
+from infra.component_settings import DatabaseSettings
 
 async def main():
     database = Database(DatabaseSettings(url=SecretStr(sys.argv[1])))
-    async with HostGate(Limiter(database), 2) as gate, gate.permit("h"), gate.permit("h"):
+    async with HostRequestLimiter(Limiter(database), 2) as gate, gate.permit("h"), gate.permit("h"):
         print("held", flush=True)
         await asyncio.Event().wait()
 
@@ -283,7 +285,7 @@ async def test_the_permits_of_a_killed_process_come_back(database: Database, dat
     )
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"held\n"
-    async with HostGate(Limiter(database), 2) as gate:
+    async with HostRequestLimiter(Limiter(database), 2) as gate:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1.0), gate.permit("h"):
                 pass

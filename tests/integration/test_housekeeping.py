@@ -65,7 +65,7 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
     await objects.put("inline/prj_gone/dl_gone.json", b"{}")
     await objects.begin_upload("files/prj_gone/dl_gone/data.csv")
     task_id = await exports.start(exports.source.url(rows=50_000, delay_ms=100), page_size=100)
-    await eventually(lambda: objects.list_uploads(f"files/{exports.project_id}/{task_id}/"))
+    await eventually(lambda: objects.list_open_uploads(f"files/{exports.project_id}/{task_id}/"))
     staged = f"staging/{exports.project_id}/{task_id}/of-this-test"
     await objects.put(staged, b"x")
 
@@ -74,9 +74,9 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
     left = await exports.leftovers()
     assert [key for key in left if "gone" in key] == []
     assert staged in left
-    assert await objects.list_uploads(f"files/{exports.project_id}/{task_id}/")
+    assert await objects.list_open_uploads(f"files/{exports.project_id}/{task_id}/")
     await exports.services.engine.get_workflow_handle(
-        downloads_names.build_workflow_id(exports.project_id, task_id)
+        downloads_names.build_download_workflow_id(exports.project_id, task_id)
     ).cancel()
     assert (await exports.wait_for_end(task_id))["state"] == "cancelled"
 
@@ -84,11 +84,11 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
 async def test_the_schedule_is_made_once_and_mended(exports: Downloads) -> None:
     """Preparing an installation again changes nothing but what differs; a paused schedule stays paused."""
     engine = exports.services.engine
-    await systems.create_or_update_schedules(engine, exports.services.settings)
+    await systems.create_or_update_schedules(engine, exports.services.database, exports.services.settings)
     handle: ScheduleHandle = engine.get_schedule_handle(build_schedule_id(downloads_names.SYSTEM))
     await handle.pause()
 
-    await systems.create_or_update_schedules(engine, exports.services.settings)
+    await systems.create_or_update_schedules(engine, exports.services.database, exports.services.settings)
     found = (await handle.describe()).schedule
 
     assert found.state.paused

@@ -23,7 +23,7 @@ from tests.support.lanes import TYPE, add_type, new_key
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker
 from workflows import systems
-from workflows.systems import list_names
+from workflows.systems import list_system_names
 
 pytestmark = pytest.mark.stack
 
@@ -48,20 +48,22 @@ async def trigger(engine: Client, names: SystemNames) -> HousekeepingResult:
 
 async def test_every_queue_is_in_the_table_once_and_every_workflow_is_served(settings: Settings) -> None:
     """What a system offers is what its workers serve."""
-    async with services.connect(settings) as held:
+    async with services.open_services(settings) as held:
         table = worker.build_queues(held)
 
     names = [queue.name for queue in table]
     assert len(names) == len(set(names))
-    assert {queue for each in list_names() for queue in each.QUEUES} <= set(names)
+    assert {queue for each in list_system_names() for queue in each.QUEUES} <= set(names)
     assert {workflow for queue in table for workflow in queue.workflows} == set(worker.list_workflows())
 
 
-@pytest.mark.parametrize("names", [pytest.param(each, id=each.SYSTEM) for each in list_names()])
-async def test_a_worker_of_one_system_runs_its_housekeeping(settings: Settings, names: SystemNames) -> None:
+@pytest.mark.parametrize("names", [pytest.param(each, id=each.SYSTEM) for each in list_system_names()])
+async def test_a_worker_of_one_system_runs_its_housekeeping(
+    settings: Settings, database: Database, names: SystemNames
+) -> None:
     """It serves that system's queue and no other, and every activity of the system's housekeeping has run."""
     engine = await temporal.connect()
-    await systems.create_or_update_schedules(engine, settings)
+    await systems.create_or_update_schedules(engine, database, settings)
     async with running_worker(settings, [names.QUEUE]):
         report = await trigger(engine, names)
 
@@ -72,11 +74,11 @@ async def test_a_site_of_tasks_alone_purges_tasks(settings: Settings, database: 
     """An archived task whose time is over is removed, a younger one stays; no worker serves another queue."""
     keeping = settings.tasks.model_copy(update={"archive_kept_days": KEPT_DAYS})
     engine = await temporal.connect()
-    await systems.create_or_update_schedules(engine, settings)
+    await systems.create_or_update_schedules(engine, database, settings)
     await add_type(database)
     old, young = (make_archived_task(days) for days in (KEPT_DAYS + 1, KEPT_DAYS - 1))
     async with database.session() as session:
-        await archive.write(session, TYPE, 1, [old, young])
+        await archive.archive_tasks(session, TYPE, 1, [old, young])
 
     async with running_worker(settings.model_copy(update={"tasks": keeping}), [tasks.QUEUE]):
         await trigger(engine, tasks)
@@ -93,18 +95,20 @@ def make_archived_task(days: float) -> Task:
     return Task(new_key(), "user", 0, TaskStatus.SUCCESS, "", 0, "c", "l", int(TaskFlags.CONTENT), end, end, end)
 
 
-async def test_the_schedule_of_all_systems_is_replaced(settings: Settings) -> None:
+async def test_the_schedule_of_all_systems_is_replaced(settings: Settings, database: Database) -> None:
     """An earlier version had one, on the queue of downloads: it goes, and each system has its own."""
     engine = await temporal.connect()
-    await systems.create_or_update_schedules(engine, settings)
+    await systems.create_or_update_schedules(engine, database, settings)
     known = engine.get_schedule_handle(housekeeping.build_schedule_id(tasks.SYSTEM))
     await engine.create_schedule("housekeeping", (await known.describe()).schedule)
 
-    await systems.create_or_update_schedules(engine, settings)
+    await systems.create_or_update_schedules(engine, database, settings)
 
     async def list_schedules() -> set[str]:
         found = {each.id async for each in await engine.list_schedules()}
         assert "housekeeping" not in found
         return found
 
-    assert {housekeeping.build_schedule_id(names.SYSTEM) for names in list_names()} <= await eventually(list_schedules)
+    assert {housekeeping.build_schedule_id(names.SYSTEM) for names in list_system_names()} <= await eventually(
+        list_schedules
+    )

@@ -47,8 +47,8 @@ async def test_a_window_takes_its_capacity_and_no_more(limiter: Limiter) -> None
         (False, 0),
         (False, 0),
     ]
-    assert await limiter.count("b") == 10
-    assert await limiter.count("another") == 0
+    assert await limiter.read_spent_amount("b") == 10
+    assert await limiter.read_spent_amount("another") == 0
 
 
 async def test_those_who_spend_at_once_never_spend_too_much(limiters: Sequence[Limiter]) -> None:
@@ -58,7 +58,7 @@ async def test_those_who_spend_at_once_never_spend_too_much(limiters: Sequence[L
 
     assert sum(verdict.allowed for verdict in verdicts) == 37
     assert sorted(verdict.remaining for verdict in verdicts if verdict.allowed) == list(range(37))
-    assert await limiters[0].count("b") == 37
+    assert await limiters[0].read_spent_amount("b") == 37
 
 
 async def test_no_window_sees_more_than_the_capacity(limiters: Sequence[Limiter]) -> None:
@@ -107,7 +107,7 @@ async def test_slots_go_to_as_many_holders_as_there_are(limiters: Sequence[Limit
     assert len(holders) == 10
 
     for _ in range(3):
-        await asyncio.gather(*(limiters[0].release(["k"], holder) for holder in holders))
+        await asyncio.gather(*(limiters[0].release_slots(["k"], holder) for holder in holders))
         again = [await limiters[1].lease("k", f"{holder}'", limit=10, ttl_seconds=DAY) for holder in holders]
         assert [verdict.remaining for verdict in again] == list(range(9, -1, -1))
         holders = [f"{holder}'" for holder in holders]
@@ -145,20 +145,20 @@ async def test_demands_are_met_together_or_not_at_all(limiter: Limiter) -> None:
     """One that cannot be met leaves the others untouched, and the verdicts name it."""
 
     async def take(holder: str) -> list[LimitDecision]:
-        return await limiter.take([RateDemand("b", 1, 10, DAY)], [SlotDemand("k", holder, 1, DAY)])
+        return await limiter.take_all_or_none([RateDemand("b", 1, 10, DAY)], [SlotDemand("k", holder, 1, DAY)])
 
     assert [verdict.allowed for verdict in await take("a")] == [True, True]
     assert [(verdict.allowed, verdict.remaining) for verdict in await take("b")] == [(True, 9), (False, 0)]
-    assert await limiter.count("b") == 1
+    assert await limiter.read_spent_amount("b") == 1
 
 
 async def test_the_same_demand_twice_spends_once(limiter: Limiter) -> None:
     """Who holds all its slots is a repeated request: it costs nothing, even when nothing is left."""
     demand = [RateDemand("b", 1, 1, DAY)], [SlotDemand("k", "a", 1, DAY), SlotDemand("k2", "a", 1, DAY)]
-    verdicts = [await limiter.take(*demand) for _ in range(2)]
+    verdicts = [await limiter.take_all_or_none(*demand) for _ in range(2)]
 
     assert [[verdict.allowed for verdict in each] for each in verdicts] == [[True] * 3] * 2
-    assert await limiter.count("b") == 1
+    assert await limiter.read_spent_amount("b") == 1
 
 
 async def test_what_crosses_does_not_deadlock(limiters: Sequence[Limiter]) -> None:
@@ -167,20 +167,20 @@ async def test_what_crosses_does_not_deadlock(limiters: Sequence[Limiter]) -> No
 
     async def take(n: int) -> list[LimitDecision]:
         mine = [SlotDemand(slot.key, f"h{n}", slot.limit, slot.ttl_seconds) for slot in slots[:: 1 if n % 2 else -1]]
-        return await limiters[n % 4].take([RateDemand("b", 1, 1_000, DAY)], mine)
+        return await limiters[n % 4].take_all_or_none([RateDemand("b", 1, 1_000, DAY)], mine)
 
     verdicts = await asyncio.gather(*map(take, range(60)))
     assert all(verdict.allowed for each in verdicts for verdict in each)
-    assert await limiters[0].count("b") == 60
+    assert await limiters[0].read_spent_amount("b") == 60
 
 
 async def test_a_booking_is_made_once_with_the_release(limiter: Limiter) -> None:
     """However often the end of some work is told; also past the capacity, as it has happened."""
     booking = [UncheckedSpending("bytes", 30, DAY)]
     await limiter.lease("k", "a", limit=1, ttl_seconds=DAY)
-    await asyncio.gather(*(limiter.release(["k", "other"], "a", booking) for _ in range(3)))
+    await asyncio.gather(*(limiter.release_slots(["k", "other"], "a", booking) for _ in range(3)))
 
-    assert await limiter.count("bytes") == 30
+    assert await limiter.read_spent_amount("bytes") == 30
     asked = await limiter.spend("bytes", 0, capacity=20, window_seconds=DAY)
     assert (asked.allowed, asked.remaining) == (False, 0)
 
@@ -191,7 +191,7 @@ async def test_a_process_that_stops_inside_does_not_hold_up_the_others(
     """A frozen process keeps the lock of a key for two seconds at most; then the others go on."""
     monkeypatch.setattr(counting, "HELD_UP_SECONDS", 2.0)
     stuck = Limiter(database)
-    async with stuck._lock_keys(["b"]) as (session, _):
+    async with stuck._begin_with_locked_keys(["b"]) as (session, _):
         started = time.monotonic()
         assert (await limiter.spend("b", 1, capacity=1, window_seconds=DAY)).allowed
         assert time.monotonic() - started < 30
@@ -204,7 +204,7 @@ async def test_a_sweep_deletes_what_counts_no_more(database: Database, limiter: 
         await limiter.spend(name, 1, capacity=1, window_seconds=seconds)
         await limiter.lease(name, "a", limit=1, ttl_seconds=seconds)
         ttl = timedelta(seconds=seconds)
-        await limiter.share(name, "a", in_use=0, demand=1, rules=SharingRules(limit=1, turn=ttl, ttl=ttl))
+        await limiter.renew_share(name, "a", in_use=0, demand=1, rules=SharingRules(limit=1, turn=ttl, ttl=ttl))
     swept = 0
     while swept < 3:
         swept += await limiter.delete_expired()
@@ -213,4 +213,4 @@ async def test_a_sweep_deletes_what_counts_no_more(database: Database, limiter: 
     async with database.session() as session:
         for table in ("limit_spending", "limit_leases", "limit_shares"):
             assert (await session.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one() == 1  # noqa: S608
-    assert await limiter.count("new") == 1
+    assert await limiter.read_spent_amount("new") == 1

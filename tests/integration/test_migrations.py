@@ -14,8 +14,8 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, inspect, text
 
 from domain.downloads.models import DownloadState
+from infra.component_settings import DatabaseSettings
 from infra.database import Database, TableRow
-from infra.settings import DatabaseSettings
 from stores import migrate
 from stores.tables.downloads import STATES
 from tests.support.stack import Databases
@@ -42,7 +42,9 @@ TABLES = {
     "order_settings",
     "order_slices",
     "orders",
+    "payload_keys",
     "projects",
+    "system_pauses",
     "task_contents",
     "task_counts",
     "task_heads",
@@ -143,7 +145,7 @@ async def test_migrations_go_up_and_down_and_up(empty: Database, empty_database_
     assert await tables(empty) == {"alembic_version"}
     await migrate.migrate(empty_database_url)
     assert await tables(empty) == TABLES
-    await migrate.require_head(empty)
+    await migrate.require_head_revision(empty)
 
 
 @pytest.mark.parametrize("found", ["0027", "9999"])
@@ -156,14 +158,14 @@ async def test_a_database_of_an_unknown_revision_is_not_migrated(
         await session.execute(text("UPDATE alembic_version SET version_num = :found"), {"found": found})
     with pytest.raises(migrate.WrongRevision, match=f"revision {found}, .* start with a new data folder or database"):
         await migrate.migrate(empty_database_url)
-    assert await migrate.revision(empty) == found
+    assert await migrate.read_revision(empty) == found
 
 
 async def test_those_who_migrate_at_once_take_turns(empty: Database, empty_database_url: str) -> None:
     """Several replicas start together, and each finds the schema whole."""
     await asyncio.gather(*(migrate.migrate(empty_database_url) for _ in range(4)))
 
-    assert await migrate.revision(empty) == migrate.head()
+    assert await migrate.read_revision(empty) == migrate.get_head_revision()
     assert await differences(empty) == []
 
 
@@ -178,17 +180,17 @@ async def test_a_migration_that_fails_changes_nothing(empty: Database, empty_dat
     async with empty.session() as session:
         await session.execute(text("DROP TABLE downloads"))
     await migrate.migrate(empty_database_url)
-    await migrate.require_head(empty)
+    await migrate.require_head_revision(empty)
 
 
 async def test_a_database_without_a_schema_is_refused(empty: Database) -> None:
     """The sentence names both revisions and the remedy."""
     with pytest.raises(
-        migrate.WrongRevision, match=f"at revision none, .* needs {migrate.head()}. Run `haulage migrate`"
+        migrate.WrongRevision, match=f"at revision none, .* needs {migrate.get_head_revision()}. Run `haulage migrate`"
     ) as refusal:
-        await migrate.require_head(empty)
+        await migrate.require_head_revision(empty)
 
-    assert (refusal.value.found, refusal.value.needed) == (None, migrate.head())
+    assert (refusal.value.found, refusal.value.needed) == (None, migrate.get_head_revision())
 
 
 async def test_a_newer_database_is_refused_with_another_remedy(database: Database) -> None:
@@ -198,7 +200,7 @@ async def test_a_newer_database_is_refused_with_another_remedy(database: Databas
     with pytest.raises(
         migrate.WrongRevision, match=r"at revision 9999, .* Another version migrated it: run that version"
     ):
-        await migrate.require_head(database)
+        await migrate.require_head_revision(database)
 
 
 async def test_a_database_at_another_revision_is_not_lent_again(databases: Databases) -> None:
@@ -209,7 +211,7 @@ async def test_a_database_at_another_revision_is_not_lent_again(databases: Datab
         async with databases.lend() as url:
             addresses.append(url)
             database = Database(DatabaseSettings(url=SecretStr(url)))
-            await migrate.require_head(database)
+            await migrate.require_head_revision(database)
             async with database.session() as session:
                 await session.execute(text(statement))
                 await session.commit()
@@ -224,7 +226,7 @@ async def test_a_drafted_migration_builds_what_the_tables_say(
     history = tmp_path / "migrations"
     shutil.copytree(migrate.MIGRATIONS, history, ignore=shutil.ignore_patterns("0*", "__pycache__"))
     monkeypatch.setattr(migrate, "MIGRATIONS", history)
-    path = await migrate.draft(empty_database_url, "All tables")
+    path = await migrate.draft_migration(empty_database_url, "All tables")
     await migrate.migrate(empty_database_url)
 
     assert path == history / "versions" / "0001_all_tables.py"

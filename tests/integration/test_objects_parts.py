@@ -19,8 +19,8 @@ from infra.objects import (
     StoreFailure,
     UploadMissing,
     UploadPart,
-    composite_etag,
-    content_disposition,
+    build_content_disposition,
+    compute_composite_etag,
 )
 
 MIB = 1024 * 1024
@@ -68,7 +68,7 @@ async def test_streams_of_any_length_arrive_whole(objects: ObjectStore, total: i
 
     assert hashlib.sha256(await objects.get("edge")).hexdigest() == stored.sha256
     assert stored.size == total
-    assert await objects.list_uploads("") == []
+    assert await objects.list_open_uploads("") == []
 
 
 async def test_a_stream_that_breaks_leaves_nothing(objects: ObjectStore) -> None:
@@ -83,7 +83,7 @@ async def test_a_stream_that_breaks_leaves_nothing(objects: ObjectStore) -> None
         await objects.put_stream("broken", breaking())
 
     assert await objects.head("broken") is None
-    assert await objects.list_uploads("") == []
+    assert await objects.list_open_uploads("") == []
 
 
 async def test_a_cancelled_stream_leaves_nothing(objects: ObjectStore) -> None:
@@ -103,24 +103,24 @@ async def test_a_cancelled_stream_leaves_nothing(objects: ObjectStore) -> None:
         await task
 
     assert await objects.head("cancelled") is None
-    assert await objects.list_uploads("") == []
+    assert await objects.list_open_uploads("") == []
 
 
 async def test_parts_may_come_in_any_order(objects: ObjectStore) -> None:
     """The object follows the numbers of its parts, and its ETag is the composite of theirs."""
     upload = await objects.begin_upload(
-        "parts", content_type="text/csv", metadata={"rows": "2"}, disposition=content_disposition("订单.csv")
+        "parts", content_type="text/csv", metadata={"rows": "2"}, disposition=build_content_disposition("订单.csv")
     )
     last = await objects.put_part("parts", upload, 7, b"end")
     first = await objects.put_part("parts", upload, 2, b"a" * MIN_PART_BYTES)
     etag = await objects.complete("parts", upload, [last, first])
     head = await objects.head("parts")
 
-    assert etag == composite_etag([first.etag, last.etag])
+    assert etag == compute_composite_etag([first.etag, last.etag])
     assert await objects.get("parts") == b"a" * MIN_PART_BYTES + b"end"
     assert head is not None
     assert (head.etag, head.content_type, head.metadata) == (etag, "text/csv", {"rows": "2"})
-    assert head.disposition == content_disposition("订单.csv")
+    assert head.disposition == build_content_disposition("订单.csv")
 
 
 async def test_a_part_sent_again_counts_with_the_bytes_it_was_completed_with(objects: ObjectStore) -> None:
@@ -176,7 +176,7 @@ async def test_an_aborted_upload_leaves_nothing(objects: ObjectStore) -> None:
     await objects.abort("aborted", upload)
     await objects.abort("aborted", upload)
 
-    assert await objects.list_uploads("") == []
+    assert await objects.list_open_uploads("") == []
     assert await objects.head("aborted") is None
     with pytest.raises(UploadMissing):
         await objects.complete("aborted", upload, [part])
@@ -185,7 +185,7 @@ async def test_an_aborted_upload_leaves_nothing(objects: ObjectStore) -> None:
 async def test_every_open_upload_is_listed(objects: ObjectStore) -> None:
     """Several uploads of one key are several, beyond what one answer holds."""
     begun = await asyncio.gather(*(objects.begin_upload(f"open/{number % 400}") for number in range(1_050)))
-    listed = await objects.list_uploads("open/")
+    listed = await objects.list_open_uploads("open/")
 
     assert sorted(upload.upload_id for upload in listed) == sorted(begun)
     assert {upload.key for upload in listed} == {f"open/{number}" for number in range(400)}
@@ -224,7 +224,7 @@ async def test_a_join_of_small_sources_is_refused_and_leaves_nothing(objects: Ob
         await objects.join("out", ["small", "large"])
 
     assert await objects.head("out") is None
-    assert await objects.list_uploads("") == []
+    assert await objects.list_open_uploads("") == []
 
 
 async def test_a_join_without_its_sources_is_refused(objects: ObjectStore) -> None:
@@ -234,7 +234,7 @@ async def test_a_join_without_its_sources_is_refused(objects: ObjectStore) -> No
     with pytest.raises(ValueError, match="at least one source"):
         await objects.join("out", [])
 
-    assert await objects.list_uploads("") == []
+    assert await objects.list_open_uploads("") == []
 
 
 async def test_a_source_that_changed_is_not_copied(objects: ObjectStore) -> None:

@@ -40,7 +40,9 @@ RECORD = PLAIN.model_copy(
 )
 
 
-async def begun(orders: Orders, scenario: PlatformScenario, record: Capability = RECORD, **options: Any) -> None:
+async def set_up_platform(
+    orders: Orders, scenario: PlatformScenario, record: Capability = RECORD, **options: Any
+) -> None:
     """A platform with an hour of orders, not yet fetched; its administrator receives alarms."""
     platform = orders.play(scenario)
     await orders.set_up(capability=record, notify_url=f"{orders.platforms.base}/nobody")
@@ -67,11 +69,11 @@ async def test_orders_come_whole_while_tokens_are_renewed(settings: Settings, fa
     """By slices at the same time, with ids that hold slashes: no slice fails, and every order has all of its items."""
     scenario = PlatformScenario(**SCENE, faults=faults, changes=Changes(per_page=0.2))
     async with running_orders(settings) as orders:
-        await begun(orders, scenario)
+        await set_up_platform(orders, scenario)
         platform = orders.platforms.by_number[NUMBER]
         await eventually(lambda: whole(orders))
         findings, status = count_findings(await orders.findings()), await orders.status()
-        rows = await orders.stored()
+        rows = await orders.read_orders()
         raws = {row.order_id: json.loads(await orders.raw(row.order_id)) for row in rows}
 
     assert findings == dict.fromkeys(findings, 0)
@@ -88,7 +90,7 @@ async def test_orders_come_whole_while_tokens_are_renewed(settings: Settings, fa
 async def test_a_refused_refresh_token_is_told_once_and_healed(settings: Settings) -> None:
     """As credentials that a platform refuses: slices wait, none fails, and the end point is not hammered."""
     async with running_orders(settings, slices_ahead=4) as orders:
-        await begun(
+        await set_up_platform(
             orders, PlatformScenario(**SCENE, faults=PlatformFaults(login_refused=True)), interval=100, retryintv=1
         )
         platform = orders.platforms.by_number[NUMBER]
@@ -116,7 +118,7 @@ async def test_a_refused_refresh_token_is_told_once_and_healed(settings: Setting
 async def test_the_version_is_changed_while_slices_wait(settings: Settings) -> None:
     """A platform that ends a version refuses all of it; the next one is a setting, in force at once."""
     async with running_orders(settings) as orders:
-        await begun(orders, PlatformScenario(**SCENE), interval=1_500)
+        await set_up_platform(orders, PlatformScenario(**SCENE), interval=1_500)
         await orders.fetch()
         platform, before = orders.platforms.by_number[NUMBER], await orders.row()
         platform.set(platform.scenario.model_copy(update={"api_version": "v2"}))
@@ -143,7 +145,7 @@ async def test_the_version_is_changed_while_slices_wait(settings: Settings) -> N
 async def test_what_cannot_be_asked_is_refused_at_the_door(settings: Settings) -> None:
     """A version where there is no place for one, and a token end point in a private network."""
     async with running_orders(settings) as orders:
-        await begun(orders, PlatformScenario(orders=0), PLAIN)
+        await set_up_platform(orders, PlatformScenario(orders=0), PLAIN)
         versioned = await orders.ask("PATCH", f"{PATH}/config", json={"api_version": "v2"})
         access = PLAIN.access.model_copy(update={"renewal": TokenRenewal(url="http://10.0.0.1/token")})
         body = {

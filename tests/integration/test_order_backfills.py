@@ -28,7 +28,7 @@ SPAN_SECONDS = 3_600
 PATH = f"/v1/platforms/{NUMBER}"
 
 
-async def fetched(orders: Orders, **options: Any) -> list[OrderSlice]:
+async def fetch_platform(orders: Orders, **options: Any) -> list[OrderSlice]:
     """A platform whose hour of orders is in, in slices of ten minutes; its ledger."""
     platform = orders.play(PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
@@ -55,7 +55,7 @@ async def begin(orders: Orders, rows: list[OrderSlice], **body: Any) -> dict[str
     return record
 
 
-async def ended(orders: Orders, record: dict[str, Any]) -> dict[str, Any]:
+async def wait_for_end(orders: Orders, record: dict[str, Any]) -> dict[str, Any]:
     """The record once the backfill is over."""
 
     async def over() -> dict[str, Any]:
@@ -65,20 +65,20 @@ async def ended(orders: Orders, record: dict[str, Any]) -> dict[str, Any]:
     return await eventually(over)
 
 
-async def listed(orders: Orders) -> list[dict[str, Any]]:
+async def list_records(orders: Orders) -> list[dict[str, Any]]:
     """All records, newest first."""
     items: list[dict[str, Any]] = (await orders.ask("GET", f"{PATH}/backfills")).body["items"]
     return items
 
 
-async def shown(orders: Orders, row: OrderSlice) -> dict[str, Any]:
+async def read_slice(orders: Orders, row: OrderSlice) -> dict[str, Any]:
     """A slice as the API returns it."""
     name = TimeWindow(start=row.start_at, end=row.end_at)
     body: dict[str, Any] = (await orders.ask("GET", f"{PATH}/slices/{name}")).body
     return body
 
 
-async def told(orders: Orders) -> list[str]:
+async def list_alarms(orders: Orders) -> list[str]:
     """The alarms that the administrator received, but for the stand-in's clock, which is always off."""
     return [each for each in await orders.events() if each != "orders.clock_off"]
 
@@ -86,12 +86,12 @@ async def told(orders: Orders) -> list[str]:
 async def test_a_backfill_reads_again_and_is_recorded(settings: Settings) -> None:
     """Each complete slice of the time once; no mark moves; the record says who asked and how it ended."""
     async with running_orders(settings) as orders:
-        rows = await fetched(orders)
+        rows = await fetch_platform(orders)
         before, platform = await orders.row(), orders.platforms.by_number[NUMBER]
         asked = len(platform.throttle.times)
 
         record = await begin(orders, rows[:3], who="Ada")
-        end = await ended(orders, record)
+        end = await wait_for_end(orders, record)
 
         after = await orders.row()
         assert len(platform.throttle.times) > asked
@@ -100,29 +100,29 @@ async def test_a_backfill_reads_again_and_is_recorded(settings: Settings) -> Non
         assert datetime.fromisoformat(end["read_to"]) == rows[2].end_at
         assert end["finished_at"]
         assert (after.claimed_to, after.complete_to) == (before.claimed_to, before.complete_to)
-        assert [(await shown(orders, row))["reread"] is not None for row in rows] == [True] * 3 + [False] * (
+        assert [(await read_slice(orders, row))["reread"] is not None for row in rows] == [True] * 3 + [False] * (
             len(rows) - 3
         )
-        assert (await shown(orders, rows[0]))["reread"]["state"] == "succeeded"
-        assert await listed(orders) == [end]
+        assert (await read_slice(orders, rows[0]))["reread"]["state"] == "succeeded"
+        assert await list_records(orders) == [end]
         assert (await orders.status())["backfill"] == end
-        assert await told(orders) == []
+        assert await list_alarms(orders) == []
 
 
 async def test_a_backfill_that_fails_is_told_everywhere(settings: Settings) -> None:
     """In its record with the cause, by a webhook, at the platform, and at the slices that could not be read."""
     async with running_orders(settings) as orders:
-        rows = await fetched(orders)
+        rows = await fetch_platform(orders)
         before = await orders.row()
         play(orders, errors=1)
 
-        end = await ended(orders, await begin(orders, rows[:2]))
+        end = await wait_for_end(orders, await begin(orders, rows[:2]))
 
         assert (end["state"], end["read"], end["failed"], end["asked_by"]) == ("failed", 0, 2, "the admin key")
         assert end["fault"]["code"] == "platform_busy"
         assert str(TimeWindow(start=rows[0].start_at, end=rows[0].end_at)) in end["fault"]["message"]
-        await eventually(lambda: told(orders))
-        assert await told(orders) == ["orders.backfill_failed"]
+        await eventually(lambda: list_alarms(orders))
+        assert await list_alarms(orders) == ["orders.backfill_failed"]
         assert (await orders.status())["backfill"] == end
         assert (await orders.ask("GET", f"{PATH}/backfills?state=failed")).body["items"] == [end]
         slices = (await orders.ask("GET", f"{PATH}/slices?reread=failed")).body["items"]
@@ -130,19 +130,19 @@ async def test_a_backfill_that_fails_is_told_everywhere(settings: Settings) -> N
         assert (await orders.row()).complete_to == before.complete_to
 
         play(orders)
-        assert (await ended(orders, await begin(orders, rows[:2])))["state"] == "succeeded"
+        assert (await wait_for_end(orders, await begin(orders, rows[:2])))["state"] == "succeeded"
         assert (await orders.ask("GET", f"{PATH}/slices?reread=failed")).body["items"] == []
-        assert [each["state"] for each in await listed(orders)] == ["succeeded", "failed"]
+        assert [each["state"] for each in await list_records(orders)] == ["succeeded", "failed"]
 
 
 async def test_a_hopeless_backfill_leaves_the_rest(settings: Settings) -> None:
     """After a few slices in a row have failed, the platform is asked no more; the record says up to where it was."""
     async with running_orders(settings) as orders:
-        rows = await fetched(orders, interval=100, overlap=0)
+        rows = await fetch_platform(orders, interval=100, overlap=0)
         assert len(rows) > 30
         play(orders, errors=1)
 
-        end = await ended(orders, await begin(orders, rows))
+        end = await wait_for_end(orders, await begin(orders, rows))
 
         assert (end["state"], end["read"], end["slices"]) == ("failed", 0, len(rows))
         assert 3 <= end["failed"] < len(rows)
@@ -153,22 +153,22 @@ async def test_a_hopeless_backfill_leaves_the_rest(settings: Settings) -> None:
 async def test_what_is_read_again_is_not_simply_done(settings: Settings) -> None:
     """While it goes on the ledger says so, and asking for the same time once more is the same backfill."""
     async with running_orders(settings) as orders:
-        rows = await fetched(orders)
+        rows = await fetch_platform(orders)
         play(orders, slow_ms=500)
 
         record = await begin(orders, rows[:2])
         again = await begin(orders, rows[:2])
 
         async def is_read() -> bool:
-            reread = (await shown(orders, rows[0]))["reread"]
+            reread = (await read_slice(orders, rows[0]))["reread"]
             return reread is not None and reread["state"] == "running" and reread["since"] is not None
 
         await eventually(is_read)
         assert (await orders.ask("GET", f"{PATH}/slices?reread=running")).body["items"]
         assert again["backfill_id"] == record["backfill_id"]
         play(orders)
-        await ended(orders, record)
-        assert len(await listed(orders)) == 1
+        await wait_for_end(orders, record)
+        assert len(await list_records(orders)) == 1
         assert (await orders.ask("GET", f"{PATH}/slices?reread=running")).body["items"] == []
 
 
@@ -176,13 +176,13 @@ async def test_a_lost_worker_leaves_one_record(settings: Settings) -> None:
     """The next worker goes on with the same backfill; a step that is done twice changes nothing."""
     async with running_orders(settings, queues=["webhooks"]) as orders:
         async with running_worker(orders.api_client.settings, QUEUES):
-            rows = await fetched(orders)
+            rows = await fetch_platform(orders)
             play(orders, slow_ms=300)
             record = await begin(orders, rows[:3])
             await eventually(lambda: _is_rereading(orders))
         play(orders)
         async with running_worker(orders.api_client.settings, QUEUES):
-            end = await ended(orders, record)
+            end = await wait_for_end(orders, record)
 
         order = BackfillInput(
             platform=NUMBER,
@@ -194,32 +194,32 @@ async def test_a_lost_worker_leaves_one_record(settings: Settings) -> None:
         )
         await ActivityEnvironment().run(BackfillActivities(orders.services).begin_backfill, order)
         assert (end["state"], end["read"]) == ("succeeded", 3)
-        assert await listed(orders) == [end]
+        assert await list_records(orders) == [end]
 
 
 async def test_a_backfill_that_is_ended_by_hand_has_failed(settings: Settings) -> None:
     """Whether it is cancelled in order or terminated: then the watch finds that no workflow leads it any more."""
     async with running_orders(settings) as orders:
-        rows = await fetched(orders)
+        rows = await fetch_platform(orders)
         play(orders, slow_ms=1_000)
         cancelled, terminated = await begin(orders, rows[:1]), await begin(orders, rows[1:2])
         await orders.engine.get_workflow_handle(cancelled["workflow_id"]).cancel()
         await orders.engine.get_workflow_handle(terminated["workflow_id"]).terminate()
 
-        assert (await ended(orders, cancelled))["fault"]["code"] == "backfill_ended"
-        found = await ActivityEnvironment().run(ScanActivities(orders.services).scan_overdue)
-        again = await ActivityEnvironment().run(ScanActivities(orders.services).scan_overdue)
+        assert (await wait_for_end(orders, cancelled))["fault"]["code"] == "backfill_ended"
+        found = await ActivityEnvironment().run(ScanActivities(orders.services).report_overdue)
+        again = await ActivityEnvironment().run(ScanActivities(orders.services).report_overdue)
 
         assert [each.type for each in found.alarms] == ["orders.backfill_failed"]
         assert again.alarms == []
-        assert (await ended(orders, terminated))["fault"]["code"] == "backfill_ended"
+        assert (await wait_for_end(orders, terminated))["fault"]["code"] == "backfill_ended"
         play(orders)
 
 
 async def test_a_complete_slice_that_has_grown_is_read_all_the_same(settings: Settings) -> None:
     """It is not split any more, however many orders it holds by now."""
     async with running_orders(settings) as orders:
-        rows = await fetched(orders)
+        rows = await fetch_platform(orders)
         await orders.configure(
             starttime=since(orders.platforms.by_number[NUMBER], seconds=SPAN_SECONDS),
             interval=600,
@@ -227,13 +227,13 @@ async def test_a_complete_slice_that_has_grown_is_read_all_the_same(settings: Se
             max_rows_per_slice=1,
         )
 
-        assert (await ended(orders, await begin(orders, rows[:2])))["read"] == 2
+        assert (await wait_for_end(orders, await begin(orders, rows[:2])))["read"] == 2
 
 
 async def test_a_time_without_complete_slices_is_refused(settings: Settings) -> None:
     """There would be nothing to read again."""
     async with running_orders(settings) as orders:
-        rows = await fetched(orders)
+        rows = await fetch_platform(orders)
         later = rows[-1].end_at + timedelta(days=1)
         times = {"start": later.isoformat(), "end": (later + timedelta(hours=1)).isoformat()}
 
@@ -246,8 +246,8 @@ async def test_a_time_without_complete_slices_is_refused(settings: Settings) -> 
 async def test_a_backfill_of_the_schedule_is_recorded_too(settings: Settings) -> None:
     """As Temporal's Web UI begins it: one record for each slice, however many runs lie in its time."""
     async with running_orders(settings) as orders:
-        rows = await fetched(orders)
-        schedule = orders.engine.get_schedule_handle(names.schedule_id(NUMBER))
+        rows = await fetch_platform(orders)
+        schedule = orders.engine.get_schedule_handle(names.build_cycle_schedule_id(NUMBER))
         start = rows[0].end_at - timedelta(minutes=4)
         await schedule.backfill(
             ScheduleBackfill(
@@ -255,13 +255,13 @@ async def test_a_backfill_of_the_schedule_is_recorded_too(settings: Settings) ->
             )
         )
 
-        [record] = await eventually(lambda: listed(orders))
-        end = await ended(orders, record)
+        [record] = await eventually(lambda: list_records(orders))
+        end = await wait_for_end(orders, record)
         await asyncio.sleep(1)
 
         assert (end["state"], end["read"], end["asked_by"]) == ("succeeded", 1, "Temporal's schedule")
         assert datetime.fromisoformat(end["window"]["start"]) == rows[0].start_at
-        assert len(await listed(orders)) == 1
+        assert len(await list_records(orders)) == 1
 
 
 async def _is_rereading(orders: Orders) -> bool:

@@ -26,7 +26,7 @@ SPAN_SECONDS = 3_600
 FAULT = FaultRecord(code="platform_busy", message="It was busy.")
 
 
-async def begun(orders: Orders, faults: PlatformFaults, interval: int) -> None:
+async def set_up_platform(orders: Orders, faults: PlatformFaults, interval: int) -> None:
     """A platform with an hour of orders, paused and not yet fetched; its administrator receives alarms."""
     platform = orders.play(PlatformScenario(orders=300, span_seconds=SPAN_SECONDS, faults=faults))
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
@@ -42,7 +42,7 @@ async def open_rows(orders: Orders) -> list[OrderSlice]:
 async def test_a_platform_waits_for_credentials(settings: Settings, way: str) -> None:
     """Whether the platform refuses them or there are none to show: one alarm, no slice fails, and none is missed."""
     async with running_orders(settings, slices_ahead=4) as orders:
-        await begun(orders, PlatformFaults(token_dead=way == "refused"), interval=100)
+        await set_up_platform(orders, PlatformFaults(token_dead=way == "refused"), interval=100)
         platform = orders.platforms.by_number[NUMBER]
         file = orders.api_client.settings.orders.credentials_folder / f"{CREDENTIALS}.json"
         good = file.read_text()
@@ -77,7 +77,7 @@ async def test_a_platform_waits_for_credentials(settings: Settings, way: str) ->
 async def test_who_waits_for_credentials_asks_seldom(settings: Settings) -> None:
     """All slices together ask once in the first pause of a retry, not each for itself."""
     async with running_orders(settings, slices_ahead=8) as orders:
-        await begun(orders, PlatformFaults(token_dead=True), interval=100)
+        await set_up_platform(orders, PlatformFaults(token_dead=True), interval=100)
         await orders.configure(
             starttime=since(orders.platforms.by_number[NUMBER], seconds=SPAN_SECONDS), interval=100, retryintv=3
         )
@@ -100,7 +100,7 @@ async def test_who_waits_for_credentials_asks_seldom(settings: Settings) -> None
 async def test_many_slices_are_steered_at_once(settings: Settings) -> None:
     """By their names or by what they have in common; what does not allow it is left, and why is said."""
     async with running_orders(settings) as orders:
-        await begun(orders, PlatformFaults(errors=1), interval=600)
+        await set_up_platform(orders, PlatformFaults(errors=1), interval=600)
         await orders.fetch()
         names = [str(TimeWindow(start=row.start_at, end=row.end_at)) for row in await orders.slices() if row.failed_at]
         path = f"/v1/platforms/{NUMBER}/slices"
@@ -136,7 +136,7 @@ async def test_many_slices_are_steered_at_once(settings: Settings) -> None:
 async def test_a_slice_is_read_again_once_at_a_time_and_given_up_by_its_reader_only(settings: Settings) -> None:
     """Two who ask for it get one reading; a reading that another one has replaced gives nothing up."""
     async with running_orders(settings) as orders:
-        await begun(orders, PlatformFaults(errors=1), interval=1_500)
+        await set_up_platform(orders, PlatformFaults(errors=1), interval=1_500)
         await orders.fetch()
         [first, *_] = [row for row in await orders.slices() if row.failed_at]
         window = TimeWindow(start=first.start_at, end=first.end_at)

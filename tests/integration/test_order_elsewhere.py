@@ -37,12 +37,12 @@ async def test_a_slice_that_runs_elsewhere_is_taken_up_in_the_same_run(
         await lost.terminate()
         # The last of history wait longest for the one thread: the present, which is the last of all, is read first.
         elsewhere, own, _ = names[-3:]
-        await orders.engine.get_workflow_handle(orders_names.slice_id(NUMBER, own)).terminate()
+        await orders.engine.get_workflow_handle(orders_names.build_slice_workflow_id(NUMBER, own)).terminate()
 
         going = await orders.cycle(name="-going")
         await eventually(lambda: _leads(orders, going.id, own))
         assert not await _leads(orders, going.id, elsewhere)
-        await orders.engine.get_workflow_handle(orders_names.slice_id(NUMBER, elsewhere)).terminate()
+        await orders.engine.get_workflow_handle(orders_names.build_slice_workflow_id(NUMBER, elsewhere)).terminate()
 
         await eventually(lambda: _leads(orders, going.id, elsewhere))
         first = (await going.describe()).run_id
@@ -54,10 +54,10 @@ async def test_a_slice_that_runs_elsewhere_is_taken_up_in_the_same_run(
 
 async def _are_running(orders: Orders, names: list[TimeWindow]) -> bool:
     running = {each.id async for each in orders.engine.list_workflows("WorkflowType = 'OrderSlice'")}
-    return {orders_names.slice_id(NUMBER, name) for name in names} <= running
+    return {orders_names.build_slice_workflow_id(NUMBER, name) for name in names} <= running
 
 
 async def _leads(orders: Orders, cycle_id: str, name: TimeWindow) -> bool:
     """Whether a cycle has begun the newest reading of a slice."""
-    description = await orders.engine.get_workflow_handle(orders_names.slice_id(NUMBER, name)).describe()
+    description = await orders.engine.get_workflow_handle(orders_names.build_slice_workflow_id(NUMBER, name)).describe()
     return description.parent_id == cycle_id

@@ -92,11 +92,11 @@ async def test_what_it_read_is_not_written(orders: Orders, monkeypatch: pytest.M
     market.modify(0, market.now_us)
     market.tick()
     taken_over = await attempt("awake")
-    before = await orders.stored(), await orders.slices(), await orders.row()
+    before = await orders.read_orders(), await orders.slices(), await orders.row()
     held_up.may_go_on.set()
     woken = await sleeping
 
-    assert (await orders.stored(), await orders.slices(), await orders.row()) == before
+    assert (await orders.read_orders(), await orders.slices(), await orders.row()) == before
     assert count_findings(await orders.findings()) == NOTHING
     assert (taken_over.ending, woken.ending) == (ReadOutcome.DONE, ReadOutcome.OVER)
 
@@ -116,11 +116,11 @@ async def test_what_it_read_of_a_complete_slice_is_not_written(
 
     show_late(platform)
     taken_over = await attempt("awake", purpose)
-    before = await orders.stored(), await orders.slices(), await orders.row()
+    before = await orders.read_orders(), await orders.slices(), await orders.row()
     held_up.may_go_on.set()
     woken = await sleeping
 
-    assert (await orders.stored(), await orders.slices(), await orders.row()) == before
+    assert (await orders.read_orders(), await orders.slices(), await orders.row()) == before
     assert count_findings(await orders.findings()) == NOTHING
     assert (taken_over.missed, before[1][0].missed) == (1, 1 if purpose is ReadPurpose.SWEEP else None)
     assert (taken_over.ending, woken.ending) == (ReadOutcome.DONE, ReadOutcome.OVER)
@@ -143,16 +143,16 @@ async def test_one_that_was_given_up_does_not_come_back(
     [row] = await orders.slices()
     fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
     given_up = FailSliceInput(
-        platform=NUMBER, window=ledger.to_window(row), purpose=purpose, fault=fault, reader="slice", attempts=1
+        platform=NUMBER, window=ledger.build_window(row), purpose=purpose, fault=fault, reader="slice", attempts=1
     )
     await ActivityEnvironment().run(OrderActivities(orders.services).fail_slice, given_up)
-    before = await orders.stored(), await orders.slices(), await orders.row()
+    before = await orders.read_orders(), await orders.slices(), await orders.row()
     held_up.may_go_on.set()
     woken = await sleeping
 
     noted = before[1][0].reread_fault if purpose is ReadPurpose.AGAIN else before[1][0].fault
     assert (noted or {})["code"] == "worker_lost"
-    assert (await orders.stored(), await orders.slices(), await orders.row()) == before
+    assert (await orders.read_orders(), await orders.slices(), await orders.row()) == before
     assert woken.ending is ReadOutcome.OVER
 
 

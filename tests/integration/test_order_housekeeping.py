@@ -22,7 +22,7 @@ pytestmark = pytest.mark.stack
 KEPT_DAYS = 7
 
 
-def replaced(number: int, days_ago: float) -> OrderCopy:
+def make_replaced_copy(number: int, days_ago: float) -> OrderCopy:
     """A copy that was replaced this number of days ago."""
     now = datetime.now(UTC)
     return OrderCopy(
@@ -44,9 +44,9 @@ async def test_copies_go_when_no_mark_can_need_them(
     """Batch by batch; those within the time stay, and so do raw pages."""
     monkeypatch.setattr(activities, "PURGE_BATCH", 2)
     async with database.session() as session:
-        session.add_all([replaced(number, KEPT_DAYS + 0.1) for number in range(5)])
-        session.add_all([replaced(number, KEPT_DAYS - 0.1) for number in range(5, 8)])
-    async with services.connect(settings) as held:
+        session.add_all([make_replaced_copy(number, KEPT_DAYS + 0.1) for number in range(5)])
+        session.add_all([make_replaced_copy(number, KEPT_DAYS - 0.1) for number in range(5, 8)])
+    async with services.open_services(settings) as held:
         key = "orders-raw/platform=p/day=2026-11-20/page.parquet"
         await held.objects.put(key, b"page")
 
@@ -69,7 +69,7 @@ async def test_rates_of_platforms_that_have_run_out_go(settings: Settings, datab
     async with database.session() as session:
         for name, hours in (("over", -1), ("counts", 1)):
             session.add(SpendingRow(bucket=name, returns_at=now + timedelta(hours=hours), amount=1))
-    async with services.connect(settings) as held:
+    async with services.open_services(settings) as held:
         await ActivityEnvironment().run(OrderHousekeeping(held).purge)
 
     async with database.session() as session:

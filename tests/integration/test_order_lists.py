@@ -41,7 +41,7 @@ async def ledger(orders: Orders, count: int, **odd: dict[str, Any]) -> None:
         await session.execute(update(OrderPlatform).where(col(OrderPlatform.platform) == NUMBER).values(**marks))
 
 
-async def drawn(orders: Orders, **query: Any) -> dict[str, Any]:
+async def read_timeline(orders: Orders, **query: Any) -> dict[str, Any]:
     """The time line."""
     reply = await orders.ask("GET", f"/v1/platforms/{NUMBER}/timeline", params=query)
     assert reply.status == 200, reply.body
@@ -54,7 +54,7 @@ async def test_a_time_line_tells_all_slices_in_so_many_parts(settings: Settings)
     async with running_orders(settings) as orders:
         orders.play(PlatformScenario(orders=0))
         await orders.set_up()
-        empty = await drawn(orders)
+        empty = await read_timeline(orders)
         await ledger(
             orders,
             60,
@@ -64,9 +64,9 @@ async def test_a_time_line_tells_all_slices_in_so_many_parts(settings: Settings)
             n20={"swept_at": BEGIN, "missed": 2},
         )
         span = {"start": BEGIN.isoformat(), "end": (BEGIN + 60 * SLICE).isoformat()}
-        coarse, fine = await drawn(orders, **span, parts=6), await drawn(orders, **span, parts=120)
-        whole = await drawn(orders, parts=10)
-        zoomed = await drawn(orders, start=(BEGIN + 7 * SLICE).isoformat(), end=(BEGIN + 8 * SLICE).isoformat())
+        coarse, fine = await read_timeline(orders, **span, parts=6), await read_timeline(orders, **span, parts=120)
+        whole = await read_timeline(orders, parts=10)
+        zoomed = await read_timeline(orders, start=(BEGIN + 7 * SLICE).isoformat(), end=(BEGIN + 8 * SLICE).isoformat())
         refused = await orders.ask("GET", f"/v1/platforms/{NUMBER}/timeline", params={**span, "end": span["start"]})
 
     assert (empty["parts"], empty["starts_at"]) == ([], None)

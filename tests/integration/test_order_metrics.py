@@ -48,3 +48,5 @@ async def test_slices_that_fail_and_succeed_are_counted(settings: Settings) -> N
     assert count(ended, purpose="again", outcome="done", cause="") == before[1] + 2 == before[1] + len(lines)
     assert all(each["purpose"] == "again" and each["pages"] >= 1 and each["orders"] for each in lines)
     assert count("haulage_platform_requests", status="200") > requests
+    assert count("haulage_platform_bytes") > 0
+    assert REGISTRY.get_sample_value("haulage_platform_wait_seconds_count", {"platform": NUMBER})

@@ -28,13 +28,13 @@ BORNE = Limits(per_second=RATE, burst=3)
 """What platforms refuse nothing of: on a busy machine requests arrive closer to each other than they were sent."""
 
 
-def paged(record: Capability, size: int) -> Capability:
+def make_paged_record(record: Capability, size: int) -> Capability:
     """A record of small pages and a slow rate, as a kind of its own."""
     paging = record.paging.model_copy(update={"size": size})
     return record.model_copy(update={"kind": "plain", "paging": paging, "rate": SLOW})
 
 
-async def begun(orders: Orders, capability: Capability, scenario: PlatformScenario) -> Platform:
+async def start_slow_platform(orders: Orders, capability: Capability, scenario: PlatformScenario) -> Platform:
     """A platform whose slices take several times as long as one attempt may take."""
     platform = orders.play(scenario)
     await orders.set_up(capability=capability)
@@ -47,7 +47,7 @@ async def test_a_slice_makes_progress_at_any_rate(settings: Settings) -> None:
     """O1, O8: it is stopped again and again, no page is asked for twice, and no wait counts as a failure."""
     async with running_orders(settings) as orders:
         scenario = PlatformScenario(orders=100, span_seconds=SPAN_SECONDS, limits=BORNE)
-        platform = await begun(orders, paged(PLAIN, 5), scenario)
+        platform = await start_slow_platform(orders, make_paged_record(PLAIN, 5), scenario)
 
         ended = await orders.fetch()
 
@@ -75,8 +75,8 @@ async def test_a_place_that_has_expired_is_given_up(settings: Settings) -> None:
             faults=PlatformFaults(page_token_seconds=600),
         )
         # Without its items: they are counted apart, and not what this is about.
-        record = paged(AMAZON, 5).model_copy(update={"detail": None})
-        platform = await begun(orders, record, scenario)
+        record = make_paged_record(AMAZON, 5).model_copy(update={"detail": None})
+        platform = await start_slow_platform(orders, record, scenario)
         cycle = await orders.cycle()
         await eventually(lambda: platform.calls["told"] >= 4)
         platform.market.clock.advance(601)
@@ -127,12 +127,12 @@ async def test_a_sweep_that_failed_is_made_again(settings: Settings) -> None:
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(errors=1), "changes": Changes()}))
         await orders.configure(starttime=starttime, interval=3_500, sweep_after=1, retries=0)
 
-        async def failed() -> bool:
+        async def has_failed() -> bool:
             await orders.fetch()
             [row, *_] = await orders.slices()
             return row.failed_at is not None
 
-        await eventually(failed)
+        await eventually(has_failed)
         [row, *_] = await orders.slices()
         assert (row.swept_at, bool(row.done_at)) == (None, True)
         assert (await orders.status())["failed"] == 0

@@ -99,7 +99,7 @@ async def test_nothing_is_lost_while_orders_change_and_answers_fail(
             await settle(orders, platform, number)
             assert await orders.is_complete(number), await orders.status(number)
             assert count_findings(await orders.findings(number)) == NOTHING, f"seed {seed}, {number}"
-            assert await orders.replaced(number), "no order changed: nothing was shown"
+            assert await orders.read_replaced_copies(number), "no order changed: nothing was shown"
 
         await asyncio.gather(*(one(n) for n in range(4)))
 
@@ -161,7 +161,7 @@ async def test_a_slice_that_is_too_large_splits_itself_to_the_same_orders(settin
         slices = await orders.slices("split")
         leaves = [windows.TimeWindow(start=row.start_at, end=row.end_at) for row in slices if row.split_at is None]
         assert is_gapless(leaves)
-        assert min(leaf.length for leaf in leaves) == timedelta(seconds=1)
+        assert min(leaf.duration for leaf in leaves) == timedelta(seconds=1)
         assert await digest(orders, "whole") == await digest(orders, "split")
 
 
@@ -222,7 +222,7 @@ async def test_the_rate_holds_over_all_workers(settings: Settings) -> None:
         await orders.configure(
             starttime=since(platform, seconds=3_600), interval=300, requests_per_second=rate, burst=burst
         )
-        async with running_worker(orders.api_client.settings, [names.slice_queue("shop-1")]):
+        async with running_worker(orders.api_client.settings, [names.build_slice_queue_name("shop-1")]):
             await orders.fetch()
 
         times = platform.throttle.times
@@ -282,7 +282,7 @@ async def test_what_a_platform_lies_about_is_not_called_complete(
 
         row, slices = await orders.row(), [each for each in await orders.slices() if each.split_at is None]
         failed = [each for each in slices if each.fault]
-        stored = {copy.order_id for copy in await orders.stored()}
+        stored = {copy.order_id for copy in await orders.read_orders()}
         claimed_us = int((row.claimed_to or EARLIEST).timestamp()) * MICRO
         truth = checker.truth(platform.ledger(), from_us=0, until_us=claimed_us)
         assert count_findings(await orders.findings()) == NOTHING, "something is missing before complete_to"
@@ -304,7 +304,7 @@ async def test_workers_may_come_and_go_while_they_share_two_platforms(settings: 
             platform = orders.play(scenario, number)
             await orders.set_up(number)
             await orders.configure(number, starttime=since(platform, seconds=SPAN_SECONDS), interval=200, threads=1)
-        served = [names.slice_queue("left"), names.slice_queue("right")]
+        served = [names.build_slice_queue_name("left"), names.build_slice_queue_name("right")]
         workers = [
             await stack.enter_async_context(running_worker(orders.api_client.settings, served)) for _ in range(4)
         ]

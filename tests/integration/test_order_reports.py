@@ -37,7 +37,7 @@ BEIJING = PLAIN.model_copy(
 )
 
 
-async def fetched(orders: Orders, scenario: PlatformScenario, **options: Any) -> Platform:
+async def fetch_platform(orders: Orders, scenario: PlatformScenario, **options: Any) -> Platform:
     """A platform whose orders are in, from the first on."""
     platform = orders.play(scenario)
     await orders.set_up(capability=options.pop("capability", PLAIN))
@@ -55,13 +55,13 @@ async def let_the_day_end(orders: Orders, platform: Platform) -> None:
     await orders.fetch()
 
 
-async def modified(orders: Orders) -> list[datetime]:
+async def list_modification_times(orders: Orders) -> list[datetime]:
     """When each order that we have was modified."""
     async with orders.services.database.session() as session:
         return list(await session.exec(select(Order.modified_at)))
 
 
-async def compared(orders: Orders, day: str = DAY) -> dict[str, Any]:
+async def make_report(orders: Orders, day: str = DAY) -> dict[str, Any]:
     """The report of a day, once it is made."""
     reply = await orders.ask("POST", PATH, json={"day": day})
     assert reply.status == 202, reply.body
@@ -77,11 +77,13 @@ async def test_what_is_only_here_is_told_where_it_can_be_known(
     """An order that is modified after the day leaves it; the day of a creation only the platform knows."""
     capability = PLAIN.model_copy(update={"query": PLAIN.query.model_copy(update={"field": field})})
     async with running_orders(settings) as orders:
-        platform = await fetched(orders, PlatformScenario(orders=30, span_seconds=SPAN_SECONDS), capability=capability)
+        platform = await fetch_platform(
+            orders, PlatformScenario(orders=30, span_seconds=SPAN_SECONDS), capability=capability
+        )
         await let_the_day_end(orders, platform)
         platform.market.modify(0, platform.market.now_us)
-        report = await compared(orders)
-        stored = await modified(orders)
+        report = await make_report(orders)
+        stored = await list_modification_times(orders)
 
     count = len(stored) if field is FilteredTimestamp.MODIFIED else len(stored) - 1
     assert (report["told"], report["stored"]) == (len(stored) - 1, count)
@@ -95,9 +97,9 @@ async def test_a_day_is_compared_where_slices_had_to_be_split(settings: Settings
     capability = PLAIN.model_copy(update={"paging": paging, "total": None})
     async with running_orders(settings) as orders:
         scenario = PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, rows_max=20)
-        platform = await fetched(orders, scenario, capability=capability, interval=1_200)
+        platform = await fetch_platform(orders, scenario, capability=capability, interval=1_200)
         await let_the_day_end(orders, platform)
-        report, stored, slices = await compared(orders), await modified(orders), await orders.slices()
+        report, stored, slices = await make_report(orders), await list_modification_times(orders), await orders.slices()
 
     assert len(slices) > 3, "none was split: nothing was shown"
     assert (report["told"], report["stored"]) == (len(stored), len(stored))
@@ -107,15 +109,15 @@ async def test_a_day_is_compared_where_slices_had_to_be_split(settings: Settings
 async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
     """Counts and ids, in a workbook; an order that was never fetched is missing, one past `complete_to` is not."""
     async with running_orders(settings) as orders:
-        platform = await fetched(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
+        platform = await fetch_platform(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
         platform.market.create(platform.market.now_us - 1_800_000_000, late_us=0)
         platform.market.clock.advance(100)
         platform.market.create(platform.market.now_us, late_us=0)
         await let_the_day_end(orders, platform)
 
-        report = await compared(orders)
-        row, stored = await orders.row(), await modified(orders)
-        book = await orders.services.objects.get(names.report_key(NUMBER, DAY))
+        report = await make_report(orders)
+        row, stored = await orders.row(), await list_modification_times(orders)
+        book = await orders.services.objects.get(names.build_report_workbook_key(NUMBER, DAY))
         days = (await orders.ask("GET", PATH)).body["days"]
 
     assert row.complete_to is not None
@@ -133,11 +135,11 @@ async def test_a_day_is_that_of_the_platform(settings: Settings) -> None:
     """Over at midnight there, which is afternoon in Greenwich; the day that has begun there is refused."""
     async with running_orders(settings) as orders:
         scenario = PlatformScenario(orders=200, span_seconds=20 * 3_600)
-        await fetched(orders, scenario, capability=BEIJING, interval=3_600)
+        await fetch_platform(orders, scenario, capability=BEIJING, interval=3_600)
 
-        report = await compared(orders)
+        report = await make_report(orders)
         refused = await orders.ask("POST", PATH, json={"day": "2026-01-02"})
-        stored = await modified(orders)
+        stored = await list_modification_times(orders)
         status = await orders.status()
 
     midnight = datetime(2026, 1, 1, 16, tzinfo=UTC)
@@ -152,7 +154,7 @@ async def test_a_day_is_that_of_the_platform(settings: Settings) -> None:
 async def test_a_day_that_cannot_be_compared_is_refused(settings: Settings) -> None:
     """One that is not over, and one from before the platform's beginning."""
     async with running_orders(settings) as orders:
-        await fetched(orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS))
+        await fetch_platform(orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS))
 
         replies = [await orders.ask("POST", PATH, json={"day": day}) for day in (DAY, "2025-12-30")]
 
@@ -165,7 +167,7 @@ async def test_a_report_takes_no_thread_of_the_slices(settings: Settings, monkey
     """While it is read, part by part, a slice is read on the platform's only thread."""
     monkeypatch.setattr(reporting, "PART_SECONDS", 1.0)
     async with running_orders(settings) as orders:
-        platform = await fetched(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS), threads=1)
+        platform = await fetch_platform(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS), threads=1)
         await let_the_day_end(orders, platform)
         await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={"interval": 30})
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=700)}))
@@ -192,7 +194,7 @@ async def test_a_lost_worker_costs_no_part(settings: Settings, monkeypatch: pyte
     async with running_orders(settings, queues=["webhooks"]) as orders:
         queues = [names.QUEUE, names.PLATFORM_QUEUES]
         async with running_worker(orders.api_client.settings, queues):
-            platform = await fetched(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
+            platform = await fetch_platform(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
             await let_the_day_end(orders, platform)
             await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={"interval": 60})
             platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=300)}))
@@ -214,14 +216,14 @@ async def test_a_long_report_goes_on_in_another_run(settings: Settings, monkeypa
     """Where the engine finds its history long; nothing is read twice or left out."""
     monkeypatch.setattr(reporting, "PART_SECONDS", 0.5)
     async with running_orders(settings) as orders:
-        platform = await fetched(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
+        platform = await fetch_platform(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
         await let_the_day_end(orders, platform)
         await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={"interval": 60})
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=20)}))
         monkeypatch.setattr(workflow.Info, "is_continue_as_new_suggested", lambda _: True)
 
-        report = await compared(orders)
-        workflow_id = names.report_id(NUMBER, DAY)
+        report = await make_report(orders)
+        workflow_id = names.build_report_workflow_id(NUMBER, DAY)
         runs = [each async for each in orders.engine.list_workflows(f"WorkflowId = '{workflow_id}'")]
 
     assert len(runs) > 2

@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.orders.watch import ScanActivities
 from domain.orders import names
-from domain.orders.activity_models import Alarm, WatchInput
+from domain.orders.activity_models import Alarm, CheckServedInput
 from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
@@ -29,7 +29,7 @@ LOST_WORKERS: dict[str, Any] = {"done_at": None, "attempts": 10}
 """A slice that ten workers were lost with."""
 
 
-async def fetched(orders: Orders) -> OrderSlice:
+async def fetch_platform(orders: Orders) -> OrderSlice:
     """A platform whose hour of orders is in; its first slice."""
     platform = orders.play(PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
@@ -51,10 +51,10 @@ def ago(**distance: float) -> Any:
 
 async def scan(orders: Orders) -> list[Alarm]:
     """One scan; returns the alarms that it sends."""
-    return (await ActivityEnvironment().run(ScanActivities(orders.services).scan_overdue)).alarms
+    return (await ActivityEnvironment().run(ScanActivities(orders.services).report_overdue)).alarms
 
 
-async def listed(orders: Orders) -> list[str]:
+async def list_stale_slices(orders: Orders) -> list[str]:
     """The stale slices as the API lists them."""
     reply = await orders.ask("GET", f"{PATH}/slices?stale=true")
     return [each["slice"] for each in reply.body["items"]]
@@ -63,19 +63,22 @@ async def listed(orders: Orders) -> list[str]:
 async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) -> None:
     """By the watch: an event, the metric, the platform, the overview and the ledger; its end clears all of them."""
     async with running_orders(settings) as orders:
-        first = await fetched(orders)
+        first = await fetch_platform(orders)
         await change(orders, first, **LOST_WORKERS, claimed_at=ago(hours=25))
 
         for turn in range(2):
             await orders.engine.execute_workflow(
-                OrderWatchWorkflow.run, WatchInput(patience_seconds=30), id=f"watch-{turn}", task_queue=names.QUEUE
+                OrderWatchWorkflow.run,
+                CheckServedInput(patience_seconds=30),
+                id=f"watch-{turn}",
+                task_queue=names.QUEUE,
             )
         events = await eventually(lambda: _stale_events(orders))
         overview = (await orders.ask("GET", "/v1/overview")).body
         assert len(events) == 1
         assert (await orders.status())["stale"] == 1
         assert (await orders.ask("GET", "/v1/platforms")).body["items"][0]["stale"] == 1
-        assert await listed(orders) == [str(TimeWindow(start=first.start_at, end=first.end_at))]
+        assert await list_stale_slices(orders) == [str(TimeWindow(start=first.start_at, end=first.end_at))]
         assert await eventually(lambda: gauge(metrics.SLICES_STALE) == 1)
         assert {"trouble": "stale", "count": 1} in next(
             each["concerns"] for each in overview["rooms"] if each["room"] == "orders"
@@ -84,14 +87,14 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
         await orders.fetch()
         assert await scan(orders) == []
         assert (await orders.status())["stale"] == 0
-        assert await listed(orders) == []
+        assert await list_stale_slices(orders) == []
         assert await eventually(lambda: gauge(metrics.SLICES_STALE) == 0)
 
 
 async def test_what_is_reported_says_what_to_do(settings: Settings) -> None:
     """Since when, how often it was tried, and where to look."""
     async with running_orders(settings) as orders:
-        first = await fetched(orders)
+        first = await fetch_platform(orders)
         await change(orders, first, **LOST_WORKERS, claimed_at=ago(hours=30))
 
         [alarm] = await scan(orders)
@@ -100,13 +103,13 @@ async def test_what_is_reported_says_what_to_do(settings: Settings) -> None:
     assert alarm.type == "orders.slice_stale"
     assert "30 hours ago" in alarm.message
     assert "10 attempts" in alarm.message
-    assert names.slice_id(NUMBER, window) in alarm.message
+    assert names.build_slice_workflow_id(NUMBER, window) in alarm.message
 
 
 async def test_a_slice_is_given_its_time(settings: Settings) -> None:
     """A day by default, less where the setting says so."""
     async with running_orders(settings, stale_hours=1) as orders:
-        first = await fetched(orders)
+        first = await fetch_platform(orders)
         await change(orders, first, **LOST_WORKERS, claimed_at=ago(minutes=50))
         assert await scan(orders) == []
         await change(orders, first, claimed_at=ago(minutes=70))
@@ -138,7 +141,7 @@ async def test_a_pause_excuses_what_was_not_begun(settings: Settings) -> None:
 async def test_every_end_clears_the_report(settings: Settings, end: str) -> None:
     """Whatever becomes of the slice, it takes no longer."""
     async with running_orders(settings) as orders:
-        first = await fetched(orders)
+        first = await fetch_platform(orders)
         await change(orders, first, **LOST_WORKERS, claimed_at=ago(hours=25))
         assert len(await scan(orders)) == 1
         if end == "failed":
@@ -159,7 +162,7 @@ async def test_every_end_clears_the_report(settings: Settings, end: str) -> None
 async def test_a_reading_again_that_takes_too_long_is_reported(settings: Settings) -> None:
     """While a worker reads; once none does, the ledger says that it has failed."""
     async with running_orders(settings) as orders:
-        first = await fetched(orders)
+        first = await fetch_platform(orders)
         name = TimeWindow(start=first.start_at, end=first.end_at)
         platform = orders.platforms.by_number[NUMBER]
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=5_000)}))
@@ -171,7 +174,7 @@ async def test_a_reading_again_that_takes_too_long_is_reported(settings: Setting
         assert "read again for 25 hours" in alarm.message
 
         await change(orders, first, stale_told_at=None)
-        handle = orders.engine.get_workflow_handle(names.slice_id(NUMBER, name, names.REDO_SUFFIX))
+        handle = orders.engine.get_workflow_handle(names.build_slice_workflow_id(NUMBER, name, names.REDO_SUFFIX))
         await handle.terminate()
         assert await scan(orders) == []
         reread = (await orders.ask("GET", f"{PATH}/slices/{name}")).body["reread"]

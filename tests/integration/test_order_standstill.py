@@ -30,7 +30,7 @@ pytestmark = pytest.mark.stack
 SPAN_SECONDS = 3_600
 
 
-async def begun(orders: Orders, scenario: PlatformScenario, **options: Any) -> None:
+async def set_up_platform(orders: Orders, scenario: PlatformScenario, **options: Any) -> None:
     """A platform with an hour of orders, paused and not yet fetched; its administrator receives alarms."""
     platform = orders.play(scenario)
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
@@ -40,7 +40,7 @@ async def begun(orders: Orders, scenario: PlatformScenario, **options: Any) -> N
 async def test_a_pause_needs_no_body(settings: Settings) -> None:
     """As the other two that steer a schedule need none; a body that is sent is still checked."""
     async with running_orders(settings) as orders:
-        await begun(orders, PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
+        await set_up_platform(orders, PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
         address = f"/v1/platforms/{NUMBER}/pause"
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
         paused = await orders.ask("POST", address)
@@ -74,7 +74,7 @@ async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
     """A cycle that has months before it claims nothing more; resumed, it goes on where it was."""
     slow = PlatformScenario(orders=300, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=100))
     async with running_orders(settings, slices_ahead=8) as orders:
-        await begun(orders, slow, interval=60, overlap=0, threads=2)
+        await set_up_platform(orders, slow, interval=60, overlap=0, threads=2)
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
         await orders.until_slices(10)
@@ -103,7 +103,7 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
     monkeypatch.setattr(cycle, "CLOCK_READING", {**CLOCK_READING, "retry_policy": soon})
     async with running_orders(settings) as orders:
         broken = PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1))
-        await begun(orders, broken, interval=1_500, retries=0)
+        await set_up_platform(orders, broken, interval=1_500, retries=0)
         await orders.fetch()
         [first, *_] = [row for row in await orders.slices() if row.failed_at is not None]
         name = TimeWindow(start=first.start_at, end=first.end_at)

@@ -192,7 +192,7 @@ async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) ->
         starttime = await set_up_platform(orders, PlatformScenario(orders=250, span_seconds=SPAN_SECONDS, speed=0))
         await orders.fetch()
         mark = (await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
-        frozen = {copy.order_id for copy in await orders.stored()}
+        frozen = {copy.order_id for copy in await orders.read_orders()}
         platform = orders.platforms.by_number["shop-1"]
         for number in range(30):
             platform.market.modify(number, platform.market.now_us)
@@ -200,7 +200,7 @@ async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) ->
         platform.market.clock.advance(2_000)
         await orders.configure(starttime=starttime, interval=600)
         await orders.fetch()
-        assert len(await orders.stored()) >= len(frozen) + 30
+        assert len(await orders.read_orders()) >= len(frozen) + 30
 
         headers = {"Authorization": f"Bearer {orders.key}"}
         body = {"source_url": mark["source_url"], "headers": headers, "page_size": 100}
@@ -257,7 +257,7 @@ async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> 
         strange = await orders.api_client.ask("GET", "/v1/orders", key=strangers_key)
         everybodys = await orders.ask("GET", "/v1/orders?limit=20")
         hidden = await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=strangers_key)
-        stored = await orders.stored()
+        stored = await orders.read_orders()
         raw = await orders.raw(seen[0][1])
 
     assert f'"order":{raw}' in text

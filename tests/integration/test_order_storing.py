@@ -37,10 +37,10 @@ async def merge(
 ) -> list[OrderChange]:
     """In a transaction of its own."""
     async with database.session() as session:
-        return await order_copies.merge(session, account, revision, copies)
+        return await order_copies.write_newer_copies(session, account, revision, copies)
 
 
-async def stored(database: Database, account: Account = OURS) -> dict[str, tuple[datetime, int, str, int]]:
+async def read_orders(database: Database, account: Account = OURS) -> dict[str, tuple[datetime, int, str, int]]:
     """What is there."""
     async with database.session() as session:
         rows = await session.exec(select(OrderRow).where(OrderRow.platform == account.platform))
@@ -73,7 +73,7 @@ async def test_the_newest_copy_stays_in_whatever_order_they_come(
             kept[each.order.order_id] = (each, revision)
         changes = await merge(database, revision, batch)
         assert sorted(changes, key=str) == sorted(expected, key=str)
-    assert await stored(database) == {
+    assert await read_orders(database) == {
         order_id: (each.order.modified_at, each.order.version, each.order.raw.decode(), revision)
         for order_id, (each, revision) in kept.items()
     }
@@ -86,10 +86,10 @@ async def test_the_same_again_changes_nothing(database: Database) -> None:
     """Not even its revision, however often a slice is read."""
     batch = [copy(f"o{number}", number) for number in range(50)]
     assert len(await merge(database, 1, batch)) == 50
-    before = await stored(database)
+    before = await read_orders(database)
     assert await merge(database, 2, batch) == []
     assert await merge(database, 3, [copy(f"o{number}", number, asked=9) for number in range(50)]) == []
-    assert await stored(database) == before
+    assert await read_orders(database) == before
 
 
 async def test_an_account_that_is_new_to_the_planner_is_read_by_its_key(database: Database) -> None:
@@ -112,7 +112,7 @@ async def test_what_is_known_need_not_be_asked_for_whole(database: Database) -> 
     await merge(database, 1, [copy("a", 5, 2), copy("b", 5, 2), copy("c", 5, 2)])
     asked = [copy("a", 5, 2, asked=9), copy("b", 5, 3), copy("c", 4, 9), copy("d", 1)]
 
-    assert await order_copies.list_known(database, OURS, asked) == {"a", "c"}
+    assert await order_copies.list_ids_stored_as_new(database, OURS, asked) == {"a", "c"}
 
 
 async def test_accounts_do_not_see_each_others_orders(database: Database) -> None:
@@ -121,8 +121,8 @@ async def test_accounts_do_not_see_each_others_orders(database: Database) -> Non
     assert await merge(database, 1, [copy("a", 1, raw='{"at":8}')], OTHERS) == [
         OrderChange(NOON + timedelta(seconds=1), None)
     ]
-    assert (await stored(database))["a"][2] == '{"at":7}'
-    assert (await stored(database, OTHERS))["a"][2] == '{"at":8}'
+    assert (await read_orders(database))["a"][2] == '{"at":7}'
+    assert (await read_orders(database, OTHERS))["a"][2] == '{"at":8}'
 
 
 async def test_a_merge_whose_transaction_fails_leaves_nothing(database: Database) -> None:
@@ -131,12 +131,12 @@ async def test_a_merge_whose_transaction_fails_leaves_nothing(database: Database
 
     async def merge_and_fail() -> None:
         async with database.session() as session:
-            await order_copies.merge(session, OURS, 2, [copy("a", 2, raw='{"new":1}'), copy("b")])
+            await order_copies.write_newer_copies(session, OURS, 2, [copy("a", 2, raw='{"new":1}'), copy("b")])
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
         await merge_and_fail()
-    assert {order_id: row[2] for order_id, row in (await stored(database)).items()} == {"a": '{"old":1}'}
+    assert {order_id: row[2] for order_id, row in (await read_orders(database)).items()} == {"a": '{"old":1}'}
 
 
 async def test_a_copy_belongs_to_its_transaction_from_the_first_statement(database: Database) -> None:
@@ -144,12 +144,14 @@ async def test_a_copy_belongs_to_its_transaction_from_the_first_statement(databa
 
     async def copy_and_fail() -> None:
         async with database.session() as session:
-            await session.copy("orders", order_copies.COLUMNS, order_copies.pack_rows(OURS, 1, [copy("a")]))
+            await session.copy_rows_into(
+                "orders", order_copies.COLUMNS, order_copies.encode_rows_for_copy(OURS, 1, [copy("a")])
+            )
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
         await copy_and_fail()
-    assert await stored(database) == {}
+    assert await read_orders(database) == {}
 
 
 async def test_a_broken_copy_breaks_its_session_alone(database: Database) -> None:
@@ -159,4 +161,4 @@ async def test_a_broken_copy_breaks_its_session_alone(database: Database) -> Non
     assert broken.value.detail is None
     for _ in range(database.settings.pool_size + 1):
         assert await merge(database, 1, [copy("a")]) in ([OrderChange(NOON, None)], [])
-    assert set(await stored(database)) == {"a"}
+    assert set(await read_orders(database)) == {"a"}

@@ -24,7 +24,7 @@ TOLD = "orders.sweep_failed"
 FAULT = FaultRecord(code="platform_failed", message="It answered 500.")
 
 
-async def begun(orders: Orders) -> str:
+async def start_failing_platform(orders: Orders) -> str:
     """A platform whose slices are complete and that answers errors from now on; its starttime."""
     platform = orders.play(PlatformScenario(orders=30, span_seconds=SPAN_SECONDS))
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
@@ -50,10 +50,10 @@ async def sweep(orders: Orders, window: TimeWindow, *, succeeds: bool) -> bool:
     async with orders.services.database.session() as session:
         platform = await session.get_one(OrderPlatform, NUMBER, with_for_update=True)
         if not succeeds:
-            return await ledger.fail_sweep(session, platform, window, FAULT)
-        row = await ledger.find(session, NUMBER, window, lock=True)
+            return await ledger.record_failed_sweep(session, platform, window, FAULT)
+        row = await ledger.find_slice(session, NUMBER, window, lock=True)
         assert row is not None
-        await ledger.complete_sweep(session, platform, row, 0, None)
+        await ledger.record_completed_sweep(session, platform, row, 0, None)
     return False
 
 
@@ -73,7 +73,7 @@ async def concerns(orders: Orders) -> dict[str, int]:
 async def test_sweeps_that_keep_failing_are_told_once(settings: Settings) -> None:
     """An event, the metric, the platform, the overview and the ledger; a sweep that succeeds ends each of them."""
     async with running_orders(settings) as orders:
-        starttime = await begun(orders)
+        starttime = await start_failing_platform(orders)
         await orders.configure(starttime=starttime, interval=INTERVAL, sweep_after=1, retries=0)
         await until_failed(orders)
         count = len(await orders.slices())
@@ -109,8 +109,8 @@ async def test_sweeps_that_keep_failing_are_told_once(settings: Settings) -> Non
 async def test_the_second_failure_in_a_row_is_told_once_for_a_platform(settings: Settings) -> None:
     """Whichever slice it is of, and anew only after no sweep of the platform fails any more."""
     async with running_orders(settings) as orders:
-        await begun(orders)
-        windows = [ledger.to_window(row) for row in await orders.slices()]
+        await start_failing_platform(orders)
+        windows = [ledger.build_window(row) for row in await orders.slices()]
         assert len(windows) > 1
         for _ in range(2):
             told = [await sweep(orders, window, succeeds=False) for _ in range(3) for window in windows]
@@ -124,7 +124,7 @@ async def test_the_second_failure_in_a_row_is_told_once_for_a_platform(settings:
 async def test_a_redo_makes_up_for_a_sweep_that_failed(settings: Settings) -> None:
     """What it reads is read later than the sweep was due, so that no other sweep is needed."""
     async with running_orders(settings) as orders:
-        starttime = await begun(orders)
+        starttime = await start_failing_platform(orders)
         await orders.configure(starttime=starttime, interval=INTERVAL, sweep_after=1, retries=0)
         await until_failed(orders)
         await orders.configure(starttime=starttime, interval=INTERVAL, sweep_after=86_400)

@@ -8,7 +8,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 
 from domain.orders import names
-from domain.orders.activity_models import PresenceResult, WatchInput
+from domain.orders.activity_models import CheckServedInput, ServedPlatformsResult
 from infra.settings import Settings
 from sims.platforms.scenario import PlatformScenario
 from tests.support.orders import Orders, running_orders
@@ -26,7 +26,7 @@ WITHIN_SECONDS = 90.0
 async def test_a_platform_that_nobody_serves_is_told_within_a_minute_and_a_half(settings: Settings) -> None:
     """From the moment at which it is set up until the alarm to the administrator."""
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
-        await handle.ensure_watch(orders.engine)
+        await handle.create_or_update_watch_schedule(orders.engine)
         pace, began = measure_pace(), time.monotonic()
         await _set_up(orders)
 
@@ -43,13 +43,13 @@ async def test_a_platform_that_nobody_serves_is_told_once(settings: Settings) ->
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
         await _set_up(orders)
 
-        assert (await _watched(orders, "first", patience_seconds=1)).unserved == ["shop-1"]
-        assert (await _watched(orders, "second", patience_seconds=1)).unserved == ["shop-1"]
+        assert (await _run_watch(orders, "first", patience_seconds=1)).unserved == ["shop-1"]
+        assert (await _run_watch(orders, "second", patience_seconds=1)).unserved == ["shop-1"]
         assert await orders.events() == ["orders.platform_unserved"]
         assert (await orders.status())["unserved_since"] is not None
 
-        async with running_worker(orders.api_client.settings, [names.slice_queue("shop-1")]):
-            assert (await _watched(orders, "third", patience_seconds=60)).served == ["shop-1"]
+        async with running_worker(orders.api_client.settings, [names.build_slice_queue_name("shop-1")]):
+            assert (await _run_watch(orders, "third", patience_seconds=60)).served == ["shop-1"]
             assert (await orders.status())["unserved_since"] is None
 
 
@@ -57,7 +57,7 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
     """As on a busy machine: the second question in a row decides."""
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
         await _set_up(orders)
-        order = WatchInput(patience_seconds=10 * measure_pace())
+        order = CheckServedInput(patience_seconds=10 * measure_pace())
         watch = await orders.engine.start_workflow(
             OrderWatchWorkflow.run, order, id="watch-busy", task_queue=names.QUEUE
         )
@@ -68,7 +68,7 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
             ]
 
         await eventually(is_missed, 40 * measure_pace())
-        async with running_worker(orders.api_client.settings, [names.slice_queue("shop-1")]):
+        async with running_worker(orders.api_client.settings, [names.build_slice_queue_name("shop-1")]):
             presence = await watch.result()
         seen, told = await orders.status(), await orders.events()
 
@@ -76,8 +76,8 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
     assert (seen["unserved_since"], told) == (None, [])
 
 
-async def _watched(orders: Orders, name: str, *, patience_seconds: float) -> PresenceResult:
-    order = WatchInput(patience_seconds=patience_seconds)
+async def _run_watch(orders: Orders, name: str, *, patience_seconds: float) -> ServedPlatformsResult:
+    order = CheckServedInput(patience_seconds=patience_seconds)
     return await orders.engine.execute_workflow(
         OrderWatchWorkflow.run, order, id=f"watch-{name}", task_queue=names.QUEUE
     )

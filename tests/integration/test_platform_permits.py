@@ -9,7 +9,14 @@ from contextlib import AsyncExitStack
 import pytest
 
 from clients.http import GuardedClient
-from clients.platforms import Connector, ConnectorFactory, Permits, PlatformBusy, day_bucket, rate_bucket
+from clients.platforms import (
+    Connector,
+    ConnectorFactory,
+    PlatformBusy,
+    RequestPermits,
+    build_day_bucket_name,
+    build_rate_bucket_name,
+)
 from domain.orders.access import Account, Credentials
 from domain.orders.declarations import RateLimit
 from domain.orders.windows import TimeWindow
@@ -50,7 +57,9 @@ async def _credentials(renew: bool) -> Credentials:
 
 
 async def _read(connector: Connector, window: TimeWindow) -> int:
-    return sum([len(page.orders) async for page in connector.pages(window, await connector.count(window))])
+    return sum(
+        [len(page.orders) async for page in connector.iterate_pages(window, await connector.fetch_row_count(window))]
+    )
 
 
 def most_within(times: list[float], seconds: float) -> int:
@@ -66,10 +75,12 @@ async def test_a_rate_holds_over_all_workers(limiters: list[Limiter]) -> None:
         platform = sims.add("7", PlatformScenario(orders=2_000, span_seconds=3_600, limits=limits))
         record = PLAIN.model_copy(update=SMALL_PAGES)
         connectors = [
-            ConnectorFactory(http, limiter).build(record, Account("7", "shop", sims.url("7")), _credentials, rate=rate)
+            ConnectorFactory(http, limiter).build_connector(
+                record, Account("7", "shop", sims.url("7")), _credentials, rate=rate
+            )
             for limiter in limiters
         ]
-        ends = await connectors[0].now()
+        ends = await connectors[0].fetch_platform_time()
         window = TimeWindow(start=platform.scenario.start, end=ends)
         rows = await asyncio.gather(*(_read(connector, window) for connector in connectors))
 
@@ -83,13 +94,13 @@ async def test_a_rate_holds_over_all_workers(limiters: list[Limiter]) -> None:
 async def test_a_quota_of_a_day_is_spent_once(limiters: list[Limiter]) -> None:
     """Over all workers together; then each is asked to come back later, and when."""
     rate = RateLimit(per_second=1_000, burst=100, per_day=50)
-    permits = [Permits(limiter, "7", rate) for limiter in limiters]
+    permits = [RequestPermits(limiter, "7", rate) for limiter in limiters]
     taken = 0
 
-    async def take_all(mine: Permits) -> None:
+    async def take_all(mine: RequestPermits) -> None:
         nonlocal taken
         while True:
-            await mine.take()
+            await mine.wait_for_permit()
             taken += 1
 
     ends = await asyncio.gather(*map(take_all, permits), return_exceptions=True)
@@ -98,36 +109,38 @@ async def test_a_quota_of_a_day_is_spent_once(limiters: list[Limiter]) -> None:
         assert "50 a day" in str(end)
         assert (end.retry_after_seconds or 0) > 80_000
     assert 0 < taken <= 50
-    assert await limiters[0].count(day_bucket("7")) == 50
+    assert await limiters[0].read_spent_amount(build_day_bucket_name("7")) == 50
 
 
 async def test_requests_of_a_day_are_counted_without_a_quota(limiters: list[Limiter]) -> None:
     """So that an operator sees what a day costs before there is one; a quota that is set later counts them."""
     open_ended = RateLimit(per_second=1_000, burst=100)
-    permits = [Permits(limiter, "7", open_ended) for limiter in limiters]
+    permits = [RequestPermits(limiter, "7", open_ended) for limiter in limiters]
     for mine in permits:
         for _ in range(5):
-            await mine.take()
-    counted = await limiters[0].count(day_bucket("7"))
+            await mine.wait_for_permit()
+    counted = await limiters[0].read_spent_amount(build_day_bucket_name("7"))
     assert counted >= 5 * len(permits)
     with pytest.raises(PlatformBusy, match="a day"):
-        await Permits(limiters[0], "7", RateLimit(per_second=1_000, burst=100, per_day=counted)).take()
+        await RequestPermits(
+            limiters[0], "7", RateLimit(per_second=1_000, burst=100, per_day=counted)
+        ).wait_for_permit()
 
 
 async def test_a_long_wait_is_told_and_a_short_one_waited_for(limiters: list[Limiter]) -> None:
     """One request in a minute: the second is for a timer. Ten in a second: the second comes soon."""
-    slow = Permits(limiters[0], "slow", RateLimit(per_second=1 / 60))
-    await slow.take()
+    slow = RequestPermits(limiters[0], "slow", RateLimit(per_second=1 / 60))
+    await slow.wait_for_permit()
     with pytest.raises(PlatformBusy) as busy:
-        await slow.take()
+        await slow.wait_for_permit()
     assert 50 < (busy.value.retry_after_seconds or 0) <= 62
-    quick = Permits(limiters[0], "quick", RateLimit(per_second=10))
+    quick = RequestPermits(limiters[0], "quick", RateLimit(per_second=10))
     for _ in range(3):
-        await quick.take()
-    assert await limiters[0].count(rate_bucket("slow")) == 1
+        await quick.wait_for_permit()
+    assert await limiters[0].read_spent_amount(build_rate_bucket_name("slow")) == 1
 
 
-async def wait_until_worthless(permits: Permits) -> None:
+async def wait_until_worthless(permits: RequestPermits) -> None:
     """Until what it holds has expired."""
     loop = asyncio.get_running_loop()
     late = loop.time() + permits.held_seconds
@@ -136,27 +149,27 @@ async def wait_until_worthless(permits: Permits) -> None:
 
 async def test_batches_grow_with_their_use_and_shrink_without(limiters: list[Limiter]) -> None:
     """Many requests in a row cost few questions; one now and then takes no more than itself from the others."""
-    permits = Permits(limiters[0], "7", LASTING)
+    permits = RequestPermits(limiters[0], "7", LASTING)
     for _ in range(100):
-        await permits.take()
-    taken = await limiters[0].count(rate_bucket("7"))
+        await permits.wait_for_permit()
+    taken = await limiters[0].read_spent_amount(build_rate_bucket_name("7"))
     assert 100 <= taken < 300
     for turn in range(5):
         await wait_until_worthless(permits)
-        before = await limiters[0].count(rate_bucket("7"))
-        await permits.take()
-        spent = await limiters[0].count(rate_bucket("7")) - before
+        before = await limiters[0].read_spent_amount(build_rate_bucket_name("7"))
+        await permits.wait_for_permit()
+        spent = await limiters[0].read_spent_amount(build_rate_bucket_name("7")) - before
         assert turn < 2 or spent == 1
 
 
 async def test_permits_that_were_not_used_in_time_are_worth_nothing(limiters: list[Limiter]) -> None:
     """They count from when they were taken; used later, they would break the rate."""
-    permits = Permits(limiters[0], "7", LASTING)
+    permits = RequestPermits(limiters[0], "7", LASTING)
     used = 0
-    while await limiters[0].count(rate_bucket("7")) <= used:
-        await permits.take()
+    while await limiters[0].read_spent_amount(build_rate_bucket_name("7")) <= used:
+        await permits.wait_for_permit()
         used += 1
-    taken = await limiters[0].count(rate_bucket("7"))
+    taken = await limiters[0].read_spent_amount(build_rate_bucket_name("7"))
     await wait_until_worthless(permits)
-    await permits.take()
-    assert await limiters[0].count(rate_bucket("7")) > taken
+    await permits.wait_for_permit()
+    assert await limiters[0].read_spent_amount(build_rate_bucket_name("7")) > taken

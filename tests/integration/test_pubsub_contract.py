@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from clients.pubsub import PubSubClient, ReceivedMessage
-from dev.embedded.data_folder import open_ports
+from dev.embedded.data_folder import reserve_ports
 from domain.addresses.messages import Topic
 from infra.address_settings import PubSubSettings
 from sims.pubsub.server import running_pubsub
@@ -33,8 +33,8 @@ NAME = "contract"
 @asynccontextmanager
 async def emulator(folder: Path) -> AsyncIterator[str]:
     """Google's emulator, for as long as the block lasts."""
-    with open_ports({}) as ports:
-        port = ports.claim("pubsub")
+    with reserve_ports({}) as ports:
+        port = ports.reserve("pubsub")
     process = await asyncio.create_subprocess_exec(
         EMULATOR,
         "--host=127.0.0.1",
@@ -99,7 +99,7 @@ async def test_a_message_comes_until_it_is_acknowledged(publishing: Publisher, p
     assert all(each.message.published_at for each in received.values())
 
     await pubsub.acknowledge(NAME, [received[ids[0]].ack_id])
-    await pubsub.release(NAME, [received[ids[1]].ack_id])
+    await pubsub.return_to_queue(NAME, [received[ids[1]].ack_id])
     (again,) = await _pull_messages(pubsub, 1)
     assert again.message.message_id == ids[1]
     await pubsub.acknowledge(NAME, [again.ack_id])

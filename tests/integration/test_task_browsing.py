@@ -36,7 +36,7 @@ async def pages(queue: Tasks, limit: int = 4, **query: object) -> list[Json]:
             return found
 
 
-async def archived(database: Database, count: int) -> None:
+async def wait_until_archived(database: Database, count: int) -> None:
     """Wait until the archive has this number of tasks."""
 
     async def all_there() -> bool:
@@ -51,7 +51,7 @@ async def test_pages_show_every_task_once(queue: Tasks, database: Database) -> N
     ids = await queue.create_many(25)
     held = await queue.hold(limit=7)
     await queue.finish(held[:6])
-    await archived(database, 6)
+    await wait_until_archived(database, 6)
 
     everything = await pages(queue)
     running = await pages(queue, status=RUNNING)
@@ -84,7 +84,7 @@ async def test_types_tell_what_is_in_their_queues(queue: Tasks, database: Databa
     held = await queue.hold(limit=10)
     await queue.finish(held[:2])
     await queue.finish(held[2:5], FAILED)
-    await archived(database, 5)
+    await wait_until_archived(database, 5)
     other_id, other = await queue.api_client.make_project("other")
     config = {"task_type_data": {"task_type": "audio"}}
     await queue.api_client.ask("POST", "/v1/register_task_type", key=other, json=config)
@@ -161,7 +161,7 @@ async def test_an_ended_task_is_put_back_as_a_new_one(queue: Tasks, database: Da
     await queue.set(held, FAILED, task_stage="cut")
     body = [{"task_id": held["task_id"]}]
     first = good(await queue.post("put_back_tasks", task_list=body))["results"][0]["task_id"]
-    await archived(database, 1)
+    await wait_until_archived(database, 1)
     again = good(await queue.post("put_back_tasks", task_list=body))["results"][0]["task_id"]
     new, old = await queue.task(first), await queue.task(held["task_id"])
 

@@ -47,7 +47,7 @@ class OtherWorkflow:
 
 async def test_runs_from_which_a_lane_went_on_are_deleted(settings: Settings) -> None:
     """After their time, and nothing else: not its last run, and not what others went on from."""
-    async with services.connect(settings) as held:
+    async with services.open_services(settings) as held:
         lane, other = await _start_continued_runs(held.engine)
 
         await _purge(held, settings, hours=1)

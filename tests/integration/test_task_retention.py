@@ -13,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.tasks import activities
 from activities.tasks.activities import TaskHousekeeping
-from api.tasks.storage import TextStore, make_reference
+from api.tasks.storage import TextStore, build_reference
 from domain.tasks.messages import Task, TaskFlags, TaskStatus
 from domain.tasks.names import TaskId
 from infra.database import Database
@@ -61,11 +61,11 @@ async def rows(database: Database, statement: str, **values: Any) -> list[tuple[
         return sorted(map(tuple, found)) if found.returns_rows else []  # type: ignore[attr-defined]
 
 
-async def archived(database: Database, *tasks: Task) -> list[str]:
+async def write_archived_tasks(database: Database, *tasks: Task) -> list[str]:
     """Tasks in the archive, each with a text and a key; their ids."""
     task_ids = [str(TaskId(task.key, NAME, 1)) for task in tasks]
     async with database.session() as session:
-        await archive.write(session, TYPE, 1, tasks)
+        await archive.archive_tasks(session, TYPE, 1, tasks)
         for task_id in task_ids:
             await session.execute(text("INSERT INTO task_contents VALUES (:id, 'c', 'long')"), {"id": task_id})
             key = "INSERT INTO task_keys (type, key, task_id, digest) VALUES (:type, 'my ' || :id, :id, '')"
@@ -79,7 +79,7 @@ class FixedLocator:
 
     tasks: Collection[str] = ()
 
-    async def find_live(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
+    async def list_live_text_references(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
         """Of these, those that are there."""
         return {task_id: frozenset() for task_id in task_ids if task_id in self.tasks}
 
@@ -111,7 +111,7 @@ async def test_tasks_go_when_their_time_is_over(database: Database) -> None:
         make_ended_task(1, lived_days=90),
         make_ended_task(0, status=TaskStatus.FAILED),
     ]
-    task_ids = await archived(database, *old, *young)
+    task_ids = await write_archived_tasks(database, *old, *young)
     before = await rows(database, "SELECT status, tasks FROM task_counts")
 
     assert await forget(database) == len(old)
@@ -126,7 +126,7 @@ async def test_batches_take_all_that_is_over(database: Database, monkeypatch: py
     await add_type(database)
     old = [make_ended_task(DAYS + 5, create_time=days_ago(DAYS + 6)) for _ in range(8)]
     late = [make_ended_task(1, create_time=days_ago(DAYS + 6 + number % 2)) for number in range(7)]
-    task_ids = await archived(database, *old, *late)
+    task_ids = await write_archived_tasks(database, *old, *late)
     beats: list[None] = []
 
     assert await forget(database, beat=lambda: beats.append(None)) == len(old)
@@ -138,7 +138,9 @@ async def test_a_task_that_its_lane_still_has_stays(database: Database, monkeypa
     """The lane does not know that it is archived, and archives it again: it must not be counted twice."""
     monkeypatch.setattr(activities, "BATCH", 2)
     await add_type(database)
-    task_ids = await archived(database, *(make_ended_task(DAYS + 1, create_time=days_ago(DAYS + 1)) for _ in range(5)))
+    task_ids = await write_archived_tasks(
+        database, *(make_ended_task(DAYS + 1, create_time=days_ago(DAYS + 1)) for _ in range(5))
+    )
     lanes = FixedLocator(task_ids)
 
     assert await forget(database, lanes) == 0
@@ -238,11 +240,11 @@ async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
     store = TextStore(queue.worker.services.database)
     strangers = [str(TaskId(new_key(), queue.type, pos)) for pos in (1, 77)]
     for stranger in strangers:
-        await store.write(stranger, LONG)
+        await store.write_text(stranger, LONG)
     kept = {
-        (waiting, make_reference(f"waiting {LONG}")),
-        (held["task_id"], make_reference(f"second {LONG}")),
-        (held["task_id"], make_reference(LONG[:4_000])),
+        (waiting, build_reference(f"waiting {LONG}")),
+        (held["task_id"], build_reference(f"second {LONG}")),
+        (held["task_id"], build_reference(LONG[:4_000])),
     }
     assert late["code"] == 8041
     assert len(await texts(queue)) == len(kept) + 4
@@ -250,9 +252,9 @@ async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
     await purge(queue, days=0)
     assert len(await texts(queue)) == len(kept) + 4
     await age_rows(queue, 1.1)
-    await store.write(strangers[0], LONG)
+    await store.write_text(strangers[0], LONG)
     await purge(queue, days=0)
-    assert await texts(queue) == {*kept, (strangers[0], make_reference(LONG))}
+    assert await texts(queue) == {*kept, (strangers[0], build_reference(LONG))}
     assert (await queue.task(waiting))["task_content"] == f"waiting {LONG}"
     assert (await queue.task(held["task_id"]))["task_content"] == f"second {LONG}"
 
@@ -267,7 +269,7 @@ async def test_a_text_is_looked_at_once(queue: Tasks, monkeypatch: pytest.Monkey
     class FixedReferences:
         async def list_text_references(self, task_ids: set[str]) -> Json:
             asked.append(len(task_ids))
-            return {task_id: {make_reference(LONG)} for task_id in task_ids}
+            return {task_id: {build_reference(LONG)} for task_id in task_ids}
 
     database = queue.worker.services.database
     for _ in range(3):

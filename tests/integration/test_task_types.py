@@ -68,15 +68,15 @@ async def test_a_configuration_is_shown_with_a_task_at_once(queue: Tasks) -> Non
     task_id = await queue.create()
     async with running_api(queue.api_client.settings) as other:
 
-        async def shown() -> int:
+        async def read_retries() -> int:
             reply = await other.ask("GET", "/v1/get_task", key=queue.key, params={"task_id": task_id})
             retries: int = good(reply.body)["task_data"]["max_retry_num"]
             return retries
 
-        assert await shown() == 3
+        assert await read_retries() == 3
         for retries in range(10, 20):
             await queue.register(max_retry_num=retries)
-            assert await shown() == retries
+            assert await read_retries() == retries
         await queue.finish(await queue.hold())
 
         async def is_archived() -> bool:
@@ -84,7 +84,7 @@ async def test_a_configuration_is_shown_with_a_task_at_once(queue: Tasks) -> Non
 
         await eventually(is_archived)
         await queue.register(max_retry_num=20)
-        assert await shown() == 20
+        assert await read_retries() == 20
 
 
 async def test_intervals_of_the_original_have_its_meaning(queue: Tasks) -> None:

@@ -275,14 +275,14 @@ async def test_long_texts_come_back_whole(queue: Tasks) -> None:
     assert (task["task_content"], task["schedule_log"]) == (LONG + "2", "很长" * 500)
     await queue.finish(await queue.hold())
 
-    async def archived() -> Any:
+    async def require_archived() -> Any:
         task = await queue.task(task_id)
         assert (task["task_content"], task["schedule_log"]) == (LONG + "2", "很长" * 500)
         listed = good(await queue.get("get_task_list", task_type=queue.type))["task_list"]
         assert [task | each for each in listed] == [task]
         return await is_archived(queue, task_id)
 
-    assert await eventually(archived)
+    assert await eventually(require_archived)
 
 
 async def is_archived(queue: Tasks, task_id: str) -> bool:

@@ -85,7 +85,7 @@ async def test_a_status_is_looked_up_and_not_searched_for(database: Database) ->
     """Among ten thousand targets of twenty jobs no table is read from end to end."""
     for number in range(20):
         shard = Shard(number=1, spec=WANTED, file_name="f", targets=make_group(0, 500).targets)
-        await shards.save(database, order(number), [shard])
+        await shards.save_shards(database, order(number), [shard])
     async with database.connection() as connection:
         await connection.execute("ANALYZE transfer_jobs, transfer_targets, transfer_shards")
         wanted = ([order(7).job_id], [250], ["p"])

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dev.embedded.data_folder import open_ports
+from dev.embedded.data_folder import reserve_ports
 from infra.settings import Settings
 from sims.gse.disks import HostDisks
 from sims.gse.scenario import GseAction, GseCall, GseRule, GseScenario
@@ -99,8 +99,8 @@ async def gse_is_down(settings: Settings, seconds: float) -> tuple[float, dict[s
     slow = QUICK.model_copy(update={"download_seconds": 3.0})
     disks = HostDisks(settings.data_dir / "hosts", links=True)
     world = GseWorld(slow, disks)
-    with open_ports({}) as ports:
-        port = ports.claim("gse")
+    with reserve_ports({}) as ports:
+        port = ports.reserve("gse")
         settings = with_gse(settings, f"http://127.0.0.1:{port}", settings.data_dir)
         return await _shipped_through_an_outage(settings, world, disks, port, seconds)
 

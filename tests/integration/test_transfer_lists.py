@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from api.transfers.context import CollectingJob, JobLists
+from api.transfers.context import CollectingJob, JobLister
 from domain.transfers import names
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule
@@ -71,7 +71,7 @@ async def test_a_job_that_is_written_down_meanwhile_is_listed_once(
         async def list_collecting(*_: object) -> list[CollectingJob]:
             return [CollectingJob(job, 1)]
 
-        monkeypatch.setattr(JobLists, "list_collecting", list_collecting)
+        monkeypatch.setattr(JobLister, "list_collecting", list_collecting)
         found = await list_all_jobs(transfers)
 
     assert [(each["job_id"], each["status"]) for each in found] == [(job_id, "Success")]

@@ -16,6 +16,8 @@ pytestmark = pytest.mark.stack
 NAMES = {
     "succeeded": ("haulage_transfer_targets_ended_total", {"state": "Success", "reason": ""}),
     "failed": ("haulage_transfer_targets_ended_total", {"state": "Failed", "reason": "gse_code"}),
+    "joined": ("haulage_transfer_joins_total", {"outcome": "joined"}),
+    "sizes": ("haulage_transfer_job_targets_count", {}),
     "durations": ("haulage_transfer_job_seconds_count", {"state": "Failed"}),
 }
 
@@ -37,7 +39,17 @@ async def test_the_end_of_a_job_is_counted_and_logged(transfers: Transfers, gse:
         await eventually(lambda: any(line["event"] == "transfer_job_ended" for line in logs))
     after = read_metrics()
 
-    assert {name: after[name] - before[name] for name in NAMES} == {"succeeded": 2, "failed": 1, "durations": 1}
+    assert {name: after[name] - before[name] for name in NAMES} == {
+        "succeeded": 2,
+        "failed": 1,
+        "joined": 3,
+        "sizes": 1,
+        "durations": 1,
+    }
+    assert REGISTRY.get_sample_value("haulage_gse_answers_total", {"call": "async_transfer_file", "code": "0"})
+    assert REGISTRY.get_sample_value(
+        "haulage_service_call_seconds_count", {"service": "gse", "call": "async_transfer_file"}
+    )
     [line] = [line for line in logs if line["event"] == "transfer_job_ended"]
     assert (line["job_id"], line["state"]) == (job_id, "Failed")
     assert (line["targets"], line["causes"]) == ({"success": 2, "failed": 1}, {"gse_code": 1})

@@ -102,13 +102,13 @@ async def test_other_processes_follow_within_a_moment(settings: Settings) -> Non
 async def test_joins_hardly_read_what_is_opened(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once a second, however many come."""
     reads: list[str] = []
-    read = SendPermissionsCache.load
+    read = SendPermissionsCache.load_openings
 
     async def count(cache: SendPermissionsCache, project_id: str) -> list[Opening] | None:
         reads.append(project_id)
         return await read(cache, project_id)
 
-    monkeypatch.setattr(SendPermissionsCache, "load", count)
+    monkeypatch.setattr(SendPermissionsCache, "load_openings", count)
     async with running_transfers(settings, window_seconds=30) as transfers:
         await open_for(transfers.api_client, transfers.project_id, OPENED)
         begun = time.monotonic()

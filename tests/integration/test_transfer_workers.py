@@ -32,13 +32,15 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_without_workers_a_request_is_refused_soon(transfers: Transfers, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says which part is missing; it was the sentence of any outage, after half a minute."""
-    monkeypatch.setattr(joins, "list_workers", lambda answer: temporal.list_workers(answer, SEEN_WITHIN))
+    monkeypatch.setattr(
+        joins, "list_polling_workers", lambda answer: temporal.list_polling_workers(answer, SEEN_WITHIN)
+    )
     engine = transfers.worker.services.engine
     await transfers.worker.stop()
 
     async def is_deserted() -> bool:
         answer = await temporal.describe_queue(engine, names.QUEUE, temporal.WORKFLOW_QUEUE)
-        return not temporal.list_workers(answer, SEEN_WITHIN)
+        return not temporal.list_polling_workers(answer, SEEN_WITHIN)
 
     await eventually(is_deserted)
     pace, began = measure_pace(), time.monotonic()
@@ -56,10 +58,10 @@ async def test_a_worker_that_is_being_replaced_is_waited_for(
     looks: list[set[str]] = []
 
     def note(answer: DescribeTaskQueueResponse) -> set[str]:
-        looks.append(temporal.list_workers(answer))
+        looks.append(temporal.list_polling_workers(answer))
         return looks[-1]
 
-    monkeypatch.setattr(joins, "list_workers", note)
+    monkeypatch.setattr(joins, "list_polling_workers", note)
     await transfers.worker.stop()
     asking = asyncio.create_task(transfers.ask("POST", "/v1/transfers", json=transfers.build_request() | TARGET))
     await eventually(lambda: looks)

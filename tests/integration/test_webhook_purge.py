@@ -14,7 +14,7 @@ from activities import webhooks
 from activities.webhooks import WebhookHousekeeping
 from domain.webhooks import WebhookDeliveryInput
 from infra.settings import Settings
-from stores.audit import Action, add_entry
+from stores.audit import AuditedAction, add_entry
 from stores.projects import IdempotencyClaim, claim_idempotency_key
 from stores.tables.shared import Delivery, DeliveryAttempt
 from tests.support.webhooks import Webhooks, running_webhooks
@@ -29,7 +29,7 @@ _AGE_CLAIM = (
 LONG: dict[str, Any] = {"retry_pauses_seconds": [3600.0], "kept_days": 7}
 
 
-async def aged(deliveries: Webhooks, order: WebhookDeliveryInput, days: float) -> None:
+async def age_delivery(deliveries: Webhooks, order: WebhookDeliveryInput, days: float) -> None:
     """Put a delivery back in time."""
     moment = datetime.now(UTC) - timedelta(days=days)
     values = {"created_at": moment, "finished_at": moment}
@@ -52,8 +52,8 @@ async def test_what_ended_long_ago_goes_with_its_attempts(settings: Settings, mo
             await deliveries.became(order, "succeeded", 1)
         await deliveries.became(trying, "pending", 1)
         for order in orders[:3]:
-            await aged(deliveries, order, 7.01)
-        await aged(deliveries, orders[3], 6.99)
+            await age_delivery(deliveries, order, 7.01)
+        await age_delivery(deliveries, orders[3], 6.99)
         long_ago = datetime.now(UTC) - timedelta(days=100)
         async with deliveries.services.database.session() as session:
             mine = col(Delivery.delivery_id) == trying.delivery_id
@@ -73,7 +73,7 @@ async def test_an_address_that_was_gone_long_ago_is_tried_again(settings: Settin
         url = deliveries.receiver.url(answers="410,200")
         gone = await deliveries.send(url)
         await deliveries.became(gone, "disabled", 1)
-        await aged(deliveries, gone, 8)
+        await age_delivery(deliveries, gone, 8)
 
         assert await purge(deliveries) == 1
 
@@ -85,7 +85,7 @@ async def test_shared_records_go_when_their_time_is_over(settings: Settings) -> 
     async with running_webhooks(settings, **LONG) as deliveries:
         database = deliveries.services.database
         claim = IdempotencyClaim(b"print", "task")
-        action = Action("prj", "admin", "POST /v1/projects", "/v1/projects", None, None, "request")
+        action = AuditedAction("prj", "admin", "POST /v1/projects", "/v1/projects", None, None, "request")
         async with database.connection() as connection:
             await connection.execute("DELETE FROM audit_log")
             for days in (400.01, 399.99):

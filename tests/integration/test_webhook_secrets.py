@@ -10,12 +10,12 @@ from standardwebhooks import WebhookVerificationError
 
 from infra.settings import Settings
 from stores.tables.shared import WebhookSecret
-from tests.support.webhooks import TASK_ID, Webhooks, running_webhooks, verified
+from tests.support.webhooks import TASK_ID, Webhooks, running_webhooks, verify_message
 
 pytestmark = pytest.mark.stack
 
 
-async def shown(deliveries: Webhooks) -> list[dict[str, Any]]:
+async def list_secrets(deliveries: Webhooks) -> list[dict[str, Any]]:
     """The secrets that the API lists."""
     path = f"/v1/projects/{deliveries.project_id}/webhook-secret"
     reply = await deliveries.api_client.ask("GET", path, key=deliveries.key)
@@ -27,9 +27,9 @@ async def shown(deliveries: Webhooks) -> list[dict[str, Any]]:
 async def test_a_secret_is_shown_once_and_masked_ever_after(settings: Settings) -> None:
     """Only the response that created it shows it; a list masks secrets, and the database holds them sealed."""
     async with running_webhooks(settings) as deliveries:
-        assert await shown(deliveries) == []
+        assert await list_secrets(deliveries) == []
         secret = await deliveries.rotate(3600)
-        (entry,) = await shown(deliveries)
+        (entry,) = await list_secrets(deliveries)
         async with deliveries.services.database.session() as session:
             stored = (await session.exec(select(col(WebhookSecret.sealed)))).one()
 
@@ -50,12 +50,12 @@ async def test_while_they_overlap_both_secrets_sign(settings: Settings) -> None:
         await deliveries.became(await deliveries.send(deliveries.receiver.url()), "succeeded", 1)
 
         during, after = deliveries.receiver.list_received()
-        listed = await shown(deliveries)
-    assert verified(during, old) == verified(during, new)
-    assert verified(after, newest)["type"] == "download.succeeded"
+        listed = await list_secrets(deliveries)
+    assert verify_message(during, old) == verify_message(during, new)
+    assert verify_message(after, newest)["type"] == "download.succeeded"
     for ended in (old, new):
         with pytest.raises(WebhookVerificationError):
-            verified(after, ended)
+            verify_message(after, ended)
     assert [entry["masked"][-4:] for entry in listed] == [newest[-4:]]
 
 
@@ -67,7 +67,7 @@ async def test_secrets_cannot_pile_up(settings: Settings) -> None:
         path = f"/v1/projects/{deliveries.project_id}/webhook-secret"
         refused = await deliveries.api_client.ask("POST", path, key=deliveries.key, json={"overlap_seconds": 3600})
         await deliveries.rotate(0)
-        left = await shown(deliveries)
+        left = await list_secrets(deliveries)
 
     assert (refused.status, refused.code) == (409, "too_many_secrets")
     assert "`overlap_seconds` 0" in refused.body["detail"]
@@ -79,9 +79,9 @@ async def test_an_overlap_never_lengthens_the_one_before(settings: Settings) -> 
     async with running_webhooks(settings) as deliveries:
         await deliveries.rotate(0)
         await deliveries.rotate(60)
-        ends = (await shown(deliveries))[1]["expires_at"]
+        ends = (await list_secrets(deliveries))[1]["expires_at"]
         await deliveries.rotate(3600)
-        listed = await shown(deliveries)
+        listed = await list_secrets(deliveries)
 
     assert len(listed) == 3
     assert listed[2]["expires_at"] == ends

@@ -13,7 +13,7 @@ from infra.settings import Settings
 from sims.source import running_source
 from tests.support.pace import measure_pace
 from tests.support.waiting import eventually
-from tests.support.webhooks import DATA, TASK_ID, make_order, running_webhooks, start, verified
+from tests.support.webhooks import DATA, TASK_ID, make_order, running_webhooks, start, verify_message
 from workflows.webhooks import delivery
 
 pytestmark = pytest.mark.stack
@@ -31,7 +31,7 @@ async def test_a_receiver_is_told_once_and_can_verify_it(settings: Settings) -> 
         shown = await deliveries.became(order, "succeeded", 1)
 
         (message,) = deliveries.receiver.list_received()
-    assert verified(message, secret) == {
+    assert verify_message(message, secret) == {
         "type": "download.succeeded",
         "timestamp": order.event.timestamp.isoformat().replace("+00:00", "Z"),
         "data": DATA,
@@ -58,7 +58,7 @@ async def test_a_failing_receiver_is_told_again_until_it_takes_it(settings: Sett
         messages = deliveries.receiver.list_received()
         assert elsewhere.counts.total() == 0
     assert len({(message.headers["webhook-id"], message.body) for message in messages}) == 1
-    assert all(verified(message, secret)["data"] == DATA for message in messages)
+    assert all(verify_message(message, secret)["data"] == DATA for message in messages)
     attempts = shown["last_attempts"][::-1]
     assert [attempt["status"] for attempt in attempts] == [500, None, 302, 204]
     assert "“out of order”" in attempts[0]["error"]
@@ -80,7 +80,7 @@ async def test_when_the_ladder_ends_it_has_failed_and_can_be_made_again(settings
     assert failed["next_attempt_at"] is None
     assert [message.headers["webhook-id"] for message in messages] == [order.delivery_id] * 5
     assert {message.body for message in messages} == {order.event.body}
-    assert verified(messages[-1], secret)["data"] == DATA
+    assert verify_message(messages[-1], secret)["data"] == DATA
 
 
 async def test_who_waits_for_the_next_attempt_is_woken(settings: Settings) -> None:

@@ -68,7 +68,7 @@ def copy_tree(folder: Path) -> None:
 
 
 @contextmanager
-def planted(defect: Defect, folder: Path) -> Iterator[None]:
+def apply_defect(defect: Defect, folder: Path) -> Iterator[None]:
     """Put a defect into a copy of the tree, and take it out again.
 
     Raises:
@@ -149,7 +149,7 @@ async def attempt(defect: Defect, usual_seconds: float, free: asyncio.Queue[Path
     folder = await free.get()
     began = time.monotonic()
     try:
-        with planted(defect, folder):
+        with apply_defect(defect, folder):
             hung_seconds = min(TEST_TIMEOUT_SECONDS, max(HUNG_SECONDS_MIN, HUNG_TIMES * usual_seconds))
             options = ("-x", "--hypothesis-profile", "unshrunk", "--timeout", f"{hung_seconds:.0f}")
             code, output = await run_tests(folder, (*options, *defect.tests), TIMEOUT_SECONDS, {})

@@ -58,7 +58,7 @@ def _is_workflow(node: ast.ClassDef) -> bool:
     return any("workflow.defn" in ast.unparse(each) for each in node.decorator_list)
 
 
-def committed() -> dict[str, Fingerprint]:
+def read_committed() -> dict[str, Fingerprint]:
     """What the repository says they are."""
     prints: dict[str, Fingerprint] = json.loads(COMMITTED.read_text())
     return prints

@@ -23,10 +23,10 @@ If the recorded histories below still replay and nothing but names changed, step
 """
 
 
-@pytest.mark.parametrize("name", sorted(fingerprints.read().keys() | fingerprints.committed().keys()))
+@pytest.mark.parametrize("name", sorted(fingerprints.read().keys() | fingerprints.read_committed().keys()))
 def test_commands_are_the_committed_ones(name: str) -> None:
     """A change of a workflow's commands is a decision, not an accident."""
-    assert fingerprints.read().get(name) == fingerprints.committed().get(name), ADVICE.format(name=name)
+    assert fingerprints.read().get(name) == fingerprints.read_committed().get(name), ADVICE.format(name=name)
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -34,7 +34,7 @@ async def test_recorded_histories_replay(path: Path) -> None:
     """Today's code takes the very steps that a recorded run took, and asks nothing but history."""
     history = WorkflowHistory.from_json(path.stem, path.read_text())
 
-    plugin = temporal.plugin(sandboxed=True)
+    plugin = temporal.build_plugin(sandboxed=True)
     await Replayer(workflows=worker.list_workflows(), plugins=[plugin]).replay_workflow(history)
 
 

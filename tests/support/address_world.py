@@ -31,8 +31,8 @@ from domain.addresses.operations import (
 )
 from domain.addresses.ordering import CycleStep
 from infra.address_settings import AddressSettings
+from infra.component_settings import DatabaseSettings
 from infra.database import Database
-from infra.settings import DatabaseSettings
 from stores.addresses import actions
 from stores.addresses import cycle as cycle_store
 from stores.addresses.actions import Actor
@@ -117,7 +117,7 @@ class PythonModules:
     on_the_way: list[Effect] = field(default_factory=list)
     results: dict[tuple[Module, str], OperationResult] = field(default_factory=dict)
 
-    async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
+    async def apply_operations(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
         """In the place of `clients.modules.Modules.apply`."""
         self.fuse.burn()
         self.calls.append((module, tuple(each.op_id for each in operations)))
@@ -134,7 +134,7 @@ class PythonModules:
         self.fuse.burn()
         return [_build_failure(each) for each in operations] if fault is Fault.LOST else results
 
-    async def look_up(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
+    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
         """In the place of `clients.modules.Modules.lookup`."""
         self.fuse.burn()
         self.arrive(module)
@@ -227,7 +227,7 @@ class CycleHarness:
             DeliveredMessage(topic, PublishedMessage(message_id=number, data=msgspec.json.encode(payload)))
             for topic, number, payload in messages
         ]
-        await self._inbox.store(incoming)
+        await self._inbox.store_messages(incoming)
 
     async def rows(self) -> dict[int, dict[str, Any]]:
         """Every message, wherever it is, by its id."""
@@ -265,18 +265,20 @@ class CycleHarness:
         return ended
 
     async def _cycle(self, cycle_id: str, lives: list[int | None]) -> None:
-        plan = await self._run_step(lives, lambda: cycle_store.load_cycle(self.database, self.settings, cycle_id))
+        plan = await self._run_step(
+            lives, lambda: cycle_store.resume_or_begin_cycle(self.database, self.settings, cycle_id)
+        )
         cycle = RecordedCycle(plan, took=await self._list_taken(plan.cycle_id))
         self.cycles.append(cycle)
         await self._run_phase(lives, cycle, CyclePhase.SWAP, plan.swaps)
         await self._run_phase(lives, cycle, CyclePhase.WRITE, plan.writes)
         waiting = await self._run_step(
-            lives, lambda: cycle_store.list_waiting_swaps(self.database, self.settings, plan.cycle_id)
+            lives, lambda: cycle_store.list_unfinished_swaps(self.database, self.settings, plan.cycle_id)
         )
         await self._run_phase(lives, cycle, CyclePhase.WAIT, waiting)
         await self._run_phase(lives, cycle, CyclePhase.DELETE, plan.deletes)
-        await self._run_step(lives, lambda: delivery.confirm_unsure(self.database, self.modules))
-        await self._run_step(lives, lambda: cycle_store.archive_done(self.database))
+        await self._run_step(lives, lambda: delivery.confirm_unsure_messages(self.database, self.modules))
+        await self._run_step(lives, lambda: cycle_store.move_done_to_history(self.database))
 
     async def _run_phase(
         self, lives: list[int | None], cycle: RecordedCycle, phase: CyclePhase, steps: Sequence[CycleStep]

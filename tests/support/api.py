@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import aiohttp
-import pytest
-from aiohttp import web
 from multidict import CIMultiDictProxy
 
 from api import app
-from api.http import openapi, server
+from api.http import server
 from api.http.routes import Routes
 from infra.settings import Settings
 from services import services
-from services.services import Services
 from tests.support.waiting import eventually
 
 PROBLEM_MEMBERS = {"type", "title", "status", "detail", "code", "request_id", "errors"}
@@ -104,22 +100,8 @@ async def running_api(
     limits = {"port": 0, "wrong_keys_per_minute": 10_000_000, **limits}
     settings = settings.model_copy(update={"api": settings.api.model_copy(update=limits)})
     async with (
-        services.connect(settings) as held,
-        server.open_server(_build_app(held, groups), settings.api) as (address, *_),
+        services.open_services(settings) as held,
+        server.open_server(app.build_app(held, groups), settings.api) as (address, *_),
         aiohttp.ClientSession() as session,
     ):
         yield ApiClient(address, settings, session)
-
-
-_encode = cache(openapi.encode_document)
-
-
-def _build_app(held: Services, groups: Sequence[Routes]) -> web.Application:
-    """The application. Its document takes a tenth of a second, and is the same for each of hundreds of servers."""
-
-    def encode(documented: Iterable[Routes]) -> bytes:
-        return _encode(tuple(documented))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(openapi, "encode_document", encode)
-        return app.build_app(held, groups)

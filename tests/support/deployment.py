@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from temporalio.client import Client
 
 from dev.embedded import Stack
-from dev.local import LocalInstallation, run_processes
+from dev.local import LocalInstallation, run_on_components
 from domain.addresses.messages import Topic
 from infra import temporal
 from infra.settings import Settings
@@ -120,7 +120,7 @@ class Deployment:
     async def as_admin(self, method: str, path: str, **options: Any) -> Any:
         """Send a request with the admin key until it succeeds: while parts are down, it cannot."""
 
-        async def answered() -> Any:
+        async def request_once() -> Any:
             try:
                 async with self.session.request(method, self.api + path, **options) as answer:
                     assert answer.status < 300, await answer.text()
@@ -128,7 +128,7 @@ class Deployment:
             except aiohttp.ClientError as error:
                 raise AssertionError(str(error)) from error
 
-        return await eventually(answered, PATIENCE_SECONDS)
+        return await eventually(request_once, PATIENCE_SECONDS)
 
     async def rest(self) -> None:
         """Leave nothing of a test that goes on by itself: address cycles, Pub/Sub pulls, order platforms, faults."""
@@ -201,7 +201,7 @@ async def running_deployment(
         settings = settings.model_copy(
             update={name: getattr(settings, name).model_copy(update=dict(each)) for name, each in changes.items()}
         )
-        installation = await held.enter_async_context(run_processes(stack, settings, namespace))
+        installation = await held.enter_async_context(run_on_components(stack, settings, namespace))
         headers = {"Authorization": f"Bearer {installation.admin_key}"}
         session = await held.enter_async_context(aiohttp.ClientSession(headers=headers))
         yield Deployment(installation, namespace, session, platforms, world, disks, oss, sim, publisher, receiver)

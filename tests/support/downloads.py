@@ -100,7 +100,7 @@ class Downloads:
     async def leftovers(self) -> list[str]:
         """Everything that lies in the store and is not another test's, uploads that are still open included."""
         objects = [listed.key for listed in await self.services.objects.list("")]
-        keys = objects + [upload.key for upload in await self.services.objects.list_uploads("")]
+        keys = objects + [upload.key for upload in await self.services.objects.list_open_uploads("")]
         return [key for key in keys if self.others.isdisjoint(key.split("/"))]
 
     async def is_empty(self) -> bool:

@@ -103,7 +103,7 @@ class Builder:
 
     async def build(self) -> Estate:
         """Something of everything."""
-        parsed = secrets.parse_key(self.key)
+        parsed = secrets.parse_api_key(self.key)
         assert parsed is not None
         task_id = await self._export()
         job = await self._ask("POST", "/v1/transfers", 202, self._transfer())
@@ -166,11 +166,11 @@ class Builder:
         return task_id
 
     async def _delivery(self, task_id: str) -> str:
-        async def told() -> str:
+        async def find_finished_delivery() -> str:
             items = (await self._ask("GET", f"/v1/downloads/{task_id}/deliveries"))["items"]
             return next((each["delivery_id"] for each in items if each["finished_at"]), "")
 
-        return await eventually(told)
+        return await eventually(find_finished_delivery)
 
     def _transfer(self) -> dict[str, Any]:
         return {

@@ -66,7 +66,7 @@ async def template(stack: Stack) -> str:
     from stores import migrate
 
     await parts.administer(stack, "CREATE DATABASE template_migrated TEMPLATE template0")
-    await migrate.migrate(stack.database_url("template_migrated"))
+    await migrate.migrate(stack.build_database_url("template_migrated"))
     return "template_migrated"
 
 

@@ -32,7 +32,7 @@ class LaneDriver:
 
     def ask(self, **operations: Any) -> LaneBatchReply:
         """A group at this moment."""
-        return self.lane.apply(LaneBatch("sender", next(self.numbers), **operations), self.now)
+        return self.lane.apply_batch(LaneBatch("sender", next(self.numbers), **operations), self.now)
 
     def create(self, content: str = "{}", **fields: Any) -> str:
         """A task; its key."""

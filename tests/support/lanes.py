@@ -41,7 +41,7 @@ from workflows.tasks import handle as tasks_handle
 from workflows.tasks.lane import TaskLane
 
 NAME = "video"
-TYPE = names.make_type("p", NAME)
+TYPE = names.build_type_id("p", NAME)
 CLOSING_SECONDS = 0.01
 
 Handle = WorkflowHandle[TaskLane, FinishedTaskCounts]
@@ -129,9 +129,9 @@ class Lanes:
         handle = await self.services.engine.start_workflow(
             TaskLane.run,
             order,
-            id=tasks_names.make_lane_id((TYPE, pos)),
+            id=tasks_names.build_lane_workflow_id((TYPE, pos)),
             task_queue=tasks_names.QUEUE,
-            search_attributes=tasks_handle.build_search_attributes(),
+            search_attributes=tasks_handle.build_search_attributes(TYPE),
         )
         return AskedLane(self.services.engine.get_workflow_handle_for(TaskLane.run, handle.id))
 
@@ -140,7 +140,7 @@ class Lanes:
         async with self.database.session() as session:
             return [dict(row) for row in (await session.execute(text(statement), values)).mappings()]
 
-    async def archived(self, *keys: str, pos: int = 1) -> dict[str, dict[str, Any]]:
+    async def read_archived(self, *keys: str, pos: int = 1) -> dict[str, dict[str, Any]]:
         """What the archive has of these tasks, by key."""
         named = {str(TaskId(key, NAME, pos)): key for key in keys}
         rows = await self.rows("SELECT * FROM tasks_archive WHERE task_id = ANY(:named)", named=list(named))
@@ -166,13 +166,13 @@ async def add_type(database: Database) -> None:
     async with database.session() as session:
         await session.execute(_PROJECT)
         await session.execute(_TYPE, {"type": TYPE, "name": NAME})
-        await lanes.open_lane(session, TYPE, 1)
+        await lanes.add_lane_rows(session, TYPE, 1)
 
 
 @asynccontextmanager
 async def running_lanes(settings: Settings, **rules: Any) -> AsyncIterator[Lanes]:
     """A worker for lanes over the test's own parts, and a type with these rules."""
-    async with services.connect(settings) as running:
+    async with services.open_services(settings) as running:
         await add_type(running.database)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(running_lane_worker(running))

@@ -34,6 +34,9 @@ OVERVIEW: Final[Panels] = (
     ("Items that wait", "short", 'max by (system) (haulage_workload_items{state="waiting"})'),
     ("Items that failed", "short", 'max by (system) (haulage_workload_items{state="failed"})'),
     ("Concerns", "short", "max by (system, kind) (haulage_concerns) > 0"),
+    ("Answer times of components", "s", "max by (component) (haulage_component_seconds)"),
+    ("Webhooks that ended", "ops", "sum by (state) (rate(haulage_webhooks_ended_total[5m]))"),
+    ("Webhooks that wait", "short", "max(haulage_webhooks_pending)"),
 )
 ENGINE: Final[Panels] = (
     ("Wait in queues", "s", "max by (queue) (haulage_queue_wait_seconds)"),
@@ -46,6 +49,29 @@ ENGINE: Final[Panels] = (
         "topk(10, histogram_quantile(0.95, sum by (le, activity) (rate(haulage_activity_seconds_bucket[5m]))))",
     ),
     ("Calls of outside services", "ops", "sum by (service, outcome) (rate(haulage_service_calls_total[5m]))"),
+    (
+        "Calls of outside services, slowest",
+        "s",
+        "topk(9, histogram_quantile(0.95, sum by (le, service, call) (rate(haulage_service_call_seconds_bucket[5m]))))",
+    ),
+    ("Open circuit breakers", "bool", "max by (service) (haulage_service_circuit_open)"),
+    ("Workflows that failed", "ops", "sum by (workflow, cause) (rate(haulage_workflows_failed_total[15m]))"),
+    ("Attempts after the first", "ops", "topk(10, sum by (activity) (rate(haulage_activity_retries_total[5m])))"),
+    (
+        "Wait of activities for a worker, 95th percentile",
+        "s",
+        "topk(10, histogram_quantile(0.95, sum by (le, activity) (rate(haulage_activity_wait_seconds_bucket[5m]))))",
+    ),
+    (
+        "Transactions, 95th percentile",
+        "s",
+        "histogram_quantile(0.95, sum by (le) (rate(haulage_database_seconds_bucket[5m])))",
+    ),
+    (
+        "Calls of the object store, 95th percentile",
+        "s",
+        "histogram_quantile(0.95, sum by (le, call) (rate(haulage_store_seconds_bucket[5m])))",
+    ),
     ("Requests to the engine", "reqps", "sum by (operation) (rate(temporal_request[5m]))"),
 )
 OF_EACH_SYSTEM: Final[Panels] = (
@@ -63,20 +89,48 @@ OWN: Final[dict[str, Panels]] = {
         ("Pages by outcome", "ops", "sum by (outcome) (rate(haulage_download_pages_total[5m]))"),
     ),
     "transfers": (
+        ("Targets that joined", "ops", "sum by (outcome) (rate(haulage_transfer_joins_total[5m]))"),
+        ("Targets that ended", "ops", "sum by (state, reason) (rate(haulage_transfer_targets_ended_total[5m]))"),
+        ("Answers of GSE by code", "ops", "sum by (call, code) (rate(haulage_gse_answers_total[5m]))"),
         ("Calls of GSE", "ops", 'sum by (call, outcome) (rate(haulage_service_calls_total{service="gse"}[5m]))'),
     ),
     "orders": (
         ("Orders stored", "ops", "sum by (platform) (rate(haulage_orders_total[15m]))"),
         ("Orders that only a later reading found", "ops", "sum by (platform) (rate(haulage_orders_missed_total[1h]))"),
         ("Platforms without a worker", "bool", "max by (platform) (haulage_platform_unserved)"),
+        ("Requests by status", "reqps", "sum by (platform, status) (rate(haulage_platform_requests_total[5m]))"),
+        ("Age of complete_to", "s", "max by (platform) (haulage_platform_complete_age_seconds)"),
+        ("Slices that ended", "ops", "sum by (purpose, outcome, cause) (rate(haulage_order_slices_ended_total[15m]))"),
+        ("Without a permit in time", "ops", "sum by (platform) (rate(haulage_platform_quota_exhausted_total[15m]))"),
         ("Stale slices", "short", "max by (platform) (haulage_platform_slices_stale)"),
     ),
     "addresses": (
         ("Open messages", "short", "max by (topic, state) (haulage_addresses_open)"),
         ("Messages that ended", "ops", "sum by (outcome) (rate(haulage_address_endings_total[5m]))"),
+        (
+            "Open circuit breakers",
+            "bool",
+            'max by (service) (haulage_service_circuit_open{service=~"module_.*|pubsub"})',
+        ),
+        (
+            "Cycles, 95th percentile",
+            "s",
+            "histogram_quantile(0.95, sum(rate(haulage_address_cycle_seconds_bucket[15m])) by (le))",
+        ),
     ),
     "tasks": (
         ("Tasks by event", "ops", "sum by (type, event) (rate(haulage_tasks_total[5m]))"),
+        ("Tasks that ended", "ops", "sum by (state) (rate(haulage_tasks_ended_total[5m]))"),
+        (
+            "From creation to end, 95th percentile",
+            "s",
+            "histogram_quantile(0.95, sum by (le) (rate(haulage_task_seconds_bucket[5m])))",
+        ),
+        (
+            "Holds, 95th percentile",
+            "s",
+            "histogram_quantile(0.95, sum by (le) (rate(haulage_task_hold_seconds_bucket[5m])))",
+        ),
         ("Oldest due task", "s", "max by (type) (haulage_task_oldest_due_seconds)"),
     ),
 }
@@ -133,8 +187,9 @@ HEADING: Final = """# Metrics
 Every metric of Haulage, as API and workers declare it (`python -m tests.support.observability` writes this page).
 [Operate](../how-to/operate.md#metrics) says what to watch, and has a section for each alert.
 
-`haulage_component_…`, `haulage_workload_…`, `haulage_concerns` and `haulage_queue_…` describe the whole installation,
-and each API process has them: aggregate them by `max`. Others count what their process did: aggregate them by `sum`.
+`haulage_component_…`, `haulage_workload_…`, `haulage_webhooks_pending`, `haulage_webhooks_oldest_seconds`,
+`haulage_concerns` and `haulage_queue_…` describe the whole installation, and each API process has them: aggregate them
+by `max`. Others count what their process did: aggregate them by `sum`.
 
 | metric | type | labels | what it is |
 |---|---|---|---|

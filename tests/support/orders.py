@@ -15,7 +15,7 @@ from sqlmodel import col, select
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
 
-from dev.embedded.data_folder import open_ports
+from dev.embedded.data_folder import reserve_ports
 from domain import webhooks
 from domain.orders import names
 from domain.orders.activity_models import OrderCycleInput, OrderCycleStatus
@@ -104,7 +104,7 @@ class Orders:
         return await self.engine.start_workflow(
             OrderCycleWorkflow.run,
             OrderCycleInput(platform=number),
-            id=f"{names.schedule_id(number)}-test{name}",
+            id=f"{names.build_cycle_schedule_id(number)}-test{name}",
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=build_attributes(self.project_id),
@@ -132,7 +132,7 @@ class Orders:
         async with self.services.database.session() as session:
             return list(await session.exec(statement))
 
-    async def stored(self, number: str = NUMBER) -> list[checker.Copy]:
+    async def read_orders(self, number: str = NUMBER) -> list[checker.Copy]:
         """All orders of a platform that we have."""
         async with self.services.database.session() as session:
             rows = await session.exec(select(Order).where(Order.platform == number))
@@ -150,10 +150,10 @@ class Orders:
         assert row.complete_to
         ledger = self.platforms.by_number[number].ledger()
         expected = checker.truth(ledger, from_us=_us(row.starts_at), until_us=_us(row.complete_to))
-        stored, replaced = await self.stored(number), await self.replaced(number)
+        stored, replaced = await self.read_orders(number), await self.read_replaced_copies(number)
         return checker.check(expected, stored, known=checker.truth(ledger), written=[*replaced, *stored])
 
-    async def replaced(self, number: str = NUMBER) -> list[checker.Copy]:
+    async def read_replaced_copies(self, number: str = NUMBER) -> list[checker.Copy]:
         """The copies that newer ones replaced, in the order in which they were written."""
         statement = select(OrderCopy).where(OrderCopy.platform == number).order_by(col(OrderCopy.revision))
         async with self.services.database.session() as session:
@@ -244,8 +244,8 @@ async def running_orders(
         platforms: Those that run already; by default others are started.
         changes: Replace settings of orders.
     """
-    with open_ports({}) as ports:
-        port = ports.claim("api")
+    with reserve_ports({}) as ports:
+        port = ports.reserve("api")
         own = {"own_address": f"http://127.0.0.1:{port}", **changes}
         async with nullcontext(platforms) if platforms else running_platforms() as platforms:
             settings = with_platforms(settings, platforms.base, **own)

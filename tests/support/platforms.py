@@ -38,7 +38,7 @@ class OpenLimiter(Limiter):
     def __init__(self) -> None:
         self.taken: list[RateDemand] = []
 
-    async def take(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
+    async def take_all_or_none(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
         """Yes."""
         self.taken += rates
         return [LimitDecision(allowed=True, remaining=rate.limit, reset_seconds=1.0) for rate in rates]
@@ -75,7 +75,9 @@ class RunningConnector:
 
     async def read(self, window: TimeWindow) -> list[OrderPage]:
         """All pages of one pass."""
-        return [page async for page in self.connector.pages(window, await self.connector.count(window))]
+        return [
+            page async for page in self.connector.iterate_pages(window, await self.connector.fetch_row_count(window))
+        ]
 
 
 @asynccontextmanager
@@ -98,7 +100,9 @@ async def running_connector(
         every = ConnectorFactory(http, limiter)
 
         def again(answers: AnswerLog, other: Capability | None = None) -> Connector:
-            return every.build(other or record or known[kind], account, read_credentials, rate=QUICK, answers=answers)
+            return every.build_connector(
+                other or record or known[kind], account, read_credentials, rate=QUICK, answers=answers
+            )
 
         yield RunningConnector(address, platform, again(AnswerLog()), limiter, again, renewals)
 

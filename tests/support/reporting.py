@@ -174,16 +174,16 @@ def _print_kills(terminal: pytest.TerminalReporter, config: pytest.Config, repor
         found = "not counted" if each["lost"] is None else f"lost {each['lost']}, doubled {each['doubled']}"
         name = each["test"].removeprefix("tests/faults/")
         terminal.write_line(
-            f"{name}: {_made(each)} ({each['wasted']} hit nothing), {found}"
+            f"{name}: {_describe_counts(each)} ({each['wasted']} hit nothing), {found}"
             + (f", recovered within {each['recovery_seconds']:.1f} s" if each["recovery_seconds"] else "")
         )
     terminal.write_line(
-        f"{_made(summary)}, lost {summary['lost']}, doubled {summary['doubled']}, slowest recovery "
+        f"{_describe_counts(summary)}, lost {summary['lost']}, doubled {summary['doubled']}, slowest recovery "
         f"{summary['recovery_seconds_max']:.1f} s; kept in {os.path.relpath(path, config.rootpath)}"
     )
 
 
-def _made(counts: dict[str, Any]) -> str:
+def _describe_counts(counts: dict[str, Any]) -> str:
     """Say how many kills there were, and how many stops and hangs if there were any."""
     return ", ".join(
         f"{counts[kind]} {kind}" for kind in ("kills", "stops", "hangs") if counts[kind] or kind == "kills"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 from collections.abc import Iterable
@@ -62,8 +63,14 @@ NPM = Program("npm", ("npm",), "npm", "the console's accessibility")
 GO = Program("Go", ("go",), "golang-go", "flowSvr's own SDK")
 REDIS = Program("Redis", ("redis-server", "valkey-server"), "redis-server", "flowSvr's own SDK")
 SDK = Program("flowSvr's SDK", (), "", "flowSvr's own SDK", "set COMPAT_SDK to a checkout of it")
+POSTGRES = Program(
+    "PostgreSQL with TLS",
+    ("postgres", *sorted(glob.glob("/usr/lib/postgresql/*/bin/postgres"))),  # noqa: PTH207
+    "postgresql",
+    "TLS to PostgreSQL",
+)
 PROMTOOL = Program("Prometheus", ("promtool",), "prometheus", "the alerts' rules")
-PROGRAMS = (LIBREOFFICE, CHROMIUM, MARIADB, NPM, GO, REDIS, SDK, PROMTOOL)
+PROGRAMS = (LIBREOFFICE, CHROMIUM, MARIADB, NPM, GO, REDIS, SDK, POSTGRES, PROMTOOL)
 
 
 def list_missing(reasons: Iterable[str]) -> dict[Program, int]:

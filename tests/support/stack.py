@@ -36,7 +36,7 @@ async def own_database(stack: Stack, template: str | None = None) -> AsyncIterat
     name = f"test_{secrets.token_hex(6)}"
     await administer(stack, f'CREATE DATABASE "{name}" TEMPLATE "{template or "template0"}"')
     try:
-        yield stack.database_url(name)
+        yield stack.build_database_url(name)
     finally:
         await administer(stack, f'DROP DATABASE "{name}" WITH (FORCE)')
 
@@ -75,14 +75,14 @@ class Databases:
     async def _clone(self) -> str:
         url = await self._held.enter_async_context(own_database(self._stack, self._template))
         if not self._shape:
-            async with _connected(url) as connection:
+            async with _connect(url) as connection:
                 self._shape = await connection.fetchval(_SHAPE)
                 self._revision = await connection.fetchval(_REVISION)
         return url
 
     async def _empty(self, url: str) -> bool:
         """Remove rows and sessions, begin sequences anew, and return whether nothing else was changed."""
-        async with _connected(url) as connection:
+        async with _connect(url) as connection:
             await connection.execute(_END_OTHER_SESSIONS)
             if await connection.fetchval(_SHAPE) != self._shape:
                 return False
@@ -127,12 +127,12 @@ _RESTART_SEQUENCES = """
 
 async def administer(stack: Stack, statement: str) -> None:
     """Run one statement that needs no transaction, beside all test databases."""
-    async with _connected(stack.database_url("postgres")) as connection:
+    async with _connect(stack.build_database_url("postgres")) as connection:
         await connection.execute(statement)
 
 
 @asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+async def _connect(url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     connection = await asyncpg.connect(url.replace("+asyncpg", ""))
     try:
         yield connection

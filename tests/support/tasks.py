@@ -34,7 +34,7 @@ class Tasks:
 
     def lane_id(self, pos: int) -> str:
         """The id of the workflow that is a lane of the type."""
-        return names.make_lane_id((names.make_type(self.project_id, self.type), pos))
+        return names.build_lane_workflow_id((names.build_type_id(self.project_id, self.type), pos))
 
     async def post(self, route: str, **body: Any) -> Json:
         """What a route answers, whatever it is."""

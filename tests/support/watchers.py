@@ -31,7 +31,7 @@ async def socket(api_client: ApiClient, key: str, path: str) -> AsyncIterator[ai
         yield opened
 
 
-async def heard(opened: aiohttp.ClientWebSocketResponse) -> list[Answer]:
+async def read_messages(opened: aiohttp.ClientWebSocketResponse) -> list[Answer]:
     """All that a WebSocket sends until it is closed."""
     return [json.loads(message.data) async for message in opened]
 
@@ -46,7 +46,7 @@ async def events(
         yield answer
 
 
-async def told(answer: aiohttp.ClientResponse) -> list[Event]:
+async def read_events(answer: aiohttp.ClientResponse) -> list[Event]:
     """All events until the stream ends, read as the standard says."""
     told = []
     for block in (await answer.text()).split("\n\n"):

@@ -48,7 +48,7 @@ class Webhooks:
         await start(self.services.engine, order)
         return order
 
-    async def shown(self, delivery_id: str) -> dict[str, Any]:
+    async def read_delivery(self, delivery_id: str) -> dict[str, Any]:
         """What the API lists of a delivery."""
         reply = await self.api_client.ask("GET", f"/v1/downloads/{TASK_ID}/deliveries", key=self.key)
         assert reply.status == 200, reply.body
@@ -61,7 +61,7 @@ class Webhooks:
         """Wait until a delivery has this state and number of attempts."""
 
         async def look() -> dict[str, Any]:
-            delivery = await self.shown(order.delivery_id)
+            delivery = await self.read_delivery(order.delivery_id)
             assert (delivery["state"], delivery["attempts"]) == (state, attempts), delivery
             return delivery
 
@@ -98,7 +98,7 @@ async def start(engine: Client, order: WebhookDeliveryInput) -> Handle:
     return await engine.start_workflow(
         WebhookDelivery.run,
         order,
-        id=webhooks.build_workflow_id(order.project_id, order.delivery_id),
+        id=webhooks.build_delivery_workflow_id(order.project_id, order.delivery_id),
         task_queue=webhooks.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
@@ -107,7 +107,7 @@ async def start(engine: Client, order: WebhookDeliveryInput) -> Handle:
     )
 
 
-def verified(message: Received, secret: str) -> dict[str, Any]:
+def verify_message(message: Received, secret: str) -> dict[str, Any]:
     """The body of a message, checked by the standard's own library."""
     body: dict[str, Any] = Webhook(secret).verify(message.body, message.headers)
     return body

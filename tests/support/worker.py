@@ -31,9 +31,9 @@ class RunningWorker:
 async def running_worker(settings: Settings, queues: Sequence[str] = ()) -> AsyncIterator[RunningWorker]:
     """A worker in this process, of all queues or of these."""
     stop = asyncio.Event()
-    async with services.connect(settings) as held:
+    async with services.open_services(settings) as held:
         running = RunningWorker(
-            held, stop, asyncio.create_task(worker.serve(held, queues or worker.list_queue_names(), stop))
+            held, stop, asyncio.create_task(worker.serve_queues(held, queues or worker.list_queue_names(), stop))
         )
         try:
             yield running

@@ -16,7 +16,7 @@ from activities.addresses.drift import (
     AddressFingerprint,
     DifferenceKind,
     build_fingerprint,
-    compare_modules,
+    compare_sides,
     digest_record,
 )
 from clients.modules import ModuleFailure
@@ -39,7 +39,7 @@ def test_a_module_that_has_it_differently_is_found(
     od: AddressFingerprint | None, kinds: tuple[DifferenceKind, ...] | None
 ) -> None:
     """Presence, address id and record of what a UPRN has."""
-    found = compare_modules(7, {**dict.fromkeys(Module, LIVE), Module.OD: od})
+    found = compare_sides(7, {**dict.fromkeys(Module, LIVE), Module.OD: od})
 
     assert (found.kinds if found else None) == kinds
 
@@ -97,7 +97,7 @@ async def test_all_addresses_are_compared_in_pages_of_any_size(
 
     assert [uprn for uprn, _ in scanned] == uprns
     for uprn, sides in scanned:
-        assert sides == await drift.look_up_uprn(told, uprn)
+        assert sides == await drift.look_up_fingerprints(told, uprn)
         assert {module: side.address_id for module, side in sides.items() if side} == {
             module: book[uprn] for module, book in books.items() if uprn in book
         }

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Set
 import pytest
 
 from domain.addresses.operations import Module, OperationOutcome, OperationResult
-from domain.addresses.results import ListedDelete, PurgeOutcome, combine_purge_results, list_busy_modules
+from domain.addresses.results import ListedLogicalDelete, PurgeOutcome, decide_purge_outcome, list_busy_modules
 
-LISTED = ListedDelete(11, 1, 60, frozenset({Module.OD}))
+LISTED = ListedLogicalDelete(11, 1, 60, frozenset({Module.OD}))
 NOBODY: Mapping[Module, Set[int] | None] = {Module.OD: set(), Module.WFM: set(), Module.ED: set()}
 
 
@@ -29,24 +29,24 @@ def test_an_address_is_removable_when_all_three_say_no(
     told: Mapping[Module, Set[int] | None], busy: set[Module], removable: bool
 ) -> None:
     """IM has no say: it looks itself when it removes."""
-    checked = LISTED.update_busy({**NOBODY, **told})
+    checked = LISTED.with_reported_orders({**NOBODY, **told})
 
     assert (set(checked.busy), checked.is_removable) == (busy, removable)
 
 
 def test_what_was_not_checked_is_not_removable() -> None:
     """A table without flags proves nothing."""
-    assert not ListedDelete(11, 1, 60, frozenset()).is_removable
+    assert not ListedLogicalDelete(11, 1, 60, frozenset()).is_removable
 
 
 def test_a_module_may_find_orders_when_it_removes() -> None:
     """Whatever it had said a moment before."""
-    assert not LISTED.update_busy(NOBODY).add_busy({Module.IM}).is_removable
+    assert not LISTED.with_reported_orders(NOBODY).with_more_busy_modules({Module.IM}).is_removable
 
 
 def test_a_purge_names_the_delete_that_it_follows() -> None:
     """So that modules see whether the address was written since."""
-    purge = LISTED.build_purge("7")
+    purge = LISTED.build_purge_operation("7")
 
     assert (purge.op_id, purge.seq, purge.uprn, purge.address_id) == ("purge:11:7", 60, 1, 11)
 
@@ -88,7 +88,7 @@ def test_answers_come_to_one_ending(outcomes: list[OperationOutcome], ending: Pu
         for module, outcome in zip(Module, outcomes, strict=True)
     }
 
-    assert combine_purge_results(results) is ending
+    assert decide_purge_outcome(results) is ending
     assert list_busy_modules(results) == {module for module, each in results.items() if each.outcome == "logical"}
 
 
@@ -96,4 +96,4 @@ def test_a_purge_that_was_answered_before_counts_as_it_did_then() -> None:
     """A module may keep results of purges, too."""
     told = OperationResult(op_id="purge:11:7", outcome=OperationOutcome.ALREADY, was=OperationOutcome.APPLIED)
 
-    assert combine_purge_results(dict.fromkeys(Module, told)) is PurgeOutcome.PURGED
+    assert decide_purge_outcome(dict.fromkeys(Module, told)) is PurgeOutcome.PURGED

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.addresses import ordering
-from domain.addresses.ordering import PendingWrite, SwapPair, coalesce_writes
+from domain.addresses.ordering import PendingWrite, SwapUprns, coalesce_writes
 
 UPRNS = st.integers(1, 6)
 PAIRS = st.lists(st.lists(UPRNS, min_size=2, max_size=2, unique=True), max_size=30)
@@ -33,10 +33,10 @@ def test_a_cycle_is_filled_in_the_order_of_topics(
     waiting: list[int], threshold: int, reserved: int, taken: list[int]
 ) -> None:
     """A14: swaps first, then createUpdates, then deletes, with a reserved capacity for each."""
-    assert ordering.share_capacity(waiting, threshold, reserved) == taken
+    assert ordering.divide_cycle_capacity(waiting, threshold, reserved) == taken
 
 
-def apply_swaps(pairs: Sequence[SwapPair]) -> list[int]:
+def apply_swaps(pairs: Sequence[SwapUprns]) -> list[int]:
     """Who has which UPRN after these swaps, one by one."""
     holders = list(range(7))
     for _, one, other in pairs:
@@ -47,9 +47,9 @@ def apply_swaps(pairs: Sequence[SwapPair]) -> list[int]:
 @given(PAIRS)
 def test_groups_of_swaps_do_what_they_do_one_by_one(uprns: list[list[int]]) -> None:
     """No group holds a UPRN twice, and whatever shares one keeps its order."""
-    swaps = [SwapPair(number, *pair) for number, pair in enumerate(uprns)]
+    swaps = [SwapUprns(number, *pair) for number, pair in enumerate(uprns)]
 
-    groups = [[swaps[id_] for id_ in group] for group in ordering.group_swaps(swaps)]
+    groups = [[swaps[id_] for id_ in group] for group in ordering.group_independent_swaps(swaps)]
 
     for group in groups:
         assert len({uprn for swap in group for uprn in swap[1:]}) == 2 * len(group)
@@ -59,7 +59,7 @@ def test_groups_of_swaps_do_what_they_do_one_by_one(uprns: list[list[int]]) -> N
 @given(st.lists(st.lists(st.integers(), min_size=1, max_size=9), max_size=9), st.integers(1, 7))
 def test_steps_keep_the_order_of_groups_and_are_no_longer_than_they_may_be(groups: list[list[int]], size: int) -> None:
     """A group that does not fit is cut, never joined to another."""
-    steps = ordering.build_sequential_steps(groups, size)
+    steps = ordering.pack_groups_into_steps(groups, size)
 
     assert [id_ for step in steps for part in step for id_ in part] == [id_ for group in groups for id_ in group]
     assert all(0 < sum(map(len, step)) <= size for step in steps)
@@ -81,7 +81,7 @@ def test_steps_keep_the_order_of_groups_and_are_no_longer_than_they_may_be(group
 )
 def test_independent_messages_are_cut_into_even_steps(messages: int, lengths: list[int]) -> None:
     """One group each, and as many of them as run at a time, if there is enough for each."""
-    steps = ordering.build_parallel_steps(range(messages), 500, 4)
+    steps = ordering.split_into_parallel_steps(range(messages), 500, 4)
 
     assert [len(group) for (group,) in steps] == lengths
     assert [id_ for (group,) in steps for id_ in group] == list(range(messages))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import openpyxl
 
 from activities.addresses import drift
-from activities.addresses.drift import AddressFingerprint, Fingerprints, render_workbook
+from activities.addresses.drift import AddressFingerprint, Fingerprints, render_drift_workbook
 from domain.addresses.activity_models import CompareModulesResult
 from domain.addresses.operations import Module
 from stores.addresses.search import LatestMessages
@@ -40,13 +40,11 @@ def test_addresses_that_differ_have_a_column_for_each_module() -> None:
         {**dict.fromkeys(Module, None), Module.IM: AddressFingerprint(5, "cd" * 32)},
     ]
     shown = [
-        difference
-        for uprn, side in zip([90, 7], sides, strict=True)
-        if (difference := drift.compare_modules(uprn, side))
+        difference for uprn, side in zip([90, 7], sides, strict=True) if (difference := drift.compare_sides(uprn, side))
     ]
 
     book = openpyxl.load_workbook(
-        io.BytesIO(render_workbook(build_report(2), shown, [LatestMessages(11, None), LatestMessages(None, 12)]))
+        io.BytesIO(render_drift_workbook(build_report(2), shown, [LatestMessages(11, None), LatestMessages(None, 12)]))
     )
 
     heads, first, second = book["addresses"].iter_rows(values_only=True)
@@ -63,7 +61,7 @@ def test_addresses_that_differ_have_a_column_for_each_module() -> None:
 
 def test_a_comparison_without_a_difference_has_its_figures_and_heads() -> None:
     """Figures are numbers."""
-    book = openpyxl.load_workbook(io.BytesIO(render_workbook(build_report(0), [], [])))
+    book = openpyxl.load_workbook(io.BytesIO(render_drift_workbook(build_report(0), [], [])))
 
     figures = dict(book["drift"].iter_rows(min_row=2, values_only=True))
     assert (figures["compared"], figures["different"], figures["live in im"]) == (9, 0, 8)

@@ -6,7 +6,7 @@ import pytest
 
 from domain.addresses.operations import Module, OperationOutcome, OperationResult, UnansweredResult
 from domain.addresses.ordering import WaitKind, WaitReason
-from domain.addresses.results import combine_results
+from domain.addresses.results import combine_module_results
 from tests.support.module_tables import swap, upsert
 
 OPERATION = upsert(1, 1, 11)
@@ -30,7 +30,7 @@ def test_only_what_a_module_said_of_it_counts(
     answer: OperationResult, before: list[Module], counts: bool, unsure: list[Module]
 ) -> None:
     """A module that said nothing of the message costs no try, and is in doubt only while it may have it."""
-    verdict = combine_results(OPERATION, WaitReason(unsure=before), {Module.OD: answer})
+    verdict = combine_module_results(OPERATION, WaitReason(unsure=before), {Module.OD: answer})
 
     assert (verdict.counts, verdict.acks, verdict.traces) == (counts, {Module.OD: "N"}, {Module.OD: answer.error})
     assert verdict.reason is not None
@@ -39,12 +39,12 @@ def test_only_what_a_module_said_of_it_counts(
 
 def test_a_failure_counts_once_all_modules_could_be_asked() -> None:
     """To be given up while one of them may have begun with it, a message would hold up others for nothing."""
-    verdict = combine_results(OPERATION, WaitReason(), {Module.ED: FAILED, Module.OD: AWAY})
+    verdict = combine_module_results(OPERATION, WaitReason(), {Module.ED: FAILED, Module.OD: AWAY})
 
     assert not verdict.counts
     assert verdict.reason is not None
     assert verdict.reason.unsure == [Module.ED, Module.OD]
-    assert combine_results(OPERATION, WaitReason(), {Module.ED: FAILED}).counts
+    assert combine_module_results(OPERATION, WaitReason(), {Module.ED: FAILED}).counts
 
 
 MISSING = OperationResult(op_id="1", outcome=OperationOutcome.MISSING, missing=[2])
@@ -65,7 +65,9 @@ def test_tries_that_lacked_a_side_are_not_counted_once_it_came(
     answer: OperationResult, lacked: list[int], counts_anew: bool, missing: list[int]
 ) -> None:
     """A swap that waited long would be given up on its first failure, and hold up what comes behind it."""
-    verdict = combine_results(swap(1, 1, 2), WaitReason(kind=WaitKind.MISSING, missing=lacked), {Module.OD: answer})
+    verdict = combine_module_results(
+        swap(1, 1, 2), WaitReason(kind=WaitKind.MISSING, missing=lacked), {Module.OD: answer}
+    )
 
     assert verdict.reason is not None
     assert (verdict.counts_anew, verdict.reason.missing) == (counts_anew, missing)

@@ -21,10 +21,10 @@ from domain.addresses.ordering import (
     UnfinishedMessage,
     WaitKind,
     WaitReason,
-    find_blocked,
+    find_blocking_messages,
     find_swap_obstacles,
 )
-from domain.addresses.results import NewLogicalDelete, combine_results
+from domain.addresses.results import NewLogicalDelete, combine_module_results
 
 SWAP = SendCandidate(50, Topic.SWAP, (1, 2))
 TOUCHED_SWAP = SendCandidate(50, Topic.SWAP, (1, 2), touched=True)
@@ -66,19 +66,23 @@ def write(id_: int, *, touched: bool) -> UnfinishedMessage:
 )
 def test_what_must_wait_waits(asking: SendCandidate, other: UnfinishedMessage, queues: bool) -> None:
     """Modules see the messages of a UPRN in one order, whichever of them fails."""
-    assert find_blocked([asking], [other]) == ({asking.id: other.id} if queues else {})
+    assert find_blocking_messages([asking], [other]) == ({asking.id: other.id} if queues else {})
 
 
 def test_it_is_said_behind_whom_a_message_queues() -> None:
     """The first of them, whichever UPRN they share."""
-    assert find_blocked([SWAP], [swap(40), swap(30), UnfinishedMessage(20, True, (2, 7), True, False)]) == {50: 20}
+    assert find_blocking_messages([SWAP], [swap(40), swap(30), UnfinishedMessage(20, True, (2, 7), True, False)]) == {
+        50: 20
+    }
 
 
 def test_a_queued_message_keeps_what_is_known_of_it() -> None:
     """Which modules are in doubt, and which UPRNs are missing."""
     before = WaitReason(kind=WaitKind.MISSING, module=Module.ED, uprn=1, missing=[1], unsure=[Module.OD])
 
-    assert before.wait_behind(7) == WaitReason(kind=WaitKind.BEHIND, behind=7, missing=[1], unsure=[Module.OD])
+    assert before.with_blocking_message(7) == WaitReason(
+        kind=WaitKind.BEHIND, behind=7, missing=[1], unsure=[Module.OD]
+    )
 
 
 SIDES = frozenset({1, 2})
@@ -146,7 +150,7 @@ MISSES = answer(OperationOutcome.MISSING, missing=[2])
 )
 def test_each_answer_is_an_acknowledgement_or_a_trace(result: OperationResult, ack: str, trace: str | None) -> None:
     """A6: Y where the module needs the message no more."""
-    verdict = combine_results(operation(), WaitReason(), {Module.IM: result})
+    verdict = combine_module_results(operation(), WaitReason(), {Module.IM: result})
 
     assert (verdict.acks, verdict.traces.get(Module.IM)) == ({Module.IM: ack}, trace)
     assert (verdict.reason is None) == (ack == "Y")
@@ -156,7 +160,7 @@ def test_each_answer_is_an_acknowledgement_or_a_trace(result: OperationResult, a
 @pytest.mark.parametrize("kind", [OperationKind.UPSERT, OperationKind.DELETE])
 def test_a_write_that_something_younger_made_needless_is_told_so(kind: OperationKind) -> None:
     """What was not applied is not acknowledged."""
-    verdict = combine_results(
+    verdict = combine_module_results(
         operation(kind), WaitReason(), {Module.IM: answer(OperationOutcome.STALE), Module.ED: AWAY}
     )
 
@@ -167,7 +171,7 @@ def test_a_write_that_something_younger_made_needless_is_told_so(kind: Operation
 
 def test_nothing_stands_for_a_swap() -> None:
     """One that came too late in a module is not done there, whatever was applied instead."""
-    verdict = combine_results(
+    verdict = combine_module_results(
         operation(OperationKind.SWAP), WaitReason(), {Module.IM: answer(OperationOutcome.STALE), Module.ED: MISSES}
     )
 
@@ -189,7 +193,7 @@ def test_nothing_stands_for_a_swap() -> None:
 )
 def test_to_find_a_module_away_is_no_failure(answers: dict[Module, OperationResult], counts: bool) -> None:
     """It says nothing about the message."""
-    assert combine_results(operation(OperationKind.SWAP), WaitReason(), answers).counts == counts
+    assert combine_module_results(operation(OperationKind.SWAP), WaitReason(), answers).counts == counts
 
 
 def test_a_missing_side_says_more_than_a_failure() -> None:
@@ -200,7 +204,9 @@ def test_a_missing_side_says_more_than_a_failure() -> None:
         Module.WFM: answer(OperationOutcome.MISSING, missing=[2]),
     }
 
-    assert combine_results(operation(OperationKind.SWAP), WaitReason(inherits=True), answers).reason == WaitReason(
+    assert combine_module_results(
+        operation(OperationKind.SWAP), WaitReason(inherits=True), answers
+    ).reason == WaitReason(
         kind=WaitKind.MISSING, module=Module.WFM, uprn=2, missing=[2], unsure=[Module.ED], inherits=True
     )
 
@@ -215,7 +221,7 @@ def test_logical_deletes_are_listed_with_who_has_orders_in_flight() -> None:
         Module.ED: answer(OperationOutcome.APPLIED),
     }
 
-    listings = combine_results(operation(OperationKind.DELETE), WaitReason(), answers).listings
+    listings = combine_module_results(operation(OperationKind.DELETE), WaitReason(), answers).listings
 
     assert listings == [NewLogicalDelete(11, 1, 5, frozenset({module})) for module in (Module.OD, Module.WFM)]
     assert listings[0].merge(listings[1]) == NewLogicalDelete(11, 1, 5, frozenset({Module.OD, Module.WFM}))
@@ -226,5 +232,5 @@ def test_a_create_revives_whatever_address_it_gave_life_to() -> None:
     """A delete revives no address."""
     done = {Module.OD: answer(OperationOutcome.APPLIED, address_id=77)}
 
-    assert combine_results(operation(), WaitReason(), done).revived == {77}
-    assert combine_results(operation(OperationKind.DELETE), WaitReason(), done).revived == set()
+    assert combine_module_results(operation(), WaitReason(), done).revived == {77}
+    assert combine_module_results(operation(OperationKind.DELETE), WaitReason(), done).revived == set()

@@ -196,8 +196,8 @@ async def test_a_message_that_a_module_has_is_not_skipped(peer: ApiPeer, address
         pytest.param(responses.MessageWait, MessageWait, (), id="wait"),
         pytest.param(responses.AcknowledgementDetails, Acknowledgement, (), id="acknowledgement"),
         pytest.param(responses.MessageAction, MessageAction, (), id="action"),
-        pytest.param(responses.FiguresResponse, Figures, (), id="figures"),
-        pytest.param(responses.MessageFigure, MessageCounts, (), id="counts"),
+        pytest.param(responses.UnfinishedCountsResponse, Figures, (), id="figures"),
+        pytest.param(responses.UnfinishedCount, MessageCounts, (), id="counts"),
         pytest.param(responses.CycleResponse, Cycle, (), id="cycle"),
         pytest.param(responses.CycleProgress, CycleProgress, (), id="progress of a cycle"),
         pytest.param(responses.RetryMessagesResponse, RetryOutcome, (), id="retry"),
@@ -224,7 +224,7 @@ def test_models_have_the_fields_of_the_api(
         (messages.MessageState, MessageState),
         (operations.Module, Module),
         (ordering.WaitKind, WaitKind),
-        (handle.RunProgress, Progress),
+        (handle.WorkflowProgress, Progress),
     ],
 )
 def test_words_are_those_of_the_api(server: type[StrEnum], client: type[StrEnum]) -> None:

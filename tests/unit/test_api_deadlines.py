@@ -44,7 +44,7 @@ async def test_each_of_several_deadlines_expires_by_itself() -> None:
         try:
             with deadlines.start_deadline() as deadline:
                 if number == 3:
-                    deadline.lift()
+                    deadline.remove_limit()
                 await held.wait()
         except TimeoutError:
             ended.append(number)
@@ -71,7 +71,7 @@ async def test_another_cancellation_of_the_task_goes_on() -> None:
     task = asyncio.create_task(work())
     await begun.wait()
     task.cancel()
-    seen[0].expire()
+    seen[0].cancel_task()
     with pytest.raises(asyncio.CancelledError):
         await task
 

@@ -23,11 +23,11 @@ from urllib3 import HTTPResponse
 
 from api.http import problems
 from api.transfers.joins import JoinTimeout
+from infra.component_settings import DatabaseSettings
 from infra.database import Database
 from infra.objects import BucketMissing, ObjectMissing, StoreFailure, StoreRefused, StoreUnreachable
-from infra.objects.failures import from_s3
+from infra.objects.failures import build_s3_failure
 from infra.outages import Component
-from infra.settings import DatabaseSettings
 from workflows.tasks.handle import LaneUnresponsive
 
 SSL_REQUEST: Final = 80_877_103
@@ -73,7 +73,7 @@ def test_a_store_that_says_that_it_cannot_serve_is_away(code: str) -> None:
     """The codes of S3 that another request does not mend, but time does."""
     refused = S3Error(HTTPResponse(status=503), code, "wait", "/haulage/files/1", "", "", "haulage", "files/1")
 
-    assert problems.convert_error(from_s3(refused, "files/1"), "r-1").detail.startswith(Component.STORE)
+    assert problems.convert_error(build_s3_failure(refused, "files/1"), "r-1").detail.startswith(Component.STORE)
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("by peer"), TimeoutError()], ids=repr)

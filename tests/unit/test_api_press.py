@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from api.downloads.context import PREVIEWS_BUSY, PREVIEWS_PER_PROJECT_MAX, PREVIEWS_WAITING_MAX, PreviewQueue
-from domain.faults import Exhausted
+from domain.faults import QuotaExhausted
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def test_a_full_queue_says_so(press: PreviewQueue) -> None:
     waiting = [asyncio.create_task(press.run(f"{number}", gate.wait)) for number in range(PREVIEWS_WAITING_MAX + 1)]
     await asyncio.sleep(0)
 
-    with pytest.raises(Exhausted) as refused:
+    with pytest.raises(QuotaExhausted) as refused:
         await press.run("late", gate.wait)
     gate.set()
 
@@ -56,7 +56,7 @@ async def test_no_project_takes_the_whole_queue(press: PreviewQueue) -> None:
     waiting = [asyncio.create_task(press.run("greedy", gate.wait)) for _ in range(PREVIEWS_PER_PROJECT_MAX)]
     await asyncio.sleep(0)
 
-    with pytest.raises(Exhausted) as refused:
+    with pytest.raises(QuotaExhausted) as refused:
         await press.run("greedy", gate.wait)
     other = asyncio.create_task(press.run("other", lambda: "drawn"))
     gate.set()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from api.app import ROUTE_GROUPS, build_resource_path, group_remainders_by_prefix
+from api.app import ROUTE_GROUPS, build_path_pattern, group_remainders_by_prefix
 from api.http.models import Request, Response
 from api.http.routes import Access, Call, Route, Routes
 
@@ -117,7 +117,7 @@ def test_a_row_that_cannot_work_is_refused(
 )
 def test_a_variable_matches_no_word_of_another_path(path: str, others: list[str], pattern: str) -> None:
     """So that what a word's own address allows is announced without what its neighbours allow."""
-    assert build_resource_path(path, group_remainders_by_prefix([path, *others])) == pattern
+    assert build_path_pattern(path, group_remainders_by_prefix([path, *others])) == pattern
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_variable_matches_no_word_of_another_path(path: str, others: list[str]
 )
 def test_a_variable_with_slashes_leaves_other_paths_their_own(path: str, others: list[str], pattern: str) -> None:
     """Neither words before it nor what follows it elsewhere."""
-    assert build_resource_path(path, group_remainders_by_prefix([path, *others]), "item_id") == pattern
+    assert build_path_pattern(path, group_remainders_by_prefix([path, *others]), "item_id") == pattern
 
 
 def _inputs(route: Route) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -36,14 +36,14 @@ def results(ours: Round = GOOD, dlt_seconds: float = 45) -> figures.Results:
     }
 
 
-def reached(found: figures.Results) -> Mapping[str, Figure]:
+def select_held_figures(found: figures.Results) -> Mapping[str, Figure]:
     """The figures that the issue names."""
     return {each.name: each for each in figures.figures(found) if each.holds is not None}
 
 
 def test_what_the_issue_names_is_reached() -> None:
     """Nothing lost, nothing twice, twice as fast as dlt, linear."""
-    named = reached(results())
+    named = select_held_figures(results())
     assert {name: each.holds for name, each in named.items()} == {
         "ours: rows lost": True,
         "ours: rows duplicated": True,
@@ -66,7 +66,7 @@ def test_what_the_issue_names_is_reached() -> None:
 )
 def test_what_is_missed_is_told(found: figures.Results, name: str) -> None:
     """One row is one too many at any seed."""
-    assert [each for each, figure in reached(found).items() if not figure.holds] == [name]
+    assert [each for each, figure in select_held_figures(found).items() if not figure.holds] == [name]
 
 
 def test_peers_losses_are_told_by_seed() -> None:

@@ -35,7 +35,7 @@ async def client(peer: ApiPeer) -> AsyncIterator[Client]:
         yield opened
 
 
-def finished(**changes: Any) -> Download:
+def make_finished_download(**changes: Any) -> Download:
     """The download whose file it is."""
     return Download.model_validate(status(**{"state": "succeeded", "rows": ROWS, "bytes": len(CONTENT), **changes}))
 
@@ -44,7 +44,7 @@ async def test_the_file_is_the_one_in_the_store(peer: ApiPeer, client: Client, t
     """Byte by byte; and the store never sees the project's key."""
     told: list[tuple[int, int]] = []
 
-    saved = await client.save(finished(), tmp_path / "out.csv", progress=lambda *far: told.append(far))
+    saved = await client.save(make_finished_download(), tmp_path / "out.csv", progress=lambda *far: told.append(far))
 
     assert (tmp_path / "out.csv").read_bytes() == CONTENT
     assert (saved.path, saved.rows, saved.bytes) == (tmp_path / "out.csv", ROWS, len(CONTENT))
@@ -58,7 +58,7 @@ async def test_a_broken_connection_is_taken_up(peer: ApiPeer, client: Client, tm
     """Each byte is asked for once, by a fresh link each time."""
     peer.breaks = [100_000, 7, 150_000]
 
-    await client.save(finished(), tmp_path / "out.csv")
+    await client.save(make_finished_download(), tmp_path / "out.csv")
 
     assert (tmp_path / "out.csv").read_bytes() == CONTENT
     ranges = [seen.headers.get("Range") for seen in peer.fetched]
@@ -71,7 +71,7 @@ async def test_an_expired_link_is_renewed(peer: ApiPeer, client: Client, tmp_pat
     """Links are good for minutes; a large file may take longer."""
     peer.breaks, peer.expired_links = [50_000], 1
 
-    await client.save(finished(), tmp_path / "out.csv")
+    await client.save(make_finished_download(), tmp_path / "out.csv")
 
     assert (tmp_path / "out.csv").read_bytes() == CONTENT
 
@@ -83,7 +83,7 @@ async def test_another_file_is_not_mixed_in(peer: ApiPeer, client: Client, tmp_p
     def changed(_done: int, _size: int) -> None:
         peer.content, peer.etag = CONTENT, '"two"'
 
-    await client.save(finished(), tmp_path / "out.csv", progress=changed)
+    await client.save(make_finished_download(), tmp_path / "out.csv", progress=changed)
 
     assert (tmp_path / "out.csv").read_bytes() == CONTENT
 
@@ -105,7 +105,7 @@ async def test_a_damaged_file_is_not_kept(
     (tmp_path / "out.csv").write_bytes(b"before")
 
     with pytest.raises(FileDamaged, match=sentence):
-        await client.save(finished(), tmp_path / "out.csv")
+        await client.save(make_finished_download(), tmp_path / "out.csv")
 
     assert (tmp_path / "out.csv").read_bytes() == b"before"
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
@@ -117,7 +117,7 @@ async def test_patience_ends_when_no_byte_comes(peer: ApiPeer, tmp_path: Path) -
 
     async with Client(peer.url, "hlg_key", patience_seconds=1.0) as client:
         with pytest.raises(Unreachable, match=r"stopped coming at 0 of"):
-            await client.save(finished(), tmp_path / "out.csv")
+            await client.save(make_finished_download(), tmp_path / "out.csv")
 
     assert list(tmp_path.iterdir()) == []
 
@@ -125,7 +125,7 @@ async def test_patience_ends_when_no_byte_comes(peer: ApiPeer, tmp_path: Path) -
 async def test_a_failed_download_has_no_file(peer: ApiPeer, client: Client, tmp_path: Path) -> None:
     """The reason is the download's."""
     fault = {"code": "source_status", "message": "The source answered 404.", "hint": "Check it."}
-    download = finished(state="failed", fault=fault)
+    download = make_finished_download(state="failed", fault=fault)
 
     with pytest.raises(DownloadFailed, match=r"The source answered 404\. Check it\.") as failed:
         await client.save(download, tmp_path / "out.csv")
@@ -138,7 +138,7 @@ async def test_empty_files(peer: ApiPeer, client: Client, tmp_path: Path) -> Non
     """A source without rows makes a file of heads, or of nothing."""
     for content in (b'"id"\r\n', b"\xef\xbb\xbf", b""):
         peer.content = content
-        await client.save(finished(rows=0, bytes=len(content)), tmp_path / "out.csv")
+        await client.save(make_finished_download(rows=0, bytes=len(content)), tmp_path / "out.csv")
         assert (tmp_path / "out.csv").read_bytes() == content
 
 

@@ -11,12 +11,12 @@ from tests.compat.record import PENDING, SUCCESS, Entry, find_differences
 TASK: dict[str, Any] = {"status": SUCCESS, "attempts": [1, 2, 3], "attempts_left_out": 0}
 
 
-def begun(stage: str, retries: int, at: float, priority: int = 0) -> Entry:
+def record_begin(stage: str, retries: int, at: float, priority: int = 0) -> Entry:
     """An attempt that began."""
     return Entry("begun", "t", stage, retries, 0, priority, False, 0, at)
 
 
-def told(stage: str, retries: int, status: int, at: float) -> Entry:
+def record_result(stage: str, retries: int, status: int, at: float) -> Entry:
     """Its result, taken by the server."""
     return Entry("told", "t", stage, retries, status, 0, False, 0, at)
 
@@ -24,10 +24,10 @@ def told(stage: str, retries: int, status: int, at: float) -> Entry:
 def run() -> list[Entry]:
     """Three stages; the second fails once."""
     return [
-        *(begun("cut", 0, 1.0), told("cut", 0, PENDING, 1.1)),
-        *(begun("mix", 0, 2.0), told("mix", 0, PENDING, 2.1)),
-        *(begun("mix", 1, 3.2), told("mix", 1, PENDING, 3.3)),
-        *(begun("send", 1, 4.0), told("send", 1, SUCCESS, 4.1)),
+        *(record_begin("cut", 0, 1.0), record_result("cut", 0, PENDING, 1.1)),
+        *(record_begin("mix", 0, 2.0), record_result("mix", 0, PENDING, 2.1)),
+        *(record_begin("mix", 1, 3.2), record_result("mix", 1, PENDING, 3.3)),
+        *(record_begin("send", 1, 4.0), record_result("send", 1, SUCCESS, 4.1)),
     ]
 
 
@@ -44,15 +44,15 @@ def test_a_run_that_is_right_has_none() -> None:
 @pytest.mark.parametrize(
     ("entries", "task", "said"),
     [
-        ([*run(), begun("send", 1, 5.0)], TASK, "began 2 times"),
+        ([*run(), record_begin("send", 1, 5.0)], TASK, "began 2 times"),
         (run()[:-2], TASK, "it went through the stages"),
         ([*run()[6:], *run()[:6]], TASK, "it went through the stages"),
-        ([*run(), told("send", 1, SUCCESS, 5.0)], TASK, "its end was taken twice"),
-        ([*run()[:4], begun("mix", 1, 2.5), *run()[5:]], TASK, "its retry 1 began 0.400 s after"),
+        ([*run(), record_result("send", 1, SUCCESS, 5.0)], TASK, "its end was taken twice"),
+        ([*run()[:4], record_begin("mix", 1, 2.5), *run()[5:]], TASK, "its retry 1 began 0.400 s after"),
         (run(), TASK | {"status": 4}, "it has status 4"),
         (run(), TASK | {"attempts": []}, "the server gave it out 1 times"),
         ([*run()[:2], *[each._replace(priority=9) for each in run()[2:]]], TASK, "those of the highest priority"),
-        ([*run(), begun("cut", 0, 9.0)._replace(task_id="u")], TASK, "u was held and is not there"),
+        ([*run(), record_begin("cut", 0, 9.0)._replace(task_id="u")], TASK, "u was held and is not there"),
     ],
 )
 def test_what_is_wrong_is_said(entries: list[Entry], task: dict[str, Any], said: str) -> None:

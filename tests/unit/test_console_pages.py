@@ -28,38 +28,41 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
 @pytest.mark.parametrize(
     ("workflow_id", "page"),
     [
-        (downloads.build_workflow_id("prj_1", "dl_2"), "/console/downloads/dl_2?project=prj_1"),
-        (webhooks.build_workflow_id("prj_1", "msg_2"), "/console/downloads?project_id=prj_1"),
+        (downloads.build_download_workflow_id("prj_1", "dl_2"), "/console/downloads/dl_2?project=prj_1"),
+        (webhooks.build_delivery_workflow_id("prj_1", "msg_2"), "/console/downloads?project_id=prj_1"),
         (
             str(TransferJobKey(TransferFile(biz_id=2, app_id=7, path="/etc/app.conf"), 4)),
             "/console/transfers/jobs/AsyncDownloadJob%3A2%3A7%3A%2Fetc%2Fapp.conf%3A4",
         ),
-        (orders.schedule_id("shop-1"), "/console/orders/platforms/shop-1"),
-        (orders.schedule_id("shop-1") + RUN, "/console/orders/platforms/shop-1"),
-        (orders.slice_id("shop-1", WINDOW), SLICE),
-        (orders.slice_id("shop-1", WINDOW, "redo-17"), SLICE),
-        (orders.report_id("shop-1", "2026-01-01"), "/console/orders/platforms/shop-1"),
+        (orders.build_cycle_schedule_id("shop-1"), "/console/orders/platforms/shop-1"),
+        (orders.build_cycle_schedule_id("shop-1") + RUN, "/console/orders/platforms/shop-1"),
+        (orders.build_slice_workflow_id("shop-1", WINDOW), SLICE),
+        (orders.build_slice_workflow_id("shop-1", WINDOW, "redo-17"), SLICE),
+        (orders.build_report_workflow_id("shop-1", "2026-01-01"), "/console/orders/platforms/shop-1"),
         (orders.WATCH + RUN, "/console/orders"),
         (addresses.CYCLE_SCHEDULE + RUN, "/console/addresses"),
-        (addresses.build_intake_id(Topic.DELETE), "/console/addresses"),
+        (addresses.build_intake_workflow_id(Topic.DELETE), "/console/addresses"),
         (addresses.CHECK_SCHEDULE + RUN, "/console/addresses/logical-deletes"),
-        (addresses.build_purge_id("0a"), "/console/addresses/logical-deletes/purges/0a"),
-        (addresses.build_drift_id("20260101T000000Z"), "/console/addresses/drift/20260101T000000Z"),
-        (tasks_names.make_lane_id((tasks.make_type("prj_1", "video"), 3)), "/console/tasks/types/video?project=prj_1"),
+        (addresses.build_purge_workflow_id("0a"), "/console/addresses/logical-deletes/purges/0a"),
+        (addresses.build_comparison_workflow_id("20260101T000000Z"), "/console/addresses/drift/20260101T000000Z"),
+        (
+            tasks_names.build_lane_workflow_id((tasks.build_type_id("prj_1", "video"), 3)),
+            "/console/tasks/types/video?project=prj_1",
+        ),
         *((housekeeping.build_schedule_id(system) + RUN, "/console") for system in (*SYSTEMS, "webhooks")),
         ("somebody-else-s", None),
     ],
 )
 def test_every_workflow_has_a_page(workflow_id: str, page: str | None) -> None:
     """Runs of schedules, redone slices and foreign workflows included."""
-    assert interceptors.find_page(workflow_id) == page
+    assert interceptors.find_console_path(workflow_id) == page
 
 
 def test_nobody_is_led_to_a_console_whose_address_is_not_known() -> None:
     """A link without a host would lead to the engine's own pages."""
-    workflow_id = tasks_names.make_lane_id((tasks.make_type("prj_1", "video"), 3))
-    assert interceptors.build_details("", workflow_id) is None
-    assert interceptors.build_details("https://haulage.example.com/", workflow_id) == (
+    workflow_id = tasks_names.build_lane_workflow_id((tasks.build_type_id("prj_1", "video"), 3))
+    assert interceptors.build_console_link("", workflow_id) is None
+    assert interceptors.build_console_link("https://haulage.example.com/", workflow_id) == (
         "[Open in the console](https://haulage.example.com/console/tasks/types/video?project=prj_1)"
     )
 

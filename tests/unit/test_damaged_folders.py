@@ -34,8 +34,9 @@ def start(data_dir: Path) -> subprocess.CompletedProcess[str]:
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """Return what every file holds, but the lock, which is empty."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in {"run.lock", "run.json"}]
+    """Return what every file holds, but the lock and the preloader's log, which are empty."""
+    empty = {"run.lock", "run.json", "preloader.log"}
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in empty]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -98,7 +99,7 @@ async def test_an_error_of_ours_is_one_sentence_and_a_file(tmp_path: Path, monke
     def fail(*_: object) -> None:
         raise KeyError("no such thing")
 
-    monkeypatch.setattr(data_folder, "load_secrets", fail)
+    monkeypatch.setattr(data_folder, "load_or_create_secrets", fail)
     with pytest.raises(StartFailed) as failed:
         async with local.run_installation(Settings().model_copy(update={"data_dir": tmp_path})):
             pass

@@ -42,6 +42,7 @@ SECRETS_OF = {
     "api": SECRETS - CARRIER_SECRETS,
     # A worker can neither make projects nor try keys.
     "worker": SECRETS - API_SECRETS,
+    # It encrypts the arguments of schedules.
     "migrate": SECRETS - API_SECRETS - CARRIER_SECRETS - {"HAULAGE_SECRETS__SEAL"},
 }
 
@@ -92,7 +93,7 @@ def test_each_process_gets_the_secrets_it_needs(container: Container) -> None:
 def test_the_environment_makes_a_settings_tree(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a container is given can be read, and it has the time that its activities may take to finish."""
     for name, value in container.environment.items():
-        monkeypatch.setenv(name, '["key"]' if name == "HAULAGE_SECRETS__SEAL" else _filled(value))
+        monkeypatch.setenv(name, '["key"]' if name == "HAULAGE_SECRETS__SEAL" else _fill_variables(value))
 
     settings = Settings(_env_file=None)
 
@@ -113,7 +114,7 @@ def test_probes_reach_the_port_that_is_served(container: Container) -> None:
             return
 
     assert host == "0.0.0.0"  # noqa: S104 (inside a container)
-    assert port in _probed(container)
+    assert port in _list_probed_ports(container)
 
 
 @each_haulage_container
@@ -172,9 +173,9 @@ def test_images_are_pinned() -> None:
 @pytest.mark.parametrize(
     ("service", "program", "version"),
     [
-        ("temporal", components.find_temporal, "(Server {tag},"),
-        ("temporal-ui", components.find_temporal, "UI {tag})"),
-        ("seaweedfs", components.find_weed, " {tag} "),
+        ("temporal", components.find_temporal_program, "(Server {tag},"),
+        ("temporal-ui", components.find_temporal_program, "UI {tag})"),
+        ("seaweedfs", components.find_seaweedfs_program, " {tag} "),
         ("postgres", lambda: components.find_postgres_program("postgres"), "(PostgreSQL) {tag}"),
     ],
 )
@@ -193,7 +194,7 @@ def test_the_object_store_takes_the_embedded_flags() -> None:
     command = deployment.compose()["services"]["seaweedfs"]["command"]
     given = dict(argument.removeprefix("-").split("=", 1) for argument in command[1:])
     elsewhere = {"ip.bind", "volume.preStopSeconds"}
-    expected = {name: value for name, value in flags.store_alone().items() if name not in elsewhere}
+    expected = {name: value for name, value in flags.build_single_store_arguments().items() if name not in elsewhere}
 
     assert expected.items() <= given.items()
 
@@ -251,7 +252,7 @@ def _canonical(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
-def _filled(value: str) -> str:
+def _fill_variables(value: str) -> str:
     """A value as compose would fill it in."""
     return re.sub(
         r"\$\{\w+(?::-(?P<default>[^}]*)|:\?[^}]*)\}",
@@ -260,7 +261,7 @@ def _filled(value: str) -> str:
     )
 
 
-def _probed(container: Container) -> set[str]:
+def _list_probed_ports(container: Container) -> set[str]:
     """The ports that the container's probes ask."""
     kind, name = container.name.split("/")
     if kind == "compose":

@@ -29,7 +29,7 @@ def table(heading: str) -> list[list[str]]:
     return [line.split("|")[1:-1] for line in lines[0].splitlines()[2:]]
 
 
-def quoted(cell: str) -> list[str]:
+def find_quoted(cell: str) -> list[str]:
     return re.findall("`([^`]+)`", cell)
 
 
@@ -55,8 +55,8 @@ def test_both_kinds_of_examples_are_there() -> None:
 
 def test_fields_are_complete() -> None:
     """Each field of each kind of node has its row."""
-    columns = [name for row in table("## Fields of a column") for name in quoted(row[0])]
-    rows = [name for row in table("## Row heads") for name in quoted(row[0])]
+    columns = [name for row in table("## Fields of a column") for name in find_quoted(row[0])]
+    rows = [name for row in table("## Row heads") for name in find_quoted(row[0])]
 
     assert sorted({*columns, "v_align", "valign"}) == sorted(COLUMN_FIELDS)
     assert sorted(rows) == sorted(ROW_FIELDS)
@@ -64,11 +64,11 @@ def test_fields_are_complete() -> None:
 
 def test_types_are_complete() -> None:
     """Each type has its row, with all its other names."""
-    listed = {word: row for row in table("### Types") for word in quoted(row[0]) + quoted(row[1])}
+    listed = {word: row for row in table("### Types") for word in find_quoted(row[0]) + find_quoted(row[1])}
 
     assert listed.keys() == KINDS.keys()
     assert all(kind.value in listed for kind in CellKind)
-    assert all(KINDS[word].value in quoted(row[0]) for word, row in listed.items())
+    assert all(KINDS[word].value in find_quoted(row[0]) for word, row in listed.items())
 
 
 def test_the_limit_of_row_heads_is_current() -> None:
@@ -76,7 +76,7 @@ def test_the_limit_of_row_heads_is_current() -> None:
     assert f"has {GROUPED_ROWS_MAX:,} rows of data at most" in PAGE
 
 
-@pytest.mark.parametrize("condition", [quoted(row[0])[0] for row in table("## Conditional styles")])
+@pytest.mark.parametrize("condition", [find_quoted(row[0])[0] for row in table("## Conditional styles")])
 def test_conditions_are_some(condition: str) -> None:
     """Each example of a condition can be read."""
     assert parse_condition(condition)

@@ -116,11 +116,11 @@ def test_gbk_programs_read_what_gbk_has() -> None:
 def test_content_types_name_the_encoding() -> None:
     """The content type names the encoding."""
     assert (
-        csv.content_type_of(TextEncoding.UTF_8)
-        == csv.content_type_of(TextEncoding.UTF_8_BOM)
+        csv.get_content_type(TextEncoding.UTF_8)
+        == csv.get_content_type(TextEncoding.UTF_8_BOM)
         == "text/csv; charset=utf-8"
     )
-    assert csv.content_type_of(TextEncoding.GB18030) == "text/csv; charset=gb18030"
+    assert csv.get_content_type(TextEncoding.GB18030) == "text/csv; charset=gb18030"
 
 
 nested = st.lists(st.integers() | st.text('ab"\\=,[{\x1f'), max_size=2) | st.dictionaries(

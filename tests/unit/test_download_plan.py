@@ -24,7 +24,7 @@ from domain.faults import SourceFault
 )
 def test_fetchers_follow_the_rule(total: int, page_size: int, expected: int) -> None:
     """One fetcher up to 400 pages, then one for each 100 pages, at most five."""
-    assert plan.count_fetchers(total, page_size) == expected
+    assert plan.choose_fetcher_count(total, page_size) == expected
 
 
 @given(st.integers(0, 3_000_000), st.integers(100, 1_000), st.integers(1, 5))
@@ -55,12 +55,12 @@ def test_large_sources_have_more_ranges_than_fetchers(
     total: int | None, row_bytes: float, fetchers: int, expected: int
 ) -> None:
     """A range weighs about one part, so that fetchers end together, and there are never too many."""
-    assert plan.count_ranges(total, row_bytes, fetchers) == expected
+    assert plan.choose_range_count(total, row_bytes, fetchers) == expected
 
 
 def test_no_total_means_one_fetcher_without_end() -> None:
     """If the source reports no total, one fetcher goes on until there is no more."""
-    assert plan.count_fetchers(None, 500) == 1
+    assert plan.choose_fetcher_count(None, 500) == 1
     assert plan.plan_ranges(None, 500, 1) == [PageRange(index=0, first=0, end=None)]
 
 
@@ -86,47 +86,47 @@ def test_pages_are_held_against_what_is_known(
     extent = SourceExtent(total=total, page_size=100, gaps_allowed=gaps_allowed)
 
     if code is None:
-        extent.check(1, rows, told)
+        extent.require_consistent_page(1, rows, told)
         return
     with pytest.raises(SourceFault) as caught:
-        extent.check(1, rows, told)
+        extent.require_consistent_page(1, rows, told)
     assert (caught.value.record.code, caught.value.transient, caught.value.doubtful) == (code, False, True)
 
 
 def test_a_short_page_that_says_that_more_follows_is_right() -> None:
     """The answer's own flag counts, whatever the request says."""
-    SourceExtent(total=250, page_size=100).check(1, 3, 250, has_more=True)
+    SourceExtent(total=250, page_size=100).require_consistent_page(1, 3, 250, has_more=True)
 
 
 def test_pages_are_told_by_the_source_s_own_numbers() -> None:
     """A source that counts from 1 calls the second page 2."""
     with pytest.raises(SourceFault, match="Page 2 holds 3 rows"):
-        SourceExtent(total=250, page_size=100, first_page=1).check(1, 3, 250)
+        SourceExtent(total=250, page_size=100, first_page=1).require_consistent_page(1, 3, 250)
 
 
 @pytest.mark.parametrize(("total", "looks"), [(0, False), (None, False), (99, False), (100, True), (101, False)])
 def test_only_a_full_last_page_asks_for_a_look_beyond(total: int | None, looks: bool) -> None:
     """A short one shows by itself that it is the last."""
-    assert SourceExtent(total=total, page_size=100).is_full_at_the_end is looks
+    assert SourceExtent(total=total, page_size=100).is_last_page_full is looks
 
 
 def test_rows_behind_the_last_page_show_that_the_total_is_none() -> None:
     """Some sources report the rows of the page, or no more than 10,000."""
     extent = SourceExtent(total=10_000, page_size=100)
-    extent.check_beyond(0)
+    extent.require_empty_page_after_end(0)
     with pytest.raises(SourceFault, match="page 100, behind its last row, has 7 rows"):
-        extent.check_beyond(7)
+        extent.require_empty_page_after_end(7)
 
 
 def test_a_source_without_a_total_has_an_end() -> None:
     """It may have many pages and some that are empty, not too many of either."""
-    plan.require_possible_end(19_999, 19_999, ["100:a"] * 100)
-    plan.require_possible_end(19_999, 20_000, ["100:a"] * 100)
-    plan.require_possible_end(100, 100, ["100:a", *[""] * 49])
+    plan.require_reachable_end(19_999, 19_999, ["100:a"] * 100)
+    plan.require_reachable_end(19_999, 20_000, ["100:a"] * 100)
+    plan.require_reachable_end(100, 100, ["100:a", *[""] * 49])
     with pytest.raises(SourceFault, match="20,001 was not the last"):
-        plan.require_possible_end(20_000, 20_001, ["100:a"] * 100)
+        plan.require_reachable_end(20_000, 20_001, ["100:a"] * 100)
     with pytest.raises(SourceFault, match="50 empty pages in a row"):
-        plan.require_possible_end(100, 100, ["100:a", *[""] * 50])
+        plan.require_reachable_end(100, 100, ["100:a", *[""] * 50])
 
 
 @pytest.mark.parametrize(("rows", "smaller"), [(1_000, 100), (500, 50), (101, 20), (100, 20), (21, 20), (20, None)])

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import pytest
 
 from domain.downloads import repeats
-from domain.downloads.repeats import SAME_PAGES_MAX, SeenPages, check_all_ranges, mark_page
+from domain.downloads.repeats import SAME_PAGES_MAX, SeenPages, build_page_mark, require_distinct_pages
 from domain.faults import SourceFault
 
-A, B, SMALL = mark_page(100, "a"), mark_page(100, "b"), mark_page(19, "s")
+A, B, SMALL = build_page_mark(100, "a"), build_page_mark(100, "b"), build_page_mark(19, "s")
 
 
 def add_pages(marks: Sequence[str], *, first: int = 0, allowed: bool = False, endless: bool = True) -> None:
     """Read pages one after another."""
     seen = SeenPages(first, [], is_allowed=allowed, is_endless=endless)
     for number, marked in enumerate(marks, start=first):
-        seen.check(number, marked)
+        seen.require_no_repetition(number, marked)
         seen.add(number, marked)
 
 
@@ -39,9 +39,9 @@ def test_the_first_two_pages_say_what_helps() -> None:
 def test_what_was_read_before_a_resume_counts() -> None:
     """A fetcher knows the pages that an earlier one staged."""
     seen = SeenPages(10, [A, B], is_allowed=False, is_endless=False)
-    seen.check(11, B)  # the same page, asked for again
+    seen.require_no_repetition(11, B)  # the same page, asked for again
     with pytest.raises(SourceFault, match="Pages 11 and 12"):
-        seen.check(12, B)
+        seen.require_no_repetition(12, B)
 
 
 def test_empty_and_small_pages_may_be_equal() -> None:
@@ -64,25 +64,25 @@ def test_repeats_may_be_allowed_but_not_for_ever() -> None:
 def test_pages_of_different_fetchers_are_held_against_each_other() -> None:
     """Only who has all of them can."""
     with pytest.raises(SourceFault, match="Pages 1 and 10"):
-        check_all_ranges([(0, [B, A]), (10, [A])])
-    assert check_all_ranges([(0, [A, ""]), (10, [B, ""])]) == []
+        require_distinct_pages([(0, [B, A]), (10, [A])])
+    assert require_distinct_pages([(0, [A, ""]), (10, [B, ""])]) == []
 
 
 def test_small_pages_that_are_equal_are_told() -> None:
     """A reader of the file should know."""
-    (warning,) = check_all_ranges([(0, [SMALL, A]), (5, [SMALL, *[mark_page(1, "x")] * 9])])
+    (warning,) = require_distinct_pages([(0, [SMALL, A]), (5, [SMALL, *[build_page_mark(1, "x")] * 9])])
     assert "pages 0 and 5, 6 and 7" in warning
     assert "4 more" in warning
 
 
 def test_what_is_remembered_tells_how_many_rows_there_were() -> None:
     """Of an empty page nothing is remembered."""
-    assert [repeats.count_rows_of_mark(each) for each in (A, SMALL, mark_page(0, "z"))] == [100, 19, 0]
+    assert [repeats.parse_row_count(each) for each in (A, SMALL, build_page_mark(0, "z"))] == [100, 19, 0]
 
 
 def test_rows_that_come_on_two_pages_are_told() -> None:
     """Equal rows of one page are the source's own business."""
-    first, second = repeats.mark_rows([b"a", b"b", b"b"]), repeats.mark_rows([b"c", b"a"])
-    (warning,) = repeats.describe_repeated_rows([first, second, repeats.mark_rows([b"a"])])
+    first, second = repeats.build_row_mark([b"a", b"b", b"b"]), repeats.build_row_mark([b"c", b"a"])
+    (warning,) = repeats.list_repeated_row_warnings([first, second, repeats.build_row_mark([b"a"])])
     assert warning.startswith("2 rows of the source came on more than one page")
-    assert repeats.describe_repeated_rows([first, repeats.mark_rows([]), repeats.mark_rows([b"c"])]) == []
+    assert repeats.list_repeated_row_warnings([first, repeats.build_row_mark([]), repeats.build_row_mark([b"c"])]) == []

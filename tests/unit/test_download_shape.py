@@ -6,7 +6,7 @@ import pytest
 
 from domain.downloads.models import FileType
 from domain.downloads.pages import NewColumnsFound, SourcePage, read_first_page
-from domain.downloads.shape import LEFT_OUT_MAX, ShapedPageReader, TableShape, build_shape
+from domain.downloads.shape import LEFT_OUT_MAX, ShapedPageReader, TableShape, choose_table_shape
 from domain.faults import SourceFault
 from excel.template.models import ROW_HEAD_NAMES, TableDrawing
 
@@ -19,7 +19,7 @@ def cells(page: SourcePage) -> list[list[str]]:
 
 
 def shape(body: bytes, template: object = None, kind: FileType = FileType.EXCEL) -> TableShape:
-    return build_shape(kind, read_first_page(body), TableDrawing.model_validate({"template": template}))
+    return choose_table_shape(kind, read_first_page(body), TableDrawing.model_validate({"template": template}))
 
 
 def test_without_a_template_every_key_is_a_column() -> None:
@@ -40,7 +40,7 @@ def test_a_template_selects_and_says_what_it_leaves_out() -> None:
 
     assert found == TableShape(columns=["b", "a", "none"], left_out=["x"], keys=["a", "x", "b"])
     assert cells(page) == [["2", "1", "null"], ["3", "null", "null"]]
-    assert reader.newly_left_out == ["late"]
+    assert reader.newly_left_out_keys == ["late"]
 
 
 def test_an_endless_supply_of_keys_is_a_fault() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from domain.downloads import staging
 from domain.downloads.staging import (
     MIB,
-    GatheredPiece,
+    JoinedTailsPiece,
     PartRecord,
     RangeLedger,
     StagingError,
@@ -35,14 +35,14 @@ def build_ledger(index: int, parts: list[int], tail: int | None, ranges: int = R
 
 def test_small_ranges_are_gathered_into_one_part() -> None:
     """Five ranges of 1 MiB are one part of 5 MiB."""
-    pieces = staging.join_ledgers([build_ledger(index, [], MIB) for index in range(5)])
+    pieces = staging.list_file_pieces([build_ledger(index, [], MIB) for index in range(5)])
 
-    assert [(piece.number, piece.bytes) for piece in pieces if isinstance(piece, GatheredPiece)] == [(1, 5 * MIB)]
+    assert [(piece.number, piece.bytes) for piece in pieces if isinstance(piece, JoinedTailsPiece)] == [(1, 5 * MIB)]
 
 
 def test_large_ranges_stay_as_they_were_uploaded() -> None:
     """Parts are taken over as they are, in order of ranges."""
-    pieces = staging.join_ledgers(
+    pieces = staging.list_file_pieces(
         [build_ledger(0, [8 * MIB, 6 * MIB], None), build_ledger(1, [8 * MIB, 5 * MIB], None)]
     )
 
@@ -53,7 +53,7 @@ def test_large_ranges_stay_as_they_were_uploaded() -> None:
 def test_a_small_range_before_a_large_one_cannot_be_joined() -> None:
     """No store takes a part under 5 MiB that is not the last."""
     with pytest.raises(StagingError):
-        staging.join_ledgers([build_ledger(0, [], MIB), build_ledger(1, [8 * MIB, 5 * MIB], None)])
+        staging.list_file_pieces([build_ledger(0, [], MIB), build_ledger(1, [8 * MIB, 5 * MIB], None)])
 
 
 def test_a_block_of_part_numbers_is_never_overrun() -> None:
@@ -74,7 +74,7 @@ def test_joined_pieces_are_valid_and_lose_nothing(ranges: list[tuple[list[int], 
         build_ledger(index, parts, None if parts else tail, len(ranges)) for index, (parts, tail) in enumerate(ranges)
     ]
     try:
-        pieces = staging.join_ledgers(ledgers)
+        pieces = staging.list_file_pieces(ledgers)
     except StagingError:
         assert any(not parts and tail < 5 * MIB for parts, tail in ranges)
         return

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from api.downloads import responses, watching
 from api.downloads.responses import DownloadResponse, StatusReader
-from api.downloads.watching import DownloadPoller, Subscription, SubscriptionEnd
+from api.downloads.watching import DownloadPoller, Subscription, SubscriptionEndReason
 from domain.downloads.models import DownloadPhase, DownloadState, FileType
 
 
@@ -24,7 +24,7 @@ def answer(
         project_id="prj_1",
         task_id=task_id,
         state=state,
-        label=state.label,
+        label=state.chinese_label,
         type=FileType.CSV,
         file_name="x.csv",
         operator_id=None,
@@ -98,7 +98,7 @@ async def test_an_outage_ends_no_watch() -> None:
 
 async def test_what_is_missing_ends_the_watch() -> None:
     """There is nothing to wait for."""
-    assert await collect_updates([answer(1), responses.build_missing("dl_1")]) == [answer(1)]
+    assert await collect_updates([answer(1), responses.build_missing_download_fault("dl_1")]) == [answer(1)]
 
 
 async def test_a_slow_watcher_hears_the_newest_word_only() -> None:
@@ -117,18 +117,18 @@ async def test_a_watcher_with_a_long_backlog_is_dropped() -> None:
     for number in range(watching.BACKLOG_MAX + 1):
         watcher.push(answer(task_id=f"dl_{number}"))
     assert await watcher.wait_for_updates() is None
-    assert watcher.ending is SubscriptionEnd.TOO_SLOW
+    assert watcher.ending is SubscriptionEndReason.TOO_SLOW
 
 
 async def test_the_last_word_is_heard_before_the_end() -> None:
     """An update before the end still arrives, one after it does not."""
     watcher = Subscription()
     watcher.push(DONE)
-    watcher.end(SubscriptionEnd.FINISHED)
-    watcher.end(SubscriptionEnd.STOPPING)
+    watcher.end(SubscriptionEndReason.FINISHED)
+    watcher.end(SubscriptionEndReason.STOPPING)
     watcher.push(answer(1))
     assert [await watcher.wait_for_updates(), await watcher.wait_for_updates()] == [[DONE], None]
-    assert watcher.ending is SubscriptionEnd.FINISHED
+    assert watcher.ending is SubscriptionEndReason.FINISHED
 
 
 async def test_a_quiet_time_has_no_news() -> None:

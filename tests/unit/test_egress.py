@@ -102,7 +102,7 @@ MALFORMED_HOSTS = [
 def test_denied_hosts(host: str) -> None:
     """Names of inner networks and closed addresses are refused at the door, however they are spelled."""
     with pytest.raises(Invalid) as refused:
-        PUBLIC_ONLY.check(f"http://{host}/rows")
+        PUBLIC_ONLY.require_allowed_url(f"http://{host}/rows")
     assert refused.value.record.code == "address_denied"
 
 
@@ -110,7 +110,7 @@ def test_denied_hosts(host: str) -> None:
 def test_malformed_hosts(host: str) -> None:
     """What two programs could read differently is refused: odd numbers, credentials, backslashes, escapes."""
     with pytest.raises(Invalid) as refused:
-        PUBLIC_ONLY.check(f"http://{host}/rows")
+        PUBLIC_ONLY.require_allowed_url(f"http://{host}/rows")
     assert refused.value.record.code == "invalid_url"
 
 
@@ -144,7 +144,7 @@ def test_malformed_hosts(host: str) -> None:
 def test_malformed_urls(url: str) -> None:
     """Only http and https, no control characters, and not longer than other programs accept."""
     with pytest.raises(Invalid) as refused:
-        PUBLIC_ONLY.check(url)
+        PUBLIC_ONLY.require_allowed_url(url)
     assert refused.value.record.code == "invalid_url"
 
 
@@ -165,7 +165,7 @@ def test_malformed_urls(url: str) -> None:
 )
 def test_ordinary_urls(url: str, read: str) -> None:
     """Ordinary URLs pass; host and port become plain, the rest stays as it was written."""
-    assert PUBLIC_ONLY.check(url).url == read
+    assert PUBLIC_ONLY.require_allowed_url(url).url == read
 
 
 @settings(deadline=None)
@@ -186,7 +186,7 @@ def test_one_reading(authority: str) -> None:
 def test_credentials_are_not_repeated() -> None:
     """The refusal of a URL with a password does not carry it into logs and messages."""
     with pytest.raises(Invalid) as refused:
-        PUBLIC_ONLY.check("https://me:planted-secret@example.com/")
+        PUBLIC_ONLY.require_allowed_url("https://me:planted-secret@example.com/")
     assert "planted-secret" not in refused.value.record.sentence
 
 
@@ -227,16 +227,16 @@ def test_wrong_openings(entry: str) -> None:
 def test_door_knows_openings() -> None:
     """At the door an opened address passes on its port, and its other ports are refused."""
     rules = egress.EgressRules.parse(["127.0.0.1:8123"], [80, 443])
-    rules.check("http://127.0.0.1:8123/rows")
+    rules.require_allowed_url("http://127.0.0.1:8123/rows")
     for url in ("http://127.0.0.1:8124/", "http://127.0.0.1/", "http://localhost:8123/", "http://example.com:8124/"):
         with pytest.raises(Invalid):
-            rules.check(url)
+            rules.require_allowed_url(url)
 
 
 def test_inner_names_need_an_opened_network() -> None:
     """Where a network is opened, inner names pass the door and their addresses decide; our own machine's never do."""
     rules = egress.EgressRules.parse(["10.0.0.0/8"], [80, 443])
-    rules.check("http://erp.shop.svc.cluster.local:9000/rows")
+    rules.require_allowed_url("http://erp.shop.svc.cluster.local:9000/rows")
     for url in ("http://localhost/", "http://metadata.google.internal/", "http://192.168.0.1/"):
         with pytest.raises(Invalid):
-            rules.check(url)
+            rules.require_allowed_url(url)

@@ -33,27 +33,27 @@ def test_every_flag_says_why_and_what_it_does(flag: Flag) -> None:
 
 def test_production_reads_what_the_table_says() -> None:
     """Renew the file as its head says when this fails."""
-    assert DYNAMIC_CONFIGURATION.read_text() == flags.dynamic_configuration()
+    assert DYNAMIC_CONFIGURATION.read_text() == flags.render_dynamic_configuration()
 
 
 def test_time_skipping_is_for_tests_alone() -> None:
     """A user's engine does not let workflows skip time."""
     name = "frontend.WorkflowTimeSkippingEnabled=true"
-    assert name in flags.engine(ui=False, for_tests=True)
-    assert name not in flags.engine(ui=True, for_tests=False)
-    assert name.partition("=")[0] not in flags.dynamic_configuration()
+    assert name in flags.build_engine_arguments(ui=False, for_tests=True)
+    assert name not in flags.build_engine_arguments(ui=True, for_tests=False)
+    assert name.partition("=")[0] not in flags.render_dynamic_configuration()
 
 
 def test_only_tests_do_without_the_disk() -> None:
     """A user's answer survives a power cut."""
-    assert "synchronous=2" in flags.engine(ui=True, for_tests=False)
-    assert "synchronous=0" not in flags.engine(ui=True, for_tests=False)
-    assert not {"fsync", "full_page_writes"} & flags.database(5432, for_tests=False).keys()
-    assert flags.database(5432, for_tests=True).keys() >= {"fsync", "full_page_writes"}
+    assert "synchronous=2" in flags.build_engine_arguments(ui=True, for_tests=False)
+    assert "synchronous=0" not in flags.build_engine_arguments(ui=True, for_tests=False)
+    assert not {"fsync", "full_page_writes"} & flags.build_database_settings(5432, for_tests=False).keys()
+    assert flags.build_database_settings(5432, for_tests=True).keys() >= {"fsync", "full_page_writes"}
 
 
 def test_values_are_written_as_the_engine_reads_them() -> None:
     """Dynamic values are JSON: a duration is quoted, a number is not."""
-    arguments = flags.engine(ui=False, for_tests=False)
+    arguments = flags.build_engine_arguments(ui=False, for_tests=False)
     assert 'history.timerProcessorMaxTimeShift="10ms"' in arguments
     assert "history.maxInFlightUpdates=1000" in arguments

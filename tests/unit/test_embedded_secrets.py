@@ -10,7 +10,7 @@ from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
 from dev.embedded import data_folder
-from dev.embedded.stack import to_variables
+from dev.embedded.stack import to_environment_variables
 from infra.settings import GuardSettings, SecretSettings, Settings
 
 
@@ -18,23 +18,23 @@ def test_keys_are_drawn_once(tmp_path: Path) -> None:
     """What was sealed or hashed before a restart can be opened after it."""
     other = tmp_path / "other"
     other.mkdir()
-    assert data_folder.load_secrets(tmp_path) == data_folder.load_secrets(tmp_path)
-    assert data_folder.load_secrets(tmp_path) != data_folder.load_secrets(other)
+    assert data_folder.load_or_create_secrets(tmp_path) == data_folder.load_or_create_secrets(tmp_path)
+    assert data_folder.load_or_create_secrets(tmp_path) != data_folder.load_or_create_secrets(other)
 
 
 def test_only_the_owner_reads_the_keys(tmp_path: Path) -> None:
     """The file opens everything."""
-    data_folder.load_secrets(tmp_path)
+    data_folder.load_or_create_secrets(tmp_path)
     assert stat.S_IMODE((tmp_path / "secrets.json").stat().st_mode) == 0o600
 
 
 def test_keys_that_are_missing_are_added_before_there_is_data(tmp_path: Path) -> None:
     """An administrator may choose the key before the first start."""
     (tmp_path / "secrets.json").write_text('{"admin_key": "chosen"}')
-    loaded = data_folder.load_secrets(tmp_path)
+    loaded = data_folder.load_or_create_secrets(tmp_path)
     assert loaded.admin_key == "chosen"
     assert Fernet(loaded.seal)
-    assert data_folder.load_secrets(tmp_path) == loaded
+    assert data_folder.load_or_create_secrets(tmp_path) == loaded
 
 
 def test_a_child_reads_the_settings_that_its_parent_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +43,6 @@ def test_a_child_reads_the_settings_that_its_parent_wrote(monkeypatch: pytest.Mo
         secrets=SecretSettings(seal=[SecretStr("newest"), SecretStr("older")], pepper=SecretStr('"quoted", 1')),
         guard=GuardSettings(allow=["10.0.0.0/8", "127.0.0.1:8091"], connect_timeout_seconds=2.5),
     )
-    for name, value in to_variables(written).items():
+    for name, value in to_environment_variables(written).items():
         monkeypatch.setenv(name, value)
     assert Settings() == written

@@ -111,7 +111,7 @@ async def test_a_busy_machine_gives_more_time(
     supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten processes wait for each core: what shows no sign of life for two seconds may be waiting for its turn."""
-    monkeypatch.setattr(processes, "measure_load", lambda: 1_000.0)
+    monkeypatch.setattr(processes, "measure_load_per_core", lambda: 1_000.0)
     text = "echo start >> starts; sleep 0.5; touch lamp.ready; exec sleep 60"
     await supervisor.start(script(tmp_path, "lamp", text, silence_seconds=0.01))
     assert (tmp_path / "starts").read_text() == "start\n"
@@ -135,7 +135,7 @@ async def test_what_takes_long_is_said_in_one_line(tmp_path: Path, monkeypatch: 
             await eventually(lambda: re.fullmatch(why, lines[-1]))
             (tmp_path / "go").touch()
             await start
-            assert supervisor.report.describe() == ""
+            assert supervisor.report.describe_slow_steps() == ""
 
 
 async def test_what_started_last_stops_first(tmp_path: Path) -> None:

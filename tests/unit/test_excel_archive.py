@@ -10,25 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excel import archive
-from excel.archive import BodyInset, DeflatedPiece, Spool, ZipArchive, deflate, splice_bodies
+from excel.archive import BodyInset, DeflatedPiece, PieceSpool, ZipArchive, deflate, insert_bodies_into_sheet
 
 PIECES = st.lists(st.binary(max_size=300), max_size=5)
 SHEET = b'<worksheet><dimension ref="%b"/><sheetData>%b</sheetData><mergeCells/></worksheet>'
 
 
-def fill_spool(*contents: bytes) -> Spool:
+def fill_spool(*contents: bytes) -> PieceSpool:
     """Pieces, joined."""
-    spool = Spool()
+    spool = PieceSpool()
     for content in contents:
         spool.add(deflate(content))
     return spool
 
 
-def read_entry(parts: list[DeflatedPiece | Spool]) -> bytes:
+def read_entry(parts: list[DeflatedPiece | PieceSpool]) -> bytes:
     """What an entry of these parts says, check sum and sizes proved by a reader."""
     out = io.BytesIO()
     book = ZipArchive(out.write)
-    book.add("a.xml", parts)
+    book.write_entry("a.xml", parts)
     assert book.finish() == len(out.getvalue())
     with zipfile.ZipFile(out) as found:
         return found.read("a.xml")
@@ -37,7 +37,7 @@ def read_entry(parts: list[DeflatedPiece | Spool]) -> bytes:
 @given(PIECES, PIECES, st.binary(max_size=300))
 def test_pieces_and_spools_are_one_entry(before: list[bytes], within: list[bytes], last: bytes) -> None:
     """Empty ones, too."""
-    parts: list[DeflatedPiece | Spool] = [*map(deflate, before), fill_spool(*within), deflate(last, last=True)]
+    parts: list[DeflatedPiece | PieceSpool] = [*map(deflate, before), fill_spool(*within), deflate(last, last=True)]
     assert read_entry(parts) == b"".join([*before, *within, last])
 
 
@@ -60,7 +60,7 @@ def test_no_entry_needs_zip64(length: int) -> None:
     out = io.BytesIO()
     book = ZipArchive(out.write)
     with pytest.raises(OverflowError, match="without Zip64"):
-        book.add("a.xml", [DeflatedPiece(b"", 0, length)])
+        book.write_entry("a.xml", [DeflatedPiece(b"", 0, length)])
     assert out.getvalue() == b""
 
 
@@ -77,12 +77,14 @@ def test_bodies_stand_between_the_rows_that_are_drawn(drawn: bytes, dimension: b
     """Each before the first drawn row below it; the sheet says how large it has become."""
     insets = [BodyInset(1, 3, 2, fill_spool(b"a")), BodyInset(5, 1, 0, fill_spool(b"b"))]
     sheet = SHEET % (dimension, drawn)
-    found = read_entry(splice_bodies(sheet.replace(b"<sheetData></sheetData>", b"<sheetData/>"), insets))
+    found = read_entry(insert_bodies_into_sheet(sheet.replace(b"<sheetData></sheetData>", b"<sheetData/>"), insets))
     size = b"A1:C7" if b"7" in dimension else b"A1:C6"
     assert found == SHEET % (size, expected)
 
 
 def test_a_body_without_rows_makes_the_sheet_no_larger() -> None:
     """Its heads do."""
-    found = read_entry(splice_bodies(SHEET % (b"A1:B2", b'<row r="2"/>'), [BodyInset(2, 0, 9, fill_spool())]))
+    found = read_entry(
+        insert_bodies_into_sheet(SHEET % (b"A1:B2", b'<row r="2"/>'), [BodyInset(2, 0, 9, fill_spool())])
+    )
     assert found == SHEET % (b"A1:B2", b'<row r="2"/>')

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excel.columns import TableColumn, build_columns
-from excel.sizes import WIDTH_MAX, display_width, estimate_lines, fit_width, settle_widths
+from excel.sizes import WIDTH_MAX, compute_column_widths, compute_fitting_width, estimate_lines, measure_display_width
 from excel.template.conditions import parse_condition
 from excel.template.models import (
     AUTOMATIC_WIDTH,
@@ -157,7 +157,7 @@ def test_a_look_changes_only_what_it_says() -> None:
 )
 def test_characters_are_counted_as_they_are_shown(text: str, width: int) -> None:
     """Chinese ones are twice as wide, combining ones have no width."""
-    assert display_width(text) == width
+    assert measure_display_width(text) == width
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_characters_are_counted_as_they_are_shown(text: str, width: int) -> None
 )
 def test_columns_are_fitted_within_limits(texts: list[str], width: float) -> None:
     """Never too narrow to click, never wider than 60."""
-    assert fit_width(texts) == width
+    assert compute_fitting_width(texts) == width
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_wishes_widen_only_columns_that_are_free(data: st.DataObject) -> None:
     last = data.draw(st.integers(first, len(fixed) - 1))
     wish = data.draw(WIDTH)
 
-    settled = settle_widths(fixed, fitted, [(first, last, wish)])
+    settled = compute_column_widths(fixed, fitted, [(first, last, wish)])
 
     for given_, fits, width in zip(fixed, fitted, settled, strict=True):
         assert width == given_ if given_ is not None else fits <= width <= max(fits, WIDTH_MAX)

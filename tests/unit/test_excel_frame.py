@@ -22,11 +22,17 @@ from xlsxwriter import Workbook
 
 from excel.areas import Area, PlacedTable
 from excel.columns import StyleSheet, build_columns
-from excel.frame import CHART_HEIGHT_PIXELS, CHART_POINTS_MAX, draw_sheet, set_properties, settle_sheet_widths
+from excel.frame import (
+    CHART_HEIGHT_PIXELS,
+    CHART_POINTS_MAX,
+    compute_sheet_column_widths,
+    draw_frames_and_set_up_sheet,
+    set_document_title,
+)
 from excel.layout import GAP_ROWS, lay_out_row_heads, lay_out_table
 from excel.template.models import Drawing, TableDrawing
 from excel.template.reading import read_template
-from excel.texts import replace_controls, replace_invalid
+from excel.texts import replace_control_characters, replace_invalid_characters
 
 SHEET = "Sheet 1"
 CHARTED: JsonValue = {
@@ -54,8 +60,10 @@ def draw_book(*tables: PlacedTable, title: str | None = None, freeze: bool = Tru
     """A book of one sheet with these tables, without their data."""
     content = io.BytesIO()
     workbook = Workbook(content, {"in_memory": True})
-    draw_sheet(workbook, workbook.add_worksheet(SHEET), tables, StyleSheet(workbook), freeze=freeze, filtered=filtered)
-    set_properties(workbook, title)
+    draw_frames_and_set_up_sheet(
+        workbook, workbook.add_worksheet(SHEET), tables, StyleSheet(workbook), freeze=freeze, filtered=filtered
+    )
+    set_document_title(workbook, title)
     workbook.close()
     return content.getvalue()
 
@@ -141,7 +149,7 @@ def test_texts_are_never_formulas_links_or_markup() -> None:
     )
 
     texts = list(read_exact_texts(content).values())
-    assert texts[-11:-1] == [replace_invalid(text).replace("\r\n", "\n") for text in odd]
+    assert texts[-11:-1] == [replace_invalid_characters(text).replace("\r\n", "\n") for text in odd]
     assert [texts[0], texts[1], *texts[2:4], texts[-1]] == ["=T()", "=S()", "=H()", "<r>x</r>", "mailto:a@b.c"]
     assert "hyperlink" not in part(content, "xl/worksheets/sheet1.xml")
 
@@ -166,7 +174,7 @@ def test_readers_find_every_text_and_merge(
 ) -> None:
     """Whatever the texts, the book is sound, and each area says what was laid out."""
     upper = table(keys=keys, title=title, summary=summary, header=header, footer=footer)
-    lower = table(keys=keys, title=title, first=upper.end + GAP_ROWS, footer=header)
+    lower = table(keys=keys, title=title, first=upper.end_row + GAP_ROWS, footer=header)
 
     content = draw_book(upper, lower)
 
@@ -174,7 +182,7 @@ def test_readers_find_every_text_and_merge(
     texts = read_exact_texts(content)
     for area in areas:
         # Rich text has no control characters; xlsxwriter would spell them wrong there.
-        assert texts.pop((area.row, area.column), "") in {area.text, replace_controls(area.text)}
+        assert texts.pop((area.row, area.column), "") in {area.text, replace_control_characters(area.text)}
     assert not texts
     merged = {
         (span.min_row - 1, span.min_col - 1, span.max_row - 1, span.max_col - 1) for span in read(content).merged_cells
@@ -186,19 +194,19 @@ def test_readers_find_every_text_and_merge(
 def test_the_widest_of_stacked_tables_decides() -> None:
     """Columns are shared on a sheet; a given width counts as given."""
     narrow = table([{"name": "a", "width": 5}, {"name": "b", "width": 30}])
-    below = table([{"name": "a", "title": "中文标题"}], first=narrow.end + GAP_ROWS)
+    below = table([{"name": "a", "title": "中文标题"}], first=narrow.end_row + GAP_ROWS)
 
-    assert settle_sheet_widths([narrow]) == [5, 30]
-    assert settle_sheet_widths([narrow, below]) == [pytest.approx(1.1 * 8 + 4), 30]
+    assert compute_sheet_column_widths([narrow]) == [5, 30]
+    assert compute_sheet_column_widths([narrow, below]) == [pytest.approx(1.1 * 8 + 4), 30]
 
 
 def test_columns_grow_for_titles_and_heads() -> None:
     """One narrow column under a long title is widened, to a limit; long heads wrap."""
     titled = table(keys=["a"], title="客户名单")
 
-    assert settle_sheet_widths([titled]) == [pytest.approx(2.1 * 8 + 2)]
-    assert settle_sheet_widths([table(keys=["a"], title="客户名单" * 20)]) == [60]
-    assert settle_sheet_widths([table(keys=["a" * 100])]) == [30]
+    assert compute_sheet_column_widths([titled]) == [pytest.approx(2.1 * 8 + 2)]
+    assert compute_sheet_column_widths([table(keys=["a"], title="客户名单" * 20)]) == [60]
+    assert compute_sheet_column_widths([table(keys=["a" * 100])]) == [30]
 
 
 def test_heads_stay_in_sight_and_filter() -> None:
@@ -248,7 +256,7 @@ def test_a_file_that_is_not_the_last_has_no_footer() -> None:
     """The footer of a split export is in its last file."""
     placed = replace(table(footer="F", title="T"), footer=False)
 
-    assert placed.end == 5
+    assert placed.end_row == 5
     assert "F" not in read_exact_texts(draw_book(placed)).values()
 
 
@@ -337,7 +345,7 @@ def test_charts_stand_one_under_another(height: float | None) -> None:
     columns: list[JsonValue] = [{"name": "a"} if height is None else {"name": "a", "height": height}]
     template: JsonValue = {"col": columns, "charts": [{"type": "line", "values": ["a"]}] * 2}
     upper = table(template, ["a"], rows=5, title="T")
-    lower = table(template, ["a"], rows=40, first=upper.end + GAP_ROWS)
+    lower = table(template, ["a"], rows=40, first=upper.end_row + GAP_ROWS)
 
     sheet = read(draw_book(upper, lower))
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excel.html import TextRun, limit_runs, parse_html
-from excel.texts import replace_controls, replace_invalid
+from excel.html import TextRun, parse_html, truncate_runs
+from excel.texts import replace_control_characters, replace_invalid_characters
 
 BOLD, ITALIC, UNDERLINE = TextRun("", bold=True), TextRun("", italic=True), TextRun("", underline=True)
 
@@ -124,11 +124,11 @@ def test_runs_are_cut_like_texts() -> None:
     """Runs that are too long together are cut, and the cut is reported."""
     pieces = [TextRun("a" * 32_000, bold=True), TextRun("😀" * 400), TextRun("lost")]
 
-    kept, cut = limit_runs(pieces)
+    kept, cut = truncate_runs(pieces)
 
     assert cut
     assert kept == [pieces[0], TextRun("😀" * 383)]
-    assert limit_runs(pieces[:1]) == (pieces[:1], False)
+    assert truncate_runs(pieces[:1]) == (pieces[:1], False)
 
 
 Tree: TypeAlias = "list[str | tuple[str, Tree]]"
@@ -207,7 +207,7 @@ def test_reading_never_fails(text: str) -> None:
     assert all(run.text for run in found)
     assert all(replace(one, text="") != replace(other, text="") for one, other in pairwise(found))
     whole = "".join(run.text for run in found)
-    assert replace_invalid(replace_controls(whole)) == whole
+    assert replace_invalid_characters(replace_control_characters(whole)) == whole
 
 
 @pytest.mark.parametrize(

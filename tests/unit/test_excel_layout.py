@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from excel.areas import Area, TableFrame, fit_row_heights
+from excel.areas import Area, TableFrame, compute_row_heights
 from excel.columns import build_columns
 from excel.html import TextRun
-from excel.layout import arrange_pairs, lay_out_row_heads, lay_out_table, share_width
+from excel.layout import arrange_pairs, divide_width, lay_out_row_heads, lay_out_table
 from excel.template.models import Align, ColumnNode, Drawing, RowNode, TableDrawing, Template, VAlign
 from excel.template.reading import read_template
 
@@ -68,7 +68,7 @@ def test_regions_stand_one_under_another() -> None:
     }
     assert (frame.first_head_row, frame.first_body_row, frame.first_body_column) == (8, 9, 0)
     assert list_corners_by_text(list(frame.iterate_areas(10)))["F"] == (19, 0, 19, 3)
-    assert (frame.find_end_row(10), frame.find_end_row(10, footer=False)) == (20, 19)
+    assert (frame.compute_end_row(10), frame.compute_end_row(10, footer=False)) == (20, 19)
 
 
 @pytest.mark.parametrize("nothing", [None, "", {}, [], [{}]])
@@ -77,7 +77,7 @@ def test_regions_without_content_take_no_row(nothing: JsonValue) -> None:
     text = nothing if isinstance(nothing, str) else None
     frame = lay_out(keys=["a"], title=text, summary=text, header=nothing, footer=nothing)
 
-    assert (len(frame.above), frame.first_body_row, frame.footer, frame.find_end_row(3)) == (1, 1, (), 4)
+    assert (len(frame.above), frame.first_body_row, frame.footer, frame.compute_end_row(3)) == (1, 1, (), 4)
 
 
 def test_a_table_without_columns_still_has_its_title() -> None:
@@ -220,7 +220,7 @@ def test_summaries_are_as_high_as_their_lines(summary: str, height: float) -> No
     """28 points for one line, 14 more for each other, as many as are readable, and never more than Excel allows."""
     frame = lay_out(keys=list("abcd"), summary=summary)
 
-    assert fit_row_heights(frame.above, WIDTHS)[0] == height
+    assert compute_row_heights(frame.above, WIDTHS)[0] == height
 
 
 def test_titles_and_heads_grow_with_their_lines() -> None:
@@ -228,9 +228,9 @@ def test_titles_and_heads_grow_with_their_lines() -> None:
     frame = lay_out(SEED, ["source"], title="T")
     long = lay_out([{"name": "a", "title": "很长很长很长很长的标题"}, SEED[1]], ["a"], title="标题" * 10)
 
-    assert fit_row_heights(frame.above, WIDTHS) == {0: 36, 1: 22, 2: 22, 3: 22}
-    assert fit_row_heights(long.above, WIDTHS) == {0: 92, 1: 22, 2: 22, 3: 22}
-    assert fit_row_heights(long.above, [4.0] * 4)[3] > 22
+    assert compute_row_heights(frame.above, WIDTHS) == {0: 36, 1: 22, 2: 22, 3: 22}
+    assert compute_row_heights(long.above, WIDTHS) == {0: 92, 1: 22, 2: 22, 3: 22}
+    assert compute_row_heights(long.above, [4.0] * 4)[3] > 22
 
 
 TEXTS = st.text("a 中\n<b>😀", max_size=30)
@@ -286,12 +286,12 @@ def test_areas_cover_the_table_without_overlap(
     areas = list(frame.iterate_areas(7))
     cells = list_covered_cells(areas)
     assert len(cells) == len(set(cells))
-    for row in range(first_row, frame.find_end_row(7)):
+    for row in range(first_row, frame.compute_end_row(7)):
         width = 0 if frame.first_body_row <= row < frame.first_body_row + 7 else merged
         if frame.first_head_row <= row < frame.first_body_row:
             width = total
         assert sorted(column for at, column in cells if at == row) == list(range(width))
-    assert all(row in fit_row_heights(areas, [8.0] * max(1, total)) for row, _ in cells)
+    assert all(row in compute_row_heights(areas, [8.0] * max(1, total)) for row, _ in cells)
 
 
 @given(TEMPLATES.filter(lambda template: bool(template.rows)), st.data())
@@ -313,11 +313,11 @@ def test_body_height_is_that_of_the_highest_column() -> None:
         for each, height in [(template, None), (template, 1000), (Template(template.leaves[2:]), None)]
     ]
 
-    assert [frame.body_height for frame in frames] == [30, 409, None]
+    assert [frame.least_body_row_height for frame in frames] == [30, 409, None]
 
 
 def test_pairs_are_shared_out_evenly() -> None:
     """No part is more than one column wider than another."""
     for width, parts in zip(range(20, 40), count(1)):
-        found = share_width(width, parts)
+        found = divide_width(width, parts)
         assert (sum(found), len(found), max(found) - min(found) <= 1) == (width, parts, True)

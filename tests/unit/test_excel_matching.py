@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excel.columns import find_matches
+from excel.columns import mask_matching_cells
 from excel.template.conditions import And, Compare, Condition, In, Like, Not, Operator, Or, parse_condition
 
 Cell = float | str | None
@@ -20,7 +20,7 @@ Cell = float | str | None
 def match_cells(condition: Condition, cells: list[Cell], text_type: pa.DataType | None = None) -> list[bool]:
     numbers = pa.array([cell if isinstance(cell, (int, float)) else None for cell in cells], pa.float64())
     texts = pa.array([cell if isinstance(cell, str) else None for cell in cells], text_type or pa.string())
-    answers = find_matches(condition, numbers, texts)
+    answers = mask_matching_cells(condition, numbers, texts)
     assert answers.type == pa.bool_()
     assert answers.null_count == 0
     return [answer.as_py() for answer in answers]
@@ -67,9 +67,9 @@ def test_a_cell_that_is_both() -> None:
     """A cell that is given as a number and as a text gets the answer for either."""
     numbers, texts = pa.array([5.0]), pa.array(["5"])
 
-    assert [find_matches(parse_condition(text), numbers, texts)[0].as_py() for text in ("=5", "='5'", "like '_'")] == [
-        True
-    ] * 3
+    assert [
+        mask_matching_cells(parse_condition(text), numbers, texts)[0].as_py() for text in ("=5", "='5'", "like '_'")
+    ] == [True] * 3
 
 
 def test_no_cells() -> None:

@@ -13,7 +13,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from excel.moments import TimeZone, find_moments, to_clock_texts, to_local, to_serials
+from excel.moments import (
+    TimeZone,
+    detect_moments,
+    format_serial_numbers,
+    to_excel_serial_numbers,
+    to_local_within_excel_range,
+)
 
 ZONES = (
     *("UTC", "Asia/Shanghai", "America/New_York", "Europe/Dublin", "Australia/Lord_Howe", "Africa/Casablanca"),
@@ -25,14 +31,14 @@ FULL = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]
 
 def read_serials(texts: Sequence[str | None], zone: str = "UTC", *, zoned_only: bool = True) -> list[str | None]:
     """The serial number of each text that is a date."""
-    read = find_moments(pa.array(texts, pa.string()), TimeZone(zone), zoned_only=zoned_only)
+    read = detect_moments(pa.array(texts, pa.string()), TimeZone(zone), zoned_only=zoned_only)
     if read is None:
         return [None] * len(texts)
-    serials = iter(to_serials(read.ms).to_pylist())
+    serials = iter(to_excel_serial_numbers(read.ms).to_pylist())
     return [next(serials) if is_found else None for is_found in read.found]
 
 
-def to_shown_moment(serial: str) -> datetime:
+def to_displayed_moment(serial: str) -> datetime:
     """What Excel shows, to the millisecond."""
     return EPOCH + timedelta(milliseconds=round(float(serial) * 86_400_000))
 
@@ -88,9 +94,9 @@ def test_a_full_date_time_with_a_zone_is_a_date(text: str, serial: str | None) -
     """Alone, among others of its shape, and among others of any."""
     assert read_serials([text]) == [serial]
     assert read_serials([text, None, text]) == [serial, None, serial]
-    assert [mixed and to_shown_moment(mixed) for mixed in read_serials(["x", text, "2024-02-29T12:00:00.5Z"])][1] == (
-        serial and to_shown_moment(serial)
-    )
+    assert [mixed and to_displayed_moment(mixed) for mixed in read_serials(["x", text, "2024-02-29T12:00:00.5Z"])][
+        1
+    ] == (serial and to_displayed_moment(serial))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +118,7 @@ def test_a_column_of_dates_takes_those_without_a_zone_too(text: str, expected: d
     """They are what the clock shows, wherever the task is."""
     for texts in ([text], [text, "x"]):
         (serial, *_) = read_serials(texts, "Asia/Shanghai", zoned_only=False)
-        assert (serial and to_shown_moment(serial)) == expected
+        assert (serial and to_displayed_moment(serial)) == expected
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -124,7 +130,7 @@ def test_clocks_are_those_of_the_zone(zone: str, instants: list[int]) -> None:
     start = datetime(1970, 1, 1, tzinfo=UTC)
     info = ZoneInfo(zone)
     expected = [(start + timedelta(milliseconds=ms)).astimezone(info).replace(tzinfo=None) for ms in instants]
-    local = to_local(np.array(instants, np.int64), TimeZone(zone))
+    local = to_local_within_excel_range(np.array(instants, np.int64), TimeZone(zone))
     assert [start.replace(tzinfo=None) + timedelta(milliseconds=ms) for ms in local.tolist()] == expected
 
 
@@ -145,7 +151,7 @@ ODD = st.text(alphabet="0129-:TZ.+ ", min_size=18, max_size=26)
 def test_texts_are_read_as_pythons_own_library_reads_them(texts: list[str | None], zone: str) -> None:
     """Whatever shapes one column has."""
     serials = read_serials(texts, zone)
-    assert [serial and to_shown_moment(serial) for serial in serials] == [
+    assert [serial and to_displayed_moment(serial) for serial in serials] == [
         (text and read_clock(text, zone)) or None for text in texts
     ]
 
@@ -157,19 +163,19 @@ def test_serial_numbers_are_exact_to_the_millisecond(offsets: list[int]) -> None
     for step in (1, 1000, 86_400_000 // 100, 86_400_000):
         ms = first + np.array(offsets, np.int64) * step % (8_000 * 365 * 86_400_000)
         expected = [datetime(1970, 1, 1) + timedelta(milliseconds=value) for value in ms.tolist()]  # noqa: DTZ001
-        assert [to_shown_moment(serial) for serial in to_serials(ms).to_pylist()] == expected
+        assert [to_displayed_moment(serial) for serial in to_excel_serial_numbers(ms).to_pylist()] == expected
 
 
 def test_a_clock_is_told_from_its_serial_number() -> None:
     """For conditions, which ask dates as texts."""
     serials = pa.array(["45351.6666666667", "45351", None, "61.9999884259"])
-    assert to_clock_texts(serials, days=False).to_pylist() == [
+    assert format_serial_numbers(serials, days=False).to_pylist() == [
         "2024-02-29T16:00:00",
         "2024-02-29T00:00:00",
         None,
         "1900-03-01T23:59:59",
     ]
-    assert to_clock_texts(serials, days=True).to_pylist()[0] == "2024-02-29"
+    assert format_serial_numbers(serials, days=True).to_pylist()[0] == "2024-02-29"
 
 
 def test_an_unknown_zone_is_an_error_at_once() -> None:
@@ -183,4 +189,4 @@ def test_offsets_of_a_zone_apart_from_its_name() -> None:
     moment = datetime(2024, 7, 1, 12, tzinfo=timezone(timedelta(hours=-3)))
     (serial,) = read_serials([moment.isoformat()], "America/New_York")
     assert serial is not None
-    assert to_shown_moment(serial) == datetime(2024, 7, 1, 11)  # noqa: DTZ001
+    assert to_displayed_moment(serial) == datetime(2024, 7, 1, 11)  # noqa: DTZ001

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excel.limits import UncoveredRows
-from excel.table_body import arrange_by_leaf
+from excel.table_body import list_row_places_by_leaf
 from excel.template.models import Template
 from excel.template.reading import read_template
 
@@ -35,13 +35,13 @@ def template(rows: Any) -> Template:
 )
 def test_rows_stand_under_their_heads(keys: list[str], expected: list[list[int | None]]) -> None:
     """In the order of the data; a head keeps the rows that it says, and takes more if it has more."""
-    assert arrange_by_leaf(template(CITIES), keys) == expected
+    assert list_row_places_by_leaf(template(CITIES), keys) == expected
 
 
 def test_rows_without_a_head() -> None:
     """They are an error that lists each key once; the name of a group is no key."""
     with pytest.raises(UncoveredRows) as caught:
-        arrange_by_leaf(template(CITIES), ["sh", "bj", "east", "bj", ""])
+        list_row_places_by_leaf(template(CITIES), ["sh", "bj", "east", "bj", ""])
 
     assert caught.value.names == ["bj", "east", ""]
     assert str(caught.value) == "No row head covers the rows of “bj”, “east”, “”."
@@ -50,7 +50,7 @@ def test_rows_without_a_head() -> None:
 def test_the_list_of_rows_without_a_head_is_bounded() -> None:
     """Data that has nothing to do with the template does not become a message."""
     with pytest.raises(UncoveredRows) as caught:
-        arrange_by_leaf(template(CITIES), [f"{place:070}" for place in range(1000)])
+        list_row_places_by_leaf(template(CITIES), [f"{place:070}" for place in range(1000)])
 
     assert len(caught.value.names) == 1000
     assert str(caught.value).startswith(f"No row head covers the rows of “{'0' * 60}…”, ")
@@ -67,7 +67,7 @@ def test_nothing_is_lost(row_counts: list[int], data: st.DataObject) -> None:
     keys = data.draw(st.lists(st.sampled_from(names), max_size=12))
     rows = [{"name": name, "row_count": count} for name, count in zip(names, row_counts, strict=True)]
 
-    arranged = arrange_by_leaf(template(rows), keys)
+    arranged = list_row_places_by_leaf(template(rows), keys)
 
     for name, count, places in zip(names, row_counts, arranged, strict=True):
         mine = [place for place, key in enumerate(keys) if key == name]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xlsxwriter import Workbook
 
-from excel.texts import choose_sheet_name, count_units, escape_text, limit_text, replace_invalid
+from excel.texts import choose_sheet_name, count_utf16_units, escape_xml, replace_invalid_characters, truncate_to_cell
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=60)
 ESCAPES = st.lists(
@@ -40,15 +40,15 @@ def parse_cells(xml: str) -> str:
 )
 def test_texts_are_spelled_as_excel_spells_them(value: str, xml: str) -> None:
     """Controls are escaped, what looks like an escape is too, and what cannot be written is replaced."""
-    assert escape_text(replace_invalid(value)) == xml
+    assert escape_xml(replace_invalid_characters(value)) == xml
 
 
 @given(ANY_TEXT | ESCAPES.map("".join))
 def test_every_safe_text_comes_back(value: str) -> None:
     """Whatever the text, a reader finds the very same."""
-    text = replace_invalid(value)
+    text = replace_invalid_characters(value)
 
-    assert parse_cells(escape_text(text)) == text
+    assert parse_cells(escape_xml(text)) == text
     text.encode()
 
 
@@ -63,30 +63,30 @@ def test_every_safe_text_comes_back(value: str) -> None:
 )
 def test_what_is_too_long_is_cut_and_told(value: str, kept: str) -> None:
     """A cell ends at 32,767 UTF-16 units, never within a character, and has 253 line feeds."""
-    assert limit_text(value) == (kept, True)
+    assert truncate_to_cell(value) == (kept, True)
 
 
 @pytest.mark.parametrize("value", ["", "a" * 32_767, "😀" * 16_383 + "a", "\n" * 253])
 def test_what_fits_is_left_alone(value: str) -> None:
     """At the limits nothing is lost, and nothing is reported."""
-    assert limit_text(value) == (value, False)
+    assert truncate_to_cell(value) == (value, False)
 
 
 @given(st.text(max_size=300), st.integers(1, 300))
 def test_cut_texts_are_as_long_as_can_be(value: str, limit: int) -> None:
     """A cut text is a beginning of the whole, and at most one unit shorter than allowed."""
-    kept, cut = limit_text(value.replace("\n", " "), limit)
+    kept, cut = truncate_to_cell(value.replace("\n", " "), limit)
 
     assert value.replace("\n", " ").startswith(kept)
-    assert count_units(kept) <= limit
-    assert cut == (count_units(value) > limit)
-    assert not cut or count_units(kept) >= limit - 1
+    assert count_utf16_units(kept) <= limit
+    assert cut == (count_utf16_units(value) > limit)
+    assert not cut or count_utf16_units(kept) >= limit - 1
 
 
 @given(st.text())
 def test_lengths_are_counted_as_excel_counts(value: str) -> None:
     """In UTF-16 units."""
-    assert count_units(value) == len(value.encode("utf-16-le")) // 2
+    assert count_utf16_units(value) == len(value.encode("utf-16-le")) // 2
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.plan import FILL_RATIO, Segment, TooManyRowsForBook, plan_segments, plan_single_book
+from domain.downloads.plan import FILL_RATIO, RowSegment, TooManyRowsForBook, plan_segments, plan_single_book
 
 
 @given(
@@ -24,7 +24,7 @@ def test_every_row_lies_in_one_segment(rows: int, row_bytes: float, max_bytes: i
     assert ends[-1] == rows
     assert max(segment.rows for segment in found) <= max_rows
     assert max(segment.rows for segment in found) - min(segment.rows for segment in found) <= 1
-    assert [segment.last for segment in found] == [False] * (len(found) - 1) + [True]
+    assert [segment.is_last for segment in found] == [False] * (len(found) - 1) + [True]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,9 @@ def test_as_few_as_will_do(rows: int, row_bytes: float, count: int) -> None:
 
 def test_a_book_that_stays_one_has_a_limit_too() -> None:
     """Rows under row heads cannot be split."""
-    assert [(segment.rows, segment.whole, segment.last) for segment in plan_single_book(10, 10)] == [(10, True, True)]
+    assert [(segment.rows, segment.whole, segment.is_last) for segment in plan_single_book(10, 10)] == [
+        (10, True, True)
+    ]
     with pytest.raises(TooManyRowsForBook):
         plan_single_book(11, 10)
 
@@ -47,7 +49,7 @@ def test_a_book_that_stays_one_has_a_limit_too() -> None:
 def test_names_of_books_sort_as_the_books_follow_each_other() -> None:
     """Also those of a segment that had to become several, however many."""
     names = [
-        Segment(number=number, count=12, first_row=0, rows=1).book_name(place, "订单")
+        RowSegment(number=number, count=12, first_row=0, rows=1).build_book_name(place, "订单")
         for number in range(12)
         for place in range(60)
     ]

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from excel.row_builder import RowBuilder, Workspace, join_rows
 from excel.texts import (
-    escape_text,
-    escape_texts,
-    find_binary_fractions,
-    find_edge_spaces,
-    find_exact_numbers,
-    limit_text,
-    limit_texts,
-    replace_invalid,
+    escape_column_xml,
+    escape_xml,
+    mask_binary_fractions,
+    mask_edge_spaces,
+    mask_exact_numbers,
+    replace_invalid_characters,
+    truncate_column_to_cells,
+    truncate_to_cell,
 )
 
 AWKWARD = st.text(st.sampled_from("a&<>_x0041\x00\x1f\t\n\r￿￾\ufeff中😀"))
@@ -30,8 +30,8 @@ TEXTS = st.lists(st.one_of(st.none(), AWKWARD, st.text()))
 def test_texts_are_spelled_as_a_single_one_is(cells: list[str | None], start: int) -> None:
     """In a whole column and in a part of one."""
     column = pa.array(["<"] * start + cells, pa.string()).slice(start)
-    assert escape_texts(column).to_pylist() == [
-        None if cell is None else escape_text(replace_invalid(cell)) for cell in cells
+    assert escape_column_xml(column).to_pylist() == [
+        None if cell is None else escape_xml(replace_invalid_characters(cell)) for cell in cells
     ]
 
 
@@ -53,8 +53,8 @@ def test_texts_are_spelled_as_a_single_one_is(cells: list[str | None], start: in
 )
 def test_texts_are_cut_as_a_single_one_is(text: str) -> None:
     """And each that was is counted."""
-    kept, cut = limit_text(text)
-    found, count = limit_texts(pa.array(["a", text, None, text]))
+    kept, cut = truncate_to_cell(text)
+    found, count = truncate_column_to_cells(pa.array(["a", text, None, text]))
     assert found.to_pylist() == ["a", kept, None, kept]
     assert count == 2 * cut
 
@@ -62,7 +62,7 @@ def test_texts_are_cut_as_a_single_one_is(text: str) -> None:
 @given(TEXTS)
 def test_white_space_at_the_ends_is_noticed(cells: list[str | None]) -> None:
     """Where a reader of XML would drop it."""
-    found = find_edge_spaces(pa.array(cells, pa.string()))
+    found = mask_edge_spaces(pa.array(cells, pa.string()))
     assert found.tolist() == [
         any(end <= " " for end in (cell or "x")[:: max(1, len(cell or "x") - 1)]) for cell in cells
     ]
@@ -90,7 +90,7 @@ def test_fifteen_digits_are_kept(cells: list[str], with_null: bool) -> None:
         and (not Decimal(cell) or abs(Decimal(cell).adjusted()) <= 307 or "e" not in cell.lower())
         for cell in cells
     ]
-    assert find_exact_numbers(column).tolist() == expected + [True] * with_null
+    assert mask_exact_numbers(column).tolist() == expected + [True] * with_null
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False)))
@@ -98,9 +98,9 @@ def test_a_fraction_that_is_a_computers_own_number_is_told(cells: list[float]) -
     """One more digit makes it another number."""
     written = [f"{Decimal(repr(cell)):f}" for cell in cells]
     fractions = [text for text in written if "." in text]
-    assert find_binary_fractions(pa.array(fractions, pa.string())).all()
+    assert mask_binary_fractions(pa.array(fractions, pa.string())).all()
     longer = [f"{text}12345678901234567891" for text in fractions]
-    assert not find_binary_fractions(pa.array(longer, pa.string())).any()
+    assert not mask_binary_fractions(pa.array(longer, pa.string())).any()
 
 
 WORDS = st.lists(st.one_of(st.none(), st.text(max_size=3)), min_size=1, max_size=30)
@@ -115,8 +115,8 @@ def test_a_line_is_joined_as_plain_python_would(words: list[str | None], alike: 
     builder.add_text("<")
     builder.add_row_number()
     builder.add_text(">")
-    builder.add_cells(pa.array(words, pa.string()))
-    builder.add_cells(pa.array(alike[:rows], pa.string()))
+    builder.add_varying_texts(pa.array(words, pa.string()))
+    builder.add_varying_texts(pa.array(alike[:rows], pa.string()))
     builder.begin_cell(27, ' s="1"')
     builder.add_uniform_cells(("[", "]"), pa.array(words, pa.string()))
     builder.begin_cell(0)
@@ -126,4 +126,4 @@ def test_a_line_is_joined_as_plain_python_would(words: list[str | None], alike: 
         f'{"/>" if word is None else f"[{word}]"}<c r="A{number}"' + (four if place % 2 else f"a{four}b")
         for place, (number, word, four) in enumerate(zip(range(first, first + rows), words, alike, strict=False))
     )
-    assert b"".join(map(join_rows, builder.lay_out(Workspace()))).decode() == expected
+    assert b"".join(map(join_rows, builder.build_spans(Workspace()))).decode() == expected

@@ -325,10 +325,10 @@ def test_packed_bytes_are_known_at_any_time() -> None:
     """Also of rows too few for a chunk; they grow with the rows, and the book has little besides."""
     book = Workbook(Drawing(), time_zone="UTC")
     body = book.begin_table(TableDrawing(), ["a"])
-    sizes = [body.compressed_bytes]
+    sizes = [body.flush_and_count_bytes()]
     for start in (0, 1000, 2000):
         body.add(build_batch([{"a": str(place * 7919)} for place in range(start, start + 1000)]))
-        sizes.append(body.compressed_bytes)
+        sizes.append(body.flush_and_count_bytes())
     assert sizes[0] == 0
     assert sizes == sorted(set(sizes))
     out = io.BytesIO()

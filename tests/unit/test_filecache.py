@@ -43,7 +43,7 @@ async def fetch(path):
 
 async def main():
     cache, sha256 = FileCache(Path(folder), 1_000_000), hashlib.sha256(content.encode()).hexdigest()
-    async with cache.pin(2, sha256, fetch) as path:
+    async with cache.provide_pinned(2, sha256, fetch) as path:
         print("pinned", path.read_text(), flush=True)
         if deed == "hang pinned":
             await asyncio.sleep(600)
@@ -88,7 +88,7 @@ def repository() -> Repository:
 
 async def use(cache: FileCache, content: bytes, repository: Repository) -> bytes:
     """Pin a file and read it."""
-    async with cache.pin(BIZ, name(content), repository.of(content)) as path:
+    async with cache.provide_pinned(BIZ, name(content), repository.of(content)) as path:
         assert path == path.absolute()
         assert path.name == name(content)
         return path.read_bytes()
@@ -108,7 +108,7 @@ async def process(folder: Path, content: str, deed: str) -> AsyncIterator[asynci
         await running.wait()
 
 
-async def said(running: asyncio.subprocess.Process) -> str:
+async def read_line(running: asyncio.subprocess.Process) -> str:
     """Its next line."""
     assert running.stdout
     return (await running.stdout.readline()).decode().strip()
@@ -202,7 +202,7 @@ async def test_a_known_file_is_not_read_again_unless_told(
 
     await use(cache, b"one", repository)
     assert hashed == []
-    cache.invalidate(BIZ, name(b"one"))
+    cache.require_verification(BIZ, name(b"one"))
     await use(cache, b"one", repository)
     assert hashed == ["sha256"]
     assert repository.fetched == [b"one"]
@@ -213,7 +213,7 @@ async def test_other_content_than_asked_for_is_a_fault(tmp_path: Path, repositor
     cache = FileCache(tmp_path, LARGE)
 
     with pytest.raises(SourceFault, match=f"{name(b'two')}, not {name(b'one')}") as fault:
-        async with cache.pin(BIZ, name(b"one"), repository.of(b"two")):
+        async with cache.provide_pinned(BIZ, name(b"one"), repository.of(b"two")):
             pytest.fail("a file of another content was handed out")
 
     assert fault.value.record.code == "signature_mismatch"
@@ -230,7 +230,7 @@ async def test_a_failed_fetch_leaves_nothing_and_the_next_one_works(tmp_path: Pa
         raise ConnectionError("the repository hung up")
 
     with pytest.raises(ConnectionError, match="hung up"):
-        async with cache.pin(BIZ, name(b"one"), broken):
+        async with cache.provide_pinned(BIZ, name(b"one"), broken):
             pytest.fail("half a file was handed out")
     assert rest(tmp_path, "partials") == []
     assert await use(cache, b"one", repository) == b"one"
@@ -246,7 +246,7 @@ async def test_a_cancelled_fetch_lets_the_next_one_in(tmp_path: Path, repository
         await asyncio.Event().wait()
 
     async def first() -> None:
-        async with cache.pin(BIZ, name(b"one"), endless):
+        async with cache.provide_pinned(BIZ, name(b"one"), endless):
             pytest.fail("nothing was fetched")
 
     hanging = asyncio.create_task(first())
@@ -261,7 +261,7 @@ async def test_a_cancelled_fetch_lets_the_next_one_in(tmp_path: Path, repository
 async def test_a_killed_fetch_is_done_again_and_its_rest_removed(tmp_path: Path, repository: Repository) -> None:
     """A process dies in the middle of a fetch: its lock dies with it, and its half file goes."""
     async with process(tmp_path, "abcdef", "hang in fetch") as other:
-        assert await said(other) == "fetching"
+        assert await read_line(other) == "fetching"
         assert await eventually(lambda: rest(tmp_path, "partials"))
         waiting = asyncio.create_task(use(FileCache(tmp_path, LARGE), b"abcdef", repository))
         other.kill()
@@ -273,7 +273,7 @@ async def test_a_killed_fetch_is_done_again_and_its_rest_removed(tmp_path: Path,
 async def test_what_a_killed_process_left_of_another_file_is_removed(tmp_path: Path, repository: Repository) -> None:
     """A cancelled fetch leaves no partial file behind."""
     async with process(tmp_path, "abcdef", "hang in fetch") as other:
-        assert await said(other) == "fetching"
+        assert await read_line(other) == "fetching"
         assert await eventually(lambda: rest(tmp_path, "partials"))
         await use(FileCache(tmp_path, LARGE), b"one", repository)
         assert len(rest(tmp_path, "partials")) == 1  # it is still at work
@@ -287,8 +287,8 @@ async def test_pins_of_other_processes_hold_and_die_with_them(tmp_path: Path, re
     """A full cache keeps what another process uses; when that is killed, the file may go."""
     cache = FileCache(tmp_path, 6)
     async with process(tmp_path, "abcdef", "hang pinned") as other:
-        assert await said(other) == "fetching"
-        assert await said(other) == "pinned abcdef"
+        assert await read_line(other) == "fetching"
+        assert await read_line(other) == "pinned abcdef"
         await use(cache, b"two", repository)
         assert name(b"abcdef") in files(tmp_path)
     await use(cache, b"three", repository)
@@ -335,7 +335,7 @@ async def test_eviction(folders: Path, limit: int, steps: list[tuple[str, int]])
             await held.pop(content).aclose()
         elif deed == "hold" and content not in held:
             held[content] = AsyncExitStack()
-            await held[content].enter_async_context(cache.pin(BIZ, name(content), repository.of(content)))
+            await held[content].enter_async_context(cache.provide_pinned(BIZ, name(content), repository.of(content)))
         else:
             assert await use(cache, content, repository) == content
         for each in held:
@@ -351,5 +351,5 @@ async def test_eviction(folders: Path, limit: int, steps: list[tuple[str, int]])
 async def test_names_that_are_no_sha256_are_refused(tmp_path: Path, repository: Repository, wrong: str) -> None:
     """A name becomes a path: only digits of a hash may."""
     with pytest.raises(ValueError, match="is no SHA-256"):
-        async with FileCache(tmp_path, LARGE).pin(BIZ, wrong, repository.of(b"one")):
+        async with FileCache(tmp_path, LARGE).provide_pinned(BIZ, wrong, repository.of(b"one")):
             pytest.fail("it was taken")

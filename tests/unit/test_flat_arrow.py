@@ -29,7 +29,7 @@ async def stage_rows(columns: list[str], data: bytes) -> list[dict[str, Any]]:
         yield data
 
     (page,) = [frame async for frame in read_frames(content())]
-    rows = arrow.read_batch(page, arrow.build_schema(columns)).to_pylist()
+    rows = arrow.decode_record_batch(page, arrow.build_staged_schema(columns)).to_pylist()
     assert page.rows == len(rows)
     return [{name: msgspec.json.decode(cell) for name, cell in row.items()} for row in rows]
 
@@ -51,4 +51,4 @@ async def test_every_cell_is_staged(rows: list[tuple[Any, ...]], columns: list[s
 def test_usual_pages_are_flat() -> None:
     """So that the property above is about the fast way."""
     data = json.dumps([dict.fromkeys(KEYS, "x,y")] * 3, ensure_ascii=False).encode()
-    assert isinstance(GridFinder(KEYS).find(data), CellGrid)
+    assert isinstance(GridFinder(KEYS).find_grid(data), CellGrid)

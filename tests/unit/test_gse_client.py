@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable, GseUnknown
+from clients.gse import GseClient, GseFailure, GseForbidden, GseOutcomeUnknown, GseRefused, GseUnavailable
 from domain.transfers.gse import AGENT_RUNNING, FileLocation, GseAgent, GseVerdict
 from infra.settings import GseSettings
 from sims.gse.scenario import GseAction, GseCall
@@ -32,7 +32,7 @@ async def test_a_transfer_runs_to_its_end() -> None:
     """Begun, asked after, and done: by keys that hold colons and containers alike."""
     targets = [GseAgent("0:10.0.0.1", "", "app"), GseAgent("a", "docker://c1", "app"), GseAgent("a", "c2", "app")]
     async with running_gse_client() as (world, client):
-        task_id = await client.transfer(make_order(targets))
+        task_id = await client.begin_transfer(make_order(targets))
         results = await client.get_results(task_id)
         assert set(results.downloads) == {each.key for each in targets}
         assert results.upload
@@ -48,7 +48,7 @@ async def test_a_transfer_runs_to_its_end() -> None:
 async def test_results_are_of_the_agents_that_are_named() -> None:
     """Only these agents are requested; an empty list is left out, because GSE would return no records for it."""
     async with running_gse_client() as (_, client):
-        task_id = await client.transfer(make_order(make_hosts(5)))
+        task_id = await client.begin_transfer(make_order(make_hosts(5)))
         some = await client.get_results(task_id, make_hosts(2))
         everything = await client.get_results(task_id, [])
 
@@ -60,7 +60,7 @@ async def test_results_are_of_the_agents_that_are_named() -> None:
 async def test_a_termination_names_its_targets() -> None:
     """The named end, the others go on; an empty list, which the original sent, is refused at once."""
     async with running_gse_client(call_fault(GseAction.STUCK)) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(3)))
+        task_id = await client.begin_transfer(make_order(make_hosts(3)))
         with pytest.raises(ValueError, match="no agent was named"):
             await client.terminate(task_id, [])
         assert world.calls[GseCall.TERMINATE] == 0
@@ -87,10 +87,10 @@ async def test_an_id_is_noted_as_it_is_read() -> None:
     """Before the call returns, and not if there is no id."""
     noted: list[str] = []
     async with running_gse_client(call_fault(GseAction.NO_TASK_ID, times=1)) as (_, client):
-        with pytest.raises(GseUnknown):
-            await client.transfer(make_order(make_hosts(1)), noted.append)
+        with pytest.raises(GseOutcomeUnknown):
+            await client.begin_transfer(make_order(make_hosts(1)), noted.append)
         assert noted == []
-        task_id = await client.transfer(make_order(make_hosts(1)), noted.append)
+        task_id = await client.begin_transfer(make_order(make_hosts(1)), noted.append)
     assert noted == [task_id]
 
 
@@ -111,7 +111,7 @@ async def test_so_many_calls_at_a_time_and_not_more() -> None:
         GseClient(gse_settings(server.url, concurrency=3)) as client,
     ):
         [host] = make_hosts(1)
-        begun = [client.transfer(make_order([host])) for _ in range(6)]
+        begun = [client.begin_transfer(make_order([host])) for _ in range(6)]
         await asyncio.gather(*begun, *(client.terminate("GSE:1", [host]) for _ in range(6)))
     assert len(server.heads) == 12
     assert most == 3
@@ -150,25 +150,25 @@ async def test_agent_states_come_in_pages() -> None:
 @pytest.mark.parametrize(
     ("body", "status", "kind"),
     [
-        (b"<html>Bad Gateway</html>", "200 OK", GseUnknown),
-        (b"", "200 OK", GseUnknown),
-        (b"[]", "200 OK", GseUnknown),
-        (b'{"code": 0, "data": {"result"', "200 OK", GseUnknown),
-        (b"[" * 100_000, "200 OK", GseUnknown),
-        (b'{"code": 0, "message": "\xff"}', "200 OK", GseUnknown),
-        ({"message": "", "data": OK["data"]}, "200 OK", GseUnknown),  # the original took no code for 0
-        ({**OK, "code": None}, "200 OK", GseUnknown),
-        ({**OK, "code": "0"}, "200 OK", GseUnknown),
-        ({**OK, "code": False}, "200 OK", GseUnknown),
-        ({**OK, "data": None}, "200 OK", GseUnknown),
-        ({**OK, "data": {"task_id": "GSE:1"}}, "200 OK", GseUnknown),
-        ({**OK, "data": {"result": {"task_id": ""}}}, "200 OK", GseUnknown),
-        ({**OK, "data": {"result": {"task_id": 7}}}, "200 OK", GseUnknown),
-        ({**OK, "data": {"result": {"task_id": "GSE\0:1"}}}, "200 OK", GseUnknown),
-        (OK, "500 Internal Server Error", GseUnknown),  # the original never looked at the status
+        (b"<html>Bad Gateway</html>", "200 OK", GseOutcomeUnknown),
+        (b"", "200 OK", GseOutcomeUnknown),
+        (b"[]", "200 OK", GseOutcomeUnknown),
+        (b'{"code": 0, "data": {"result"', "200 OK", GseOutcomeUnknown),
+        (b"[" * 100_000, "200 OK", GseOutcomeUnknown),
+        (b'{"code": 0, "message": "\xff"}', "200 OK", GseOutcomeUnknown),
+        ({"message": "", "data": OK["data"]}, "200 OK", GseOutcomeUnknown),  # the original took no code for 0
+        ({**OK, "code": None}, "200 OK", GseOutcomeUnknown),
+        ({**OK, "code": "0"}, "200 OK", GseOutcomeUnknown),
+        ({**OK, "code": False}, "200 OK", GseOutcomeUnknown),
+        ({**OK, "data": None}, "200 OK", GseOutcomeUnknown),
+        ({**OK, "data": {"task_id": "GSE:1"}}, "200 OK", GseOutcomeUnknown),
+        ({**OK, "data": {"result": {"task_id": ""}}}, "200 OK", GseOutcomeUnknown),
+        ({**OK, "data": {"result": {"task_id": 7}}}, "200 OK", GseOutcomeUnknown),
+        ({**OK, "data": {"result": {"task_id": "GSE\0:1"}}}, "200 OK", GseOutcomeUnknown),
+        (OK, "500 Internal Server Error", GseOutcomeUnknown),  # the original never looked at the status
         (OK, "302 Found", GseRefused),
-        ({"code": 1650201, "message": "reset"}, "502 Bad Gateway", GseUnknown),
-        ({"code": 1650401, "message": "slow"}, "504 Gateway Timeout", GseUnknown),
+        ({"code": 1650201, "message": "reset"}, "502 Bad Gateway", GseOutcomeUnknown),
+        ({"code": 1650401, "message": "slow"}, "504 Gateway Timeout", GseOutcomeUnknown),
         (b"<html>busy</html>", "503 Service Unavailable", GseUnavailable),
         ({"code": 1650300, "message": "busy"}, "200 OK", GseUnavailable),  # a stage may rewrite the status
         ({"code": 1642902, "message": "slow down"}, "429 Too Many Requests", GseUnavailable),
@@ -186,7 +186,7 @@ async def test_a_transfer_fails_by_what_a_caller_may_do(body: object, status: st
     """Refused, surely not begun, or perhaps begun; asked for exactly once, whichever it is."""
     async with running_peer(answer_with(body, status=status)) as server, GseClient(gse_settings(server.url)) as client:
         with pytest.raises(GseFailure) as failure:
-            await client.transfer(make_order(make_hosts(1)))
+            await client.begin_transfer(make_order(make_hosts(1)))
         assert server.connections == 1
     assert type(failure.value) is kind
 
@@ -194,10 +194,10 @@ async def test_a_transfer_fails_by_what_a_caller_may_do(body: object, status: st
 @pytest.mark.parametrize(
     ("script", "kind"),
     [
-        (says(), GseUnknown),  # hangs up without a word
-        (says(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"), GseUnknown),
-        (says(b"garbage\r\n\r\n"), GseUnknown),
-        (drips(b"HTTP/1.1 200 OK\r\n\r\n"), GseUnknown),  # never ends
+        (says(), GseOutcomeUnknown),  # hangs up without a word
+        (says(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"), GseOutcomeUnknown),
+        (says(b"garbage\r\n\r\n"), GseOutcomeUnknown),
+        (drips(b"HTTP/1.1 200 OK\r\n\r\n"), GseOutcomeUnknown),  # never ends
     ],
 )
 async def test_a_transfer_without_a_whole_answer_may_have_begun(script: Script, kind: type[GseFailure]) -> None:
@@ -207,7 +207,7 @@ async def test_a_transfer_without_a_whole_answer_may_have_begun(script: Script, 
         GseClient(gse_settings(server.url, answer_timeout_seconds=0.3)) as client,
     ):
         with pytest.raises(kind):
-            await client.transfer(make_order(make_hosts(1)))
+            await client.begin_transfer(make_order(make_hosts(1)))
         assert server.connections == 1
 
 
@@ -217,22 +217,22 @@ async def test_a_transfer_that_met_nobody_surely_did_not_begin() -> None:
         taken.bind(("127.0.0.1", 0))  # no server listens there
         async with GseClient(gse_settings(f"http://127.0.0.1:{taken.getsockname()[1]}")) as client:
             with pytest.raises(GseUnavailable, match="could not be reached"):
-                await client.transfer(make_order(make_hosts(1)))
+                await client.begin_transfer(make_order(make_hosts(1)))
 
 
 async def test_each_transfer_has_a_connection_of_its_own() -> None:
     """On a kept connection, its end looks the same as that of a transfer that was begun."""
     async with running_peer(answer_with(OK), keep_alive=True) as server, GseClient(gse_settings(server.url)) as client:
         for _ in range(3):
-            await client.transfer(make_order(make_hosts(1)))
+            await client.begin_transfer(make_order(make_hosts(1)))
         assert server.connections == 3
 
 
 async def test_a_transfer_that_was_begun_and_cut_off_is_unknown() -> None:
     """GSE has the task, and the failure says that it may have."""
     async with running_gse_client(call_fault(GseAction.DROP, calls={GseCall.TRANSFER})) as (world, client):
-        with pytest.raises(GseUnknown):
-            await client.transfer(make_order(make_hosts(3)))
+        with pytest.raises(GseOutcomeUnknown):
+            await client.begin_transfer(make_order(make_hosts(3)))
         assert len(world.tasks) == 1
 
 
@@ -268,7 +268,7 @@ async def test_what_may_be_repeated_is(fault: Any, call: GseCall) -> None:
             world,
             client,
         ):
-            task_id = await client.transfer(make_order(make_hosts(1)))
+            task_id = await client.begin_transfer(make_order(make_hosts(1)))
             if comes_out:
                 await ask(call, client, task_id)
             else:
@@ -290,7 +290,7 @@ async def test_the_gateways_wish_to_wait_is_told() -> None:
     """Who is limited learns how long."""
     async with running_gse_client(call_fault(GseAction.RATE_LIMIT, seconds=7)) as (_, client):
         with pytest.raises(GseUnavailable) as failure:
-            await client.transfer(make_order(make_hosts(1)))
+            await client.begin_transfer(make_order(make_hosts(1)))
     assert failure.value.retry_after_seconds == 7
 
 
@@ -299,7 +299,7 @@ async def test_keys_and_tenant_go_with_each_call_and_nowhere_else() -> None:
     async with running_peer(answer_with({"code": 1640101, "message": "who?"})) as server:
         async with GseClient(gse_settings(server.url, tenant_id="t1")) as client:
             with pytest.raises(GseRefused) as failure:
-                await client.transfer(make_order(make_hosts(1)))
+                await client.begin_transfer(make_order(make_hosts(1)))
         head = server.heads[0].decode()
     assert '{"bk_app_code": "haulage", "bk_app_secret": "s3cret", "bk_username": "admin"}' in head
     assert "X-Bk-Tenant-Id: t1" in head
@@ -311,7 +311,7 @@ async def test_wrong_keys_are_refused() -> None:
     scenario = QUICK.model_copy(update={"app_code": "other", "app_secret": "x"})
     async with running_gse_client(scenario=scenario) as (world, client):
         with pytest.raises(GseRefused, match="Check the app code"):
-            await client.transfer(make_order(make_hosts(1)))
+            await client.begin_transfer(make_order(make_hosts(1)))
     assert world.refused_keys == 1
 
 
@@ -319,7 +319,7 @@ async def test_without_an_address_the_setting_is_named() -> None:
     """Without a base URL the failure names the setting."""
     async with GseClient(GseSettings()) as client:
         with pytest.raises(GseRefused, match="HAULAGE_GSE__BASE_URL"):
-            await client.transfer(make_order(make_hosts(1)))
+            await client.begin_transfer(make_order(make_hosts(1)))
 
 
 async def test_records_that_say_nothing_are_left_out() -> None:
@@ -349,5 +349,5 @@ def test_the_source_is_named_as_gse_knows_it(source_folder: str, place: FileLoca
         )
     )
 
-    assert client.source == GseAgent("s", "c", "root")
+    assert client.source_agent == GseAgent("s", "c", "root")
     assert client.get_source_location(Path("/cache/2/abc")) == place

@@ -58,7 +58,7 @@ async def test_bytes_arrive_before_success_is_told(tmp_path: Path, source: Path,
     targets = [GseAgent("0:10.0.0.1", "", "app"), GseAgent("a", "c1", "app"), GseAgent("a", "", "app")]
     async with running_gse_client() as (world, client):
         world.disks = HostDisks(tmp_path / "hosts", links=links)
-        task_id = await client.transfer(make_order(targets, file=source))
+        task_id = await client.begin_transfer(make_order(targets, file=source))
         results = await wait_for_results(client, task_id, 3)
 
         for each in targets:
@@ -71,7 +71,7 @@ async def test_bytes_arrive_before_success_is_told(tmp_path: Path, source: Path,
 async def test_a_file_that_is_not_there_fails_the_upload(tmp_path: Path) -> None:
     """The source's record says so; no target gets anything."""
     async with running_gse_client(disks=tmp_path) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(2), file=tmp_path / "nothing"))
+        task_id = await client.begin_transfer(make_order(make_hosts(2), file=tmp_path / "nothing"))
 
         async def has_upload_failed() -> bool:
             upload = (await client.get_results(task_id)).upload
@@ -87,7 +87,7 @@ async def test_targets_end_one_after_the_other() -> None:
     """The first has its file early; the last waits for its peers, and progress grows."""
     scenario = GseScenario(upload_seconds=1, download_seconds=10, swarm=0.5, jitter_seconds=0)
     async with running_gse_client(scenario=scenario) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(4)))
+        task_id = await client.begin_transfer(make_order(make_hosts(4)))
         await world.advance(6)
         early = await client.get_results(task_id)
         await world.advance(6)
@@ -105,7 +105,7 @@ async def test_targets_fail_by_pattern() -> None:
         _,
         client,
     ):
-        results = await wait_for_results(client, await client.transfer(make_order(make_hosts(4))), 4)
+        results = await wait_for_results(client, await client.begin_transfer(make_order(make_hosts(4))), 4)
     assert codes(results) == [0, 117, 0, 117]
     assert results.downloads["host-1", ""].error_msg == "agent down"
 
@@ -114,7 +114,8 @@ async def test_targets_fail_a_number_of_times() -> None:
     """A target that fails twice gets its file with the third transfer, each counted."""
     async with running_gse_client(call_fault(GseAction.FAIL, code=703, times=2)) as (world, client):
         ends = [
-            codes(await wait_for_results(client, await client.transfer(make_order(make_hosts(2))), 2)) for _ in range(3)
+            codes(await wait_for_results(client, await client.begin_transfer(make_order(make_hosts(2))), 2))
+            for _ in range(3)
         ]
         assert ends == [[703, 703], [703, 703], [0, 0]]
         assert orders.build_stats(world) == {
@@ -134,7 +135,7 @@ async def test_a_fraction_fails_by_seed() -> None:
     async def list_failed_agents(seed: int) -> set[str]:
         rule = call_fault(GseAction.FAIL, fraction=0.3)
         async with running_gse_client(rule, scenario=QUICK.model_copy(update={"seed": seed})) as (_, client):
-            results = await wait_for_results(client, await client.transfer(make_order(make_hosts(200))), 200)
+            results = await wait_for_results(client, await client.begin_transfer(make_order(make_hosts(200))), 200)
         return {agent for (agent, _), record in results.downloads.items() if record.error_code}
 
     first = await list_failed_agents(1)
@@ -146,7 +147,7 @@ async def test_a_fraction_fails_by_seed() -> None:
 async def test_stuck_targets_run_until_gses_own_timeout() -> None:
     """Then they end as 120."""
     async with running_gse_client(call_fault(GseAction.STUCK, agent="host-0")) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(2), timeout_seconds=60))
+        task_id = await client.begin_transfer(make_order(make_hosts(2), timeout_seconds=60))
         await world.advance(30)
         assert codes(await client.get_results(task_id)) == [115, 0]
         await world.advance(31)
@@ -156,7 +157,7 @@ async def test_stuck_targets_run_until_gses_own_timeout() -> None:
 async def test_a_missing_record_is_of_a_target_that_has_its_file() -> None:
     """The response is a success all the same."""
     async with running_gse_client(call_fault(GseAction.MISSING, agent="host-0")) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(2)))
+        task_id = await client.begin_transfer(make_order(make_hosts(2)))
         await world.advance(10)
         assert set((await client.get_results(task_id)).downloads) == {("host-1", "")}
         assert world.received.total() == 2
@@ -166,7 +167,7 @@ async def test_a_flapping_target_fails_runs_again_and_succeeds() -> None:
     """Its record is not final until it is."""
     scenario = GseScenario(upload_seconds=0, download_seconds=100, swarm=0, jitter_seconds=0)
     async with running_gse_client(call_fault(GseAction.FLAP, code=703), scenario=scenario) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(1)))
+        task_id = await client.begin_transfer(make_order(make_hosts(1)))
         seen = []
         for seconds in (50, 30, 30, 0):
             seen += codes(await client.get_results(task_id))
@@ -185,7 +186,7 @@ async def test_an_upload_fails_at_once_or_after_some_targets_are_done(
         world,
         client,
     ):
-        task_id = await client.transfer(make_order(make_hosts(2)))
+        task_id = await client.begin_transfer(make_order(make_hosts(2)))
         await world.advance(14)
         await world.advance(86)
         results = await client.get_results(task_id)
@@ -198,7 +199,7 @@ async def test_an_upload_fails_at_once_or_after_some_targets_are_done(
 async def test_an_upload_may_seem_to_run_for_ever() -> None:
     """All downloads are done, and its record still says that it runs."""
     async with running_gse_client(call_fault(GseAction.UPLOAD_STUCK)) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(2)))
+        task_id = await client.begin_transfer(make_order(make_hosts(2)))
         await world.advance(10)
         results = await client.get_results(task_id)
     assert codes(results) == [0, 0]
@@ -242,7 +243,7 @@ async def test_answers_have_the_ordered_shape(shape: Shape, looks: Callable[[lis
 async def test_results_may_be_empty_at_first() -> None:
     """As often as ordered."""
     async with running_gse_client(scenario=QUICK.model_copy(update={"shape": Shape(empty_polls=2)})) as (_, client):
-        task_id = await client.transfer(make_order(make_hosts(1)))
+        task_id = await client.begin_transfer(make_order(make_hosts(1)))
         assert [len((await client.get_results(task_id)).downloads) for _ in range(3)] == [0, 0, 1]
 
 
@@ -251,7 +252,7 @@ async def test_results_may_be_empty_in_three_ways(empty_as: Empty) -> None:
     """No records, none at all, or a code that says so; a client takes each for nothing yet."""
     shape = Shape(empty_polls=1, empty_as=empty_as)
     async with running_gse_client(scenario=QUICK.model_copy(update={"shape": shape})) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(1)))
+        task_id = await client.begin_transfer(make_order(make_hosts(1)))
         if empty_as is Empty.CODE:
             with pytest.raises(orders.GseCallRefused, match="redis reply"):
                 orders.execute_call(world, GseCall.RESULTS, {"task_id": task_id})
@@ -265,7 +266,7 @@ async def test_a_success_may_be_none(tmp_path: Path, source: Path) -> None:
     """The record says that it arrived: on one host is nothing, on another something else."""
     lost, spoiled = call_fault(GseAction.LOSE, agent="host-0"), call_fault(GseAction.SPOIL, agent="host-1")
     async with running_gse_client(lost, spoiled, disks=tmp_path) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(3), file=source))
+        task_id = await client.begin_transfer(make_order(make_hosts(3), file=source))
         assert codes(await wait_for_results(client, task_id, 3)) == [0, 0, 0]
         assert world.disks
         paths = [world.disks.path(FileSpot(f"host-{number}", "", "/data/app", "abc")) for number in range(3)]
@@ -279,7 +280,7 @@ async def test_a_task_may_be_forgotten() -> None:
     """One of two, when it is asked for; what had not arrived does not arrive."""
     rule = call_fault(GseAction.FORGET, calls={GseCall.RESULTS}, times=1)
     async with running_gse_client(rule, retries=0) as (world, client):
-        task_ids = [await client.transfer(make_order(make_hosts(1))) for _ in range(2)]
+        task_ids = [await client.begin_transfer(make_order(make_hosts(1))) for _ in range(2)]
         with pytest.raises(GseRefused, match="there is no task"):
             await client.get_results(task_ids[0])
         await world.advance(10)
@@ -292,7 +293,7 @@ async def test_one_agent_may_spoil_a_termination() -> None:
     """Nothing is given up of what is named beside it."""
     blocked, stuck = call_fault(GseAction.BLOCK_TERMINATE, agent="host-1", code=1000001), call_fault(GseAction.STUCK)
     async with running_gse_client(blocked, stuck) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(3)))
+        task_id = await client.begin_transfer(make_order(make_hosts(3)))
         with pytest.raises(GseRefused, match="Bad Request"):
             await client.terminate(task_id, make_hosts(3))
         await client.terminate(task_id, make_hosts(1))
@@ -303,7 +304,7 @@ async def test_one_agent_may_spoil_a_termination() -> None:
 async def test_a_code_may_be_a_word() -> None:
     """As some deployments answer."""
     async with running_gse_client(call_fault(GseAction.FAIL, code="E17")) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(1)))
+        task_id = await client.begin_transfer(make_order(make_hosts(1)))
         await world.advance(10)
         told = orders.execute_call(world, GseCall.RESULTS, {"task_id": task_id})["result"]
         assert [each["error_code"] for each in told] == [0, "E17"]
@@ -317,7 +318,7 @@ async def test_a_termination_may_be_ignored() -> None:
         world,
         client,
     ):
-        task_id = await client.transfer(make_order(make_hosts(1)))
+        task_id = await client.begin_transfer(make_order(make_hosts(1)))
         await client.terminate(task_id, make_hosts(1))
         await world.advance(10)
         assert codes(await client.get_results(task_id)) == [115]
@@ -338,7 +339,7 @@ async def test_it_runs_as_a_process(tmp_path: Path, source: Path) -> None:
                 assert answer.status == 200
             async with http.put("/_sim/scenario", data='{"no_such": 1}') as answer:
                 assert answer.status == 400
-            task_id = await client.transfer(make_order(make_hosts(3), file=source))
+            task_id = await client.begin_transfer(make_order(make_hosts(3), file=source))
             assert codes(await wait_for_results(client, task_id, 3)) == [122, 0, 0]
             async with http.get("/_sim/stats") as answer:
                 assert (await answer.json())["received"] == 2

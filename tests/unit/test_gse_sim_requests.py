@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clients.gse import GseRefused, GseUnavailable, GseUnknown
+from clients.gse import GseOutcomeUnknown, GseRefused, GseUnavailable
 from sims.gse import orders
 from sims.gse.scenario import GseAction, GseCall
 from sims.gse.world import GseWorld
@@ -36,9 +36,9 @@ async def test_wrong_requests_are_refused_and_named(wrong: dict[str, Any], named
 async def test_too_many_targets_are_refused() -> None:
     """Where a limit is set."""
     async with running_gse_client(scenario=QUICK.model_copy(update={"max_targets": 2})) as (_, client):
-        await client.transfer(make_order(make_hosts(2)))
+        await client.begin_transfer(make_order(make_hosts(2)))
         with pytest.raises(GseRefused, match="at most 2"):
-            await client.transfer(make_order(make_hosts(3)))
+            await client.begin_transfer(make_order(make_hosts(3)))
 
 
 async def test_calls_go_wrong_in_their_time() -> None:
@@ -47,13 +47,13 @@ async def test_calls_go_wrong_in_their_time() -> None:
         GseAction.STATUS, status=503, code=1650300, calls={GseCall.TRANSFER}, from_second=10, to_second=190
     )
     async with running_gse_client(rule, retries=0) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(1)))
+        task_id = await client.begin_transfer(make_order(make_hosts(1)))
         await world.advance(20)
         with pytest.raises(GseUnavailable):
-            await client.transfer(make_order(make_hosts(1)))
+            await client.begin_transfer(make_order(make_hosts(1)))
         await client.get_results(task_id)
         await world.advance(180)
-        await client.transfer(make_order(make_hosts(1)))
+        await client.begin_transfer(make_order(make_hosts(1)))
 
 
 async def test_calls_go_wrong_in_their_turn() -> None:
@@ -62,7 +62,7 @@ async def test_calls_go_wrong_in_their_turn() -> None:
         went = []
         for _ in range(5):
             try:
-                await client.transfer(make_order(make_hosts(1)))
+                await client.begin_transfer(make_order(make_hosts(1)))
                 went.append(True)
             except GseRefused:
                 went.append(False)
@@ -72,7 +72,7 @@ async def test_calls_go_wrong_in_their_turn() -> None:
 async def test_a_restart_loses_all_tasks() -> None:
     """What was begun is unknown afterwards."""
     async with running_gse_client() as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(1)))
+        task_id = await client.begin_transfer(make_order(make_hosts(1)))
         world.restart()
         with pytest.raises(GseRefused, match="there is no task"):
             await client.get_results(task_id)
@@ -84,6 +84,6 @@ async def test_slow_answers_come_late() -> None:
         world,
         client,
     ):
-        with pytest.raises(GseUnknown):
-            await client.transfer(make_order(make_hosts(1)))
+        with pytest.raises(GseOutcomeUnknown):
+            await client.begin_transfer(make_order(make_hosts(1)))
     assert len(world.tasks) == 1

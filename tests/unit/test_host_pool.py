@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from domain.limits import PermitShare
-from infra.limits.host_gate import HostPermits
+from infra.limits.host_gate import HostPermitPool
 from infra.limits.limiter import SharingRules
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -42,73 +42,73 @@ def books() -> Books:
 
 
 @pytest.fixture
-async def pool(books: Books) -> AsyncIterator[HostPermits]:
+async def pool(books: Books) -> AsyncIterator[HostPermitPool]:
     """A pool that holds four permits, all idle."""
-    pool = HostPermits(books.ask, SharingRules(LIMIT, turn=TTL / 10, ttl=TTL))
-    await asyncio.gather(*(pool.take() for _ in range(LIMIT)))
+    pool = HostPermitPool(books.ask, SharingRules(LIMIT, turn=TTL / 10, ttl=TTL))
+    await asyncio.gather(*(pool.wait_for_permit() for _ in range(LIMIT)))
     for _ in range(LIMIT):
-        pool.give_back()
+        pool.return_permit()
     yield pool
     await pool.close()
 
 
-async def asked(books: Books) -> None:
+async def wait_for_question(books: Books) -> None:
     """Wait for the next question."""
     before = len(books.declared)
     await eventually(lambda: len(books.declared) > before)
 
 
-async def test_what_may_come_into_use_before_the_answer_is_declared(books: Books, pool: HostPermits) -> None:
+async def test_what_may_come_into_use_before_the_answer_is_declared(books: Books, pool: HostPermitPool) -> None:
     """While it asks, it hands out what it has; as much is declared, though nothing is in use yet."""
     books.open.clear()
-    await asked(books)
+    await wait_for_question(books)
     for _ in range(LIMIT):
-        await pool.take()
+        await pool.wait_for_permit()
     assert books.declared[-1][0] == LIMIT
     books.open.set()
 
 
-async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: HostPermits) -> None:
+async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: HostPermitPool) -> None:
     """What is in use ends by itself; nothing more begins, and the rest is given back as soon as it is free."""
     for _ in range(LIMIT):
-        await pool.take()
+        await pool.wait_for_permit()
     books.share = PermitShare(usable=1, permits=1)
-    await asked(books)
-    await asked(books)
-    waiting = asyncio.create_task(pool.take())
+    await wait_for_question(books)
+    await wait_for_question(books)
+    waiting = asyncio.create_task(pool.wait_for_permit())
     for left in (3, 2, 1):
-        pool.give_back()
-        await asked(books)
+        pool.return_permit()
+        await wait_for_question(books)
         assert books.declared[-1][0] == left
         assert not waiting.done()
-    pool.give_back()
+    pool.return_permit()
     await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
 
-async def test_a_permit_granted_to_a_cancelled_request_goes_on(pool: HostPermits) -> None:
+async def test_a_permit_granted_to_a_cancelled_request_goes_on(pool: HostPermitPool) -> None:
     """Cancelled between its grant and its next step, a request passes the permit to the next one."""
     for _ in range(LIMIT):
-        await pool.take()
-    first, second = asyncio.create_task(pool.take()), asyncio.create_task(pool.take())
+        await pool.wait_for_permit()
+    first, second = asyncio.create_task(pool.wait_for_permit()), asyncio.create_task(pool.wait_for_permit())
     await asyncio.sleep(0)
-    pool.give_back()
+    pool.return_permit()
     first.cancel()
     await asyncio.wait_for(second, PATIENCE_SECONDS)
     assert first.cancelled()
 
 
-async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, pool: HostPermits) -> None:
+async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, pool: HostPermitPool) -> None:
     """Its permits may be another's by now: nothing begins with what has expired, not even once."""
     books.open.clear()
     time.sleep(TTL.total_seconds() + 0.05)  # noqa: ASYNC251 (nothing runs meanwhile: that is the case)
-    waiting = asyncio.create_task(pool.take())
-    await asked(books)
+    waiting = asyncio.create_task(pool.wait_for_permit())
+    await wait_for_question(books)
     assert not waiting.done()
     books.open.set()
     await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
 
-async def test_an_empty_pool_ends(books: Books, pool: HostPermits) -> None:
+async def test_an_empty_pool_ends(books: Books, pool: HostPermitPool) -> None:
     """Unused for two renewals, everything was declared as given back."""
     books.share = PermitShare(usable=0, permits=0)
     await eventually(lambda: pool.has_ended)

@@ -11,6 +11,7 @@ from email.utils import format_datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import REGISTRY
 
 from clients.http import (
     CallLimiter,
@@ -62,7 +63,7 @@ async def test_so_many_calls_at_a_time() -> None:
 
     async def call(number: int) -> None:
         nonlocal under_way, most, done
-        async with limiter.call():
+        async with limiter.wait_for_turn():
             under_way += 1
             most = max(most, under_way)
             await asyncio.sleep(0.01)
@@ -82,7 +83,7 @@ async def test_so_many_calls_a_second() -> None:
     begun: list[float] = []
 
     async def call() -> None:
-        async with limiter.call():
+        async with limiter.wait_for_turn():
             begun.append(time.monotonic())
 
     await asyncio.gather(*(call() for _ in range(11)))
@@ -93,14 +94,14 @@ async def test_so_many_calls_a_second() -> None:
 async def test_a_transient_failure_is_repeated_and_a_final_one_is_not() -> None:
     """Two retries are three attempts; a call that must not happen twice is made once, whatever its failure."""
     made, attempt = fail(transient(), transient(), None)
-    assert await make_caller().call("call", attempt) == "done"
+    assert await make_caller().call_with_retries("call", attempt) == "done"
     assert len(made) == 3
 
     cases = [(ServiceFailure("no"), True, 1), (transient(), True, 3), (transient(), False, 1)]
     for failure, repeats, count in cases:
         made, attempt = fail(failure)
         with pytest.raises(ServiceFailure):
-            await make_caller().call("call", attempt, repeats=repeats)
+            await make_caller().call_with_retries("call", attempt, repeats=repeats)
         assert len(made) == count
 
 
@@ -114,12 +115,12 @@ async def test_a_retry_waits_as_long_as_the_service_asks(monkeypatch: pytest.Mon
     monkeypatch.setattr("asyncio.sleep", sleep)
     policy = RetryPolicy.exponential(3, 0.5, patience_seconds=100)
     _, attempt = fail(transient(retry_after_seconds=7), transient(), transient(retry_after_seconds=99), None)
-    await make_caller(retry=policy).call("call", attempt)
+    await make_caller(retry=policy).call_with_retries("call", attempt)
     assert slept == [7, 1.0, calls.PAUSE_MAX_SECONDS]
 
     made, attempt = fail(transient(retry_after_seconds=101))
     with pytest.raises(ServiceFailure):
-        await make_caller(retry=policy).call("call", attempt)
+        await make_caller(retry=policy).call_with_retries("call", attempt)
     assert len(made) == 1
 
 
@@ -128,7 +129,7 @@ async def test_a_failure_says_whether_every_attempt_was_answered() -> None:
     for first, answered in ((True, True), (False, False)):
         _, attempt = fail(transient(is_answered=first), transient(is_answered=True))
         with pytest.raises(ServiceFailure) as failure:
-            await make_caller(retry=RetryPolicy((0.0,))).call("call", attempt)
+            await make_caller(retry=RetryPolicy((0.0,))).call_with_retries("call", attempt)
         assert failure.value.is_answered is answered
 
 
@@ -137,16 +138,31 @@ async def test_an_open_breaker_sends_nothing_but_probes() -> None:
     caller = make_caller(breaker=CircuitBreaker(2, 60))
     made, attempt = fail(transient())
     with pytest.raises(ServiceFailure, match="busy"):
-        await caller.call("call", attempt)
+        await caller.call_with_retries("call", attempt)
     assert len(made) == 2
 
     made, attempt = fail(None)
     with pytest.raises(ServiceFailure, match="breaker is open") as refusal:
-        await caller.call("call", attempt)
+        await caller.call_with_retries("call", attempt)
     assert made == []
     assert refusal.value.is_circuit_open
-    assert await caller.call("call", attempt, is_probe=True) == "done"
-    assert await caller.call("call", attempt) == "done"
+    assert await caller.call_with_retries("call", attempt, is_probe=True) == "done"
+    assert await caller.call_with_retries("call", attempt) == "done"
+
+
+async def test_attempts_are_timed_and_an_open_breaker_is_shown() -> None:
+    """Until a call succeeds."""
+    caller = ServiceCaller("timed", retry=RetryPolicy(), breaker=CircuitBreaker(1, 60), circuit="timed_a")
+    _, failing = fail(transient())
+    _, succeeding = fail(None)
+    with pytest.raises(ServiceFailure):
+        await caller.call_with_retries("read", failing)
+    opened = REGISTRY.get_sample_value("haulage_service_circuit_open", {"service": "timed_a"})
+    await caller.call_with_retries("read", succeeding, is_probe=True)
+
+    assert opened == 1
+    assert REGISTRY.get_sample_value("haulage_service_circuit_open", {"service": "timed_a"}) == 0
+    assert REGISTRY.get_sample_value("haulage_service_call_seconds_count", {"service": "timed", "call": "read"}) == 2
 
 
 async def test_an_open_breaker_keeps_the_cause() -> None:
@@ -155,7 +171,7 @@ async def test_an_open_breaker_keeps_the_cause() -> None:
     breaker.record_failure("It answered 503.")
     breaker.record_failure("The clock has stopped.")
     sentence = "failed 2 times in a row and is not called for 10 s. The last failure: The clock has stopped."
-    assert breaker.describe() == sentence
+    assert breaker.describe_open_state() == sentence
 
 
 async def test_a_failure_of_our_own_limits_does_not_open_the_breaker() -> None:
@@ -165,9 +181,9 @@ async def test_a_failure_of_our_own_limits_does_not_open_the_breaker() -> None:
     caller = make_caller(breaker=CircuitBreaker(1, 60))
     _, attempt = fail(local)
     with pytest.raises(ServiceFailure, match="busy"):
-        await caller.call("call", attempt)
+        await caller.call_with_retries("call", attempt)
     _, attempt = fail(None)
-    assert await caller.call("call", attempt) == "done"
+    assert await caller.call_with_retries("call", attempt) == "done"
 
 
 async def test_a_refused_token_is_fetched_again_once_for_all() -> None:
@@ -180,8 +196,8 @@ async def test_a_refused_token_is_fetched_again_once_for_all() -> None:
         return fetched[-1], 3_600
 
     token = RenewingToken()
-    assert await asyncio.gather(*(token.get(None, fetch) for _ in range(5))) == ["token-0"] * 5
-    assert await asyncio.gather(*(token.get("token-0", fetch) for _ in range(5))) == ["token-1"] * 5
+    assert await asyncio.gather(*(token.get_or_fetch(None, fetch) for _ in range(5))) == ["token-0"] * 5
+    assert await asyncio.gather(*(token.get_or_fetch("token-0", fetch) for _ in range(5))) == ["token-1"] * 5
 
 
 @pytest.mark.parametrize(
@@ -217,20 +233,20 @@ def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:
     clock = [0.0]
     breaker = CircuitBreaker(2, 10, lambda: clock[0])
     breaker.record_failure("down")
-    assert breaker.allows()
+    assert breaker.may_call()
     breaker.record_failure("down")
-    assert not breaker.allows()
+    assert not breaker.may_call()
 
     clock[0] = 10
-    assert [breaker.allows(), breaker.allows()] == [True, False]
+    assert [breaker.may_call(), breaker.may_call()] == [True, False]
     breaker.record_failure("down")
     clock[0] = 19
-    assert not breaker.allows()
+    assert not breaker.may_call()
 
     clock[0] = 20
-    assert breaker.allows()
+    assert breaker.may_call()
     breaker.record_success()
-    assert [breaker.allows(), breaker.allows()] == [True, True]
+    assert [breaker.may_call(), breaker.may_call()] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.http.transport import PIECE_BYTES, WIRE_SLICE_BYTES, DamagedGzip, Gunzip
+from clients.http.transport import PIECE_BYTES, WIRE_SLICE_BYTES, GzipDecompressor, InvalidGzip
 
 
 def inflate(*wire: bytes) -> bytes:
     """All that comes out of these arrivals."""
-    gunzip = Gunzip()
-    body = b"".join(piece for arrival in wire for piece in gunzip.feed(arrival))
-    gunzip.finish()
+    gunzip = GzipDecompressor()
+    body = b"".join(piece for arrival in wire for piece in gunzip.decompress(arrival))
+    gunzip.require_end()
     return body
 
 
@@ -28,16 +28,16 @@ def test_any_cuts(members: list[bytes], cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(wire)) for cut in cuts), len(wire)]
     arrivals = [wire[start:stop] for start, stop in pairwise(edges)]
     assert inflate(*arrivals) == b"".join(members)
-    with pytest.raises(DamagedGzip):
+    with pytest.raises(InvalidGzip):
         inflate(wire[:-1])
 
 
 @pytest.mark.parametrize("size", [PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES, 5 * PIECE_BYTES + 7])
 def test_pieces_stay_small(size: int) -> None:
     """What inflates to many megabytes comes in pieces of one, with nothing lost at their edges."""
-    gunzip = Gunzip()
-    pieces = list(gunzip.feed(gzip.compress(bytes(size), mtime=0)))
-    gunzip.finish()
+    gunzip = GzipDecompressor()
+    pieces = list(gunzip.decompress(gzip.compress(bytes(size), mtime=0)))
+    gunzip.require_end()
     assert sum(map(len, pieces)) == size
     assert max(map(len, pieces)) <= PIECE_BYTES
 
@@ -53,5 +53,5 @@ def test_larger_than_a_slice() -> None:
 )
 def test_damage(wire: bytes) -> None:
     """What is no gzip, goes on after its end, is cut or has absurdly many members is refused."""
-    with pytest.raises(DamagedGzip):
+    with pytest.raises(InvalidGzip):
         inflate(wire)

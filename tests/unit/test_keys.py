@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.secrets import ALPHABET, KEY_ID_LENGTH, SECRET_LENGTH, ApiKeyText, digest_secret, parse_key
+from domain.secrets import ALPHABET, KEY_ID_LENGTH, SECRET_LENGTH, ApiKeyText, digest_secret, parse_api_key
 
 
 def _text(length: int) -> st.SearchStrategy[str]:
@@ -20,7 +20,7 @@ KEYS = st.builds(ApiKeyText, key_id=_text(KEY_ID_LENGTH), secret=_text(SECRET_LE
 @given(KEYS)
 def test_a_key_reads_back_from_its_text(key: ApiKeyText) -> None:
     """What the owner keeps leads back to the same id and secret."""
-    assert parse_key(key.text) == key
+    assert parse_api_key(key.text) == key
 
 
 @given(KEYS)
@@ -34,13 +34,13 @@ def test_one_wrong_character_is_seen_offline(key: ApiKeyText, data: st.DataObjec
     """A typo anywhere fails the check digits, so that it never costs a look-up."""
     position = data.draw(st.integers(0, len(key.text) - 1))
     typed = data.draw(st.characters().filter(lambda character: character != key.text[position]))
-    assert parse_key(key.text[:position] + typed + key.text[position + 1 :]) is None
+    assert parse_api_key(key.text[:position] + typed + key.text[position + 1 :]) is None
 
 
 @given(st.text())
 def test_other_text_is_no_key(text: str) -> None:
     """Any text is accepted or refused, and never raises."""
-    assert parse_key(text) is None
+    assert parse_api_key(text) is None
 
 
 def test_the_check_digits_stay_what_they_were() -> None:

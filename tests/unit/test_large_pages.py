@@ -76,8 +76,8 @@ def test_a_large_page_is_staged_as_a_small_one(rows: list[Row], wrapped: bool, r
 @pytest.mark.usefixtures("small_limits")
 def test_a_page_is_cut_into_pieces_of_whole_rows() -> None:
     """None is lost, and none is longer than a row over its size."""
-    opened = pages.read_envelope(build_body(build_rows()))
-    pieces = list(pages.split_rows(opened.data))
+    opened = pages.read_undecoded_page(build_body(build_rows()))
+    pieces = list(pages.split_rows_into_pieces(opened.data))
     assert len(pieces) > 3
     assert [row for piece in pieces for row in json.loads(piece)] == build_rows()
     assert max(map(len, pieces)) < PIECE_BYTES + 200

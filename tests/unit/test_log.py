@@ -26,7 +26,7 @@ own.debug("too_low")
 own.info("seen", count=3)
 own.info("odd", half="\\ud800", huge=2**70, kind=int)
 logging.getLogger("lib.theirs").warning("they say %s", 1, extra={"count": 4})
-core = temporal._forward_logs().forwarding
+core = temporal._build_log_forwarding().forwarding
 core._on_logs([SimpleNamespace(level=30, message="Poll failed", target="pollers", fields={"queue": "q"}, time=0.0)])
 try:
     1 / 0
@@ -51,7 +51,7 @@ async def turns():
         await asyncio.sleep(0)
     own.info("last")
     if os.environ.get("END"):
-        log.line_buffer.drain()
+        log.line_buffer.write_buffered()
         os._exit(0)
     await asyncio.sleep(0)
 

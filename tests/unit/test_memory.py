@@ -15,7 +15,7 @@ SCRIPT = """
     import psutil
     from infra import memory
 
-    memory.configure()
+    memory.limit_allocator_memory()
     used = lambda: psutil.Process().memory_info().rss >> 20
     small = [bytes(1_000) for _ in range(150_000)]
     kept = small[::1_000]

@@ -47,7 +47,7 @@ def outcomes(results: Sequence[OperationResult]) -> list[str]:
 async def test_operations_travel_in_batches(tmp_path: Path, batch: int, calls: int) -> None:
     """As many in a call as the module accepts; results have the order of the operations."""
     async with running_modules(tmp_path, batch=batch) as (oss, client):
-        results = await client.apply(ED, three())
+        results = await client.apply_operations(ED, three())
 
         assert [(each.op_id, each.outcome) for each in results] == [
             (str(seq), OperationOutcome.APPLIED) for seq in (1, 2, 3)
@@ -63,7 +63,7 @@ async def test_large_records_travel_in_several_batches(tmp_path: Path, monkeypat
     operations = [upsert(seq, seq, 10 + seq, street="x" * size) for seq, size in ((1, 400), (2, 300), (3, 5_000))]
 
     async with running_modules(tmp_path, batch=500) as (oss, caller):
-        assert outcomes(await caller.apply(ED, operations)) == ["applied"] * 3
+        assert outcomes(await caller.apply_operations(ED, operations)) == ["applied"] * 3
         assert sorted(call.op_ids for call in oss.modules["ed"].calls) == [("1", "2"), ("3",)]
 
 
@@ -72,17 +72,17 @@ async def test_each_outcome_comes_through(tmp_path: Path, batch: int) -> None:
     """With all that belongs to it."""
     async with running_modules(tmp_path, batch=batch) as (oss, client):
         oss.modules["ed"].begin_orders([11])
-        await client.apply(ED, three())
+        await client.apply_operations(ED, three())
 
-        told = await client.apply(ED, [delete(4, 1), swap(5, 2, 9), swap(6, 7, 7), upsert(3, 3, 13)])
-        again = await client.apply(ED, [delete(4, 1)])
-        purged = await client.apply(ED, [purge(4, 1, 11)])
+        told = await client.apply_operations(ED, [delete(4, 1), swap(5, 2, 9), swap(6, 7, 7), upsert(3, 3, 13)])
+        again = await client.apply_operations(ED, [delete(4, 1)])
+        purged = await client.apply_operations(ED, [purge(4, 1, 11)])
 
         assert outcomes(told) == ["logical", "missing", "refused", "already"]
         assert (told[0].logical_address_id, told[0].in_flight) == (11, True)
         assert told[1].missing == [9]
         assert told[2].error == "Both sides of the swap are UPRN 7."
-        assert (again[0].outcome, again[0].effect) == (OperationOutcome.ALREADY, OperationOutcome.LOGICAL)
+        assert (again[0].outcome, again[0].original_outcome) == (OperationOutcome.ALREADY, OperationOutcome.LOGICAL)
         assert outcomes(purged) == ["logical"]
 
 
@@ -93,7 +93,7 @@ async def test_one_that_breaks_does_not_take_others_along(tmp_path: Path, batch:
         oss,
         client,
     ):
-        results = await client.apply(ED, three())
+        results = await client.apply_operations(ED, three())
 
         assert outcomes(results) == ["applied", "failed", "applied"]
         assert "The transaction of UPRN 2 failed" in results[1].error
@@ -104,8 +104,8 @@ async def test_one_that_breaks_does_not_take_others_along(tmp_path: Path, batch:
 async def test_a_call_that_fails_is_made_again(tmp_path: Path, action: OssAction) -> None:
     """Done or not, it is the same operation: it acts once."""
     async with running_modules(tmp_path, call_fault(action, times=2), batch=500) as (oss, client):
-        await client.apply(ED, three())
-        results = await client.apply(ED, [swap(4, 1, 2)])
+        await client.apply_operations(ED, three())
+        results = await client.apply_operations(ED, [swap(4, 1, 2)])
 
         assert outcomes(results) == ["applied"]
         assert oss.modules["ed"].live()[1].address_id == 12
@@ -114,7 +114,7 @@ async def test_a_call_that_fails_is_made_again(tmp_path: Path, action: OssAction
 async def test_a_module_that_stays_away_makes_failed_results(tmp_path: Path) -> None:
     """When retries are used up each operation says so; nothing raises."""
     async with running_modules(tmp_path, call_fault(OssAction.ERROR), batch=2) as (oss, client):
-        results = await client.apply(ED, three())
+        results = await client.apply_operations(ED, three())
 
         assert outcomes(results) == ["failed"] * 3
         assert results[0].error == "Module ed answered POST /operations with 500: 'ordered fault'. See its log."
@@ -126,8 +126,8 @@ async def test_an_answer_that_comes_too_late_is_a_failure_and_then_already(tmp_p
     # The question whether it is away comes too late as well.
     late = call_fault(OssAction.LATE, times=2, seconds=5)
     async with running_modules(tmp_path, late, retries=0, timeout_seconds=0.2) as (_, client):
-        first = await client.apply(ED, [upsert(1, 1, 11)])
-        second = await client.apply(ED, [upsert(1, 1, 11)])
+        first = await client.apply_operations(ED, [upsert(1, 1, 11)])
+        second = await client.apply_operations(ED, [upsert(1, 1, 11)])
 
     assert outcomes(first) == ["failed"]
     assert "gave no answer within 0.2 s" in first[0].error
@@ -138,15 +138,15 @@ async def test_operations_that_share_a_uprn_are_no_call(tmp_path: Path) -> None:
     """Sent in parallel, their order would be undefined: that is a mistake of the caller, and raises."""
     async with running_modules(tmp_path) as (_, client):
         with pytest.raises(ValueError, match="share a UPRN"):
-            await client.apply(ED, [swap(1, 1, 2), upsert(2, 2, 12)])
+            await client.apply_operations(ED, [swap(1, 1, 2), upsert(2, 2, 12)])
 
 
 async def test_addresses_come_in_pages(tmp_path: Path) -> None:
     """In order of their UPRNs; what is logically deleted has none."""
     async with running_modules(tmp_path, batch=500) as (oss, client):
-        await client.apply(ED, three())
+        await client.apply_operations(ED, three())
         oss.modules["ed"].begin_orders([12])
-        await client.apply(ED, [delete(4, 2)])
+        await client.apply_operations(ED, [delete(4, 2)])
 
         first = (await client.list_addresses(ED, 0, 1)).addresses
         rest = (await client.list_addresses(ED, 1, 5)).addresses
@@ -159,11 +159,11 @@ async def test_it_is_told_what_there_is_for_operations(tmp_path: Path) -> None:
     """Which of their UPRNs are live, and which of them took effect; any number may be asked about."""
     swaps = [swap(10 + place, 2 * place, 2 * place + 1) for place in range(1, 700)]
     async with running_modules(tmp_path, batch=500) as (_, client):
-        await client.apply(ED, [upsert(1, 2, 11), upsert(2, 3, 12), upsert(3, 1_399, 13)])
-        await client.apply(ED, swaps[:2])
+        await client.apply_operations(ED, [upsert(1, 2, 11), upsert(2, 3, 12), upsert(3, 1_399, 13)])
+        await client.apply_operations(ED, swaps[:2])
 
-        told = await client.look_up(ED, swaps)
-        nothing = await client.look_up(Module.WFM, swaps[:1])
+        told = await client.look_up_operations(ED, swaps)
+        nothing = await client.look_up_operations(Module.WFM, swaps[:1])
 
     assert told == ModuleLookup(live=frozenset({2, 3, 1_399}), applied=frozenset({"11"}))
     assert nothing == ModuleLookup(live=frozenset(), applied=frozenset())
@@ -186,9 +186,9 @@ async def test_a_token_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
         right = (tmp_path / "oss.json").read_text()
         (tmp_path / "oss.json").write_text('{"token": "old"}')
         async with ModulesClient(known) as client:
-            (refused,) = await client.apply(ED, [upsert(1, 1, 11)])
+            (refused,) = await client.apply_operations(ED, [upsert(1, 1, 11)])
             (tmp_path / "oss.json").write_text(right)
-            (applied,) = await client.apply(ED, [upsert(1, 1, 11)])
+            (applied,) = await client.apply_operations(ED, [upsert(1, 1, 11)])
 
     assert refused.outcome is OperationOutcome.FAILED
     assert "401" in refused.error
@@ -206,7 +206,7 @@ async def test_a_token_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
 async def test_what_is_not_set_up_is_said(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     """With what to do about it, in the result of each operation."""
     async with running_modules(tmp_path, **changes) as (_, client):
-        (result,) = await client.apply(ED, [upsert(1, 1, 11)])
+        (result,) = await client.apply_operations(ED, [upsert(1, 1, 11)])
         with pytest.raises(ModuleFailure, match=words):
             await client.list_addresses(ED, 0, 10)
 
@@ -271,15 +271,15 @@ async def _apply_one(folder: Path, script: Script) -> list[OperationResult]:
         each = ModuleSettings(base_url=here.url, retries=0)
         known = AddressSettings(credentials_folder=folder, modules=ModulesSettings(ed=each))
         async with ModulesClient(known) as client:
-            return await client.apply(ED, [upsert(1, 1, 11)])
+            return await client.apply_operations(ED, [upsert(1, 1, 11)])
 
 
 async def test_a_module_that_fails_in_a_row_is_left_alone(tmp_path: Path) -> None:
     """No call goes out until the time is over; the others are called as ever."""
     rule = call_fault(OssAction.ERROR, modules=frozenset({"ed"}))
     async with running_modules(tmp_path, rule, retries=0, breaker_failures=3, concurrency=1) as (oss, client):
-        results = await client.apply(ED, [upsert(seq, seq, 10 + seq) for seq in range(1, 9)])
-        others = await client.apply(Module.IM, three())
+        results = await client.apply_operations(ED, [upsert(seq, seq, 10 + seq) for seq in range(1, 9)])
+        others = await client.apply_operations(Module.IM, three())
 
         assert outcomes(results) == ["failed"] * 8
         assert len(oss.modules["ed"].calls) == 3
@@ -304,7 +304,7 @@ async def test_a_module_that_fails_in_a_row_is_left_alone(tmp_path: Path) -> Non
 async def test_a_module_that_answers_nobody_is_away(tmp_path: Path, rule: OssRule, changes: dict[str, Any]) -> None:
     """That says nothing about the operations."""
     async with running_modules(tmp_path, rule, retries=0, batch=500, **changes) as (_, client):
-        results = await client.apply(ED, three())
+        results = await client.apply_operations(ED, three())
 
     assert [type(each) for each in results] == [UnansweredResult] * 3
     assert outcomes(results) == ["failed"] * 3
@@ -316,9 +316,9 @@ async def test_an_open_breaker_says_nothing_about_operations(tmp_path: Path) -> 
         tmp_path, call_fault(OssAction.RESET), retries=0, breaker_failures=2, breaker_seconds=60
     ) as (oss, client):
         for _ in range(3):
-            results = await client.apply(ED, three())
+            results = await client.apply_operations(ED, three())
         oss.set(OssScenario())
-        results = await client.apply(ED, three())
+        results = await client.apply_operations(ED, three())
 
     assert "is not called for 60 s" in results[0].error
     assert [type(each) for each in results] == [UnansweredResult] * 3
@@ -330,7 +330,7 @@ async def test_what_a_module_cannot_digest_is_found_by_halves(tmp_path: Path, sp
     operations = [upsert(seq, seq, 100 + seq) for seq in range(1, 65)]
     rule = call_fault(OssAction.CHOKE, uprns=spoilt)
     async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, client):
-        results = await client.apply(ED, operations)
+        results = await client.apply_operations(ED, operations)
 
         assert [each.op_id for each in results] == [each.op_id for each in operations]
         assert {each.op_id for each in results if each.outcome is not OperationOutcome.APPLIED} == set(map(str, spoilt))
@@ -343,7 +343,7 @@ async def test_nobody_looks_for_ever_for_what_spoils_a_batch(tmp_path: Path) -> 
     operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 401)]
     rule = call_fault(OssAction.CHOKE, uprns=frozenset(range(1, 401)))
     async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, caller):
-        results = await caller.apply(ED, operations)
+        results = await caller.apply_operations(ED, operations)
 
         assert outcomes(results) == ["failed"] * 400
         assert len(oss.modules["ed"].calls) < 2 * client.FAILED_CALLS_MAX
@@ -361,7 +361,7 @@ async def test_what_spoils_a_batch_is_found_whenever_the_breaker_opens(
     rule = call_fault(OssAction.CHOKE, uprns=frozenset({7}))
     settings = {"retries": retries, "breaker_failures": failures, "breaker_seconds": 60, "batch": 500}
     async with running_modules(tmp_path, rule, **settings) as (oss, client):
-        results = await client.apply(ED, operations)
+        results = await client.apply_operations(ED, operations)
 
         assert {each.op_id for each in results if each.outcome is OperationOutcome.FAILED} == {"7"}
         assert not any(isinstance(each, UnansweredResult) for each in results)
@@ -371,7 +371,7 @@ async def test_what_spoils_a_batch_is_found_whenever_the_breaker_opens(
 async def test_a_module_that_comes_back_between_two_calls_has_refused_nothing(tmp_path: Path) -> None:
     """The operation met its last failure, the question whether it is away its first answer."""
     async with running_modules(tmp_path, call_fault(OssAction.ERROR, times=1), retries=0, batch=1) as (_, client):
-        assert outcomes(await client.apply(ED, [upsert(1, 1, 11)])) == ["applied"]
+        assert outcomes(await client.apply_operations(ED, [upsert(1, 1, 11)])) == ["applied"]
 
 
 async def test_many_poisons_cost_the_others_of_their_batch_nothing(tmp_path: Path) -> None:
@@ -382,7 +382,7 @@ async def test_many_poisons_cost_the_others_of_their_batch_nothing(tmp_path: Pat
     async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, caller):
         left, given_up = operations, set[int]()
         for _ in range(60):
-            results = dict(zip((each.seq for each in left), await caller.apply(ED, left), strict=True))
+            results = dict(zip((each.seq for each in left), await caller.apply_operations(ED, left), strict=True))
             failed = {seq for seq, each in results.items() if each.outcome is OperationOutcome.FAILED}
             given_up |= {seq for seq in failed if not isinstance(results[seq], UnansweredResult)}
             waiting = {seq: each for seq, each in results.items() if isinstance(each, UnansweredResult)}
@@ -402,7 +402,7 @@ async def test_what_was_not_told_apart_may_be_applied_while_a_call_is_unanswered
     slow = call_fault(OssAction.SLOW, times=1, seconds=3 * measure_pace())
     timeout = 2 * measure_pace()
     async with running_modules(tmp_path, slow, choke, retries=1, batch=500, timeout_seconds=timeout) as (_, caller):
-        waiting = [each for each in await caller.apply(ED, operations) if isinstance(each, UnansweredResult)]
+        waiting = [each for each in await caller.apply_operations(ED, operations) if isinstance(each, UnansweredResult)]
 
         assert waiting
         assert not any(each.is_unapplied for each in waiting)
@@ -417,7 +417,7 @@ async def test_an_address_that_an_operator_gave_must_be_allowed(tmp_path: Path) 
             guard = GuardedClient(GuardSettings(allow=allow))
             environment = AddressSettings(credentials_folder=tmp_path)
             async with ModulesClient(environment, guard.open_socket) as known:
-                results = await known.with_settings(given).apply(ED, three())
+                results = await known.with_settings(given).apply_operations(ED, three())
                 assert outcomes(results) == [expected] * 3
                 assert ("HAULAGE_GUARD__ALLOW" in results[0].error) == (expected == "failed")
             assert bool(oss.modules["ed"].calls) == (expected == "applied")
@@ -428,11 +428,13 @@ async def test_settings_change_while_calls_are_under_way(tmp_path: Path, monkeyp
     monkeypatch.setattr(connection, "OPEN_MAX", 2)
     slow = call_fault(OssAction.LATE, times=1, seconds=0.5)
     async with running_modules(tmp_path, slow, batch=500) as (oss, client):
-        first = asyncio.create_task(client.apply(ED, three()))
+        first = asyncio.create_task(client.apply_operations(ED, three()))
         await eventually(lambda: bool(oss.modules["ed"].calls))
         for batch in range(1, 6):
             changed = module_settings(oss.base, tmp_path, batch=batch)
-            assert outcomes(await client.with_settings(changed).apply(ED, [upsert(10 + batch, 9, 9)])) == ["applied"]
+            assert outcomes(await client.with_settings(changed).apply_operations(ED, [upsert(10 + batch, 9, 9)])) == [
+                "applied"
+            ]
 
         assert outcomes(await first) == ["applied"] * 3
         assert len(client._connections._open) <= 3

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from infra.objects import composite_etag, content_disposition
-from infra.settings import ObjectSettings
+from infra.component_settings import ObjectSettings
+from infra.objects import build_content_disposition, compute_composite_etag
 
 # What no name keeps: control and format characters and unpaired surrogates.
 NAMES = st.text(st.characters(blacklist_categories=["Cc", "Cf", "Cs"]), min_size=1).map(str.strip).filter(bool)
@@ -20,7 +20,7 @@ NAMES = st.text(st.characters(blacklist_categories=["Cc", "Cf", "Cs"]), min_size
 @given(NAMES)
 def test_any_name_survives_the_header(name: str) -> None:
     """Whatever the script, the header is printable ASCII and a client reads back the very name."""
-    header = content_disposition(name)
+    header = build_content_disposition(name)
     kind, parameters = parse_content_disposition(header)
 
     assert header.isascii()
@@ -33,7 +33,7 @@ def test_any_name_survives_the_header(name: str) -> None:
 def test_a_reader_of_the_plain_name_alone_gets_one(name: str) -> None:
     """The fallback needs no escapes and names no folder."""
     message = Message()
-    message["Content-Disposition"] = content_disposition(name).split("; filename*=")[0]
+    message["Content-Disposition"] = build_content_disposition(name).split("; filename*=")[0]
     fallback = message.get_filename()
 
     assert fallback
@@ -58,21 +58,21 @@ def test_a_reader_of_the_plain_name_alone_gets_one(name: str) -> None:
 )
 def test_names_are_written_both_ways(name: str, fallback: str, encoded: str) -> None:
     """Plain for old readers, encoded for all others; what splits headers or disguises endings is gone."""
-    assert content_disposition(name) == f"attachment; filename=\"{fallback}\"; filename*=UTF-8''{encoded}"
+    assert build_content_disposition(name) == f"attachment; filename=\"{fallback}\"; filename*=UTF-8''{encoded}"
 
 
 def test_the_composite_is_the_hash_of_the_hashes() -> None:
     """As S3 computes it for two parts that hold `a` and `b`."""
     parts = ["0cc175b9c0f1b6a831c399e269772661", "92eb5ffee6ae2fec3ad71c777531578f"]
 
-    assert composite_etag(parts) == "96e024ba2074fe77e8e965ba43a704be-2"
+    assert compute_composite_etag(parts) == "96e024ba2074fe77e8e965ba43a704be-2"
 
 
 @pytest.mark.parametrize("etag", ["107594f479793ab219801e71d92f2a25-3", "", '"d41d8cd98f00b204e9800998ecf8427e"'])
 def test_a_composite_is_not_guessed(etag: str) -> None:
     """Parts that were copied or encrypted have ETags that say nothing about their content."""
     with pytest.raises(ValueError, match="not the MD5 of a part"):
-        composite_etag([etag])
+        compute_composite_etag([etag])
 
 
 @pytest.mark.parametrize("base", ["", "https://files.example.com", "http://127.0.0.1:8333", "https://cdn.example.com/"])

@@ -1,4 +1,4 @@
-"""Parts: how streams are cut_blocks, and which sources can be joined."""
+"""Parts: how streams are split_into_blocks, and which sources can be joined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.objects import MIN_PART_BYTES, ObjectHead, PartTooSmall
-from infra.objects.multipart import check_joinable, cut_blocks
+from infra.objects.multipart import require_joinable, split_into_blocks
 from infra.objects.records import EPOCH, MAX_COPY_BYTES, MAX_PARTS
 
 
@@ -21,7 +21,7 @@ async def test_blocks_hold_the_stream(chunks: list[bytes], size: int) -> None:
         for chunk in chunks:
             yield chunk
 
-    blocks = [block async for block in cut_blocks(stream(), size)]
+    blocks = [block async for block in split_into_blocks(stream(), size)]
 
     assert b"".join(blocks) == b"".join(chunks)
     assert all(len(block) == size for block in blocks[:-1])
@@ -35,10 +35,10 @@ def source(size: int) -> ObjectHead:
 
 def test_only_the_last_source_may_be_small() -> None:
     """The rule of S3, byte by byte."""
-    check_joinable("out", [source(MIN_PART_BYTES), source(0)])
-    check_joinable("out", [source(0)])
+    require_joinable("out", [source(MIN_PART_BYTES), source(0)])
+    require_joinable("out", [source(0)])
     with pytest.raises(PartTooSmall, match="every source but the last"):
-        check_joinable("out", [source(MIN_PART_BYTES - 1), source(MIN_PART_BYTES)])
+        require_joinable("out", [source(MIN_PART_BYTES - 1), source(MIN_PART_BYTES)])
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_only_the_last_source_may_be_small() -> None:
 def test_what_the_store_would_refuse_is_refused_before(sources: list[ObjectHead], sentence: str) -> None:
     """The sentence says how much is allowed."""
     with pytest.raises(ValueError, match=sentence):
-        check_joinable("out", sources)
+        require_joinable("out", sources)

@@ -70,6 +70,20 @@ def test_the_reference_has_every_metric() -> None:
     assert observability.REFERENCE.read_text() == observability.build_reference()
 
 
+def test_every_metric_is_counted_somewhere() -> None:
+    """`haulage_download_bytes_total` was declared, shown and never counted."""
+    declared = re.findall(
+        r"^([A-Z_]+) = (?:Counter|Gauge|Histogram)\(", (ROOT / "infra/metrics.py").read_text(), re.MULTILINE
+    )
+    sources = [
+        path.read_text()
+        for layer in ("api", "activities", "clients", "stores", "infra", "cli")
+        for path in (ROOT / layer).rglob("*.py")
+    ]
+    assert len(declared) >= 40
+    assert [name for name in declared if not any(f"metrics.{name}" in source for source in sources)] == []
+
+
 def test_rules_are_valid_and_fire_as_their_tests_say() -> None:
     """Also how long they wait before they fire."""
     promtool = PROMTOOL.require()

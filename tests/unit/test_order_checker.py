@@ -68,7 +68,7 @@ PLANTS: list[tuple[Plant, str]] = [
 ]
 
 
-def found(findings: Findings) -> dict[str, list[str]]:
+def list_findings(findings: Findings) -> dict[str, list[str]]:
     """What is not empty."""
     by_name = {each.name: list(getattr(findings, each.name)) for each in fields(findings)}
     return {name: ids for name, ids in by_name.items() if ids}
@@ -86,7 +86,7 @@ def test_each_plant_is_found_and_nothing_else(plant: Plant, kind: str) -> None:
     stored, written = right(), right()
     order_id = plant(stored, written)
     findings = checker.check(TRUTH, stored, written=written)
-    assert found(findings) == {kind: [order_id]}
+    assert list_findings(findings) == {kind: [order_id]}
     assert not findings.is_clean
 
 
@@ -113,4 +113,4 @@ def test_copies_without_versions_are_judged_by_their_time() -> None:
     stored = [checker.copy_of(copy.order_id, copy.state.modified_us / 1e6) for copy in right()]
     assert checker.check(TRUTH, stored, written=stored).is_clean
     stored[4] = checker.copy_of("o4", 3)
-    assert found(checker.check(TRUTH, stored)) == {"stale": ["o4"]}
+    assert list_findings(checker.check(TRUTH, stored)) == {"stale": ["o4"]}

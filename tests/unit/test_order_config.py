@@ -77,7 +77,7 @@ def test_what_is_built_in_keeps_within_what_a_kind_allows() -> None:
     )
     settings, origins = config.resolve_settings(1, PlatformOptions(), PlatformOptions(), narrow)
 
-    config.check_settings("1", settings, narrow, NOW)
+    config.require_workable_settings("1", settings, narrow, NOW)
     assert (settings.interval, settings.max_rows_per_slice) == (295, 120)
     assert (origins["interval"], origins["max_rows_per_slice"]) == (SettingOrigin.KIND, SettingOrigin.KIND)
     assert (
@@ -125,7 +125,7 @@ def test_what_no_platform_could_use_is_refused(options: dict[str, Any]) -> None:
 def test_what_this_platform_does_not_allow_is_refused(options: dict[str, Any], said: str) -> None:
     """The sentence names the value and what is allowed, and the field."""
     with pytest.raises(Invalid, match="Platform shop-1: ") as refused:
-        config.check_settings("shop-1", in_force(**options), CAPABILITY, NOW)
+        config.require_workable_settings("shop-1", in_force(**options), CAPABILITY, NOW)
 
     assert said in refused.value.record.message
     assert refused.value.field in (*options, "overlap")
@@ -133,12 +133,14 @@ def test_what_this_platform_does_not_allow_is_refused(options: dict[str, Any], s
 
 def test_a_platform_that_has_begun_keeps_its_beginning() -> None:
     """What was allowed when it began is not refused because time has gone by."""
-    config.check_settings("shop-1", in_force(starttime="2026-01-01T00:00:00Z"), CAPABILITY, NOW, has_begun=True)
+    config.require_workable_settings(
+        "shop-1", in_force(starttime="2026-01-01T00:00:00Z"), CAPABILITY, NOW, has_begun=True
+    )
 
 
 def test_what_fits_is_taken() -> None:
     """What is built in fits every platform that allows it."""
-    config.check_settings("shop-1", in_force(), CAPABILITY, NOW)
+    config.require_workable_settings("shop-1", in_force(), CAPABILITY, NOW)
 
 
 @pytest.mark.parametrize(

@@ -38,22 +38,22 @@ def test_totals_confirm(told: list[tuple[int, str, int]], verdicts: list[PassVer
     """A pass agrees with its totals to the row, or another one lists no new order."""
     passes = PassHistory(has_totals=True, may_stir=False)
 
-    assert [passes.add(before, list(ids), after) for before, ids, after in told][: len(verdicts)] == verdicts
+    assert [passes.add_pass(before, list(ids), after) for before, ids, after in told][: len(verdicts)] == verdicts
 
 
 def test_without_totals_one_pass_is_all_that_can_be_had() -> None:
     """It was read so that nothing that stays is skipped."""
-    assert PassHistory(has_totals=False, may_stir=False).add(None, ["a", "b"], None) is CONFIRMED
+    assert PassHistory(has_totals=False, may_stir=False).add_pass(None, ["a", "b"], None) is CONFIRMED
 
 
 def test_without_totals_pages_that_contradict_each_other_are_not_all() -> None:
     """Orders on two pages ask for one more pass; another sequence, for one in which it stays."""
     moved = PassHistory(has_totals=False, may_stir=False)
     unsorted = PassHistory(has_totals=False, may_stir=False)
-    verdicts = [moved.add(None, list("aab"), None, repeated=1), moved.add(None, list("ab"), None)]
+    verdicts = [moved.add_pass(None, list("aab"), None, repeated=1), moved.add_pass(None, list("ab"), None)]
 
     assert verdicts == [AGAIN, CONFIRMED]
-    assert [unsorted.add(None, list("ab"), None, is_unsorted=True) for _ in range(3)] == [AGAIN, AGAIN, UNSTABLE]
+    assert [unsorted.add_pass(None, list("ab"), None, is_unsorted=True) for _ in range(3)] == [AGAIN, AGAIN, UNSTABLE]
 
 
 @pytest.mark.parametrize("has_totals", [True, False])
@@ -61,16 +61,16 @@ def test_a_pass_with_a_page_of_another_request_does_not_confirm(has_totals: bool
     """Its total may be right by chance; another pass must list no order that it had not."""
     passes, total = PassHistory(has_totals=has_totals, may_stir=False), 2 if has_totals else None
 
-    assert passes.add(total, list("ax"), total, is_doubtful=True) is AGAIN
-    assert passes.add(total, list("ab"), total, is_doubtful=True) is AGAIN
-    assert passes.add(total, list("ab"), total, is_doubtful=True) is CONFIRMED
+    assert passes.add_pass(total, list("ax"), total, is_doubtful=True) is AGAIN
+    assert passes.add_pass(total, list("ab"), total, is_doubtful=True) is AGAIN
+    assert passes.add_pass(total, list("ab"), total, is_doubtful=True) is CONFIRMED
 
 
 def test_without_totals_rows_that_stir_are_read_until_quiet() -> None:
     """An order that is asked for by its creation stays in its window, and goes to the front with each change."""
     passes = PassHistory(has_totals=False, may_stir=True)
 
-    assert [passes.add(None, list(ids), None) for ids in ("ab", "abc", "abc")] == [AGAIN, AGAIN, CONFIRMED]
+    assert [passes.add_pass(None, list(ids), None) for ids in ("ab", "abc", "abc")] == [AGAIN, AGAIN, CONFIRMED]
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -86,7 +86,7 @@ def test_backward_passes_lose_nothing_while_orders_leave(seed: int) -> None:
             seen += present[page * 5 : page * 5 + 5]
             if present and chance.random() < 0.3:
                 present.remove(chance.choice(present))
-        verdict = passes.add(before, seen, len(present))
+        verdict = passes.add_pass(before, seen, len(present))
 
     assert verdict is CONFIRMED
     assert set(present) <= passes.ids

@@ -33,7 +33,7 @@ ALL = marks(datetime(2026, 1, 1, tzinfo=UTC), LATER)
 )
 def test_a_day_is_that_of_the_zone(zone_minutes: int, start: datetime) -> None:
     """From midnight to midnight there."""
-    assert windows.to_day_window(DAY, zone_minutes) == TimeWindow(start=start, end=start + timedelta(days=1))
+    assert windows.build_day_window(DAY, zone_minutes) == TimeWindow(start=start, end=start + timedelta(days=1))
 
 
 def test_the_zone_is_that_in_which_the_platform_writes_its_times() -> None:
@@ -47,7 +47,7 @@ def test_a_day_is_over_by_the_platform_s_clock(hour: int, over: bool) -> None:
     """In Beijing that is eight hours before it is in Greenwich."""
     now = datetime(2026, 3, 1, hour, tzinfo=UTC)
     if over:
-        assert windows.find_comparable_window(DAY, BEIJING, ALL, now) == windows.to_day_window(DAY, BEIJING)
+        assert windows.find_comparable_window(DAY, BEIJING, ALL, now) == windows.build_day_window(DAY, BEIJING)
     else:
         with pytest.raises(Invalid, match="is not over") as refusal:
             windows.find_comparable_window(DAY, BEIJING, ALL, now)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activities.orders.reading import WindowReader, WindowTooLarge
-from activities.orders.window_checks import PageSequence, WindowEnd, check_end
+from activities.orders.window_checks import PageSortCheck, WindowCompleteness, determine_window_end
 from clients.platforms import OrderPage, TooManyRows
 from domain.orders.capability import Capability, FilteredTimestamp
 from domain.orders.windows import SECOND, TimeWindow
@@ -45,7 +45,7 @@ async def read_in_parts(here: RunningConnector, window: TimeWindow) -> set[str]:
     try:
         return set((await WindowReader(here.connector, window, 10_000).read_confirmed()).copies)
     except WindowTooLarge:
-        first, second = window.halves() or pytest.fail("it is too short to be split")
+        first, second = window.split_in_halves() or pytest.fail("it is too short to be split")
     return await read_in_parts(here, first) | await read_in_parts(here, second)
 
 
@@ -78,7 +78,7 @@ async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
     query = known.query.model_copy(update={"window_min_seconds": 2_000})
     async with running_connector(known.model_copy(update={"query": query}), orders=200, span_seconds=3_300) as here:
         window = here.window(3_600, until_seconds_ago=-300)
-        ask, market, added = here.connector.first_page, here.platform.market, list[int]()
+        ask, market, added = here.connector.fetch_first_page, here.platform.market, list[int]()
 
         async def ask_when_another_shows_up(edge: TimeWindow) -> OrderPage:
             if not added:
@@ -86,7 +86,7 @@ async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
                 added.append(market.create(int(first_told.timestamp()) * MICRO))
             return await ask(edge)
 
-        monkeypatch.setattr(here.connector, "first_page", ask_when_another_shows_up)
+        monkeypatch.setattr(here.connector, "fetch_first_page", ask_when_another_shows_up)
         contents = await read(WindowReader(here.connector, window, None))
         assert (len(added), contents.passes) == (1, 2)
         assert contents.copies.keys() == here.truth(window).keys()
@@ -122,37 +122,44 @@ async def test_what_the_record_says_is_believed() -> None:
             window = here.window(3_900, until_seconds_ago=-300)
             copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
             asked = here.platform.calls["told"]
-            assert await check_end(here.connector, window, copies, SIZE, PageSequence(), len(copies)) is WindowEnd.WHOLE
+            assert (
+                await determine_window_end(here.connector, window, copies, SIZE, PageSortCheck(), len(copies))
+                is WindowCompleteness.WHOLE
+            )
             assert here.platform.calls["told"] == asked
 
 
 @pytest.mark.parametrize(
     ("total", "end"),
-    [(None, WindowEnd.CUT), (SIZE, WindowEnd.CUT), (BOUND, WindowEnd.WHOLE)],
+    [(None, WindowCompleteness.CUT), (SIZE, WindowCompleteness.CUT), (BOUND, WindowCompleteness.WHOLE)],
     ids=["none", "lie", "right"],
 )
-async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(total: int | None, end: WindowEnd) -> None:
+async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(
+    total: int | None, end: WindowCompleteness
+) -> None:
     """As where it is that of a page."""
     async with stopping(record("falls")) as (here, window):
         pages = await here.read(window)
         copies = {order.order_id: FetchedOrder(order, page.asked_at) for page in pages for order in page.orders}
         assert len(copies) == BOUND
-        assert await check_end(here.connector, window, copies, SIZE, PageSequence(rises=False), total) is end
+        assert (
+            await determine_window_end(here.connector, window, copies, SIZE, PageSortCheck(rises=False), total) is end
+        )
 
 
 @pytest.mark.parametrize(
     ("orders", "total", "field", "sequence", "end"),
     [
-        (1_000, None, FilteredTimestamp.MODIFIED, PageSequence(rises=False, falls=False), WindowEnd.UNKNOWN),
-        (1_000, None, FilteredTimestamp.CREATED, PageSequence(), WindowEnd.UNKNOWN),
-        (1_000, PLAIN.total, FilteredTimestamp.CREATED, PageSequence(), WindowEnd.UNKNOWN),
-        (950, None, FilteredTimestamp.MODIFIED, PageSequence(rises=False, falls=False), WindowEnd.WHOLE),
-        (1_000, None, FilteredTimestamp.MODIFIED, PageSequence(rises=False), WindowEnd.WHOLE),
-        (1_000, PLAIN.total, FilteredTimestamp.MODIFIED, PageSequence(rises=False), WindowEnd.WHOLE),
+        (1_000, None, FilteredTimestamp.MODIFIED, PageSortCheck(rises=False, falls=False), WindowCompleteness.UNKNOWN),
+        (1_000, None, FilteredTimestamp.CREATED, PageSortCheck(), WindowCompleteness.UNKNOWN),
+        (1_000, PLAIN.total, FilteredTimestamp.CREATED, PageSortCheck(), WindowCompleteness.UNKNOWN),
+        (950, None, FilteredTimestamp.MODIFIED, PageSortCheck(rises=False, falls=False), WindowCompleteness.WHOLE),
+        (1_000, None, FilteredTimestamp.MODIFIED, PageSortCheck(rises=False), WindowCompleteness.WHOLE),
+        (1_000, PLAIN.total, FilteredTimestamp.MODIFIED, PageSortCheck(rises=False), WindowCompleteness.WHOLE),
     ],
 )
 async def test_a_round_number_is_doubted_where_nothing_shows_the_end(
-    orders: int, total: Any, field: FilteredTimestamp, sequence: PageSequence, end: WindowEnd
+    orders: int, total: Any, field: FilteredTimestamp, sequence: PageSortCheck, end: WindowCompleteness
 ) -> None:
     """A platform that sorts by something else than is asked for may keep back any of its orders."""
     async with running_connector(record("falls", total=total), orders=orders, span_seconds=3_600) as here:
@@ -162,7 +169,7 @@ async def test_a_round_number_is_doubted_where_nothing_shows_the_end(
         here.connector.capability = here.connector.capability.model_copy(update={"query": query})
 
         assert len(copies) == orders
-        assert await check_end(here.connector, window, copies, SIZE, sequence) is end
+        assert await determine_window_end(here.connector, window, copies, SIZE, sequence) is end
 
 
 async def test_a_doubtful_end_is_split_or_noted() -> None:
@@ -180,24 +187,24 @@ async def test_a_first_page_is_asked_for_by_itself(kind: Any) -> None:
     """By one request, in the sequence of the platform."""
     async with running_connector(kind=kind, orders=600, span_seconds=3_600) as here:
         window = here.window(1_200)
-        await here.connector.now()  # some sign with it
+        await here.connector.fetch_platform_time()  # some sign with it
         before = here.platform.calls["told"]
-        page = await here.connector.first_page(window)
+        page = await here.connector.fetch_first_page(window)
         assert here.platform.calls["told"] == before + 1
-        assert {order.order_id for order in page.orders} <= {each.order_id for each in await _listed(here, window)}
+        assert {order.order_id for order in page.orders} <= {each.order_id for each in await _list_orders(here, window)}
         assert page.orders
 
 
-async def _listed(here: RunningConnector, window: TimeWindow) -> list[Any]:
+async def _list_orders(here: RunningConnector, window: TimeWindow) -> list[Any]:
     return [order for page in await here.read(window) for order in page.orders]
 
 
-@pytest.mark.parametrize(("size", "end"), [(10, WindowEnd.UNKNOWN), (50, WindowEnd.WHOLE)])
-async def test_a_full_page_at_the_end_shows_nothing(size: int, end: WindowEnd) -> None:
+@pytest.mark.parametrize(("size", "end"), [(10, WindowCompleteness.UNKNOWN), (50, WindowCompleteness.WHOLE)])
+async def test_a_full_page_at_the_end_shows_nothing(size: int, end: WindowCompleteness) -> None:
     """Behind orders of one second others may be hidden, which a page that is not full would have listed."""
     async with running_connector(record("falls", size), orders=30, span_seconds=1) as here:
         window = here.window(3_900, until_seconds_ago=-300)
         copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
         assert len(copies) == 30
-        sequence = PageSequence(rises=False)
-        assert await check_end(here.connector, window, copies, size, sequence, is_doubted=True) is end
+        sequence = PageSortCheck(rises=False)
+        assert await determine_window_end(here.connector, window, copies, size, sequence, is_doubted=True) is end

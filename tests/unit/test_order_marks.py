@@ -33,17 +33,17 @@ def test_halves_are_the_window(start: int, length: int) -> None:
     whole = window(start, start + length)
     leaves = [whole]
     for _ in range(length.bit_length() + 1):
-        leaves = [half for leaf in leaves for half in leaf.halves() or (leaf,)]
+        leaves = [half for leaf in leaves for half in leaf.split_in_halves() or (leaf,)]
 
     assert is_gapless(leaves)
     assert (leaves[0].start, leaves[-1].end) == (whole.start, whole.end)
-    assert all(leaf.length == timedelta(seconds=1) for leaf in leaves)
+    assert all(leaf.duration == timedelta(seconds=1) for leaf in leaves)
 
 
 def test_a_window_too_short_to_be_asked_for_is_not_split() -> None:
     """The platform's shortest window bounds the halves."""
-    assert window(0, 10).halves(least_seconds=6) is None
-    assert window(0, 1).halves() is None
+    assert window(0, 10).split_in_halves(least_seconds=6) is None
+    assert window(0, 1).split_in_halves() is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_repeated_beginning_stays_within_what_may_be_asked_for(
     """A window that was claimed before the overlap became longer is not refused by its platform."""
     claimed = window(1_000, 1_000 + length)
     begun = claimed.with_overlap(overlap, longest)
-    assert (begun.end, begun.length) == (claimed.end, timedelta(seconds=asked))
+    assert (begun.end, begun.duration) == (claimed.end, timedelta(seconds=asked))
     assert claimed.is_longer_than(longest) == (asked > (longest or asked))
 
 
@@ -76,8 +76,8 @@ def test_a_window_without_whole_seconds_is_refused(start: datetime, end: datetim
 
 def test_the_present_goes_before_history() -> None:
     """A platform that begins long ago is claimed at its newest interval first."""
-    first = Watermarks.first(BEGIN, at(10_000), 600)
-    _, claims = first.claim(at(10_000), 600, {SliceTrack.LIVE: 3, SliceTrack.HISTORY: 2})
+    first = Watermarks.create_first(BEGIN, at(10_000), 600)
+    _, claims = first.claim_next_slices(at(10_000), 600, {SliceTrack.LIVE: 3, SliceTrack.HISTORY: 2})
 
     assert [claim.track for claim in claims] == [SliceTrack.LIVE, SliceTrack.HISTORY, SliceTrack.HISTORY]
     assert claims[0].window.end == at(9_600)
@@ -88,7 +88,7 @@ def test_holes_are_what_is_not_read() -> None:
     """Unfinished slices and unclaimed history, joined where they touch."""
     standing = Watermarks(starts_at=BEGIN, history_to=at(60), live_from=at(120), claimed_to=at(300), complete_to=BEGIN)
 
-    found = windows.find_holes(standing, [window(200, 210), window(0, 10), window(50, 60)])
+    found = windows.find_incomplete_windows(standing, [window(200, 210), window(0, 10), window(50, 60)])
 
     assert found == [window(0, 10), window(50, 120), window(200, 210)]
 
@@ -99,7 +99,7 @@ class Claiming(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 500
-        self.marks = Watermarks.first(BEGIN, at(self.now), 60)
+        self.marks = Watermarks.create_first(BEGIN, at(self.now), 60)
         self.open: list[TimeWindow] = []
         self.read: list[TimeWindow] = []
         self.before = self.marks
@@ -113,7 +113,7 @@ class Claiming(RuleBasedStateMachine):
     def claim(self, interval: int, live: int, history: int) -> None:
         """A cycle claims, with any interval: the configuration may have changed."""
         most = {SliceTrack.LIVE: live, SliceTrack.HISTORY: history}
-        self.marks, claims = self.marks.claim(at(self.now), interval, most)
+        self.marks, claims = self.marks.claim_next_slices(at(self.now), interval, most)
         self.open += [claim.window for claim in claims]
         for track in SliceTrack:
             assert sum(claim.track is track for claim in claims) <= most[track]
@@ -132,16 +132,16 @@ class Claiming(RuleBasedStateMachine):
         """Any slice becomes its halves."""
         index = data.draw(st.integers(0, len(self.open) - 1))
         chosen = self.open.pop(index)
-        self.open += chosen.halves() or (chosen,)
+        self.open += chosen.split_in_halves() or (chosen,)
         self._move()
 
     def _move(self) -> None:
-        self.marks = self.marks.with_first_open(min((each.start for each in self.open), default=None))
+        self.marks = self.marks.with_first_unfinished(min((each.start for each in self.open), default=None))
 
     @invariant()
     def nothing_is_forgotten(self) -> None:
         """What is read, open or unclaimed makes the whole time between the beginning and `claimed_to`, each once."""
-        parts = [*self.open, *self.read, *([self.marks.unclaimed] if self.marks.unclaimed else [])]
+        parts = [*self.open, *self.read, *([self.marks.unclaimed_history] if self.marks.unclaimed_history else [])]
         assert is_gapless(parts)
         if parts:
             assert min(each.start for each in parts) == BEGIN
@@ -154,8 +154,8 @@ class Claiming(RuleBasedStateMachine):
         assert self.before.complete_to <= self.marks.complete_to
         assert self.before.claimed_to <= self.marks.claimed_to
         assert all(each.start >= self.marks.complete_to for each in self.open)
-        if self.marks.unclaimed:
-            assert self.marks.unclaimed.start >= self.marks.complete_to
+        if self.marks.unclaimed_history:
+            assert self.marks.unclaimed_history.start >= self.marks.complete_to
         self.before = self.marks
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
 from activities.orders.window_checks import ZONE_LOOKS
-from clients.platforms import Connector, OrderPage, PlatformLied, TooManyRows, ZoneDiffers
+from clients.platforms import Connector, InconsistentAnswers, OrderPage, TooManyRows, WrongTimeZone
 from domain.orders.capability import FilteredTimestamp
 from domain.orders.windows import TimeWindow
 from sims.platforms import checker
@@ -70,7 +70,7 @@ async def test_totals_that_are_never_reached_are_a_lie() -> None:
     """Read three times, and not for ever."""
     async with running_connector(faults=PlatformFaults(total_off=2), **CROWDED) as here:
         window = here.window(1_200)
-        with pytest.raises(PlatformLied, match="orders each time, and does not come to rest: 3 passes") as lie:
+        with pytest.raises(InconsistentAnswers, match="orders each time, and does not come to rest: 3 passes") as lie:
             await WindowReader(here.connector, window, None).read_confirmed()
         assert "settle_lag" not in lie.value.hint, "waiting does not help where nothing moves"
         assert "`paging.first`" in lie.value.hint
@@ -82,8 +82,8 @@ async def test_a_platform_that_tells_smaller_pages_than_asked_is_named_so() -> N
     """Where it has filled its pages before, it never comes to rest, and the sentence says what may help."""
     async with running_connector(faults=PlatformFaults(page_cap=40), **CROWDED) as here:
         window = here.window(1_200)
-        here.connector._client.filled_sizes.add(100)
-        with pytest.raises(PlatformLied, match=r"more than 40 orders, and 100 were asked for.*`paging\.size`"):
+        here.connector._client.sizes_of_full_pages.add(100)
+        with pytest.raises(InconsistentAnswers, match=r"more than 40 orders, and 100 were asked for.*`paging\.size`"):
             await WindowReader(here.connector, window, None).read_confirmed()
 
 
@@ -110,7 +110,7 @@ async def test_a_page_that_answers_another_request_does_not_end_a_window(
 ) -> None:
     """A cache that does not heed the page's token sends an older answer: what was on the page is read once more."""
     async with running_connector(kind="amazon", orders=2_000, span_seconds=3_600) as here:
-        window, pages, replaced = here.window(900), here.connector.pages, list[str]()
+        window, pages, replaced = here.window(900), here.connector.iterate_pages, list[str]()
         elsewhere = (await here.read(here.window(900, until_seconds_ago=2_000)))[0]
         others = {"another window": elsewhere, "this window": (await here.read(window))[0]}
         other = others.get(of, replace(elsewhere, orders=[], outside=0))
@@ -123,7 +123,7 @@ async def test_a_page_that_answers_another_request_does_not_end_a_window(
             replaced.append(of)
             return replace_second_page(walk, other)
 
-        monkeypatch.setattr(here.connector, "pages", read_pages)
+        monkeypatch.setattr(here.connector, "iterate_pages", read_pages)
         reader = WindowReader(here.connector, window, None)
         contents = await (reader.read_confirmed() if is_confirmed else reader.read_once())
         assert missing(here, contents, truth := here.truth(window)) == []
@@ -187,7 +187,7 @@ async def test_an_older_copy_does_not_take_the_place_of_what_the_list_tells() ->
         assert len(await reading.fetch_details(copies)) == len(copies) > 1
         modified = here.platform.market.shown.modified
         modified[:] = [at - 100 * MICRO for at in modified]
-        with pytest.raises(PlatformLied, match="is listed as of"):
+        with pytest.raises(InconsistentAnswers, match="is listed as of"):
             await reading.fetch_details(copies)
 
 
@@ -199,7 +199,7 @@ async def test_a_filter_that_goes_by_the_record_is_confirmed(kind: Kind) -> None
         for window, is_right in ((full, True), (empty, False)):
             reading = WindowReader(here.connector, window, None)
             await reading.read_confirmed()
-            assert await reading.check_zone() is is_right
+            assert await reading.confirm_zone() is is_right
 
 
 async def test_orders_that_change_while_they_are_looked_for_show_no_other_zone() -> None:
@@ -212,7 +212,7 @@ async def test_orders_that_change_while_they_are_looked_for_show_no_other_zone()
         assert len(listed) > ZONE_LOOKS
         for key in market.ascending(market.everything(), 0, len(market.created)):
             market._change(market.now_us, key)
-        assert not await reading.check_zone()
+        assert not await reading.confirm_zone()
 
 
 @pytest.mark.parametrize("hours", [-8, 8])
@@ -222,14 +222,14 @@ async def test_a_filter_of_another_zone_is_found(hours: int) -> None:
         market, right = here.platform.market, here.platform.market.range
         shift_us = hours * 3_600 * MICRO
 
-        def shifted(first_us: int, last_us: int) -> Range:
+        def shift_range(first_us: int, last_us: int) -> Range:
             return right(first_us + shift_us, last_us + shift_us)
 
-        market.range = shifted  # type: ignore[method-assign]
+        market.range = shift_range  # type: ignore[method-assign]
         reading = WindowReader(here.connector, here.window(11 * 3_600, until_seconds_ago=9 * 3_600), None)
         await reading.read_confirmed()
-        with pytest.raises(ZoneDiffers, match="zone_minutes"):
-            await reading.check_zone()
+        with pytest.raises(WrongTimeZone, match="zone_minutes"):
+            await reading.confirm_zone()
 
 
 @asynccontextmanager
@@ -249,31 +249,31 @@ async def reading_short_window(hours: int) -> AsyncIterator[tuple[WindowReader, 
 async def test_a_filter_of_another_zone_is_found_in_short_windows(hours: int) -> None:
     """All listed orders lie before the window, or all of it after."""
     async with reading_short_window(hours) as (reading, _):
-        with pytest.raises(ZoneDiffers, match="zone_minutes"):
-            await reading.check_zone()
+        with pytest.raises(WrongTimeZone, match="zone_minutes"):
+            await reading.confirm_zone()
 
 
 async def test_a_filter_of_another_zone_is_found_where_too_many_orders_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the missing orders have been modified since cannot be seen then, which confirms nothing."""
     async with reading_short_window(8) as (reading, connector):
-        count, recent = connector.count, datetime.now(UTC) + connector.skew - timedelta(minutes=5)
+        count, recent = connector.fetch_row_count, datetime.now(UTC) + connector.clock_skew - timedelta(minutes=5)
 
         async def count_few(window: TimeWindow) -> int | None:
             if window.end > recent:
                 raise TooManyRows("There are too many.", rows=1_000)
             return await count(window)
 
-        monkeypatch.setattr(connector, "count", count_few)
-        with pytest.raises(ZoneDiffers, match="zone_minutes"):
-            await reading.check_zone()
+        monkeypatch.setattr(connector, "fetch_row_count", count_few)
+        with pytest.raises(WrongTimeZone, match="zone_minutes"):
+            await reading.confirm_zone()
 
 
 async def test_a_filter_of_another_zone_is_found_in_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
     """Orders of the present with times of a zone before UTC cannot be requested: that they are listed shows enough."""
     async with reading_short_window(8) as (reading, connector):
-        monkeypatch.setattr(Connector, "skew", connector.skew - timedelta(hours=6))
-        with pytest.raises(ZoneDiffers, match="zone_minutes"):
-            await reading.check_zone()
+        monkeypatch.setattr(Connector, "clock_skew", connector.clock_skew - timedelta(hours=6))
+        with pytest.raises(WrongTimeZone, match="zone_minutes"):
+            await reading.confirm_zone()
 
 
 async def test_orders_of_other_times_are_no_other_zone() -> None:
@@ -284,7 +284,7 @@ async def test_orders_of_other_times_are_no_other_zone() -> None:
         reading = WindowReader(here.connector, here.window(600, until_seconds_ago=-7_200), None)
         await reading.read_confirmed()
         assert reading.contents.outside
-        assert not await reading.check_zone()
+        assert not await reading.confirm_zone()
 
 
 async def test_a_filter_by_creation_is_not_asked_for_modifications() -> None:
@@ -296,5 +296,5 @@ async def test_a_filter_by_creation_is_not_asked_for_modifications() -> None:
         await reading.read_once()
         here.connector.capability = capability.model_copy(update={"query": query})
         asked = here.platform.calls["told"]
-        assert not await reading.check_zone()
+        assert not await reading.confirm_zone()
         assert here.platform.calls["told"] == asked

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.orders import comparison
-from activities.orders.comparison import Comparison
+from activities.orders.comparison import OrderComparison
 from domain.orders.activity_models import ReportResult
 from domain.orders.windows import TimeWindow
 from stores.orders.order_copies import OrderVersion
@@ -32,9 +32,9 @@ LINES = st.dictionaries(
 
 def compare(
     platform: Mapping[str, OrderVersion], stored: Mapping[str, OrderVersion], newer: Mapping[str, OrderVersion]
-) -> Comparison:
+) -> OrderComparison:
     """The comparison of three mappings."""
-    return comparison.compare(*(comparison.build_side_frame(side) for side in (platform, stored, newer)))
+    return comparison.compare_orders(*(comparison.build_stored_frame(side) for side in (platform, stored, newer)))
 
 
 def build_report(told: int, missing: int) -> ReportResult:

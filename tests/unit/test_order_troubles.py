@@ -14,12 +14,12 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from activities.orders import slice_attempts
 from clients.http import HttpResponse
 from clients.platforms import (
+    AttemptTimeUsedUp,
+    CredentialsRefused,
+    InconsistentAnswers,
     PlatformBusy,
     PlatformFailure,
-    PlatformLied,
     PlatformRefused,
-    PlatformSlow,
-    TokenExpired,
     TooManyRows,
     client,
 )
@@ -41,10 +41,10 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     ("failure", "code", "may_pass"),
     [
         (PlatformBusy("It is busy.", "Wait."), "platform_busy", True),
-        (PlatformLied("Orders moved.", "Wait.", may_pass=True), "platform_failed", True),
-        (PlatformLied("There is no list.", "Mend it."), "platform_failed", False),
+        (InconsistentAnswers("Orders moved.", "Wait.", may_pass=True), "platform_failed", True),
+        (InconsistentAnswers("There is no list.", "Mend it."), "platform_failed", False),
         (PlatformRefused("It refuses.", "Mend it."), "platform_refused", False),
-        (TokenExpired("It refuses.", "Renew them."), "platform_credentials", False),
+        (CredentialsRefused("It refuses.", "Renew them."), "platform_credentials", False),
         (TooManyRows("It is too large.", "Split it.", rows=9), "platform_rows_max", False),
     ],
 )
@@ -59,8 +59,8 @@ def test_a_fault_has_a_cause_a_remedy_and_says_whether_to_try_again(
 @pytest.mark.parametrize(("gained", "may_pass"), [(0, False), (3, True)])
 def test_a_timeout_is_worth_another_attempt_where_this_one_came_further(gained: int, may_pass: bool) -> None:
     """Else the next one ends where this one did."""
-    slow = PlatformSlow("It did not tell everything.")
-    setback = slice_attempts.with_resume_point(slice_attempts.to_attempt_failure(slow), slow, None, gained)
+    slow = AttemptTimeUsedUp("It did not tell everything.")
+    setback = slice_attempts.add_resume_point(slice_attempts.to_attempt_failure(slow), slow, None, gained)
     assert (setback.gained, setback.fault.retryable) == (gained, may_pass)
     assert "timeout" in setback.fault.hint
 
@@ -68,7 +68,7 @@ def test_a_timeout_is_worth_another_attempt_where_this_one_came_further(gained: 
 @pytest.mark.parametrize(("paging", "may_pass"), [(PagingKind.NUMBER, False), (PagingKind.TOKEN, True)])
 def test_a_refusal_in_the_middle_may_pass_where_pages_lead_to_pages(paging: PagingKind, may_pass: bool) -> None:
     """A token may have grown too old; a number does not."""
-    setback = slice_attempts.judge_refusal_midway(
+    setback = slice_attempts.convert_midway_refusal(
         slice_attempts.to_attempt_failure(PlatformRefused("It refuses.")), paging
     )
     assert (setback.trouble, setback.fault.retryable) == (FailureKind.FAILED, may_pass)
@@ -104,11 +104,11 @@ async def test_an_answer_that_is_no_json_may_pass_and_one_that_does_not_fit_does
     async with running_connector(**ORDERS) as here:
         with monkeypatch.context() as patch:
             patch.setattr("clients.http.GuardedClient.get", _maintenance)
-            with pytest.raises(PlatformLied, match="not JSON") as strange:
+            with pytest.raises(InconsistentAnswers, match="not JSON") as strange:
                 await here.read(here.window(600))
     rows = PLAIN.rows.model_copy(update={"list": "$.page"})
     async with running_connector(PLAIN.model_copy(update={**SMALL_PAGES, "rows": rows}), **ORDERS) as here:
-        with pytest.raises(PlatformLied, match="paths of its record") as other:
+        with pytest.raises(InconsistentAnswers, match="paths of its record") as other:
             await here.read(here.window(600))
     assert (strange.value.may_pass, other.value.may_pass) == (True, False)
 

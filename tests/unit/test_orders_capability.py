@@ -33,7 +33,7 @@ def with_ends(start: bool, end: bool, asked: TimeResolution, kept: TimeResolutio
     )
 
 
-def truncated(moment: datetime, resolution: timedelta) -> datetime:
+def truncate(moment: datetime, resolution: timedelta) -> datetime:
     """As a platform keeps it."""
     return moment - (moment - NOON) % resolution
 
@@ -50,9 +50,9 @@ def test_no_instant_of_a_window_is_left_out(
 ) -> None:
     """Whatever the ends and the resolutions are, an order of the window fits the query."""
     record = with_ends(start, end, asked, kept)
-    low, high = sorted((truncated(one, timedelta(seconds=1)), truncated(other, timedelta(seconds=1))))
-    first, last = record.bounds(low, high)
-    for order in (truncated(each, record.rows.moments.resolution) for each in [*orders, low, high]):
+    low, high = sorted((truncate(one, timedelta(seconds=1)), truncate(other, timedelta(seconds=1))))
+    first, last = record.compute_query_bounds(low, high)
+    for order in (truncate(each, record.rows.moments.resolution) for each in [*orders, low, high]):
         if low <= order < high:
             assert first <= order if start else first < order
             assert order <= last if end else order < last
@@ -69,7 +69,7 @@ def test_no_instant_of_a_window_is_left_out(
 )
 def test_no_more_is_asked_for_than_needed(record: Capability, first: datetime, last: datetime) -> None:
     """Neighbours share a second only where orders have finer times than can be named."""
-    assert record.bounds(NOON, NOON + timedelta(seconds=600)) == (first, last)
+    assert record.compute_query_bounds(NOON, NOON + timedelta(seconds=600)) == (first, last)
 
 
 @pytest.mark.parametrize(
@@ -86,15 +86,15 @@ def test_no_more_is_asked_for_than_needed(record: Capability, first: datetime, l
 def test_moments_are_written_and_read_in_each_form(moments: TimeFormat, text: str) -> None:
     """What was written reads as the same moment, cut to the resolution."""
     moment = NOON + timedelta(milliseconds=250)
-    assert moments.write(moment) == text
-    assert moments.reader()(text) == truncated(moment, moments.resolution)
+    assert moments.format_time(moment) == text
+    assert moments.build_time_parser()(text) == truncate(moment, moments.resolution)
 
 
 @pytest.mark.parametrize("text", ["2026-03-29T12:00:00", "yesterday", ""])
 def test_a_moment_that_tells_no_zone_is_none(text: str) -> None:
     """Where its form has one: to guess it could shift orders out of their windows."""
     with pytest.raises(ValueError, match=r"zone|isoformat"):
-        TimeFormat().reader()(text)
+        TimeFormat().build_time_parser()(text)
 
 
 @pytest.mark.parametrize("kind", KNOWN_PLATFORMS)
@@ -118,7 +118,7 @@ def test_no_state_of_an_order_is_left_to_a_default(kind: str, states: dict[str, 
 
 def test_the_newest_end_stays_behind_the_clock() -> None:
     """Pinduoduo answers nothing that is younger than three minutes."""
-    assert PINDUODUO.newest_end(NOON + timedelta(seconds=7.5)) == NOON - timedelta(seconds=173)
+    assert PINDUODUO.compute_newest_end(NOON + timedelta(seconds=7.5)) == NOON - timedelta(seconds=173)
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -110,9 +110,9 @@ async def test_slices_are_chosen_by_id_or_by_cause(peer: ApiPeer, orders: Orders
     result = await orders.skip("shop-1", SliceChoice(code="platform_refused", start=TEN), "gone there")
 
     assert [(seen.line.rpartition(":")[2], seen.body) for seen in peer.seen] == [
-        ("redo", {"slices": ["s1", "s2"], "all": False}),
+        ("redo", {"slices": ["s1", "s2"]}),
         ("split", {"all": True}),
-        ("skip", {"code": "platform_refused", "start": "2026-11-20T10:00:00Z", "all": False, "reason": "gone there"}),
+        ("skip", {"code": "platform_refused", "start": "2026-11-20T10:00:00Z", "reason": "gone there"}),
     ]
     assert (result.done, result.left[0].code) == (["s1"], "slice_not_failed")
 

@@ -33,7 +33,7 @@ def many(count: int) -> list[Operation]:
 async def test_every_call_is_recorded(tmp_path: Path) -> None:
     """With its operations and what went wrong with it."""
     async with running_modules(tmp_path, call_fault(OssAction.ERROR, times=1), batch=2) as (oss, client):
-        await client.apply(ED, many(2))
+        await client.apply_operations(ED, many(2))
 
         assert [(call.method, call.op_ids, call.fault) for call in oss.modules["ed"].calls] == [
             ("POST", ("1", "2"), "error"),
@@ -47,11 +47,11 @@ async def test_an_operation_may_fail_once_or_always(tmp_path: Path) -> None:
     once = call_fault(OssAction.FAIL, modules=frozenset({"ed"}), uprns=frozenset({1}), times=1)
     always = call_fault(OssAction.FAIL, modules=frozenset({"od"}), kinds=frozenset({"swap"}))
     async with running_modules(tmp_path, once, always, batch=500) as (_, client):
-        assert _outcomes(await client.apply(ED, many(2))) == ["failed", "applied"]
-        assert _outcomes(await client.apply(ED, many(2))) == ["applied", "already"]
-        assert _outcomes(await client.apply(OD, many(2))) == ["applied", "applied"]
+        assert _outcomes(await client.apply_operations(ED, many(2))) == ["failed", "applied"]
+        assert _outcomes(await client.apply_operations(ED, many(2))) == ["applied", "already"]
+        assert _outcomes(await client.apply_operations(OD, many(2))) == ["applied", "applied"]
         for _ in range(3):
-            assert _outcomes(await client.apply(OD, [swap(3, 1, 2)])) == ["failed"]
+            assert _outcomes(await client.apply_operations(OD, [swap(3, 1, 2)])) == ["failed"]
 
 
 async def test_a_seed_goes_wrong_in_the_same_places(tmp_path: Path) -> None:
@@ -62,7 +62,11 @@ async def test_a_seed_goes_wrong_in_the_same_places(tmp_path: Path) -> None:
         folder = tmp_path / f"{seed}-{run}"
         folder.mkdir()
         async with running_modules(folder, fault, seed=seed, batch=500) as (_, client):
-            return [each.op_id for each in await client.apply(ED, many(50)) if each.outcome is OperationOutcome.FAILED]
+            return [
+                each.op_id
+                for each in await client.apply_operations(ED, many(50))
+                if each.outcome is OperationOutcome.FAILED
+            ]
 
     first = await list_failures(1, 1)
     assert 0 < len(first) < 50
@@ -74,14 +78,14 @@ async def test_a_module_may_be_away_for_a_while(tmp_path: Path) -> None:
     """By the clock since the scenario was set."""
     away = call_fault(OssAction.RESET, modules=frozenset({"ed"}), to_second=0.3)
     async with running_modules(tmp_path, away, retries=12, retry_pause_seconds=0.01) as (oss, client):
-        assert _outcomes(await client.apply(ED, many(1))) == ["applied"]
+        assert _outcomes(await client.apply_operations(ED, many(1))) == ["applied"]
         assert oss.modules["ed"].calls[0].fault == "reset"
 
 
 async def test_it_is_steered_over_http(tmp_path: Path) -> None:
     """Scenario, orders in flight, lost and spoiled addresses; and what is wrong is said."""
     async with running_modules(tmp_path, batch=500) as (oss, client), aiohttp.ClientSession(oss.base) as session:
-        await client.apply(ED, many(3))
+        await client.apply_operations(ED, many(3))
         for deed, address_ids in (("begin-orders", [1_001]), ("forget", [1_002]), ("spoil", [1_003])):
             async with session.post(f"/_sim/ed/{deed}", json=address_ids) as answer:
                 assert answer.status == 200
@@ -148,8 +152,8 @@ def _history() -> list[Operation]:
 async def _send(client: ModulesClient, operations: Sequence[Operation]) -> list[Operation]:
     """Send them in order until one is not answered; returns those that are left."""
     for place, operation in enumerate(operations):
-        (result,) = await client.apply(ED, [operation])
-        if not result.is_settled:
+        (result,) = await client.apply_operations(ED, [operation])
+        if not result.is_acknowledged:
             return list(operations[place:])
     return []
 

@@ -39,13 +39,13 @@ def test_parts_are_equal_and_what_one_leaves_goes_to_the_others(
     demands: tuple[int, ...], parts: tuple[int, ...]
 ) -> None:
     """Ten permits for these demands."""
-    assert tuple(PermitAllocation(10, TURN, NOON).divide(claims(*demands)).values()) == parts
+    assert tuple(PermitAllocation(10, TURN, NOON).divide_fairly(claims(*demands)).values()) == parts
 
 
 @given(DEMANDS, LIMITS)
 def test_no_process_could_get_more_without_another_getting_less(demands: list[int], limit: int) -> None:
     """All demands are met as far as the limit goes, and shares of unmet demands differ by at most one."""
-    parts = PermitAllocation(limit, TURN, NOON).divide(claims(*demands))
+    parts = PermitAllocation(limit, TURN, NOON).divide_fairly(claims(*demands))
     assert sum(parts.values()) == min(limit, sum(demands))
     for part, demand in zip(parts.values(), demands, strict=True):
         assert part <= demand
@@ -58,7 +58,7 @@ def test_who_waits_comes_after_who_is_in_turn_and_before_who_had_it() -> None:
     waiting = [PermitClaim("late", 0, 1, NOON + TURN / 2), PermitClaim("early", 0, 1, NOON)]
 
     def owner(after: timedelta) -> str:
-        parts = PermitAllocation(1, TURN, NOON + after).divide([holder, *waiting])
+        parts = PermitAllocation(1, TURN, NOON + after).divide_fairly([holder, *waiting])
         return max(parts, key=lambda name: parts[name])
 
     assert [owner(TURN / 2), owner(TURN), owner(TURN * 10)] == ["holder", "early", "early"]

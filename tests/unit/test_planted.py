@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression, ExpressionMatcher
 
-from tests.planted.__main__ import planted
+from tests.planted.__main__ import apply_defect
 from tests.planted.defect import Defect
 from tests.planted.defects import DEFECTS
 from tests.planted.selecting import RESULTS, SELECTIONS, Result, Selection
@@ -137,7 +137,7 @@ def test_a_planted_defect_is_taken_out_again(tmp_path: Path) -> None:
     copy.parent.mkdir(parents=True)
     shutil.copy2(original, copy)
     before = copy.stat().st_mtime_ns
-    with planted(defect, tmp_path):
+    with apply_defect(defect, tmp_path):
         assert defect.planted in copy.read_text()
         assert copy.stat().st_mtime_ns != before
     assert (copy.read_text(), copy.stat().st_mtime_ns) == (original.read_text(), before)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clients.platforms import AnswerLog, PlatformRefused, PlatformSlow
+from clients.platforms import AnswerLog, AttemptTimeUsedUp, PlatformRefused
 from clients.platforms.permits import READING_SHARE, WAITING_SHARE, TimeBudget
 from sims.platforms import checker
 from sims.platforms.scenario import Changes, Kind, PlatformFaults
@@ -15,7 +15,7 @@ from tests.support.platforms import KINDS, newest_copies, running_connector
 CROWDED: dict[str, Any] = {"orders": 3_000, "span_seconds": 7_200, "crowd_share": 0.2, "crowd_seconds": 600}
 
 
-def stored(answers: AnswerLog) -> AnswerLog:
+def store_and_load(answers: AnswerLog) -> AnswerLog:
     """As another process finds it."""
     return AnswerLog.decode(answers.encode())
 
@@ -31,13 +31,13 @@ async def test_each_page_is_asked_for_once_however_often_a_reading_stops(kind: K
         asked, answers, pages = here.platform.calls["told"] - before, AnswerLog(), 0
         done = False
         while not done:
-            connector, pages = here.again(stored(answers)), pages + 1
+            connector, pages = here.again(store_and_load(answers)), pages + 1
             seen = []
-            async for page in connector.pages(window, await connector.count(window)):
+            async for page in connector.iterate_pages(window, await connector.fetch_row_count(window)):
                 seen.append(page)
                 if len(seen) == pages:
                     break
-            done, answers = len(seen) < pages, connector.answers
+            done, answers = len(seen) < pages, connector.answer_log
         assert [page.body for page in seen] == [page.body for page in whole]
         assert here.platform.calls["told"] - before == 2 * asked
 
@@ -48,11 +48,11 @@ async def test_orders_that_leave_between_two_attempts_take_no_other_with_them(se
     changes = Changes(per_page=0.7, created_share=0, in_window_share=1)
     async with running_connector(seed=seed, changes=changes, **CROWDED) as here:
         window = here.window(1_200, until_seconds_ago=600)
-        here.connector._client.filled_sizes.add(here.connector.capability.paging.size)
-        walk = here.connector.pages(window, await here.connector.count(window))
+        here.connector._client.sizes_of_full_pages.add(here.connector.capability.paging.size)
+        walk = here.connector.iterate_pages(window, await here.connector.fetch_row_count(window))
         first = [await anext(walk) for _ in range(3)]
-        connector = here.again(stored(here.connector.answers))
-        pages = [page async for page in connector.pages(window, await connector.count(window))]
+        connector = here.again(store_and_load(here.connector.answer_log))
+        pages = [page async for page in connector.iterate_pages(window, await connector.fetch_row_count(window))]
         known = checker.truth(here.platform.ledger())
         findings = checker.check(here.truth(window), newest_copies(pages), known=known)
         assert [page.body for page in pages[:3]] == [page.body for page in first]
@@ -63,10 +63,10 @@ async def test_a_token_that_has_expired_is_refused() -> None:
     """By the platform itself: what was kept leads nowhere, and the reading must begin again."""
     async with running_connector(kind="amazon", faults=PlatformFaults(page_token_seconds=60), **CROWDED) as here:
         window = here.window(3_600)
-        await anext(here.connector.pages(window, await here.connector.count(window)))
+        await anext(here.connector.iterate_pages(window, await here.connector.fetch_row_count(window)))
         here.platform.market.clock.advance(61)
         with pytest.raises(PlatformRefused, match="NextToken has expired"):
-            [page async for page in here.again(stored(here.connector.answers)).pages(window, None)]
+            [page async for page in here.again(store_and_load(here.connector.answer_log)).iterate_pages(window, None)]
         assert await here.read(window)
 
 
@@ -74,14 +74,14 @@ async def test_an_attempt_stops_before_it_is_ended() -> None:
     """Its answers so far are in its log, with the times of the requests."""
     async with running_connector(**CROWDED) as here:
         window = here.window(1_200)
-        walk = here.connector.pages(window, await here.connector.count(window))
+        walk = here.connector.iterate_pages(window, await here.connector.fetch_row_count(window))
         page = await anext(walk)
         here.connector._client._budget.until = 0.0  # its time is over
-        with pytest.raises(PlatformSlow):
+        with pytest.raises(AttemptTimeUsedUp):
             await anext(walk)
-        again = here.again(stored(here.connector.answers))
+        again = here.again(store_and_load(here.connector.answer_log))
         here.platform.market.clock.advance(1_000)
-        assert (await anext(again.pages(window, await again.count(window)))).asked_at == page.asked_at
+        assert (await anext(again.iterate_pages(window, await again.fetch_row_count(window)))).asked_at == page.asked_at
 
 
 async def test_the_time_of_an_attempt_is_shared_out() -> None:
@@ -89,8 +89,8 @@ async def test_the_time_of_an_attempt_is_shared_out() -> None:
     budget = TimeBudget.for_attempt(100)
     assert budget.patience_seconds == 100 * WAITING_SHARE
     assert not budget.is_over
-    budget.spend(30)
-    budget.spend(30)
+    budget.subtract_wait(30)
+    budget.subtract_wait(30)
     assert budget.patience_seconds == 0
     budget.until -= 100 * READING_SHARE + 0.001  # what rounding may leave
     assert budget.is_over

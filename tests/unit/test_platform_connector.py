@@ -84,10 +84,10 @@ async def test_an_order_stays_the_bytes_that_were_sent(kind: Kind) -> None:
 async def test_the_clock_is_the_platforms(kind: Kind) -> None:
     """Hours apart from ours, and known so."""
     async with running_connector(kind=kind, skew_seconds=-7_200, orders=0) as here:
-        now = await here.connector.now()
+        now = await here.connector.fetch_platform_time()
         told_us = round(now.timestamp() * MICRO)
         assert abs(told_us - here.platform.market.now_us) < 2 * MICRO
-        assert abs(here.connector.skew.total_seconds() + 7_200) < 30
+        assert abs(here.connector.clock_skew.total_seconds() + 7_200) < 30
         assert now < datetime.now(UTC) - timedelta(seconds=7_100)
 
 
@@ -96,9 +96,9 @@ async def test_a_count_is_the_number_of_orders(kind: Kind) -> None:
     """Where a platform counts at all; it costs one request."""
     async with running_connector(kind=kind, **CROWDED) as here:
         window = here.window(1_200)
-        await here.connector.now()
+        await here.connector.fetch_platform_time()
         before = here.platform.stats()["requests"]
-        count = await here.connector.count(window)
+        count = await here.connector.fetch_row_count(window)
         assert count == (None if kind == "amazon" else len(here.truth(window)))
         assert here.platform.stats()["requests"] - before == (0 if kind == "amazon" else 1)
 
@@ -139,7 +139,7 @@ async def test_a_window_over_the_platforms_cap_is_to_be_split() -> None:
     """Shopify stops after 25,000 orders without a word, and counts to 25,001."""
     async with running_connector(kind="shopify", orders=26_000, span_seconds=3_600) as here:
         whole = here.window(3_600, until_seconds_ago=0)
-        assert await here.connector.count(whole) == 25_001
+        assert await here.connector.fetch_row_count(whole) == 25_001
         with pytest.raises(TooManyRows, match="Split the window") as refused:
             await here.read(whole)
         assert refused.value.rows == 25_000
@@ -160,7 +160,7 @@ async def test_a_list_of_parts_is_made_whole_by_a_second_call() -> None:
     """Taobao's list leaves out what its detail call returns."""
     async with running_connector(kind="taobao", orders=50, span_seconds=600) as here:
         [part, *_] = list_orders(await here.read(here.window(300)))
-        whole, _ = await here.connector.whole(part)
+        whole, _ = await here.connector.fetch_details(part)
         assert (whole.order_id, whole.modified_at) == (part.order_id, part.modified_at)
         assert b"customer" not in part.raw
         assert b'"customer"' in whole.raw
@@ -171,7 +171,7 @@ async def test_an_order_without_a_time_is_as_old_as_in_the_list() -> None:
     record = TAOBAO.model_copy(update={"rows": TAOBAO.rows.model_copy(update={"modified": "$.missing"})})
     async with running_connector(record, kind="taobao", orders=50, span_seconds=600) as here:
         [part, *_] = list_orders(await here.read(here.window(300)))
-        whole, _ = await here.connector.whole(part)
+        whole, _ = await here.connector.fetch_details(part)
         assert whole.modified_at == part.modified_at
 
 
@@ -181,7 +181,7 @@ async def test_an_order_that_is_gone_cannot_be_made_whole() -> None:
         [part, *_] = list_orders(await here.read(here.window(300)))
         here.platform.market.shown.version[int(part.order_id) - 2**53 - 1] = 0
         with pytest.raises(PlatformRefused, match="trade-not-exist"):
-            await here.connector.whole(part)
+            await here.connector.fetch_details(part)
 
 
 async def test_a_filter_that_is_not_heeded_is_noticed() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from clients.platforms import PlatformLied, PlatformRefused
+from clients.platforms import InconsistentAnswers, PlatformRefused
 from domain.orders.capability import Capability, PlatformOrder
 from domain.orders.declarations import DetailCall, RateLimit
 from domain.orders.known_platforms import AMAZON
@@ -25,7 +25,7 @@ def plain(detail: DetailCall) -> Capability:
     return PLAIN.model_copy(update={**SMALL_PAGES, "detail": detail})
 
 
-async def listed(here: RunningConnector) -> list[PlatformOrder]:
+async def list_window_orders(here: RunningConnector) -> list[PlatformOrder]:
     """The orders of some minutes, as they are listed."""
     return list_orders(await here.read(here.window(250)))
 
@@ -34,8 +34,8 @@ async def listed(here: RunningConnector) -> list[PlatformOrder]:
 async def test_an_order_is_asked_for_by_its_path(odd_ids: bool) -> None:
     """Slashes, spaces, percent signs and letters of any language in its id lead nowhere else."""
     async with running_connector(plain(WHOLE), **ORDERS, odd_ids=odd_ids) as here:
-        for part in await listed(here):
-            whole, _ = await here.connector.whole(part)
+        for part in await list_window_orders(here):
+            whole, _ = await here.connector.fetch_details(part)
             assert (whole.order_id, whole.raw) == (part.order_id, part.raw)
             assert ("/" in whole.order_id) == odd_ids
 
@@ -46,10 +46,10 @@ async def test_a_part_goes_into_the_listed_order(odd_ids: bool) -> None:
     async with running_connector(plain(ITEMS), **ORDERS, odd_ids=odd_ids) as here:
         market = here.platform.market
         names = {str(texts.odd_id(n) if odd_ids else texts.order_id(n)): n for n in range(len(market.created))}
-        parts = await listed(here)
+        parts = await list_window_orders(here)
         assert {len(texts.items(names[part.order_id])) for part in parts} == set(range(6))
         for part in parts:
-            whole, _ = await here.connector.whole(part)
+            whole, _ = await here.connector.fetch_details(part)
             items = f'"items":[{",".join(texts.items(names[part.order_id]))}]'
             assert items.encode() in whole.raw
             told, before = json.loads(whole.raw), json.loads(part.raw)
@@ -64,10 +64,10 @@ async def test_a_part_goes_into_the_listed_order(odd_ids: bool) -> None:
 async def test_amazons_items_come_with_their_order_at_their_own_rate() -> None:
     """Thirty at once and one in two seconds, where its list is asked once a minute; a day counts both."""
     async with running_connector(AMAZON, kind="amazon", **ORDERS) as here:
-        parts = await listed(here)
+        parts = await list_window_orders(here)
         before = Counter(rate.bucket for rate in here.limiter.taken)
         for part in parts:
-            whole, _ = await here.connector.whole(part)
+            whole, _ = await here.connector.fetch_details(part)
             told = json.loads(whole.raw)
             assert len(told["OrderItems"]) == len(texts.items(texts.number_of_amazon(whole.order_id)))
             assert told["AmazonOrderId"] == part.order_id
@@ -83,30 +83,32 @@ async def test_amazons_items_come_with_their_order_at_their_own_rate() -> None:
 async def test_an_id_that_leads_to_another_path_is_not_asked_for(order_id: str) -> None:
     """No encoding keeps these from meaning a folder."""
     async with running_connector(plain(WHOLE), **ORDERS) as here:
-        [part, *_] = await listed(here)
+        [part, *_] = await list_window_orders(here)
         asked = here.platform.stats()["requests"]
         odd = PlatformOrder(part.platform, part.shop, order_id, part.modified_at, part.version, part.raw)
-        with pytest.raises(PlatformLied, match="cannot be asked for"):
-            await here.connector.whole(odd)
+        with pytest.raises(InconsistentAnswers, match="cannot be asked for"):
+            await here.connector.fetch_details(odd)
         assert here.platform.stats()["requests"] == asked
 
 
 async def test_an_order_that_is_gone_is_told_in_the_platforms_words() -> None:
     """Whatever its id holds."""
     async with running_connector(plain(ITEMS), **ORDERS, odd_ids=True) as here:
-        [part, *_] = await listed(here)
+        [part, *_] = await list_window_orders(here)
         odd = PlatformOrder(part.platform, part.shop, "no/such order", part.modified_at, part.version, part.raw)
         with pytest.raises(PlatformRefused, match="asked for order no/such order"):
-            await here.connector.whole(odd)
+            await here.connector.fetch_details(odd)
 
 
 async def test_pages_of_an_order_that_lead_in_a_circle_are_left() -> None:
     """Its items are not all there is, nor doubled."""
     circle = ITEMS.model_copy(update={"next_parameter": "nobody_reads_this"})
     async with running_connector(plain(circle), **ORDERS) as here:
-        parts = [part for part in await listed(here) if len(texts.items(texts.number_of(int(part.order_id)))) > 2]
-        with pytest.raises(PlatformLied, match="in a circle"):
-            await here.connector.whole(parts[0])
+        parts = [
+            part for part in await list_window_orders(here) if len(texts.items(texts.number_of(int(part.order_id)))) > 2
+        ]
+        with pytest.raises(InconsistentAnswers, match="in a circle"):
+            await here.connector.fetch_details(parts[0])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from clients.platforms import OrderPage, PlatformLied
+from clients.platforms import InconsistentAnswers, OrderPage
 from domain.orders.jsonpath import repair_json
 from domain.orders.windows import TimeWindow
 from sims.platforms.dialects.plain import PLAIN
@@ -51,7 +51,7 @@ async def read_first(body: bytes, content_type: str = "application/json") -> Ord
         answering(body, content_type) as address,
         running_connector(RECORD, address=address, orders=1, span_seconds=60) as here,
     ):
-        return await anext(here.connector.pages(WINDOW, None))
+        return await anext(here.connector.iterate_pages(WINDOW, None))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_bytes_of_no_known_charset_are_replaced() -> None:
 @pytest.mark.parametrize("order_id", [rb"a\u0000b", rb"a\ud83d", b"\xb6\xa9"])
 async def test_ids_that_cannot_be_kept_apart_are_refused(order_id: bytes) -> None:
     """With a sentence of the platform's, before the database refuses them with one of its own."""
-    with pytest.raises(PlatformLied, match="its id holds a NUL character or one that was lost"):
+    with pytest.raises(InconsistentAnswers, match="its id holds a NUL character or one that was lost"):
         await read_first((TEXT % ("ID", "")).encode().replace(b"ID", order_id))
 
 

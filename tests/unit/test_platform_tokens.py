@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from clients.http import RenewingToken
-from clients.platforms import AnswerLog, Connector, PlatformBusy, TokenExpired, credentials
+from clients.platforms import AnswerLog, Connector, CredentialsRefused, PlatformBusy, credentials
 from clients.platforms.credentials import AccessTokens
 from domain.orders.access import ClientAuthentication, Credentials, TokenRenewal
 from domain.orders.capability import Capability
@@ -37,7 +37,7 @@ def renewing(**fields: Any) -> Capability:
 async def read_by(here: RunningConnector, connector: Connector) -> bool:
     """Whether a connector reads some minutes without a fault."""
     window = here.window(600)
-    pages = [page async for page in connector.pages(window, await connector.count(window))]
+    pages = [page async for page in connector.iterate_pages(window, await connector.fetch_row_count(window))]
     return checker.check(here.truth(window), newest_copies(pages)).is_clean
 
 
@@ -87,7 +87,7 @@ async def test_a_token_is_fetched_anew_shortly_before_its_end(monkeypatch: pytes
     told = []
     for moment in (1_000.0, 4_539.0, 4_541.0, 4_630.0, 4_632.0):
         now = moment
-        told.append(await token.get(None, fetch))
+        told.append(await token.get_or_fetch(None, fetch))
     assert told == ["token-0", "token-0", "token-1", "token-1", "token-2"]
 
 
@@ -102,15 +102,15 @@ async def test_all_who_wait_for_a_token_hear_how_that_ended_and_the_next_asks_an
             raise PlatformBusy("It is away.")
         return "good", 3_600.0
 
-    waiting = [asyncio.create_task(token.get(None, fetch)) for _ in range(3)]
+    waiting = [asyncio.create_task(token.get_or_fetch(None, fetch)) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     await asyncio.sleep(0)
     go.set()
     ends = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(end) for end in ends] == [asyncio.CancelledError, PlatformBusy, PlatformBusy]
-    assert await token.get(None, fetch) == "good"
-    assert await token.get("another", fetch) == "good"
+    assert await token.get_or_fetch(None, fetch) == "good"
+    assert await token.get_or_fetch("another", fetch) == "good"
     assert len(began) == 2
 
 
@@ -118,10 +118,10 @@ def test_tokens_of_other_credentials_are_others() -> None:
     """While a file is being replaced, slices with the old and the new one do not take each other's; few are kept."""
     shared = AccessTokens()
     every = [Credentials(key="k", refresh_token=SecretStr(f"r{number}")) for number in range(credentials.KEPT_MAX + 1)]
-    first = shared.get(every[0])
-    assert shared.get(every[0].model_copy()) is first
-    assert all(shared.get(each) is not first for each in every[1:])
-    assert shared.get(every[0]) is not first
+    first = shared.get_token(every[0])
+    assert shared.get_token(every[0].model_copy()) is first
+    assert all(shared.get_token(each) is not first for each in every[1:])
+    assert shared.get_token(every[0]) is not first
 
 
 @pytest.mark.parametrize(("errors", "is_told"), [(2, False), (3, True)])
@@ -147,7 +147,7 @@ async def test_an_end_point_that_does_not_answer_in_time_is_busy(monkeypatch: py
 async def test_a_refused_refresh_token_is_refused_credentials(capsys: pytest.CaptureFixture[str]) -> None:
     """Asked for once, and the fault has no secret, though the end point repeats them."""
     async with running_connector(renewing(), **ORDERS, faults=PlatformFaults(login_refused=True)) as here:
-        with pytest.raises(TokenExpired, match="400, invalid_grant: The refresh token … is not valid") as refused:
+        with pytest.raises(CredentialsRefused, match="400, invalid_grant: The refresh token … is not valid") as refused:
             await here.read(here.window(600))
         assert here.platform.login.answers == {400: 1}
         told = str(refused.value) + "".join(capsys.readouterr())
@@ -160,7 +160,7 @@ async def test_no_token_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
     async with running_connector(renewing(), **ORDERS, faults=PlatformFaults(token_requests=3)) as here:
         await here.read(here.window(600))
         issued = [*here.platform.tokens.issued]
-        told = "".join(capsys.readouterr()).encode() + zlib.decompress(here.connector.answers.encode())
+        told = "".join(capsys.readouterr()).encode() + zlib.decompress(here.connector.answer_log.encode())
     assert b"platform_token_renewed" in told
     assert issued
     assert not [secret for secret in [*issued, here.platform.login.refresh_token] if secret.encode() in told]
@@ -176,7 +176,7 @@ async def test_an_end_point_that_rotates_is_noticed_at_the_next_renewal() -> Non
             return Credentials.model_validate(fixed)
 
         here.connector._client._credentials._read_credentials = read_credentials
-        with pytest.raises(TokenExpired, match="invalid_grant"):
+        with pytest.raises(CredentialsRefused, match="invalid_grant"):
             await here.read(here.window(3_000))
         assert here.platform.login.answers == {200: 1, 400: 1}
 
@@ -184,7 +184,7 @@ async def test_an_end_point_that_rotates_is_noticed_at_the_next_renewal() -> Non
 async def test_a_private_end_point_is_not_asked() -> None:
     """It gets the account's secrets, so the guard's rules hold; the sentence names its setting."""
     async with running_connector(renewing(url="http://10.0.0.1/token"), **ORDERS) as here:
-        with pytest.raises(TokenExpired, match="HAULAGE_GUARD__ALLOW"):
+        with pytest.raises(CredentialsRefused, match="HAULAGE_GUARD__ALLOW"):
             await here.read(here.window(600))
 
 
@@ -192,10 +192,10 @@ async def test_a_private_end_point_is_not_asked() -> None:
     ("status", "body", "failure", "words"),
     [
         (200, b"<html>Sorry</html>", PlatformBusy, "no JSON object"),
-        (200, b'{"token": "x"}', TokenExpired, "without an access_token"),
-        (200, b'{"access_token": "a\\nb"}', TokenExpired, "without an access_token"),
-        (200, b'{"error": "invalid_client"}', TokenExpired, "200, invalid_client"),
-        (302, b"", TokenExpired, "answered 302"),
+        (200, b'{"token": "x"}', CredentialsRefused, "without an access_token"),
+        (200, b'{"access_token": "a\\nb"}', CredentialsRefused, "without an access_token"),
+        (200, b'{"error": "invalid_client"}', CredentialsRefused, "200, invalid_client"),
+        (302, b"", CredentialsRefused, "answered 302"),
         (400, b'{"error": "temporarily_unavailable"}', PlatformBusy, "temporarily_unavailable"),
         (429, b"", PlatformBusy, "answered 429"),
     ],
@@ -216,13 +216,13 @@ async def test_odd_answers_of_an_end_point_are_told_apart(
 )
 def test_a_life_is_read_leniently(told: Any, seconds: float) -> None:
     """What makes no sense says nothing."""
-    assert credentials._read_lifetime(told, 9) == seconds
+    assert credentials._parse_lifetime(told, 9) == seconds
 
 
 async def test_a_refresh_token_that_nobody_can_use_is_told() -> None:
     """Rather than going on with no token at all."""
     async with running_connector(PLAIN, **ORDERS) as here:
-        with pytest.raises(TokenExpired, match="Declare `access"):
+        with pytest.raises(CredentialsRefused, match="Declare `access"):
             await here.read(here.window(600))
 
 

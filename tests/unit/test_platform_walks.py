@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from clients.platforms import OrderPage, PlatformLied, pagination
+from clients.platforms import InconsistentAnswers, OrderPage, pagination
 from domain.orders.capability import Paging, PagingKind, PlatformOrder
 from domain.orders.confirmation import PassHistory, PassVerdict
 
@@ -64,7 +64,7 @@ class Platform:
         paging = Paging(
             kind=PagingKind.NUMBER, parameter="page", size_parameter="size", size=SIZE, size_max=SIZE, more=more
         )
-        read = pagination.read_numbered(self.read, paging, total, lambda: self.fills_pages)
+        read = pagination.iterate_numbered_pages(self.read, paging, total, lambda: self.fills_pages)
         return [page async for page in read]
 
 
@@ -90,7 +90,7 @@ async def test_what_stays_is_told(seed: int) -> None:
 
     try:
         told = await platform.walk(total)
-    except PlatformLied:
+    except InconsistentAnswers:
         # One full page that comes again and again: whether more follow it, no client can know. Or pages are capped.
         assert platform.rows_of_a_page < SIZE or (clamped and len(platform.rows) <= SIZE)
     else:
@@ -107,7 +107,7 @@ async def test_pages_that_are_sorted_anew_are_never_a_whole_window(seed: int) ->
         platform.asked.clear()
         pages = await platform.pages(None)
         told = [order.order_id for page in pages for order in page.orders]
-        verdict = passes.add(
+        verdict = passes.add_pass(
             None,
             told,
             None,
@@ -152,7 +152,7 @@ async def test_a_page_number_that_is_not_heeded_is_never_a_whole_window(count: i
     if count == SIZE and has_total:
         assert set(await platform.walk(count)) == set(platform.rows)
         return
-    with pytest.raises(PlatformLied, match="the very same orders"):
+    with pytest.raises(InconsistentAnswers, match="the very same orders"):
         await platform.walk(count if has_total else None)
     assert len(platform.asked) < 12
 
@@ -162,7 +162,7 @@ async def test_a_page_number_that_is_not_heeded_is_never_a_whole_window(count: i
 async def test_more_for_ever_ends_in_a_sentence(count: int, is_clamped: bool) -> None:
     """It says after its last page that there are more."""
     platform = Platform(_rows(count), random.Random(1), is_clamped=is_clamped, more_for_ever=True)
-    with pytest.raises(PlatformLied, match="there are more"):
+    with pytest.raises(InconsistentAnswers, match="there are more"):
         await platform.walk(None)
 
 

@@ -6,7 +6,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from domain.faults import Invalid
-from infra.settings import DatabaseSettings, GseSettings, load
+from infra.component_settings import DatabaseSettings
+from infra.settings import GseSettings, load
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from domain.downloads.models import DownloadSpec, FileType, TextEncoding
 from domain.downloads.sinks import build_sink, csv
-from domain.downloads.sinks.arrow import ColumnSurvey, ParquetRenderer
+from domain.downloads.sinks.arrow import ColumnTypeInference, ParquetRenderer
 from domain.downloads.staging import read_frames
 
 SPECS = [
@@ -41,11 +41,11 @@ async def render_parquet(columns: Sequence[str], *pages: Sequence[Sequence[bytes
     sink = build_sink(SPECS[2])
     staged = sink.encode_head(columns) + b"".join(map(sink.encode_page, pages))
     head, *messages = [message async for message in read_frames(split_pieces(staged, piece))]
-    survey = ColumnSurvey(head)
+    survey = ColumnTypeInference(head)
     for message in messages:
         survey.add([message])
     renderer = ParquetRenderer(survey)
-    content = b"".join(map(renderer.add, [[message] for message in messages])) + renderer.finish()
+    content = b"".join(map(renderer.write_row_group, [[message] for message in messages])) + renderer.finish()
     assert survey.rows == sum(map(len, pages))
     return pq.read_table(io.BytesIO(content))
 
@@ -84,7 +84,7 @@ def test_csv_takes_encoding_and_guard_from_the_order() -> None:
     sink = build_sink(spec)
 
     assert sink.encode_head(["=中"]) + sink.encode_page([('"@中"'.encode(),)]) == '"=中"\r\n"@中"\r\n'.encode("gb18030")
-    assert (sink.content_type, sink.is_rendered) == (csv.content_type_of(TextEncoding.GB18030), False)
+    assert (sink.content_type, sink.needs_rendering) == (csv.get_content_type(TextEncoding.GB18030), False)
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100_000])

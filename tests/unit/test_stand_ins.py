@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from cli.up import EXAMPLES, describe
+from cli.up import EXAMPLES, describe_installation
 from dev import stand_ins
 from dev.local import LocalInstallation
 from infra.settings import GseSettings, OrderSettings, Settings
@@ -25,12 +25,12 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settings:
 
 def test_without_stand_ins_nothing_changes(settings: Settings) -> None:
     """No port is opened, and no system leads anywhere."""
-    assert stand_ins.configure(settings, {}) == settings
+    assert stand_ins.add_stand_ins_to_settings(settings, {}) == settings
 
 
 def test_every_system_uses_its_stand_in(settings: Settings) -> None:
     """Their ports alone are opened in the guard."""
-    configured = stand_ins.configure(settings, PORTS)
+    configured = stand_ins.add_stand_ins_to_settings(settings, PORTS)
 
     assert configured.guard.allow == [f"127.0.0.1:{port}" for port in PORTS.values()]
     assert configured.gse.base_url == f"http://127.0.0.1:{PORTS['gse']}"
@@ -52,7 +52,7 @@ def test_what_is_configured_stays(settings: Settings, tmp_path: Path) -> None:
         }
     )
 
-    configured = stand_ins.configure(own, PORTS)
+    configured = stand_ins.add_stand_ins_to_settings(own, PORTS)
 
     assert configured.model_copy(update={"guard": own.guard}) == own
 
@@ -68,7 +68,7 @@ def test_only_stand_ins_that_run_are_printed(settings: Settings, names: tuple[st
     addresses = {name: f"http://127.0.0.1:{PORTS[name]}" for name in names}
     running = LocalInstallation(None, settings, "http://127.0.0.1:8080", "", addresses)  # type: ignore[arg-type]
 
-    lines = describe(running, "hlg_key")
+    lines = describe_installation(running, "hlg_key")
 
     assert sum(f"127.0.0.1:{port}/" in line for line in lines for port in PORTS.values()) >= len(names)
     assert sum(line.startswith("  .venv/bin/haulage ") for line in lines) == (len(EXAMPLES) if names else 0)

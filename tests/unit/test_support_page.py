@@ -34,13 +34,13 @@ def tables() -> dict[str, list[list[str]]]:
     return found
 
 
-def quoted(cell: str) -> list[str]:
+def find_quoted(cell: str) -> list[str]:
     return re.findall(r"`(\w[\w.]*)`", cell)
 
 
 def test_the_index_lists_all_fixtures() -> None:
     """Each once, under the name that a test asks for."""
-    listed = [name for line in tables()["fixture"] for name in quoted(line[0])]
+    listed = [name for line in tables()["fixture"] for name in find_quoted(line[0])]
     assert sorted(listed) == sorted(defined_fixtures())
 
 
@@ -51,7 +51,7 @@ def test_the_index_names_the_class_of_each_system() -> None:
     for fixture, (_, path, stand_in, used) in classes.items():
         module, _, name = path.strip("`").partition(".")
         assert defined_fixtures()[fixture] == f"AsyncIterator[{name}]"
-        assert set(quoted(stand_in)) <= defined_fixtures().keys()
+        assert set(find_quoted(stand_in)) <= defined_fixtures().keys()
         [class_] = [
             each
             for each in ast.parse((TESTS / "support" / f"{module}.py").read_text()).body
@@ -63,7 +63,7 @@ def test_the_index_names_the_class_of_each_system() -> None:
 
 def test_the_index_lists_all_helpers() -> None:
     """Each module of the folder once, but those that are named as the classes of systems or hold the fixtures."""
-    listed = [name for line in tables()["module"] for name in quoted(line[0])]
+    listed = [name for line in tables()["module"] for name in find_quoted(line[0])]
     systems = [line[1].strip("`").partition(".")[0] + ".py" for line in tables()["fixture"] if len(line) == 4]
     there = {path.name for path in (TESTS / "support").glob("*.py")} - {"__init__.py"}
     assert len(listed) == len(set(listed))

@@ -14,14 +14,19 @@ from temporalio.client import Client
 
 import api.addresses
 import api.addresses.overview
+import api.addresses.quotas
 import api.downloads
 import api.downloads.overview
+import api.downloads.quotas
 import api.orders
 import api.orders.overview
+import api.orders.quotas
 import api.tasks
 import api.tasks.overview
+import api.tasks.quotas
 import api.transfers
 import api.transfers.overview
+import api.transfers.quotas
 import domain.addresses.names
 import domain.downloads.names
 import domain.orders.names
@@ -43,12 +48,14 @@ import workflows.webhooks.queues
 from api.app import ROUTE_GROUPS, SystemApi, import_apis
 from api.http.routes import Routes
 from api.overview import QUEUES, SystemOverview, import_overviews
+from api.quotas import SystemQuotas, import_quotas
 from domain.workload import Workloads
+from infra.database import Database
 from infra.settings import Settings
 from services.services import Services
 from systems import SYSTEMS, System
 from systems.protocol import QueuesModule, SystemModules, SystemNames
-from workflows.systems import SystemSchedules, import_queues, import_schedules, list_names
+from workflows.systems import SystemSchedules, import_queues, import_schedules, list_system_names
 
 
 @dataclass(frozen=True)
@@ -58,16 +65,18 @@ class ImportedModules:
     names: SystemNames
     api: SystemApi
     overview: SystemOverview
+    quotas: SystemQuotas
     queues: QueuesModule[Services]
     schedules: SystemSchedules
 
 
 # Typed, so that mypy says which member of a module is missing or has another type.
-MODULES: Mapping[System, SystemModules[Client, Services, Settings, Routes, Workloads]] = {
+MODULES: Mapping[System, SystemModules[Client, Database, Services, Settings, Routes, Workloads]] = {
     "downloads": ImportedModules(
         names=domain.downloads.names,
         api=api.downloads,
         overview=api.downloads.overview,
+        quotas=api.downloads.quotas,
         queues=workflows.downloads.queues,
         schedules=workflows.downloads.handle,
     ),
@@ -75,6 +84,7 @@ MODULES: Mapping[System, SystemModules[Client, Services, Settings, Routes, Workl
         names=domain.transfers.names,
         api=api.transfers,
         overview=api.transfers.overview,
+        quotas=api.transfers.quotas,
         queues=workflows.transfers.queues,
         schedules=workflows.transfers.handle,
     ),
@@ -82,6 +92,7 @@ MODULES: Mapping[System, SystemModules[Client, Services, Settings, Routes, Workl
         names=domain.orders.names,
         api=api.orders,
         overview=api.orders.overview,
+        quotas=api.orders.quotas,
         queues=workflows.orders.queues,
         schedules=workflows.orders.handle,
     ),
@@ -89,6 +100,7 @@ MODULES: Mapping[System, SystemModules[Client, Services, Settings, Routes, Workl
         names=domain.addresses.names,
         api=api.addresses,
         overview=api.addresses.overview,
+        quotas=api.addresses.quotas,
         queues=workflows.addresses.queues,
         schedules=workflows.addresses.handle,
     ),
@@ -96,6 +108,7 @@ MODULES: Mapping[System, SystemModules[Client, Services, Settings, Routes, Workl
         names=domain.tasks.names,
         api=api.tasks,
         overview=api.tasks.overview,
+        quotas=api.tasks.quotas,
         queues=workflows.tasks.queues,
         schedules=workflows.tasks.handle,
     ),
@@ -111,9 +124,10 @@ def test_what_is_compared_is_what_processes_import() -> None:
     assert list(MODULES) == list(SYSTEMS)
     assert import_apis() == {system: modules.api for system, modules in MODULES.items()}
     assert import_overviews() == {system: modules.overview for system, modules in MODULES.items()}
+    assert import_quotas() == {system: modules.quotas for system, modules in MODULES.items()}
     assert import_queues() == {system: modules.queues.QUEUES for system, modules in MODULES.items()}
     assert import_schedules() == {system: modules.schedules for system, modules in MODULES.items()}
-    assert list_names() == [*(modules.names for modules in MODULES.values()), domain.webhooks]
+    assert list_system_names() == [*(modules.names for modules in MODULES.values()), domain.webhooks]
     assert list(worker.SYSTEM_QUEUES) == [
         *(modules.queues.QUEUES for modules in MODULES.values()),
         workflows.webhooks.queues.QUEUES,

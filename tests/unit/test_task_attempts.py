@@ -28,9 +28,9 @@ from tests.support.lanes import new_tasks
 encode = msgspec.json.encode
 
 
-def told(asked: LaneDriver, key: str) -> list[tuple[float, float, int]]:
+def list_attempt_times(asked: LaneDriver, key: str) -> list[tuple[float, float, int]]:
     """Seconds after the beginning: when each attempt was held, and when it was over."""
-    rows, _ = attempts.list_attempts(asked.read(key))
+    rows, _ = attempts.decode_attempts(asked.read(key))
     return [((row.held_time - START) / 1_000, (row.end_time - START) / 1_000, row.outcome) for row in rows]
 
 
@@ -50,7 +50,7 @@ def test_each_attempt_that_did_not_end_the_task_is_told() -> None:
         asked.wait(30 if said is None else 2)
         asked.ask() if said is None else asked.set(held, **said)
 
-    assert told(asked, key) == [
+    assert list_attempt_times(asked, key) == [
         (0, 2, AttemptOutcome.FAILED),
         (2, 32, AttemptOutcome.TIMED_OUT),
         (32, 34, AttemptOutcome.NEXT_STAGE),
@@ -67,7 +67,7 @@ def test_a_task_that_is_done_at_once_remembers_nothing(said: dict[str, Any]) -> 
     asked.set(asked.hold_one(), **said)
 
     assert asked.read(key).attempts == ()
-    assert attempts.count_bytes(asked.read(key)) == 0
+    assert attempts.count_attempt_bytes(asked.read(key)) == 0
 
 
 def test_whoever_says_something_meanwhile_has_held_it_for_no_shorter() -> None:
@@ -83,7 +83,7 @@ def test_whoever_says_something_meanwhile_has_held_it_for_no_shorter() -> None:
     asked.wait(1)
     asked.set(held, 1)
 
-    assert told(asked, key) == [(5, 36, AttemptOutcome.PUT_BACK)]
+    assert list_attempt_times(asked, key) == [(5, 36, AttemptOutcome.PUT_BACK)]
 
 
 def test_the_last_attempts_are_told_and_how_many_there_were_before() -> None:
@@ -95,7 +95,7 @@ def test_the_last_attempts_are_told_and_how_many_there_were_before() -> None:
         asked.wait(1)
         asked.set(held, 1)
 
-    rows, left_out = attempts.list_attempts(asked.read(key))
+    rows, left_out = attempts.decode_attempts(asked.read(key))
     assert (len(rows), left_out) == (ATTEMPTS_MAX, 15)
     assert [(row.held_time - START) // 1_000 for row in rows] == [*range(15, 25)]
 
@@ -108,9 +108,9 @@ def test_who_is_given_a_task_is_not_told_of_attempts() -> None:
     group = LaneBatch("other", 1, holds=[HoldOperation(1)])
 
     for _ in range(2):
-        [[held]] = asked.lane.apply(group, asked.now).holds
+        [[held]] = asked.lane.apply_batch(group, asked.now).holds
         assert (held.key, held.attempts) == (key, ())
-    assert len(told(asked, key)) == 1
+    assert len(list_attempt_times(asked, key)) == 1
 
 
 def full(content: str) -> tuple[Lane, list[str]]:
@@ -121,7 +121,7 @@ def full(content: str) -> tuple[Lane, list[str]]:
     while not lane.state.is_full:
         number += 1
         new = new_tasks(400, content)
-        codes = lane.apply(LaneBatch("creator", number, creates=new), START).creates
+        codes = lane.apply_batch(LaneBatch("creator", number, creates=new), START).creates
         created += [task.key for task, code in zip(new, codes, strict=True) if code == "0"]
     return lane, created
 
@@ -133,24 +133,24 @@ def test_what_a_full_lane_remembers_fits_its_message(content: str) -> None:
     for round_ in range(2 * ATTEMPTS_MAX):
         now = START + 10**11 + round_
         for number in range(20):
-            lane.apply(
+            lane.apply_batch(
                 LaneBatch("holder", 100 * round_ + number + 1, holds=[HoldOperation(HOLD_LIMIT_MAX)]), now + number
             )
         for at in range(0, len(created), 1_000):
             settings = [SetOperation(key, 1) for key in created[at : at + 1_000]]
-            assert set(lane.apply(LaneBatch("setter", 100_000 * round_ + at + 1, sets=settings), now + 20).sets) == {
-                "0"
-            }
+            assert set(
+                lane.apply_batch(LaneBatch("setter", 100_000 * round_ + at + 1, sets=settings), now + 20).sets
+            ) == {"0"}
     batch = lane.state.list_ended(500, 300_000)
     carried = encode(lane.build_snapshot())
 
     assert batch == []
     assert len(carried) <= SNAPSHOT_MAX_BYTES + 2_000
     again = Lane(lane.state.rules, msgspec.json.decode(carried, type=LaneSnapshot))
-    counts = {len(rows) + left_out for rows, left_out in map(attempts.list_attempts, again.state.tasks.values())}
+    counts = {len(rows) + left_out for rows, left_out in map(attempts.decode_attempts, again.state.tasks.values())}
     assert counts == {2 * ATTEMPTS_MAX}
     assert again.state.weight == lane.state.weight
-    reply = again.apply(LaneBatch("reader", 1, reads=created[:1_000]), START + 10**12)
+    reply = again.apply_batch(LaneBatch("reader", 1, reads=created[:1_000]), START + 10**12)
     assert len(encode(reply)) <= 1_000_000
 
 
@@ -168,7 +168,7 @@ def test_versions_without_attempts_understand_a_lane_and_are_understood() -> Non
 
     assert (told.key, told.lease) == (key, 1)
     assert msgspec.structs.replace(asked.read(key), attempts=()) == back
-    assert attempts.list_attempts(back) == ([], 0)
+    assert attempts.decode_attempts(back) == ([], 0)
     reply = msgspec.json.decode(encode(asked.ask(reads=[key])), type=LaneBatchReply)
     assert reply.reads == [asked.read(key)]
 

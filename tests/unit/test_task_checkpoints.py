@@ -19,9 +19,9 @@ def state() -> LaneState:
         Rules(lane_max_tasks=10), LaneSnapshot(head=LaneHead(), now=NOW, last_lease=0, tasks=[], replies=[])
     )
     for number in range(4):
-        state.create(CreateOperation(f"{number:032x}", "", "text"))
-    for task in state.hold(HoldOperation(3), 1_000_000):
-        state.set(SetOperation(task.key, TaskStatus.SUCCESS, task.lease))
+        state.create_task(CreateOperation(f"{number:032x}", "", "text"))
+    for task in state.hold_tasks(HoldOperation(3), 1_000_000):
+        state.apply_set(SetOperation(task.key, TaskStatus.SUCCESS, task.lease))
     return state
 
 
@@ -41,7 +41,7 @@ def test_a_step_is_taken_when_its_time_has_come(
     """Sooner where a batch is full, and a little before its time if the lane is asked for something anyway."""
     schedule = CheckpointSchedule(pace)
     assert schedule.is_due(state, NOW), "at first nobody knows of the lane"
-    schedule.begin(state, "t", 1, NOW)
+    schedule.begin_checkpoint(state, "t", 1, NOW)
 
     assert schedule.get_next_time(state) == NOW + next_at
     assert not schedule.is_due(state, NOW + due_at - 1)
@@ -51,7 +51,7 @@ def test_a_step_is_taken_when_its_time_has_come(
 def test_no_step_is_taken_for_nothing(state: LaneState) -> None:
     """A head that has not changed is not saved again."""
     schedule = CheckpointSchedule(PACE)
-    checkpoint = schedule.begin(state, "t", 1, NOW)
+    checkpoint = schedule.begin_checkpoint(state, "t", 1, NOW)
     state.remove_archived([task.key for task in checkpoint.ended])
 
     assert (len(checkpoint.ended), checkpoint.is_first) == (3, True)
@@ -61,7 +61,7 @@ def test_no_step_is_taken_for_nothing(state: LaneState) -> None:
 
 def test_no_batch_is_larger_than_the_pace_allows(state: LaneState) -> None:
     """The rest comes with the next."""
-    checkpoint = CheckpointSchedule(CheckpointPace(batch_tasks=2, full_pause_ms=0, early_ms=0)).begin(
+    checkpoint = CheckpointSchedule(CheckpointPace(batch_tasks=2, full_pause_ms=0, early_ms=0)).begin_checkpoint(
         state, "t", 1, NOW
     )
 

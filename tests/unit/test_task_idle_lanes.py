@@ -34,7 +34,7 @@ class OneLaneEngine:
     def act(self, **operations: object) -> None:
         """Apply a batch of another sender."""
         self.steps += 1
-        self.lane.apply(LaneBatch(sender="other", number=self.steps, **operations), 1_000 * self.steps)  # type: ignore[arg-type]
+        self.lane.apply_batch(LaneBatch(sender="other", number=self.steps, **operations), 1_000 * self.steps)  # type: ignore[arg-type]
 
     def create(self, tasks: int) -> None:
         """Create tasks."""
@@ -48,7 +48,7 @@ class OneLaneEngine:
     async def search(self, _: LaneName, search: TaskSearch) -> TaskSearchReply:
         """Some of its tasks."""
         self.searches += 1
-        found = self.lane.search(search)
+        found = self.lane.search_tasks(search)
         if self.searches == self.acts_after:
             self.act(holds=[HoldOperation(1)])
         return found
@@ -70,7 +70,7 @@ async def make_idle_cache(engine: OneLaneEngine) -> IdleLaneCache:
         engine.look(known)
     # The loop is the session's: other tasks that run in it do not end, or are cancelled in time.
     others = asyncio.all_tasks()
-    assert await known.get_tasks(LANE) is None
+    assert await known.get_current_tasks(LANE) is None
     (reading,) = asyncio.all_tasks() - others
     await reading
     return known
@@ -82,11 +82,11 @@ async def test_a_lane_is_read_once_while_nothing_happens() -> None:
     for _ in range(5):
         engine.create(MANY // 5)
     known = await make_idle_cache(engine)
-    assert await known.get_tasks(LANE) == engine.tasks
+    assert await known.get_current_tasks(LANE) == engine.tasks
     pages = engine.searches
     assert pages > 1
     for _ in range(3):
-        assert await known.get_tasks(LANE) == engine.tasks
+        assert await known.get_current_tasks(LANE) == engine.tasks
     assert (engine.searches, engine.marks) == (pages, 5)
 
 
@@ -98,7 +98,7 @@ async def test_a_lane_is_looked_at_some_times_before_it_rests() -> None:
     for _ in range(3 * UNCHANGED_READS):
         engine.look(known)
         engine.create(1)
-        assert await known.get_tasks(LANE) is None
+        assert await known.get_current_tasks(LANE) is None
     assert (engine.searches, engine.marks) == (0, 0)
 
 
@@ -112,7 +112,7 @@ async def test_what_is_told_is_how_the_lane_is(changes: list[bool], acts_after: 
         if is_changed:
             engine.act(holds=[HoldOperation(1)])
         before = engine.steps
-        told = await known.get_tasks(LANE)
+        told = await known.get_current_tasks(LANE)
         if told is None:
             engine.look(known)
             await asyncio.sleep(0)
@@ -127,7 +127,7 @@ async def test_no_more_lanes_are_kept_than_there_is_room_for(monkeypatch: pytest
     known = await make_idle_cache(engine)
     for pos in range(2, IDLE_LANES_MAX + 2):
         known.record_read(("video", pos), 1)
-    assert await known.get_tasks(LANE) is None
+    assert await known.get_current_tasks(LANE) is None
 
 
 async def test_lanes_that_take_turns_do_not_drive_each_other_out() -> None:
@@ -138,5 +138,5 @@ async def test_lanes_that_take_turns_do_not_drive_each_other_out() -> None:
     for pos in range(2, 2 * IDLE_LANES_MAX):
         known.record_read(("video", pos), 1)
     assert known.is_cached(LANE)
-    assert await known.get_tasks(LANE) == engine.tasks
+    assert await known.get_current_tasks(LANE) == engine.tasks
     assert not known.is_cached(("video", 2))

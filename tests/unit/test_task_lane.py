@@ -319,12 +319,15 @@ def test_tasks_are_found_by_their_properties() -> None:
         asked.wait(1)
     asked.hold(2)
 
-    def found(**wanted: Any) -> list[int]:
-        return [keys.index(task.key) for task in asked.lane.search(TaskSearch(**wanted)).tasks]
+    def find_indexes(**wanted: Any) -> list[int]:
+        return [keys.index(task.key) for task in asked.lane.search_tasks(TaskSearch(**wanted)).tasks]
 
-    assert found() == [5, 4, 3, 2, 1, 0]
-    assert found(limit=2) == [5, 4]
-    assert found(stage="b") == [5, 3, 1]
-    assert found(status=2, stage="a") == [0]
-    assert found(user_id="else") == []
-    assert [task and task.key for task in asked.lane.look_up(TaskLookup([keys[3], "0" * 32])).tasks] == [keys[3], None]
+    assert find_indexes() == [5, 4, 3, 2, 1, 0]
+    assert find_indexes(limit=2) == [5, 4]
+    assert find_indexes(stage="b") == [5, 3, 1]
+    assert find_indexes(status=2, stage="a") == [0]
+    assert find_indexes(user_id="else") == []
+    assert [task and task.key for task in asked.lane.find_tasks(TaskLookup([keys[3], "0" * 32])).tasks] == [
+        keys[3],
+        None,
+    ]

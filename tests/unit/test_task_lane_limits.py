@@ -58,10 +58,10 @@ def groups(sender: str, operations: str, each: list[Any]) -> list[LaneBatch]:
     return made
 
 
-def filled(lane: Lane, letter: str, length: int) -> list[str]:
+def fill_lane(lane: Lane, letter: str, length: int) -> list[str]:
     """A lane that takes no more; the keys of its tasks."""
     new = [CreateOperation(key, letter * 8, letter * length) for key in keys(20_000 // (1 + length // 50))]
-    codes = "".join(lane.apply(group, START).creates for group in groups("creator", "creates", new))
+    codes = "".join(lane.apply_batch(group, START).creates for group in groups("creator", "creates", new))
     assert lane.state.is_full
     return [task.key for task, code in zip(new, codes, strict=True) if code == OperationCode.OK]
 
@@ -71,23 +71,23 @@ def filled(lane: Lane, letter: str, length: int) -> list[str]:
 def test_a_lane_at_its_limits_can_be_carried_on(letter: str, length: int) -> None:
     """Full of tasks that are held and have the longest logs that it accepts, asked by more than it remembers."""
     lane = Lane(Rules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
-    created = filled(lane, letter, length)
+    created = fill_lane(lane, letter, length)
     for moment in range(1, 100):
-        lane.apply(
+        lane.apply_batch(
             LaneBatch("holder", moment, holds=[HoldOperation(HOLD_LIMIT_MAX)] * BATCH_MAX_OPERATIONS), START + moment
         )
     assert lane.state.build_head().running == len(created)
 
     settings = [SetOperation(key, 2, stage="s" * 32, log=letter * 512) for key in created]
-    codes = "".join(lane.apply(group, START + 200).sets for group in groups("setter", "sets", settings))
+    codes = "".join(lane.apply_batch(group, START + 200).sets for group in groups("setter", "sets", settings))
     by_reference = [
         SetOperation(key, 2, stage="s" * 32, log=REF, content=REF, flags=int(TaskFlags.LOG | TaskFlags.CONTENT))
         for key, code in zip(created, codes, strict=True)
         if code == OperationCode.NO_ROOM
     ]
-    late = "".join(lane.apply(group, START + 201).sets for group in groups("late", "sets", by_reference))
+    late = "".join(lane.apply_batch(group, START + 201).sets for group in groups("late", "sets", by_reference))
     for number in range(100):
-        lane.apply(
+        lane.apply_batch(
             LaneBatch(f"{number:032}", 1, heartbeats=[HeartbeatOperation(created[0])] * BATCH_MAX_OPERATIONS),
             START + 300,
         )
@@ -100,48 +100,48 @@ def test_a_lane_at_its_limits_can_be_carried_on(letter: str, length: int) -> Non
 def test_the_room_that_tasks_leave_is_used() -> None:
     """A lane whose tasks are archived has space for texts again, though not for tasks."""
     lane = Lane(Rules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
-    filled(lane, "a", 512)
-    first, *others = lane.apply(LaneBatch("holder", 1, holds=[HoldOperation(HOLD_LIMIT_MAX)]), START + 1).holds[0]
+    fill_lane(lane, "a", 512)
+    first, *others = lane.apply_batch(LaneBatch("holder", 1, holds=[HoldOperation(HOLD_LIMIT_MAX)]), START + 1).holds[0]
     long = SetOperation(first.key, 2, log="x" * 512)
     fills = [SetOperation(task.key, 2, log="x" * 512) for task in others]
     for group in groups("filler", "sets", fills):
-        lane.apply(group, START + 2)
-    assert lane.apply(LaneBatch("setter", 1, sets=[long]), START + 3).sets == OperationCode.NO_ROOM
+        lane.apply_batch(group, START + 2)
+    assert lane.apply_batch(LaneBatch("setter", 1, sets=[long]), START + 3).sets == OperationCode.NO_ROOM
 
-    lane.apply(LaneBatch("setter", 2, sets=[SetOperation(task.key, 3) for task in others[:10]]), START + 4)
+    lane.apply_batch(LaneBatch("setter", 2, sets=[SetOperation(task.key, 3) for task in others[:10]]), START + 4)
     lane.state.remove_archived([task.key for task in others[:10]])
 
-    assert lane.apply(LaneBatch("setter", 3, sets=[long]), START + 5).sets == OperationCode.OK
+    assert lane.apply_batch(LaneBatch("setter", 3, sets=[long]), START + 5).sets == OperationCode.OK
 
 
 @pytest.mark.parametrize("letter", WIDTHS.values(), ids=WIDTHS)
 def test_answers_fit_their_message(letter: str) -> None:
     """A hold gets less than it asks for, later ones and reads go unanswered; asked again, they get the rest."""
     lane = Lane(Rules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
-    created = filled(lane, letter, 512)
+    created = fill_lane(lane, letter, 512)
     created += [created[0]] * (1_000 - len(created))
     given = 0
     for moment in range(1, 20):
-        reply = lane.apply(
+        reply = lane.apply_batch(
             LaneBatch("one", moment, holds=[HoldOperation(HOLD_LIMIT_MAX)] * 9, reads=created[:1_000]), START + moment
         )
-        other = lane.apply(LaneBatch("two", moment, reads=created[:1_000]), START + moment)
+        other = lane.apply_batch(LaneBatch("two", moment, reads=created[:1_000]), START + moment)
         assert len(encode(reply)) + len(encode(other)) <= MEGABYTE
         assert len(reply.reads) + len(other.reads) < 2_000
         given += sum(map(len, reply.holds))
 
     assert given == lane.state.build_head().running == lane.state.build_head().held
     assert lane.state.build_head().pending == 0
-    assert len(encode(lane.look_up(TaskLookup(created * 2)))) <= MEGABYTE
-    assert len(encode(lane.search(TaskSearch()))) <= MEGABYTE
+    assert len(encode(lane.find_tasks(TaskLookup(created * 2)))) <= MEGABYTE
+    assert len(encode(lane.search_tasks(TaskSearch()))) <= MEGABYTE
 
 
 def test_a_batch_for_the_archive_fits_its_message() -> None:
     """Tasks of seven kilobytes each go in several."""
     lane = Lane(Rules(schedule_limit=HOLD_LIMIT_MAX))
-    created = filled(lane, "\x01", 512)
+    created = fill_lane(lane, "\x01", 512)
     for group in groups("canceller", "cancels", created):
-        lane.apply(group, START)
+        lane.apply_batch(group, START)
     batch = lane.state.list_ended(500, 300_000)
 
     assert len(encode(batch)) <= 300_000
@@ -155,7 +155,7 @@ def through(lane: Lane, count: int, refs: TaskFlags) -> tuple[list[str], str]:
 
     def act(**operations: Any) -> LaneBatchReply:
         number = next(numbers)
-        return lane.apply(LaneBatch("all", number, **operations), START + number)
+        return lane.apply_batch(LaneBatch("all", number, **operations), START + number)
 
     codes = act(creates=[CreateOperation(key, "user", "", flags=refs) for key in wanted]).creates
     act(holds=[HoldOperation(count)])
@@ -172,7 +172,9 @@ def test_a_lane_remembers_tasks_whose_ids_were_chosen_and_no_others() -> None:
     assert carried.archived_keys == [chosen]
     lane = Lane(lane.state.rules, carried)
     again = [CreateOperation(chosen, "user", "", flags=TaskFlags.KEYED), CreateOperation(ours, "user", "")]
-    assert lane.apply(LaneBatch("again", 1, creates=again), START).creates == OperationCode.SAME + OperationCode.OK
+    assert (
+        lane.apply_batch(LaneBatch("again", 1, creates=again), START).creates == OperationCode.SAME + OperationCode.OK
+    )
 
 
 def test_what_a_lane_remembers_fills_it_before_it_is_too_much() -> None:
@@ -192,11 +194,13 @@ def test_thousands_of_beats_leave_nothing_behind() -> None:
     """A lease that was extended is forgotten long before it would have ended."""
     lane = Lane(Rules(max_processing_time=86_400))
     [key] = keys(1)
-    lane.apply(LaneBatch("creator", 1, creates=[CreateOperation(key, "user", "")], holds=[HoldOperation(1)]), START)
+    lane.apply_batch(
+        LaneBatch("creator", 1, creates=[CreateOperation(key, "user", "")], holds=[HoldOperation(1)]), START
+    )
     beats = [HeartbeatOperation(key), HeartbeatOperation(key, None, 100_000)] * 500
     tracemalloc.start()
     for number in range(1, 31):
-        lane.apply(LaneBatch("worker", number, heartbeats=beats), START + number)
+        lane.apply_batch(LaneBatch("worker", number, heartbeats=beats), START + number)
     grown, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -265,7 +269,7 @@ def test_what_can_be_decoded_can_be_done(seed: int, calls: list[Any]) -> None:
         except msgspec.MsgspecError:
             continue
         now += random.choice([0, 1, 40_000])
-        reply = msgspec.json.decode(encode(lane.apply(group, now)), type=LaneBatchReply)
+        reply = msgspec.json.decode(encode(lane.apply_batch(group, now)), type=LaneBatchReply)
         lane = Lane(lane.state.rules, msgspec.json.decode(encode(lane.build_snapshot()), type=LaneSnapshot))
         if group.number > last.get(group.sender, 0):
             last[group.sender] = group.number

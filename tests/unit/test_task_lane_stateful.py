@@ -26,7 +26,7 @@ from domain.tasks.messages import (
     SetOperation,
     TaskStatus,
 )
-from domain.tasks.state import get_weight
+from domain.tasks.state import compute_task_bytes
 from tests.support.lane_model import LaneModel, ModelTask
 
 START = 1_767_225_600_000
@@ -59,7 +59,7 @@ class LaneMachine(RuleBasedStateMachine):
         )
         self.lane, self.model = Lane(rules), LaneModel(rules, START)
         self.clock = START
-        self.lane.state.advance(START)
+        self.lane.state.advance_clock(START)
         self.numbers = Counter[str]()
         self.last: dict[str, tuple[LaneBatch, LaneBatchReply]] = {}
         self.known: list[CreateOperation] = []
@@ -76,7 +76,7 @@ class LaneMachine(RuleBasedStateMachine):
 
     def send(self, group: LaneBatch) -> LaneBatchReply:
         over_the_wire = msgspec.json.decode(msgspec.json.encode(group), type=LaneBatch)
-        reply = msgspec.json.encode(self.lane.apply(over_the_wire, self.clock))
+        reply = msgspec.json.encode(self.lane.apply_batch(over_the_wire, self.clock))
         return msgspec.json.decode(reply, type=LaneBatchReply)
 
     @rule(sender=st.sampled_from(SENDERS), seed=seeds, count=st.integers(1, 4), priority=st.sampled_from([0, 0, 1, 60]))
@@ -175,7 +175,7 @@ class LaneMachine(RuleBasedStateMachine):
     def pass_time(self, milliseconds: int) -> None:
         self.model.tick(milliseconds)
         self.clock = self.model.now
-        self.lane.state.advance(self.clock)
+        self.lane.state.advance_clock(self.clock)
 
     @rule(milliseconds=moments)
     def turn_the_clock_back(self, milliseconds: int) -> None:
@@ -238,7 +238,7 @@ class LaneMachine(RuleBasedStateMachine):
     @invariant()
     def every_attempt_that_did_not_end_its_task_is_told(self) -> None:
         for task in self.lane.state.tasks.values():
-            told, left_out = attempts.list_attempts(task)
+            told, left_out = attempts.decode_attempts(task)
             expected = self.model.tasks[task.key].attempts
             assert (told, left_out) == (expected[-ATTEMPTS_MAX:], max(0, len(expected) - ATTEMPTS_MAX))
 
@@ -263,8 +263,8 @@ class LaneMachine(RuleBasedStateMachine):
     @invariant()
     def the_lane_knows_its_weight(self) -> None:
         tasks = self.lane.state.tasks.values()
-        assert self.lane.state.weight == sum(map(get_weight, tasks))
-        told = sum(map(attempts.count_bytes, tasks))
+        assert self.lane.state.weight == sum(map(compute_task_bytes, tasks))
+        told = sum(map(attempts.count_attempt_bytes, tasks))
         assert sum(len(msgspec.json.encode(task)) + 1 for task in tasks) <= self.lane.state.weight + told
 
 

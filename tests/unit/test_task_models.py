@@ -13,7 +13,7 @@ from api.tasks import requests, responses
 from api.tasks.storage import CachedTaskType
 from domain.tasks.messages import CreateOperation, LaneHead, LaneStatus, Rules, SetOperation, Task
 from haulage.tasks import models
-from stores.tables.tasks import ArchivedTask, TaskHead, TaskType
+from stores.tables.tasks import ArchivedTask, OpenLaneHead, TaskType
 from stores.tasks import archive
 from stores.tasks.lanes import LaneRow
 from stores.tasks.types import TaskTypeChange, TaskTypeCounts, TaskTypeRow
@@ -38,7 +38,7 @@ TASK_ALIASES = {"task_stage", "priority", "context"}
 @pytest.mark.parametrize(
     ("left", "right", "only_left", "only_right"),
     [
-        pytest.param(TaskType, TaskTypeRow, TIMES, (), id="table of types and the row that is read"),
+        pytest.param(TaskType, TaskTypeRow, TIMES | {"removed_at"}, (), id="table of types and the row that is read"),
         pytest.param(TaskTypeRow, CachedTaskType, (), {"rules", "read_at"}, id="row and cache of a type"),
         pytest.param(
             TaskTypeRow, TaskTypeChange, TYPE_NAMES | {"paused"}, (), id="row and what a registration may change"
@@ -68,13 +68,13 @@ TASK_ALIASES = {"task_stage", "priority", "context"}
             id="counters and response of a type",
         ),
         pytest.param(
-            TaskHead, LaneRow, {"type", "number", "updated_at"}, (), id="table of heads and the row of a lane"
+            OpenLaneHead, LaneRow, {"type", "number", "updated_at"}, (), id="table of heads and the row of a lane"
         ),
         pytest.param(
             LaneRow, responses.LaneResponse, {"is_full"}, {"workflow_id", "full"}, id="row and response of a lane"
         ),
         pytest.param(
-            TaskHead,
+            OpenLaneHead,
             LaneHead,
             {"type", "pos", "is_full", "updated_at"},
             {"full", "archived", "fill_percent"},

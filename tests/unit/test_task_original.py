@@ -80,7 +80,7 @@ def test_zeros_of_the_original_leave_a_task_as_it_is() -> None:
     """Its client sends them for whatever it does not know; a status of 0 keeps the task running."""
     said = build_result()
     kept = (said.crt_retry_num, said.task_stage, said.task_content, said.schedule_log)
-    assert (said.status, kept, said.is_of_original) == (2, (None, None, None, None), True)
+    assert (said.status, kept, said.is_from_flowsvr_client) == (2, (None, None, None, None), True)
 
 
 def test_zeros_of_others_are_written() -> None:
@@ -88,7 +88,7 @@ def test_zeros_of_others_are_written() -> None:
     body = {"task_id": "t", "status": 1, "task_stage": "", "context": "", "crt_retry_num": 0, "schedule_log": ""}
     said = TaskResult.model_validate(body)
     kept = (said.crt_retry_num, said.task_stage, said.task_content, said.schedule_log)
-    assert (kept, said.is_of_original) == ((0, "", "", ""), False)
+    assert (kept, said.is_from_flowsvr_client) == ((0, "", "", ""), False)
     with pytest.raises(ValidationError):
         TaskResult.model_validate({"task_id": "t", "status": 0})
 

@@ -59,7 +59,7 @@ def test_every_result_can_be_set() -> None:
 @pytest.mark.parametrize("character", ["x", '"', "\\", "\x01", "é", "很", "😀"])
 def test_a_text_stays_in_its_lane_only_where_it_fits(character: str) -> None:
     """It is measured as JSON writes it: with quotes and escapes."""
-    lengths = [length for length in range(1, 600) if not storage.is_long(character * length)]
+    lengths = [length for length in range(1, 600) if not storage.is_too_long_for_lane(character * length)]
     longest = character * max(lengths)
     assert lengths == list(range(1, len(lengths) + 1))
     assert validate_operation(messages.CreateOperation(KEY, "", longest))

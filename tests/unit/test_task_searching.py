@@ -31,7 +31,7 @@ class FixedLanes:
     under_way: int = 0
     most: int = 0
 
-    async def search(self, lane: tuple[str, int], wanted: TaskSearch) -> TaskSearchReply:
+    async def search_tasks(self, lane: tuple[str, int], wanted: TaskSearch) -> TaskSearchReply:
         """What one has, after others had their turn."""
         self.asked.append(lane[1])
         self.under_way += 1
@@ -86,10 +86,10 @@ def test_a_search_tells_attempts_only_to_who_wants_them(told: bool) -> None:
     """A list shows none, and has more space for tasks."""
     asked = LaneDriver()
     key = asked.create()
-    [[held]] = asked.lane.apply(LaneBatch("other", 1, holds=[HoldOperation(1)]), asked.now).holds
+    [[held]] = asked.lane.apply_batch(LaneBatch("other", 1, holds=[HoldOperation(1)]), asked.now).holds
     asked.ask(sets=[SetOperation(held.key, 1)])
 
-    [search_positions] = asked.lane.search(TaskSearch(with_attempts=told)).tasks
+    [search_positions] = asked.lane.search_tasks(TaskSearch(with_attempts=told)).tasks
     assert search_positions.key == key
-    assert len(attempts.list_attempts(search_positions)[0]) == int(told)
-    assert len(attempts.list_attempts(asked.read(key))[0]) == 1
+    assert len(attempts.decode_attempts(search_positions)[0]) == int(told)
+    assert len(attempts.decode_attempts(asked.read(key))[0]) == 1

@@ -7,15 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra.secrets import BLOCK_TOKENS, create_token
+from infra.secrets import BLOCK_TOKENS, create_random_token
 
 ROOT = Path(__file__).parent.parent.parent
 FORKING = """
 import os
-from infra.secrets import BLOCK_TOKENS, create_token
-create_token()
+from infra.secrets import BLOCK_TOKENS, create_random_token
+create_random_token()
 child = os.fork()
-names = " ".join(create_token() for _ in range(BLOCK_TOKENS))
+names = " ".join(create_random_token() for _ in range(BLOCK_TOKENS))
 if child:
     os.waitpid(child, 0)
 os.write(1, f"{names} ".encode())
@@ -24,7 +24,7 @@ os.write(1, f"{names} ".encode())
 
 def test_each_is_another() -> None:
     """Over several blocks, all of one shape."""
-    names = [create_token() for _ in range(4 * BLOCK_TOKENS)]
+    names = [create_random_token() for _ in range(4 * BLOCK_TOKENS)]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch("[0-9a-f]{32}", name) for name in names)
 

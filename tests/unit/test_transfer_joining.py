@@ -15,11 +15,11 @@ from domain.transfers.models import (
     TransferFile,
     TransferSpec,
     build_full_path,
-    check_agent_id,
-    check_file_name,
-    check_path,
     normalize_container_id,
     normalize_folder,
+    validate_agent_id,
+    validate_file_name,
+    validate_path,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,20 +31,20 @@ def order(**limits: int) -> TransferJobInput:
     return TransferJobInput(job_id="j", file=file, closes_at=NOW, deadline_at=NOW, **limits)
 
 
-def wanted(folder: str = "/data", signature: str = "a", project_id: str = "p") -> TransferSpec:
+def make_spec(folder: str = "/data", signature: str = "a", project_id: str = "p") -> TransferSpec:
     """What is brought where."""
     return TransferSpec(project_id=project_id, signature=signature, user="root", folder=folder)
 
 
 def batch(*targets: int, spec: TransferSpec | None = None) -> JoinBatch:
     """These targets of one spec."""
-    group = TargetGroup(spec=spec or wanted(), file_name="f", targets=[(key, f"a{key}", "") for key in targets])
+    group = TargetGroup(spec=spec or make_spec(), file_name="f", targets=[(key, f"a{key}", "") for key in targets])
     return JoinBatch(groups=[group])
 
 
-def joined(registry: TargetRegistry, some: JoinBatch) -> bool:
+def join_group(registry: TargetRegistry, some: JoinBatch) -> bool:
     """Whether all of a group are in."""
-    return not registry.add(some, NOW).refused
+    return not registry.add_batch(some, NOW).refused
 
 
 groups = st.lists(st.tuples(st.sampled_from(["/data", "/etc"]), st.lists(st.integers(1, 40), max_size=12)), max_size=12)
@@ -57,7 +57,7 @@ def test_shards_hold_every_target_once(joins: list[tuple[str, list[int]]], size:
     expected: set[tuple[str, Target]] = set()
     for folder, keys in joins:
         own = [key + (100 if folder == "/etc" else 0) for key in keys]
-        assert joined(registry, batch(*own, spec=wanted(folder)))
+        assert join_group(registry, batch(*own, spec=make_spec(folder)))
         expected |= {(folder, (key, f"a{key}", "")) for key in own}
 
     shards = registry.build_shards()
@@ -73,10 +73,10 @@ def test_shards_hold_every_target_once(joins: list[tuple[str, list[int]]], size:
 def test_batches_keep_order_and_size(sizes: list[int], most: int) -> None:
     """Nothing is lost between them; only a shard that is larger by itself exceeds the limit."""
     shards = [
-        Shard(number=n, spec=wanted(), file_name="", targets=[(i, "", "") for i in range(size)])
+        Shard(number=n, spec=make_spec(), file_name="", targets=[(i, "", "") for i in range(size)])
         for n, size in enumerate(sizes)
     ]
-    batches = list(joining.split_by_targets(shards, most, lambda shard: len(shard.targets)))
+    batches = list(joining.group_shards_by_targets(shards, most, lambda shard: len(shard.targets)))
 
     assert [shard for batch in batches for shard in batch] == shards
     assert all(len(batch) == 1 or sum(len(shard.targets) for shard in batch) <= most for batch in batches)
@@ -93,9 +93,9 @@ def test_batches_keep_order_and_size(sizes: list[int], most: int) -> None:
 def test_a_full_job_sends_lots_on(limits: dict[str, int], refused: JoinBatch) -> None:
     """A group is in as a whole or not at all."""
     registry = TargetRegistry(order(**limits))
-    assert joined(registry, batch(1, 2))
+    assert join_group(registry, batch(1, 2))
 
-    reply = registry.add(refused, NOW)
+    reply = registry.add_batch(refused, NOW)
 
     assert (reply.is_open, reply.refused, registry.targets) == (True, [0], 2)
 
@@ -103,8 +103,8 @@ def test_a_full_job_sends_lots_on(limits: dict[str, int], refused: JoinBatch) ->
 def test_a_target_joined_when_it_came_first() -> None:
     """A repeated request changes nothing; each shard has the time of each of its targets."""
     registry, later = TargetRegistry(order(shard_targets=2)), NOW + timedelta(seconds=3)
-    registry.add(batch(1, 2), NOW)
-    registry.add(batch(2, 3), later)
+    registry.add_batch(batch(1, 2), NOW)
+    registry.add_batch(batch(2, 3), later)
 
     joined_at = {
         key: at
@@ -118,9 +118,9 @@ def test_a_target_joined_when_it_came_first() -> None:
 def test_what_there_is_room_for_is_in_beside_what_is_refused() -> None:
     """Who asks for too much does not hold up others of the same group."""
     registry = TargetRegistry(order(targets_max=3))
-    large, small = batch(1, 2, 3, 4, spec=wanted("/large")), batch(5, spec=wanted("/small"))
+    large, small = batch(1, 2, 3, 4, spec=make_spec("/large")), batch(5, spec=make_spec("/small"))
 
-    reply = registry.add(JoinBatch(groups=[*large.groups, *small.groups]), NOW)
+    reply = registry.add_batch(JoinBatch(groups=[*large.groups, *small.groups]), NOW)
 
     assert (reply.refused, registry.targets) == ([0], 1)
 
@@ -128,10 +128,10 @@ def test_what_there_is_room_for_is_in_beside_what_is_refused() -> None:
 def test_a_job_takes_at_most_so_many_specs() -> None:
     """Each is at least one GSE task of its own."""
     registry = TargetRegistry(order())
-    taken = [joined(registry, batch(n, spec=wanted(f"/{n}"))) for n in range(joining.SPECS_MAX + 1)]
+    taken = [join_group(registry, batch(n, spec=make_spec(f"/{n}"))) for n in range(joining.SPECS_MAX + 1)]
 
     assert taken == [True] * joining.SPECS_MAX + [False]
-    assert joined(registry, batch(9_999, spec=wanted("/0")))
+    assert join_group(registry, batch(9_999, spec=make_spec("/0")))
 
 
 def test_a_project_that_cancelled_joins_no_more() -> None:
@@ -139,14 +139,14 @@ def test_a_project_that_cancelled_joins_no_more() -> None:
     registry = TargetRegistry(order())
     registry.exclude_project("p")
 
-    assert not joined(registry, batch(1))
-    assert joined(registry, batch(1, spec=wanted(project_id="q")))
+    assert not join_group(registry, batch(1))
+    assert join_group(registry, batch(1, spec=make_spec(project_id="q")))
 
 
 @given(st.integers(0, 1_500), st.floats(0, 15), st.integers(0, 1_000))
 def test_the_pace_makes_groups_last_as_long_as_the_window(used: int, left: float, crowd: int) -> None:
     """At that pace no window runs out of groups, unless there are hardly any left."""
-    pause = joining.compute_pause(used, joining.BATCHES_MAX, left, crowd)
+    pause = joining.compute_gathering_pause(used, joining.BATCHES_MAX, left, crowd)
 
     assert joining.PAUSE_MIN_SECONDS <= pause <= joining.PAUSE_MAX_SECONDS
     if pause < joining.PAUSE_MAX_SECONDS:
@@ -155,7 +155,7 @@ def test_the_pace_makes_groups_last_as_long_as_the_window(used: int, left: float
 
 def test_a_crowd_is_gathered_a_little_longer() -> None:
     """Who comes alone waits as short as the window's pace allows; hundreds at once share larger groups."""
-    pauses = [joining.compute_pause(0, joining.BATCHES_MAX, 15, crowd) for crowd in (0, 1, 100, 300, 1_000)]
+    pauses = [joining.compute_gathering_pause(0, joining.BATCHES_MAX, 15, crowd) for crowd in (0, 1, 100, 300, 1_000)]
 
     assert pauses == pytest.approx([0.01, 0.01, 0.01, 0.03, 0.04])
 
@@ -166,7 +166,7 @@ def test_a_crowd_is_gathered_a_little_longer() -> None:
 def test_paths_that_could_mean_another_file_are_refused(path: str) -> None:
     """They become parts of URLs and ids."""
     with pytest.raises(ValueError, match="it "):
-        check_path(path)
+        validate_path(path)
 
 
 @pytest.mark.parametrize("folder", ["data", "", "/data/../etc", "C:data", "/a\x00b", "C:\\a\\..\\b"])
@@ -201,14 +201,14 @@ def test_a_slash_behind_makes_a_folder(path: str, name: str, full: str) -> None:
 def test_a_name_that_is_a_path_is_refused(name: str) -> None:
     """It becomes the last step of the file's path."""
     with pytest.raises(ValueError, match="it "):
-        check_file_name(name)
+        validate_file_name(name)
 
 
 @pytest.mark.parametrize("agent_id", ["a b", "a\t", "a'\"", "a\\b", "主机"])
 def test_agent_ids_that_gse_cannot_have_are_refused(agent_id: str) -> None:
     """A blank in one made GSE refuse the call for all."""
     with pytest.raises(ValueError, match="it holds"):
-        check_agent_id(agent_id)
+        validate_agent_id(agent_id)
 
 
 @pytest.mark.parametrize(
@@ -229,4 +229,4 @@ def test_a_runtime_without_a_container_is_not_the_host(written: str) -> None:
 @pytest.mark.parametrize("agent_id", ["", "0200000000525400", "0:10.0.0.1", "docker://4f1a", "!#$%&'()~"[:1]])
 def test_agent_ids_of_both_forms_are_taken(agent_id: str) -> None:
     """Old ones hold a colon, containers come with the runtime's scheme."""
-    assert check_agent_id(agent_id) == agent_id
+    assert validate_agent_id(agent_id) == agent_id

@@ -37,7 +37,7 @@ def up(code: int) -> GseRecord:
 def begin_all(count: int, rules: SendingRules = RULES) -> tuple[ShardProgress, GseTask]:
     """All targets in their first GSE task."""
     progress = ShardProgress(items(count), rules)
-    return progress, begin(progress, progress.list_due(0), "gse-1")
+    return progress, begin(progress, progress.list_due_targets(0), "gse-1")
 
 
 def begin(progress: ShardProgress, due: Sequence[ShardTarget], task_id: str) -> GseTask:
@@ -76,7 +76,7 @@ def test_a_missing_record_says_nothing() -> None:
     progress.apply_results(task, GseResults.from_records([down(1, OK), down(99, NO_USER)]), 1)
 
     assert [item.state for item in progress.targets] == [TransferState.RUNNING, TransferState.SUCCESS]
-    assert progress.list_due(1e9) == []
+    assert progress.list_due_targets(1e9) == []
 
 
 def test_a_failed_upload_does_not_touch_who_has_the_file() -> None:
@@ -86,8 +86,8 @@ def test_a_failed_upload_does_not_touch_who_has_the_file() -> None:
         progress.apply_results(task, GseResults.from_records(records), 10)
 
         assert [item.state for item in progress.targets] == [TransferState.SUCCESS, TransferState.RUNNING]
-        assert progress.list_due(14) == []
-        assert [item.key for item in progress.list_due(15)] == [1]
+        assert progress.list_due_targets(14) == []
+        assert [item.key for item in progress.list_due_targets(15)] == [1]
         assert progress.tasks[1].broken
 
 
@@ -109,7 +109,7 @@ def test_of_a_task_given_up_only_success_counts() -> None:
     progress.apply_results(task, GseResults.from_records([down(0, TERMINATED), down(1, OK)]), 6)
 
     assert [item.state for item in progress.targets] == [TransferState.RUNNING, TransferState.SUCCESS]
-    assert [item.key for item in progress.list_due(6)] == [0]
+    assert [item.key for item in progress.list_due_targets(6)] == [0]
 
 
 def test_a_failure_that_may_pass_is_retried_so_many_times() -> None:
@@ -124,7 +124,7 @@ def test_a_failure_that_may_pass_is_retried_so_many_times() -> None:
             break
         pauses.append(due_at - now)
         now = due_at
-        task = begin(progress, progress.list_due(now), f"gse-{number + 1}")
+        task = begin(progress, progress.list_due_targets(now), f"gse-{number + 1}")
 
     assert pauses == [5, 10]
     assert (progress.targets[0].state, progress.targets[0].code) == (TransferState.FAILED, TRANSFER_ERROR)
@@ -137,7 +137,7 @@ def test_a_target_that_goes_on_after_a_failure_is_not_sent_again() -> None:
     progress.apply_results(task, GseResults.from_records([down(0, TRANSFER_ERROR)]), 1)
     progress.apply_results(task, GseResults.from_records([down(0, RUNNING, 50)]), 2)
 
-    assert progress.list_due(1e9) == []
+    assert progress.list_due_targets(1e9) == []
     progress.apply_results(task, GseResults.from_records([down(0, OK)]), 3)
     assert progress.targets[0].state is TransferState.SUCCESS
 
@@ -146,14 +146,14 @@ def test_a_task_that_gse_forgot_is_sent_again() -> None:
     """Neither at the first word nor within a moment: a gateway may err."""
     progress, task = begin_all(1)
     for _ in range(REFUSALS_MAX - 1):
-        progress.note_refusal(task, "no such task", 1)
+        progress.record_unknown_task(task, "no such task", 1)
     progress.apply_results(task, GseResults.from_records([down(0, RUNNING)]), 1)
     for _ in range(REFUSALS_MAX + 3):
-        progress.note_refusal(task, "no such task", 2)
-    assert progress.list_due(1e9) == []
+        progress.record_unknown_task(task, "no such task", 2)
+    assert progress.list_due_targets(1e9) == []
 
-    progress.note_refusal(task, "no such task", 2 + RULES.silence_seconds)
-    assert [item.key for item in progress.list_due(100)] == [0]
+    progress.record_unknown_task(task, "no such task", 2 + RULES.silence_seconds)
+    assert [item.key for item in progress.list_due_targets(100)] == [0]
 
 
 def test_the_time_runs_out_with_what_is_known() -> None:
@@ -163,8 +163,8 @@ def test_the_time_runs_out_with_what_is_known() -> None:
     progress.withdraw_task(progress.add_task([never_begun], SOURCE), 5, "GSE answered 500.")
     lost = begin(progress, [unheard], "gse-1")
     begin(progress, [running], "gse-2")
-    progress.note_query_error(lost, "GSE answered 502.")
-    progress.end_at_deadline()
+    progress.record_query_error(lost, "GSE answered 502.")
+    progress.end_unfinished_at_deadline()
 
     assert {item.state for item in progress.targets} == {TransferState.TIMEOUT}
     assert all("it may still do so" in item.message for item in progress.targets)
@@ -179,7 +179,7 @@ def test_a_beginning_that_came_right_is_no_cause_of_the_end() -> None:
     progress.withdraw_task(progress.add_task([item], SOURCE), 5, "GSE answered 429.")
     task = begin(progress, [item], "gse-1")
     progress.apply_results(task, GseResults.from_records([down(0, RUNNING)]), 6)
-    progress.end_at_deadline()
+    progress.end_unfinished_at_deadline()
 
     assert (item.state, item.reason, item.code) == (TransferState.TIMEOUT, FailureReason.DEADLINE, RUNNING)
     assert "429" not in item.message
@@ -189,15 +189,25 @@ def test_a_record_of_another_file_says_nothing() -> None:
     """GSE may report an older task of the same agent: another folder or another name is another file."""
     ours = FileLocation("/data/app", "3a7b")
 
-    def told(code: int, folder: str = "", name: str = "") -> GseRecord:
+    def make_record(code: int, folder: str = "", name: str = "") -> GseRecord:
         content = {"type": "download", "dest_agent_id": "0:0", "dest_file_dir": folder, "dest_file_name": name}
         record = GseRecord.parse({"error_code": code, "content": content})
         assert record
         return record
 
-    for stranger in (told(OK, "/elsewhere", "3a7b"), told(OK, "/data/app", "old.conf"), told(NO_USER, "", "old.conf")):
-        assert GseResults.from_records([told(RUNNING), stranger], ours).downloads[("0:0", "")].error_code == RUNNING
-    for same in (told(OK), told(OK, "/data/app/", "3a7b"), told(OK, "\\data\\app", "/data/app/3a7b")):
+    for stranger in (
+        make_record(OK, "/elsewhere", "3a7b"),
+        make_record(OK, "/data/app", "old.conf"),
+        make_record(NO_USER, "", "old.conf"),
+    ):
+        assert (
+            GseResults.from_records([make_record(RUNNING), stranger], ours).downloads[("0:0", "")].error_code == RUNNING
+        )
+    for same in (
+        make_record(OK),
+        make_record(OK, "/data/app/", "3a7b"),
+        make_record(OK, "\\data\\app", "/data/app/3a7b"),
+    ):
         assert GseResults.from_records([same], ours).downloads[("0:0", "")].error_code == OK
 
 
@@ -222,7 +232,7 @@ def test_what_was_written_down_is_gone_on_from() -> None:
     second = ShardProgress(copies, RULES, dict(first.tasks))
 
     assert lost.task_id is None
-    assert [item.key for item in second.list_due(0)] == [2]
+    assert [item.key for item in second.list_due_targets(0)] == [2]
     assert [each.task_id for each in second.active_tasks] == ["gse-1"]
     second.apply_results(task, GseResults.from_records([down(0, NO_USER), down(1, TRANSFER_ERROR)]), 1)
     assert second.targets[0].state is TransferState.SUCCESS
@@ -231,11 +241,11 @@ def test_what_was_written_down_is_gone_on_from() -> None:
 def test_progress_is_written_in_steps_and_never_backwards() -> None:
     """A poll of 500 targets must not write 500 rows for a per cent each."""
     progress, task = begin_all(1)
-    progress.take_changes()
+    progress.take_changed_targets()
     written = []
     for percent in (0, 1, 4, 5, 3, 9, 10, 100):
         progress.apply_results(task, GseResults.from_records([down(0, RUNNING, percent)]), 1)
-        written += [item.progress for item in progress.take_changes()]
+        written += [item.progress for item in progress.take_changed_targets()]
 
     assert written == [0, 5, 10, 100]
 
@@ -270,7 +280,7 @@ def test_final_is_final_and_nothing_is_sent_for_nothing(count: int, course: list
         live = progress.active_tasks
         if what == "take" and live:
             progress.apply_results(live[-1], GseResults.from_records(records), now)
-        elif what.startswith("send") and (due := progress.list_due(now)):
+        elif what.startswith("send") and (due := progress.list_due_targets(now)):
             assert not {item.key for item in due} & ends.keys()
             task = progress.add_task(due, SOURCE)
             if what == "send":
@@ -278,11 +288,11 @@ def test_final_is_final_and_nothing_is_sent_for_nothing(count: int, course: list
             else:
                 progress.withdraw_task(task, now)
         elif what == "refused" and live:
-            progress.note_refusal(live[0], "no", now)
+            progress.record_unknown_task(live[0], "no", now)
         elif what == "strand" and live:
             progress.abandon_task(live[0], now)
         elif what == "cancel":
-            progress.end(
+            progress.end_targets(
                 progress.targets[:1],
                 TargetOutcome(state=TransferState.FAILED, reason=FailureReason.CANCELLED, message="gone"),
             )
@@ -301,11 +311,11 @@ def test_final_is_final_and_nothing_is_sent_for_nothing(count: int, course: list
 def test_polls_come_often_at_first_and_when_targets_finish() -> None:
     """1, 1, then 2 for a while, then 5, then 10 seconds; back to 1 when targets have finished."""
     cadence = PollSchedule()
-    pauses = [cadence.next_seconds(any_just_ended=False) for _ in range(70)]
+    pauses = [cadence.get_next_pause(any_just_ended=False) for _ in range(70)]
 
     assert pauses == [1] * 2 + [2] * 9 + [5] * 56 + [10] * 3
-    assert cadence.next_seconds(any_just_ended=True) == 1
-    assert [cadence.next_seconds(any_just_ended=False) for _ in range(2)] == [1, 2]
+    assert cadence.get_next_pause(any_just_ended=True) == 1
+    assert [cadence.get_next_pause(any_just_ended=False) for _ in range(2)] == [1, 2]
 
 
 @pytest.mark.parametrize(

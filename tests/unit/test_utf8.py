@@ -18,10 +18,10 @@ def test_the_same_bytes_are_taken(data: bytes) -> None:
     except UnicodeDecodeError:
         decodes = False
 
-    assert envelope.is_utf8(data) is decodes
+    assert envelope.is_valid_utf8(data) is decodes
 
 
 @pytest.mark.parametrize("data", [b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xff", "é".encode()[:1]])
 def test_look_alikes_are_refused(data: bytes) -> None:
     """Surrogates, overlong forms, what lies beyond Unicode, and half a character."""
-    assert not envelope.is_utf8(data)
+    assert not envelope.is_valid_utf8(data)

@@ -38,7 +38,7 @@ def event(data: dict[str, Any]) -> WebhookEvent:
 def test_the_vector_of_the_standard() -> None:
     """The signature of the standard's own example is the one that the standard gives."""
     moment = datetime.fromtimestamp(1614265330, UTC)
-    headers = webhooks.build_headers(
+    headers = webhooks.build_signed_headers(
         "msg_p5jXN8AQM9LWM0D4loKWxJek", moment, b'{"test": 2432232314}', ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]
     )
 
@@ -52,19 +52,19 @@ def test_any_body_and_secret_verify(body: bytes, random: bytes) -> None:
     payload = json.dumps(body.decode("latin-1")).encode()
     secret = webhooks.format_secret(random)
 
-    headers = webhooks.build_headers(DELIVERY, datetime.now(UTC), payload, [secret])
+    headers = webhooks.build_signed_headers(DELIVERY, datetime.now(UTC), payload, [secret])
 
     assert Webhook(secret).verify(payload, headers) == body.decode("latin-1")
 
 
 def test_while_secrets_rotate_each_of_them_verifies() -> None:
     """A receiver that has not changed its secret yet and one that has both accept the message."""
-    headers = webhooks.build_headers(DELIVERY, datetime.now(UTC), b"{}", [SECRET, OTHER])
+    headers = webhooks.build_signed_headers(DELIVERY, datetime.now(UTC), b"{}", [SECRET, OTHER])
 
     assert Webhook(SECRET).verify(b"{}", headers) == Webhook(OTHER).verify(b"{}", headers) == {}
 
 
-def _changed(signature: str) -> str:
+def _change_signature(signature: str) -> str:
     """Its first character another one; of the last one some bits do not count."""
     first = signature[3]
     return signature[:3] + ("B" if first == "A" else "A") + signature[4:]
@@ -78,19 +78,19 @@ def _changed(signature: str) -> str:
         lambda headers, body: (headers | {"webhook-id": "msg_" + "1" * 32}, body),
         lambda headers, body: (headers | {"webhook-timestamp": str(int(headers["webhook-timestamp"]) + 1)}, body),
         lambda headers, body: (headers | {"webhook-timestamp": "now"}, body),
-        lambda headers, body: (headers | {"webhook-signature": _changed(headers["webhook-signature"])}, body),
+        lambda headers, body: (headers | {"webhook-signature": _change_signature(headers["webhook-signature"])}, body),
         lambda headers, body: (
             headers | {"webhook-signature": headers["webhook-signature"].replace("v1,", "v2,")},
             body,
         ),
         lambda headers, body: (headers | {"webhook-signature": ""}, body),
-        lambda headers, body: (webhooks.build_headers(DELIVERY, datetime.now(UTC), body, [OTHER]), body),
+        lambda headers, body: (webhooks.build_signed_headers(DELIVERY, datetime.now(UTC), body, [OTHER]), body),
         lambda headers, body: (
-            webhooks.build_headers(DELIVERY, datetime.now(UTC) - timedelta(minutes=6), body, [SECRET]),
+            webhooks.build_signed_headers(DELIVERY, datetime.now(UTC) - timedelta(minutes=6), body, [SECRET]),
             body,
         ),
         lambda headers, body: (
-            webhooks.build_headers(DELIVERY, datetime.now(UTC) + timedelta(minutes=6), body, [SECRET]),
+            webhooks.build_signed_headers(DELIVERY, datetime.now(UTC) + timedelta(minutes=6), body, [SECRET]),
             body,
         ),
         lambda headers, body: ({name: value for name, value in headers.items() if name != "webhook-id"}, body),
@@ -99,7 +99,7 @@ def _changed(signature: str) -> str:
 def test_nothing_forged_verifies(forge: Any) -> None:
     """Body, id, time and signature hold each other: whatever is changed, the message is refused."""
     body = b'{"rows":1}'
-    headers = webhooks.build_headers(DELIVERY, datetime.now(UTC), body, [SECRET])
+    headers = webhooks.build_signed_headers(DELIVERY, datetime.now(UTC), body, [SECRET])
     assert Webhook(SECRET).verify(body, headers) == {"rows": 1}
 
     forged_headers, forged_body = forge(headers, body)
@@ -198,7 +198,7 @@ def test_jitter_only_spreads(number: int, chance: float) -> None:
 def test_only_2xx_is_success(status: int, state: DeliveryState) -> None:
     """Redirects are failures, and 410 ends it."""
     assert webhooks.decide_progress(1, ReceiverResponse(status=status), LADDER, 0.0).state is state
-    assert (webhooks.describe_error(status, b"") is None) == (state is DeliveryState.SUCCEEDED)
+    assert (webhooks.describe_error_response(status, b"") is None) == (state is DeliveryState.SUCCEEDED)
 
 
 def test_what_cannot_go_better_is_not_tried_again() -> None:
@@ -222,7 +222,7 @@ def test_a_busy_receiver_is_given_the_time_it_asks_for(status: int, asked: float
 @given(st.integers(100, 599), st.binary(max_size=2_000))
 def test_what_a_receiver_says_is_shown_safely(status: int, body: bytes) -> None:
     """Short, on one line, and without characters that a database or a page could choke on."""
-    said = webhooks.describe_error(status, body) or ""
+    said = webhooks.describe_error_response(status, body) or ""
 
     assert said.isprintable()
     assert len(said) <= webhooks.ERROR_MAX_CHARACTERS

@@ -36,7 +36,7 @@ async def test_a_task_is_created_held_set_and_archived(settings: Settings) -> No
         assert await lane.finish([held]) == OperationCode.OK
 
         await eventually(lambda: _is_gone(lane, wanted.key))
-        row = (await lanes.archived(wanted.key))[wanted.key]
+        row = (await lanes.read_archived(wanted.key))[wanted.key]
         counts = await lanes.counts()
 
     assert (held.key, held.content, held.status) == (wanted.key, wanted.content, TaskStatus.RUNNING)
@@ -56,7 +56,7 @@ async def test_a_lane_takes_tasks_back_by_its_own_timer(settings: Settings) -> N
         again = await eventually(lambda: _stands(lane, wanted.key, TaskStatus.PENDING))
         told = await eventually(lambda: lanes.rows("SELECT * FROM task_heads WHERE due = 1 AND retries = 1"))
         await lane.hold()
-        await eventually(lambda: lanes.archived(wanted.key))
+        await eventually(lambda: lanes.read_archived(wanted.key))
         counts = await lanes.counts()
 
     assert (again.crt_retry_num, again.lease) == (1, 2)

@@ -85,10 +85,10 @@ async def test_a_cancelled_plan_still_announces(settings: Settings) -> None:
         order = order.model_copy(update={"owner": WebhookOwner(system="downloads", id="to be cancelled")})
         parent = await engine.start_workflow(Announcer.run, order, id="announcer", task_queue=ANNOUNCERS)
         await parent.cancel()
-        child = engine.get_workflow_handle(webhooks.build_workflow_id(order.project_id, order.delivery_id))
+        child = engine.get_workflow_handle(webhooks.build_delivery_workflow_id(order.project_id, order.delivery_id))
 
         await eventually(lambda: len(deliveries.receiver.list_received()) == 1)
-        await eventually(lambda: _closed(child))
+        await eventually(lambda: _is_closed(child))
         description = await parent.describe()
     assert description.status is WorkflowExecutionStatus.CANCELED
 
@@ -97,7 +97,7 @@ def _announcers(engine: Client) -> Worker:
     return Worker(engine, task_queue=ANNOUNCERS, workflows=[Announcer])
 
 
-async def _closed(handle: Handle) -> bool:
+async def _is_closed(handle: Handle) -> bool:
     return (await handle.describe()).status is WorkflowExecutionStatus.COMPLETED
 
 

@@ -32,10 +32,10 @@ def table(noted: Sequence[Noted], flaws: Iterable[str]) -> str:
     rows += [_row(choice, by_choice[choice], None) for choice in sorted(by_choice)]
     heads = ["", "drawn", "fired", *(ending.value for ending in SHOWN), "defects"]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    return "\n".join([*lines, *rows, "", *_crossed(noted, flaws)]) + "\n"
+    return "\n".join([*lines, *rows, "", *_render_crossed_flaws(noted, flaws)]) + "\n"
 
 
-def _crossed(noted: Sequence[Noted], flaws: Iterable[str]) -> Iterator[str]:
+def _render_crossed_flaws(noted: Sequence[Noted], flaws: Iterable[str]) -> Iterator[str]:
     """How often each flaw fired beside each value of an option, with a letter for each ending."""
     options = sorted({option for each in noted for option in each.choices})
     yield "Fired beside: " + ", ".join(f"{letter} = {ending.value}" for ending, letter in LETTERS.items())

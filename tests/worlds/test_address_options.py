@@ -17,9 +17,9 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from api.addresses.actions import FailedMessagesRequest, SkipMessageRequest
-from api.addresses.context import SignedRequest
 from api.addresses.inbox import DiscardMessagesRequest, MendMessageRequest
 from api.addresses.logical_deletes import PurgeAddressesRequest
+from api.http.models import OperatorRequest
 from domain.addresses.messages import Topic
 from infra.settings import Settings
 from tests.support.addresses import Addresses, running_addresses
@@ -200,7 +200,7 @@ async def act(paused_addresses: PausedAddresses, method: str, path: str, body: M
 
 
 WAYS: Mapping[type[BaseModel], tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
-    SignedRequest: (
+    OperatorRequest: (
         ("POST", "messages/{id}/retry", {}),
         ("POST", "messages/{id}/retry-chain", {}),
         ("POST", "cycle/pause", {}),

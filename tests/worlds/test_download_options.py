@@ -216,7 +216,7 @@ async def options(settings: Settings) -> AsyncIterator[DownloadOptions]:
     """API, worker, source and receiver."""
     async with running_receiver() as receiver:
         guard = settings.guard.model_copy(update={"allow": [receiver.base.removeprefix("http://")]})
-        settings = settings.model_copy(update={"guard": guard, "downloads": raise_limits(settings.downloads)})
+        settings = raise_limits(settings).model_copy(update={"guard": guard})
         async with running_downloads(settings) as downloads:
             yield DownloadOptions(downloads, receiver)
 

@@ -73,7 +73,7 @@ NAMES: Mapping[type[Request], set[str]] = {
     requests.SlicePath: {"platform", "slice"},
     requests.BackfillPath: {"platform", "backfill_id"},
     requests.PlatformDeliveryPath: {"platform", "delivery_id"},
-    requests.DayPath: {"platform", "day"},
+    requests.ReportDayPath: {"platform", "day"},
 }
 """Requests that only name what they are about."""
 
@@ -119,7 +119,7 @@ async def test_every_field_of_a_configuration_makes_a_difference(shop: Shop) -> 
                 (folder / "withdrawn.json").write_text(json.dumps({"token": "no more"}))
                 reply = await shop.orders.ask("PUT", f"/v1/platforms/{number}/config", json={**QUICK, **changes})
                 assert reply.status == 200, (name, value, reply.body)
-                pair.append(await _fetched(shop, number, name))
+                pair.append(await _fetch_platform(shop, number, name))
         outcomes[name] = pair
 
     await asyncio.gather(*(play(name, case) for name, case in {"": Case(None, None), **CONFIG}.items()))
@@ -128,7 +128,7 @@ async def test_every_field_of_a_configuration_makes_a_difference(shop: Shop) -> 
     assert [name for name, (one, other) in outcomes.items() if one == other] == []
 
 
-async def _fetched(shop: Shop, number: str, name: str) -> dict[str, Any]:
+async def _fetch_platform(shop: Shop, number: str, name: str) -> dict[str, Any]:
     """Fetch a platform once, and again where a sweep is due; say what came of it."""
     platform, most = shop.orders.platforms.by_number[number], 0
 
@@ -261,7 +261,7 @@ async def test_every_field_of_a_question_makes_a_difference(shop: Shop) -> None:
     await shop.begin(PlatformScenario(orders=0), {"project_id": other_id}, QUICK)
     await shop.fetch(two)
     named = {"one": one, "two": two, "own": orders.project_id, "other project": other_id}
-    ids = [each.order_id for each in await orders.stored(one)]
+    ids = [each.order_id for each in await orders.read_orders(one)]
     marks = await _take_marks(shop, one)
     latest = {one: marks[1], two: await _take_mark(shop, two)}
     base, admin = f"/v1/platforms/{one}", orders.ask

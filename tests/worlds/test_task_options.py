@@ -111,7 +111,7 @@ CASES: list[tuple[type[Request], Mapping[str, TaskOptionCase], tuple[str, ...]]]
     (requests.TaskToPutBack, BACK, ()),
     (requests.ListTasksQuery, LISTED, ()),
     (requests.BrowseTasksQuery, BROWSED, ()),
-    (requests.TaskFiguresQuery, BROWSED_TYPES, ()),
+    (requests.TaskTypesPageQuery, BROWSED_TYPES, ()),
     (requests.TaskLanesQuery, BROWSED_LANES, ()),
 ]
 """Requests, their cases, and the fields that the documents say are taken and ignored."""
@@ -274,7 +274,7 @@ def _about(held: list[Json], changes: Json) -> Json:
     return said | {"lease": said["lease"] or first["lease"]}
 
 
-async def _shown(pair: TypePair, held: list[Json]) -> list[Any]:
+async def _read_shown_fields(pair: TypePair, held: list[Json]) -> list[Any]:
     tasks = [(await pair.get("get_task", task_id=each["task_id"]))["task_data"] for each in held]
     names = ("status", "crt_retry_num", "stage", "task_content", "schedule_log")
     return [[task[name] for name in names] for task in tasks]
@@ -285,7 +285,7 @@ async def say(options: TaskOptions, changes: Json) -> Any:
     pair, held = await _two_held(options)
     said = {"status": SUCCESS, **_about(held, changes)}
     answer = await pair.post("set_task", task_data={name: each for name, each in said.items() if each is not None})
-    return answer["code"], await _shown(pair, held)
+    return answer["code"], await _read_shown_fields(pair, held)
 
 
 async def beat(options: TaskOptions, changes: Json) -> Any:
@@ -301,10 +301,10 @@ async def put_back(options: TaskOptions, changes: Json) -> Any:
     """Which of two tasks waits again."""
     pair, held = await _two_held(options)
     answer = await pair.post("put_back_tasks", task_list=[_about(held, changes)])
-    return answer["code"], [each[0] for each in await _shown(pair, held)]
+    return answer["code"], [each[0] for each in await _read_shown_fields(pair, held)]
 
 
-async def _listed(options: TaskOptions, changes: Json) -> TypePair:
+async def _prepare_listed_tasks(options: TaskOptions, changes: Json) -> TypePair:
     """Tasks over two lanes, of two stages, one of them done and archived; and one of the other type."""
     pair = await options.prepare(changes)
     await pair.create(task_content="done")
@@ -329,13 +329,13 @@ async def _page(pair: TypePair, route: str, name: str, query: Json) -> Any:
 
 async def list_tasks(options: TaskOptions, changes: Json) -> Any:
     """Which tasks are listed."""
-    pair = await _listed(options, changes)
+    pair = await _prepare_listed_tasks(options, changes)
     return pair.plain(await _page(pair, "get_task_list", "task_list", {"task_type": None, **changes}))
 
 
 async def browse(options: TaskOptions, changes: Json) -> Any:
     """Which tasks are on a page."""
-    pair = await _listed(options, changes)
+    pair = await _prepare_listed_tasks(options, changes)
     return pair.plain(await _page(pair, "browse_tasks", "task_list", {"task_type": None, **changes}))
 
 
@@ -349,7 +349,7 @@ async def browse_types(options: TaskOptions, changes: Json) -> Any:
 
 async def browse_lanes(options: TaskOptions, changes: Json) -> Any:
     """Which lanes are on a page."""
-    pair = await _listed(options, changes)
+    pair = await _prepare_listed_tasks(options, changes)
     return pair.plain(await _page(pair, "get_task_lanes", "lane_list", {"task_type": None, **changes}))
 
 
@@ -363,7 +363,7 @@ ASKS: Mapping[type[Request], Callable[[TaskOptions, Json], Awaitable[Any]]] = {
     requests.TaskToPutBack: put_back,
     requests.ListTasksQuery: list_tasks,
     requests.BrowseTasksQuery: browse,
-    requests.TaskFiguresQuery: browse_types,
+    requests.TaskTypesPageQuery: browse_types,
     requests.TaskLanesQuery: browse_lanes,
 }
 

@@ -128,7 +128,7 @@ class TransferOptions:
         """Ask for one target; what comes of it, without what differs each time."""
         prefix = self._next_prefix()
         body = self._body(prefix) | {"target_agent_id": "agent-1", "target_container_id": ""} | dict(changes)
-        reply = await self.transfers.ask("POST", "/v1/transfers", json=_prefixed(body, prefix))
+        reply = await self.transfers.ask("POST", "/v1/transfers", json=_add_prefix(body, prefix))
         if reply.status != 202:
             return {"refused": reply.code}
         return await self._look(reply.body["task_id"], prefix)
@@ -137,7 +137,7 @@ class TransferOptions:
         """Ask for many targets; what comes of each."""
         prefix = self._next_prefix()
         body = self._body(prefix) | {"targets": [{"target_agent_id": "agent-1"}]} | dict(changes)
-        body["targets"] = [_prefixed(target, prefix) for target in body["targets"]]
+        body["targets"] = [_add_prefix(target, prefix) for target in body["targets"]]
         reply = await self.transfers.ask("POST", "/v1/transfers:batch", json=body)
         if reply.status != 202:
             return {"refused": reply.code}
@@ -179,7 +179,7 @@ class TransferOptions:
         return page
 
 
-def _prefixed(target: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def _add_prefix(target: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {**target, "target_agent_id": prefix + target["target_agent_id"]}
 
 

@@ -18,12 +18,13 @@ with workflow.unsafe.imports_passed_through():
         AddressCycleStatus,
         ApplyStepInput,
         ApplyStepResult,
+        ArchiveInput,
         CyclePhase,
         CycleTotals,
+        ListWaitingSwapsInput,
+        ListWaitingSwapsResult,
         LoadCycleInput,
         LoadCycleResult,
-        WaitingSwapsInput,
-        WaitingSwapsResult,
     )
     from domain.addresses.ordering import CycleStep
     from workflows.activity_calls import ADDRESS_BATCH, ADDRESS_CHANGES
@@ -43,14 +44,17 @@ class AddressCycle:
         cycles = 0
         while True:
             cycles += 1
-            plan = await self._load(f"{workflow.info().run_id}-{cycles}")
+            before, began = self._totals, workflow.now()
+            plan = await self._load_cycle(f"{workflow.info().run_id}-{cycles}")
             if not plan.loaded:
                 return self._set_status(CyclePhase.IDLE, "", paused=plan.paused)
             await self._run_sequentially(plan, CyclePhase.SWAP, plan.swaps)
             await self._run_in_parallel(plan, CyclePhase.WRITE, plan.writes)
             await self._run_sequentially(plan, CyclePhase.WAIT, await self._list_waiting_swaps(plan))
             await self._run_in_parallel(plan, CyclePhase.DELETE, plan.deletes)
-            await self._archive(plan)
+            counts = self._totals.subtract(before)
+            seconds = (workflow.now() - began).total_seconds()
+            await self._archive_done(plan, ArchiveInput(cycle_id=plan.cycle_id, totals=counts, seconds=seconds))
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(AddressCycleInput(so_far=self._totals))
 
@@ -58,10 +62,10 @@ class AddressCycle:
     def status(self) -> AddressCycleStatus:
         return self._status
 
-    async def _load(self, cycle_id: str) -> LoadCycleResult:
+    async def _load_cycle(self, cycle_id: str) -> LoadCycleResult:
         self._set_status(CyclePhase.LOAD, cycle_id)
         plan = await workflow.execute_activity_method(
-            AddressCycleActivities.load,
+            AddressCycleActivities.load_cycle,
             LoadCycleInput(cycle_id=cycle_id),
             **ADDRESS_BATCH,
         )
@@ -72,16 +76,16 @@ class AddressCycle:
         """Return the swaps that are unfinished by now, whether this cycle or an earlier one has tried them."""
         if not plan.swaps and not plan.waiting:
             return []
-        queued: WaitingSwapsResult = await workflow.execute_activity_method(
-            AddressCycleActivities.waiting,
-            WaitingSwapsInput(cycle_id=plan.cycle_id, config_version=plan.config_version),
+        queued: ListWaitingSwapsResult = await workflow.execute_activity_method(
+            AddressCycleActivities.list_waiting_swaps,
+            ListWaitingSwapsInput(cycle_id=plan.cycle_id, config_version=plan.config_version),
             **ADDRESS_BATCH,
         )
         return queued.steps
 
     async def _run_sequentially(self, plan: LoadCycleResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
         for number, step in enumerate(steps, 1):
-            await self._apply(plan, phase, step, f"{number} of {len(steps)}")
+            await self._apply_step(plan, phase, step, f"{number} of {len(steps)}")
 
     async def _run_in_parallel(self, plan: LoadCycleResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
         """Run all steps of a phase; when this returns, all have ended."""
@@ -89,24 +93,25 @@ class AddressCycle:
 
         async def run_step(number: int, step: CycleStep) -> None:
             async with slots:
-                await self._apply(plan, phase, step, f"{number} of {len(steps)}")
+                await self._apply_step(plan, phase, step, f"{number} of {len(steps)}")
 
         await asyncio.gather(*(run_step(number, step) for number, step in enumerate(steps, 1)))
 
-    async def _apply(self, plan: LoadCycleResult, phase: CyclePhase, step: CycleStep, which: str) -> None:
+    async def _apply_step(self, plan: LoadCycleResult, phase: CyclePhase, step: CycleStep, which: str) -> None:
         self._set_status(phase, plan.cycle_id)
         applied: ApplyStepResult = await workflow.execute_activity_method(
-            AddressCycleActivities.apply,
+            AddressCycleActivities.apply_step,
             ApplyStepInput(cycle_id=plan.cycle_id, phase=phase, step=step, config_version=plan.config_version),
             **ADDRESS_CHANGES,
             summary=f"{phase} {which}: {sum(map(len, step))} messages",
         )
         self._totals = self._totals.add(done=applied.done, failed=applied.failed, superseded=applied.superseded)
 
-    async def _archive(self, plan: LoadCycleResult) -> None:
+    async def _archive_done(self, plan: LoadCycleResult, ended: ArchiveInput) -> None:
         self._set_status(CyclePhase.ARCHIVE, plan.cycle_id)
         await workflow.execute_activity_method(
-            AddressCycleActivities.archive,
+            AddressCycleActivities.confirm_and_archive,
+            ended,
             **ADDRESS_BATCH,
         )
         self._totals = self._totals.add(cycles=1)

@@ -21,7 +21,7 @@ from temporalio.client import (
     WorkflowFailureError,
 )
 from temporalio.common import QueryRejectCondition
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from domain.addresses import names
 from domain.addresses.activity_models import (
@@ -32,10 +32,13 @@ from domain.addresses.activity_models import (
     PurgeAddressesInput,
 )
 from domain.addresses.messages import Topic
-from infra import log, starts
+from infra import log, outages, starts
+from infra.database import Database
 from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
+from services import addresses
 from services.services import Services
+from stores.addresses import cycle
 
 INTAKE_CHECK_SECONDS: Final = 60.0
 """How often an intake that was terminated is started again."""
@@ -45,44 +48,50 @@ _CATCH_UP: Final = timedelta(minutes=2)
 _CHECK_CATCH_UP: Final = timedelta(hours=1)
 
 
-async def create_or_update_schedules(client: Client, settings: Settings) -> None:
-    """Create or update the schedules of cycles and of checks; a paused one stays paused."""
-    await ensure_cycle_schedule(client, settings.addresses.pause_seconds)
-    await ensure_check_schedule(client, settings.addresses.check_hours)
+async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
+    """Create or update the schedules of cycles and of checks; a paused one stays paused.
+
+    Cycles run at intervals where something is configured or a message is left; else from the first message on.
+    """
+    effective = await addresses.load_effective_settings(database, settings.addresses)
+    is_used = effective.is_configured or await cycle.has_messages(database)
+    await create_or_update_cycle_schedule(client, effective.pause_seconds if is_used else None)
+    await create_or_update_check_schedule(client, effective.check_hours)
 
 
-async def ensure_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
-    """Create or update the schedule of cycles; a paused one stays paused."""
-    return await starts.ensure_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
+async def create_or_update_cycle_schedule(client: Client, pause_seconds: float | None) -> ScheduleHandle:
+    """Create or update the schedule of cycles, without an interval if None; a paused one stays paused."""
+    return await starts.create_or_update_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
-async def find_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
+async def find_or_create_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
     """Return the schedule of cycles, created again if the engine has lost it."""
-    return await starts.find_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
+    return await starts.get_or_create_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
-async def ensure_check_schedule(client: Client, hours: float) -> ScheduleHandle:
+async def create_or_update_check_schedule(client: Client, hours: float) -> ScheduleHandle:
     """Create or update the schedule of checks; a paused one stays paused."""
-    return await starts.ensure_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
+    return await starts.create_or_update_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
-async def find_check_schedule(client: Client, hours: float) -> ScheduleHandle:
+async def find_or_create_check_schedule(client: Client, hours: float) -> ScheduleHandle:
     """Return the schedule of checks, created again if the engine has lost it."""
-    return await starts.find_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
+    return await starts.get_or_create_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
-async def update_intervals(client: Client, pause_seconds: float, check_hours: float) -> None:
+async def update_schedule_intervals(client: Client, pause_seconds: float, check_hours: float) -> None:
     """Set the intervals of both schedules, where they differ; a paused one stays paused."""
     for name, schedule in (
         (names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds)),
         (names.CHECK_SCHEDULE, _build_check_schedule(check_hours)),
     ):
-        found = (await (await starts.find_schedule(client, name, schedule)).describe()).schedule.spec.intervals
+        found = (await (await starts.get_or_create_schedule(client, name, schedule)).describe()).schedule.spec.intervals
         if [each.every for each in found] != [each.every for each in schedule.spec.intervals]:
-            await starts.ensure_schedule(client, name, schedule)
+            await starts.create_or_update_schedule(client, name, schedule)
 
 
-def _build_cycle_schedule(pause_seconds: float) -> Schedule:
+def _build_cycle_schedule(pause_seconds: float | None) -> Schedule:
+    intervals = [] if pause_seconds is None else [ScheduleIntervalSpec(every=timedelta(seconds=pause_seconds))]
     return Schedule(
         action=ScheduleActionStartWorkflow(
             names.CYCLE_WORKFLOW,
@@ -92,7 +101,7 @@ def _build_cycle_schedule(pause_seconds: float) -> Schedule:
             typed_search_attributes=starts.build_search_attributes(names.SYSTEM),
             static_summary="changes of addresses",
         ),
-        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=pause_seconds))]),
+        spec=ScheduleSpec(intervals=intervals),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CATCH_UP),
     )
 
@@ -130,7 +139,7 @@ async def start_intakes(engine: Client) -> None:
         intake = WorkflowStart(
             workflow=names.INTAKE_WORKFLOW,
             argument=IntakeInput(topic=topic),
-            id=names.build_intake_id(topic),
+            id=names.build_intake_workflow_id(topic),
             queue=names.INTAKE_QUEUE,
             same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
             attributes=starts.build_search_attributes(names.SYSTEM),
@@ -139,30 +148,30 @@ async def start_intakes(engine: Client) -> None:
         await starts.start_workflow(engine, intake)
 
 
-class RunProgress(StrEnum):
+class WorkflowProgress(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
 
 
-async def find_progress(engine: Client, workflow_id: str) -> RunProgress | None:
+async def read_workflow_progress(engine: Client, workflow_id: str) -> WorkflowProgress | None:
     """Return the progress of a workflow, or None if the engine does not know its id."""
     try:
         description = await engine.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
+        if outages.is_absent(error):
             return None
         raise
     match description.status:
         case WorkflowExecutionStatus.RUNNING:
-            return RunProgress.RUNNING
+            return WorkflowProgress.RUNNING
         case WorkflowExecutionStatus.COMPLETED:
-            return RunProgress.DONE
+            return WorkflowProgress.DONE
         case _:
-            return RunProgress.FAILED
+            return WorkflowProgress.FAILED
 
 
-async def read_failure(engine: Client, workflow_id: str) -> str:
+async def read_failure_cause(engine: Client, workflow_id: str) -> str:
     """Return the root cause of a failed workflow."""
     try:
         await engine.get_workflow_handle(workflow_id).result()
@@ -174,7 +183,7 @@ async def read_failure(engine: Client, workflow_id: str) -> str:
     return ""
 
 
-async def query_cycle(engine: Client, workflow_id: str, timeout: timedelta) -> AddressCycleStatus:
+async def query_cycle_status(engine: Client, workflow_id: str, timeout: timedelta) -> AddressCycleStatus:
     """Return the status of a running cycle."""
     status: AddressCycleStatus = await engine.get_workflow_handle(workflow_id).query(
         names.STATUS,
@@ -189,24 +198,24 @@ async def start_purge(engine: Client, purge_id: str, params: PurgeAddressesInput
     purge = WorkflowStart(
         workflow=names.PURGE_WORKFLOW,
         argument=params,
-        id=names.build_purge_id(purge_id),
+        id=names.build_purge_workflow_id(purge_id),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE,
-        attributes=starts.build_search_attributes(names.SYSTEM),
+        attributes=starts.build_search_attributes(names.SYSTEM, state=names.RUNNING),
         summary=f"purge {len(params.address_ids)} addresses",
     )
     await starts.start_workflow(engine, purge)
 
 
-async def start_drift(engine: Client, params: CompareModulesInput) -> None:
+async def start_comparison(engine: Client, params: CompareModulesInput) -> None:
     """Start a comparison of the modules; a second one with the same name joins it."""
     comparison = WorkflowStart(
         workflow=names.DRIFT_WORKFLOW,
         argument=params,
-        id=names.build_drift_id(params.report),
+        id=names.build_comparison_workflow_id(params.report),
         queue=names.QUEUE,
         same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
-        attributes=starts.build_search_attributes(names.SYSTEM),
+        attributes=starts.build_search_attributes(names.SYSTEM, state=names.RUNNING),
         summary="compare modules",
     )
     await starts.start_workflow(engine, comparison)

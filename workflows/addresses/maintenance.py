@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
         PurgeAddressesInput,
         PurgeAddressesResult,
     )
+    from infra import temporal
     from workflows.activity_calls import ADDRESS_BATCH, ADDRESS_CHECK, MODULE_COMPARISON
 
 
@@ -52,7 +53,7 @@ class AddressIntake:
 
     async def _pull(self) -> PullResult:
         return await workflow.execute_activity_method(
-            AddressIntakeActivities.pull,
+            AddressIntakeActivities.pull_messages,
             PullInput(topic=self._params.topic, seconds=self._params.slice_seconds),
             **ADDRESS_BATCH,
             summary=f"pull {self._params.topic}",
@@ -63,37 +64,68 @@ class AddressIntake:
 class AddressCheck:
     """Check all logically deleted addresses."""
 
+    def __init__(self) -> None:
+        self._result: LogicalDeleteCheckResult | None = None
+
     @workflow.run
     async def run(self) -> LogicalDeleteCheckResult:
-        return await workflow.execute_activity_method(
-            LogicalDeleteActivities.check,
+        self._result = await workflow.execute_activity_method(
+            LogicalDeleteActivities.check_logical_deletes,
             **ADDRESS_CHECK,
         )
+        return self._result
+
+    @workflow.query
+    def status(self) -> LogicalDeleteCheckResult | None:
+        """Return the result; None while the check runs."""
+        return self._result
 
 
 @workflow.defn(name=names.PURGE_WORKFLOW)
 class AddressPurge:
     """Purge the addresses that an operator selected."""
 
+    def __init__(self) -> None:
+        self._result: PurgeAddressesResult | None = None
+
     @workflow.run
     async def run(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
-        return await workflow.execute_activity_method(
-            LogicalDeleteActivities.purge,
+        self._result = await workflow.execute_activity_method(
+            LogicalDeleteActivities.purge_addresses,
             params,
             **ADDRESS_BATCH,
             summary=f"purge {len(params.address_ids)} for {params.who}",
         )
+        if workflow.patched("state-shown"):
+            workflow.upsert_search_attributes([temporal.STATE.value_set(names.SUCCEEDED)])
+        return self._result
+
+    @workflow.query
+    def status(self) -> PurgeAddressesResult | None:
+        """Return the result; None while the purge runs."""
+        return self._result
 
 
 @workflow.defn(name=names.DRIFT_WORKFLOW)
 class AddressDrift:
     """Compare the addresses of all modules."""
 
+    def __init__(self) -> None:
+        self._result: CompareModulesResult | None = None
+
     @workflow.run
     async def run(self, params: CompareModulesInput) -> CompareModulesResult:
-        return await workflow.execute_activity_method(
-            DriftActivities.report,
+        self._result = await workflow.execute_activity_method(
+            DriftActivities.write_drift_report,
             params,
             **MODULE_COMPARISON,
             summary=f"compare modules for {params.report}",
         )
+        if workflow.patched("state-shown"):
+            workflow.upsert_search_attributes([temporal.STATE.value_set(names.SUCCEEDED)])
+        return self._result
+
+    @workflow.query
+    def status(self) -> CompareModulesResult | None:
+        """Return the result; None while the comparison runs."""
+        return self._result

@@ -14,7 +14,7 @@ from activities.addresses.activities import (
 )
 from activities.addresses.drift import DriftActivities
 from domain.addresses import names
-from services.addresses import ConfigurationLoader, CurrentModules
+from services.addresses import ConfigurationLoader, ModulesClientWithNewestSettings
 from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
 from workflows.addresses import handle
@@ -28,7 +28,7 @@ WORKFLOWS: Final = (AddressCycle, AddressIntake, AddressCheck, AddressPurge, Add
 def build_queues(services: Services) -> list[TaskQueue]:
     """Build the queue of cycles and operators' requests, and that of pulls, which never waits for the other."""
     configuration = ConfigurationLoader(services.database, services.modules, services.settings.addresses)
-    modules = CurrentModules(configuration)
+    modules = ModulesClientWithNewestSettings(configuration)
     cycle = AddressCycleActivities(services.database, services.engine, configuration)
     logical = LogicalDeleteActivities(services.database, modules, services.settings.addresses)
     return [
@@ -36,13 +36,13 @@ def build_queues(services: Services) -> list[TaskQueue]:
             name=names.QUEUE,
             workflows=[AddressCycle, AddressCheck, AddressPurge, AddressDrift, HousekeepingWorkflow],
             activities=[
-                cycle.load,
-                cycle.apply,
-                cycle.waiting,
-                cycle.archive,
-                logical.check,
-                logical.purge,
-                DriftActivities(services.database, services.objects, modules).report,
+                cycle.load_cycle,
+                cycle.apply_step,
+                cycle.list_waiting_swaps,
+                cycle.confirm_and_archive,
+                logical.check_logical_deletes,
+                logical.purge_addresses,
+                DriftActivities(services.database, services.objects, modules).write_drift_report,
                 AddressHousekeeping(services).purge,
             ],
             slots=20,
@@ -53,16 +53,18 @@ def build_queues(services: Services) -> list[TaskQueue]:
         TaskQueue(
             name=names.INTAKE_QUEUE,
             workflows=[AddressIntake],
-            activities=[AddressIntakeActivities(services).pull],
+            activities=[AddressIntakeActivities(services).pull_messages],
             slots=10,
         ),
     ]
 
 
-async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+async def start_intakes_while_serving(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Keep the intakes running, where this worker serves intake."""
     if names.INTAKE_QUEUE in queues:
         await handle.keep_intakes_running(services, stop)
 
 
-QUEUES: Final = SystemQueues(names=names.QUEUES, workflows=WORKFLOWS, build=build_queues, run_background=run_background)
+QUEUES: Final = SystemQueues(
+    names=names.QUEUES, workflows=WORKFLOWS, build=build_queues, run_background=start_intakes_while_serving
+)

@@ -21,9 +21,9 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.activity_models import (
         DownloadInput,
         DownloadProgress,
-        FinishInput,
         ProbeInput,
-        RecordInput,
+        RecordEndInput,
+        RecordStartInput,
         SourcesProbe,
         TableProbe,
     )
@@ -37,13 +37,13 @@ with workflow.unsafe.imports_passed_through():
         StoredFile,
     )
     from domain.downloads.plan import PageRange
-    from domain.downloads.retries import RetryWait, merge_tries
+    from domain.downloads.retries import RetryWait, replace_tries
     from domain.downloads.staging import StagingError, StagingExpired
     from domain.faults import FaultRecord
     from domain.secrets import SealedText
     from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from infra import temporal
-    from workflows.activity_calls import SHORT_ACTIVITY, SOURCE_READING, is_error_type, read_fault, read_fault_note
+    from workflows.activity_calls import SHORT_ACTIVITY, SOURCE_READING, has_error_type, read_fault, read_fault_note
     from workflows.downloads.processing import FileMaker, RangeFetchers, cancel_and_wait
     from workflows.webhooks import delivery
 
@@ -85,12 +85,12 @@ class DownloadWorkflow:
     async def run(self, run: DownloadInput) -> DownloadResult:
         """Process until the download succeeds, is cancelled, or fails without being retried in time."""
         while True:
-            outcome = await self._process_in_time()
-            is_cancelled = await _run_to_end(self._finish(outcome))
+            outcome = await self._process_within_deadline()
+            is_cancelled = await _finish_despite_cancellation(self._record_end_and_notify(outcome))
             if outcome.state is not DownloadState.FAILED:
                 return outcome
             if is_cancelled or not await self._wait_for_user_retry():
-                await _run_to_end(self._discard())
+                await _finish_despite_cancellation(self._delete_unfinished())
                 return outcome
             self._is_retry_wanted = False
             self._progress.began, self._progress.reruns = workflow.now(), 0
@@ -105,7 +105,7 @@ class DownloadWorkflow:
         """Process a failed download again, resuming from staged rows where they may still be used."""
         self._is_retry_wanted = True
 
-    async def _process_in_time(self) -> DownloadResult:
+    async def _process_within_deadline(self) -> DownloadResult:
         """Process within `max_exec_seconds`. On a timeout the download fails; on a cancellation its staged rows are
         removed."""
         processing = asyncio.create_task(self._process_until_done())
@@ -118,10 +118,10 @@ class DownloadWorkflow:
             await cancel_and_wait(processing)
             if _has_succeeded(processing):
                 return processing.result()
-            return self._fail(_time_limit_fault(self._spec.max_exec_seconds, trouble))
+            return self._set_fault(_build_time_limit_fault(self._spec.max_exec_seconds, trouble))
         except asyncio.CancelledError:
             await cancel_and_wait(processing)
-            await _run_to_end(self._discard())
+            await _finish_despite_cancellation(self._delete_unfinished())
             return DownloadResult(state=DownloadState.CANCELLED, total=self._status.total)
 
     async def _process_until_done(self) -> DownloadResult:
@@ -129,7 +129,7 @@ class DownloadWorkflow:
         while True:
             try:
                 return DownloadResult(
-                    state=DownloadState.SUCCEEDED, file=await self._process(), total=self._status.total
+                    state=DownloadState.SUCCEEDED, file=await self._process_once(), total=self._status.total
                 )
             except ActivityError as error:
                 fault = read_fault(error)
@@ -138,12 +138,12 @@ class DownloadWorkflow:
             self._progress.is_fetching = False
             if fault.code in _DISCARD_STAGED_ON:
                 self._progress.sources = None
-                await self._discard()
+                await self._delete_unfinished()
             if not self._can_run_again(fault):
-                return self._fail(fault)
+                return self._set_fault(fault)
             pause = self._spec.rerun_pause_seconds * 2**self._progress.reruns
             self._progress.reruns += 1
-            await self._pause(_build_trouble(fault, self._progress.reruns, pause), pause)
+            await self._sleep_with_trouble(_build_trouble(fault, self._progress.reruns, pause), pause)
 
     def _can_run_again(self, fault: FaultRecord) -> bool:
         """Return whether the fault may pass, the source was readable before, and reruns are left."""
@@ -155,8 +155,8 @@ class DownloadWorkflow:
         fault = wait.tries.fault
         if fault is None:
             return None
-        trouble = _build_trouble(fault, wait.tries.total, wait.seconds)
-        await self._pause(trouble, wait.seconds)
+        trouble = _build_trouble(fault, wait.tries.total_attempts, wait.seconds)
+        await self._sleep_with_trouble(trouble, wait.seconds)
         return trouble
 
     def _clear_trouble(self, trouble: DownloadTrouble | None) -> None:
@@ -164,7 +164,7 @@ class DownloadWorkflow:
         if self._status.trouble is trouble:
             self._status.trouble = None
 
-    async def _pause(self, trouble: DownloadTrouble, seconds: float) -> None:
+    async def _sleep_with_trouble(self, trouble: DownloadTrouble, seconds: float) -> None:
         """Sleep, and show the trouble in the status until the next attempt has ended."""
         self._status.trouble = trouble
         self._publish_status(DownloadState.RUNNING, DownloadPhase.PAUSING)
@@ -177,20 +177,20 @@ class DownloadWorkflow:
                     DownloadPhase.FETCHING if self._progress.is_fetching else DownloadPhase.PROBING,
                 )
 
-    async def _process(self) -> StoredFile:
+    async def _process_once(self) -> StoredFile:
         """Process once, and start over from nothing where an error or new columns require it."""
         while True:
             sources, ranges = await self._probe_unless_fetching()
             try:
-                new_columns = await self._fetchers.fetch(sources, ranges, self._status.fetchers)
+                new_columns = await self._fetchers.fetch_all(sources, ranges, self._status.fetchers)
                 if not new_columns:
-                    return await self._file_maker.make(sources, ranges)
+                    return await self._file_maker.make_file(sources, ranges)
                 self._add_columns(new_columns)
             except ActivityError as error:
-                if not self._prepare_restart(error):
+                if not self._prepare_restart_if_useful(error):
                     raise
             self._progress.is_fetching, self._progress.sources = False, None
-            await self._discard()
+            await self._delete_unfinished()
 
     async def _probe_unless_fetching(self) -> tuple[SourcesProbe, list[list[PageRange]]]:
         """Return the probed sources and the ranges of every table; probe unless this run continues an earlier one."""
@@ -202,13 +202,14 @@ class DownloadWorkflow:
             self._status = DownloadStatus(processings=progress.processings, started_at=workflow.now(), trouble=trouble)
             self._publish_status(DownloadState.RUNNING, DownloadPhase.PROBING)
             await self._run_activity(
-                DownloadActivities.record, RecordInput(spec=self._spec, processings=progress.processings)
+                DownloadActivities.record_processing,
+                RecordStartInput(spec=self._spec, processings=progress.processings),
             )
             progress.sources = await self._probe_sources()
             progress.is_fetching = True
-        self._status.total = progress.sources.total
+        self._status.total = progress.sources.total_rows
         self._status.processings, self._status.started_at = progress.processings, progress.began
-        ranges = [self._ranges(table, probe) for table, probe in enumerate(progress.sources.tables)]
+        ranges = [self._plan_ranges(table, probe) for table, probe in enumerate(progress.sources.tables)]
         self._status.fetchers = max(self._count_fetchers(probe) for probe in progress.sources.tables)
         return progress.sources, ranges
 
@@ -223,7 +224,7 @@ class DownloadWorkflow:
         )
         while True:
             looked = await workflow.execute_activity_method(
-                DownloadActivities.probe,
+                DownloadActivities.probe_sources,
                 ask,
                 **SOURCE_READING,
                 # The activity begins an upload: nothing may be deleted before it has ended.
@@ -235,14 +236,18 @@ class DownloadWorkflow:
                 return looked.sources
             if looked.wait is not None:
                 await self._wait_for_retry(looked.wait)
-                ask = ask.model_copy(update={"tries": merge_tries(ask.tries, looked.wait.tries)})
+                ask = ask.model_copy(update={"tries": replace_tries(ask.tries, looked.wait.tries)})
 
     def _count_fetchers(self, probe: TableProbe) -> int:
-        return 1 if self._progress.single_fetcher else plan.count_fetchers(probe.extent.total, probe.extent.page_size)
+        return (
+            1
+            if self._progress.single_fetcher
+            else plan.choose_fetcher_count(probe.extent.total, probe.extent.page_size)
+        )
 
-    def _ranges(self, table: int, probe: TableProbe) -> list[PageRange]:
+    def _plan_ranges(self, table: int, probe: TableProbe) -> list[PageRange]:
         extent = probe.extent
-        count = probe.books or plan.count_ranges(extent.total, probe.row_bytes, self._count_fetchers(probe))
+        count = probe.books or plan.choose_range_count(extent.total, probe.row_bytes, self._count_fetchers(probe))
         return plan.plan_ranges(extent.total, extent.page_size, count, table)
 
     def _add_columns(self, new_columns: dict[int, list[str]]) -> None:
@@ -252,14 +257,14 @@ class DownloadWorkflow:
             known += [name for name in names if name not in known]
         self._progress.column_additions += 1
         if self._progress.column_additions > WIDENINGS_MAX:
-            raise FinalFault(_columns_changing_fault([name for names in new_columns.values() for name in names]))
+            raise FinalFault(_build_columns_changing_fault([name for names in new_columns.values() for name in names]))
 
-    def _prepare_restart(self, error: ActivityError) -> bool:
+    def _prepare_restart_if_useful(self, error: ActivityError) -> bool:
         """Return whether starting over from nothing may mend the error, and note what to do differently."""
-        if is_error_type(error, StagingError.__name__) and not self._progress.single_fetcher:
+        if has_error_type(error, StagingError.__name__) and not self._progress.single_fetcher:
             self._progress.single_fetcher = True
             return True
-        if is_error_type(error, StagingExpired.__name__):
+        if has_error_type(error, StagingExpired.__name__):
             self._progress.expirations += 1
             return True
         progress = read_fault_note(error, FetchProgress)
@@ -272,10 +277,10 @@ class DownloadWorkflow:
             return True
         return False
 
-    async def _finish(self, outcome: DownloadResult) -> None:
+    async def _record_end_and_notify(self, outcome: DownloadResult) -> None:
         await self._run_activity(
-            DownloadActivities.finish,
-            FinishInput(
+            DownloadActivities.record_end,
+            RecordEndInput(
                 spec=self._spec,
                 outcome=outcome,
                 processings=self._progress.processings,
@@ -311,14 +316,14 @@ class DownloadWorkflow:
             return False
         return True
 
-    def _fail(self, fault: FaultRecord) -> DownloadResult:
+    def _set_fault(self, fault: FaultRecord) -> DownloadResult:
         self._status.fault, self._status.trouble = fault, None
         return DownloadResult(state=DownloadState.FAILED, fault=fault, total=self._status.total)
 
-    async def _discard(self) -> None:
-        if not self._status.state.final:
+    async def _delete_unfinished(self) -> None:
+        if not self._status.state.is_final:
             self._publish_status(DownloadState.RUNNING, DownloadPhase.CLEANING)
-        await self._run_activity(DownloadActivities.discard, self._spec)
+        await self._run_activity(DownloadActivities.delete_unfinished, self._spec)
 
     async def _run_activity(
         self, method: Callable[[DownloadActivities, Argument], Awaitable[None]], argument: Argument
@@ -344,7 +349,7 @@ class DownloadWorkflow:
             workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
         total = "" if self._status.total is None else f" of {self._status.total:,}"
         workflow.set_current_details(
-            f"**{state}** ({state.label}), {phase}: {self._status.rows:,}{total} rows, {self._spec.file_name}"
+            f"**{state}** ({state.chinese_label}), {phase}: {self._status.rows:,}{total} rows, {self._spec.file_name}"
         )
 
 
@@ -355,7 +360,7 @@ def _has_succeeded(processing: asyncio.Task[DownloadResult]) -> bool:
     return processing.result().state is DownloadState.SUCCEEDED
 
 
-async def _run_to_end(step: Coroutine[Any, Any, None]) -> bool:
+async def _finish_despite_cancellation(step: Coroutine[Any, Any, None]) -> bool:
     """Await a step even while the workflow is being cancelled; return whether it was cancelled meanwhile."""
     task = asyncio.create_task(step)
     is_cancelled = False
@@ -373,7 +378,7 @@ def _build_trouble(fault: FaultRecord, tries: int, seconds: float) -> DownloadTr
     return DownloadTrouble(code=fault.code, message=fault.sentence, tries=tries, next_try_at=next_try_at)
 
 
-def _time_limit_fault(seconds: int, trouble: DownloadTrouble | None) -> FaultRecord:
+def _build_time_limit_fault(seconds: int, trouble: DownloadTrouble | None) -> FaultRecord:
     at_last = f" At last it waited, after {trouble.tries} tries: {trouble.message}" if trouble else ""
     return FaultRecord(
         code="max_exec_time",
@@ -383,7 +388,7 @@ def _time_limit_fault(seconds: int, trouble: DownloadTrouble | None) -> FaultRec
     )
 
 
-def _columns_changing_fault(names: list[str]) -> FaultRecord:
+def _build_columns_changing_fault(names: list[str]) -> FaultRecord:
     return FaultRecord(
         code="source_columns_changing",
         message=f"New keys keep turning up at every reading of the source; at last: {', '.join(names[:20])}.",

@@ -12,30 +12,31 @@ from domain.downloads import names
 from domain.downloads.activity_models import DownloadInput
 from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus
 from infra import starts
+from infra.database import Database
 from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
 
 
 async def start_download(
-    engine: Client, spec: DownloadSpec, asked: BaseModel, task_timeout: timedelta, *, again: bool = False
+    engine: Client, spec: DownloadSpec, request_memo: BaseModel, task_timeout: timedelta, *, allow_restart: bool = False
 ) -> bool:
     """Start the workflow of a download; return False if it is running already.
 
     Args:
-        asked: What the API shows of the request while the download has no row.
-        again: Whether an earlier run may have ended.
+        request_memo: What the API shows of the request while the download has no row.
+        allow_restart: Whether an earlier run may have ended.
     """
     run = WorkflowStart(
         workflow=names.DOWNLOAD_WORKFLOW,
         argument=DownloadInput(spec=spec),
-        id=names.build_workflow_id(spec.project_id, spec.task_id),
+        id=names.build_download_workflow_id(spec.project_id, spec.task_id),
         queue=names.QUEUE,
-        same_id=SameIdPolicy.REFUSE_WHILE_RUNNING if again else SameIdPolicy.REFUSE,
+        same_id=SameIdPolicy.REFUSE_WHILE_RUNNING if allow_restart else SameIdPolicy.REFUSE,
         attributes=starts.build_search_attributes(
             names.SYSTEM, project_id=spec.project_id, state=DownloadState.PENDING
         ),
         summary=f"export to {spec.file_name}",
-        memo={names.NAME_MEMO: spec.file_name, names.REQUEST_MEMO: asked, names.STATUS_MEMO: DownloadStatus()},
+        memo={names.NAME_MEMO: spec.file_name, names.REQUEST_MEMO: request_memo, names.STATUS_MEMO: DownloadStatus()},
         task_timeout=task_timeout,
     )
     return await starts.start_workflow(engine, run)
@@ -43,8 +44,8 @@ async def start_download(
 
 def get_download_handle(engine: Client, project_id: str, task_id: str) -> WorkflowHandle[Any, Any]:
     """Return the handle of a download's workflow."""
-    return engine.get_workflow_handle(names.build_workflow_id(project_id, task_id))
+    return engine.get_workflow_handle(names.build_download_workflow_id(project_id, task_id))
 
 
-async def create_or_update_schedules(client: Client, settings: Settings) -> None:
+async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
     """Create no schedule: downloads have none beside housekeeping."""

@@ -19,19 +19,19 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads import names
     from domain.downloads.activity_models import (
         AssembleInput,
-        BindInput,
+        CombineBooksInput,
         DownloadInput,
         DownloadProgress,
         FetchRangeInput,
         FetchRangeResult,
-        RenderInput,
+        RenderSegmentInput,
         SourcesProbe,
     )
     from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadTrouble, FetchProgress, StoredFile
-    from domain.downloads.plan import PageRange, Segment
-    from domain.downloads.retries import PageTries, RetryWait, merge_tries
+    from domain.downloads.plan import PageRange, RowSegment
+    from domain.downloads.retries import PageTries, RetryWait, replace_tries
     from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
-    from workflows.activity_calls import FILE_MAKING, SOURCE_READING, read_fault_note, without_retry_on
+    from workflows.activity_calls import FILE_MAKING, SOURCE_READING, disable_retry_on, read_fault_note
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -43,8 +43,8 @@ EXPIRATIONS_MAX = 3
 _SHOW_EVERY = timedelta(seconds=1)
 STAGING_LOST = (StagingError, StagingExpired)
 """Errors after which no further attempt helps: the processing starts over."""
-_FETCH_OPTIONS = without_retry_on(SOURCE_READING, *STAGING_LOST)
-_MAKE_OPTIONS = without_retry_on(FILE_MAKING, *STAGING_LOST)
+_FETCH_OPTIONS = disable_retry_on(SOURCE_READING, *STAGING_LOST)
+_MAKE_OPTIONS = disable_retry_on(FILE_MAKING, *STAGING_LOST)
 
 
 class RangeFetchers:
@@ -74,7 +74,9 @@ class RangeFetchers:
         self._under_way: dict[int, int] = {}
         self._results: list[tuple[PageRange, FetchRangeResult]] = []
 
-    async def fetch(self, sources: SourcesProbe, ranges: list[list[PageRange]], fetchers: int) -> dict[int, list[str]]:
+    async def fetch_all(
+        self, sources: SourcesProbe, ranges: list[list[PageRange]], fetchers: int
+    ) -> dict[int, list[str]]:
         """Fetch all ranges; the first failure cancels the others. Return the new columns of each table.
 
         If the history grows too long before all is fetched, the workflow continues as new.
@@ -83,12 +85,12 @@ class RangeFetchers:
             ranges: The ranges of each table.
         """
         done = set(self._progress.done)
-        waiting = [pages for pages in reversed([*chain(*ranges)]) if pages.number not in done]
+        waiting = [pages for pages in reversed([*chain(*ranges)]) if pages.number_among_all_tables not in done]
         self._results = []
-        self._under_way = {pages.number: 0 for pages in waiting[-fetchers:]}
-        self._publish()
+        self._under_way = {pages.number_among_all_tables: 0 for pages in waiting[-fetchers:]}
+        self._publish_rows()
         counts = [len(pages) for pages in ranges]
-        fetching = [asyncio.create_task(self._take_ranges(sources, waiting, counts)) for _ in range(fetchers)]
+        fetching = [asyncio.create_task(self._run_range_fetcher(sources, waiting, counts)) for _ in range(fetchers)]
         try:
             await asyncio.gather(*fetching)
         except ActivityError as error:
@@ -96,17 +98,17 @@ class RangeFetchers:
             progress = read_fault_note(error, FetchProgress)
             if progress is not None:
                 self._under_way[progress.range] = progress.rows
-                self._publish()
+                self._publish_rows()
             raise
         except asyncio.CancelledError:
             await cancel_and_wait(*fetching)
             raise
-        self._publish()
+        self._publish_rows()
         if len(self._progress.done) < sum(counts):
             workflow.continue_as_new(DownloadInput(spec=self._spec, progress=self._progress))
-        return self._new_columns()
+        return self._collect_new_columns()
 
-    async def _take_ranges(self, sources: SourcesProbe, waiting: list[PageRange], counts: list[int]) -> None:
+    async def _run_range_fetcher(self, sources: SourcesProbe, waiting: list[PageRange], counts: list[int]) -> None:
         """Run one fetcher: take the next range as long as there is one and the history may grow."""
         while waiting and not workflow.info().is_continue_as_new_suggested():
             pages = waiting.pop()
@@ -117,19 +119,19 @@ class RangeFetchers:
         tries: list[PageTries] = []
         trouble: DownloadTrouble | None = None
         while True:
-            self._under_way.setdefault(pages.number, 0)
+            self._under_way.setdefault(pages.number_among_all_tables, 0)
             if workflow.now() - self._published_at >= _SHOW_EVERY:
-                self._publish()
+                self._publish_rows()
             report = await self._fetch_slice(sources, pages, count, tries)
-            if _is_cancelled():
+            if _is_task_cancelled():
                 raise asyncio.CancelledError
-            if report.wait is None or report.rows > self._under_way[pages.number]:
+            if report.wait is None or report.rows > self._under_way[pages.number_among_all_tables]:
                 tries = []
             self._record_result(pages, report)
             self._on_resolved(trouble)
             if report.wait:
-                tries = merge_tries(tries, report.wait.tries)
-                self._publish()
+                tries = replace_tries(tries, report.wait.tries)
+                self._publish_rows()
                 # The activity slot is free while this waits.
                 trouble = await self._on_wait(report.wait)
             if report.done or workflow.info().is_continue_as_new_suggested():
@@ -172,16 +174,16 @@ class RangeFetchers:
         else:
             self._under_way[report.number] = report.rows
 
-    def _new_columns(self) -> dict[int, list[str]]:
+    def _collect_new_columns(self) -> dict[int, list[str]]:
         """Return the new columns of each table, in the order of the ranges that have them."""
         found: dict[int, list[str]] = {}
-        for pages, report in sorted(self._results, key=lambda noted: noted[0].number):
+        for pages, report in sorted(self._results, key=lambda noted: noted[0].number_among_all_tables):
             for name in report.new_columns:
                 columns = found.setdefault(pages.table, [])
                 columns += [name] if name not in columns else []
         return found
 
-    def _publish(self) -> None:
+    def _publish_rows(self) -> None:
         self._published_at = workflow.now()
         self._on_rows(self._progress.done_rows + sum(self._under_way.values()), dict(self._under_way))
 
@@ -200,7 +202,7 @@ async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
             await workflow.wait(running, timeout=CANCEL_AGAIN_SECONDS)
 
 
-def _is_cancelled() -> bool:
+def _is_task_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -221,11 +223,11 @@ class FileMaker:
         self._progress = progress
         self._on_phase = on_phase
 
-    async def make(self, sources: SourcesProbe, ranges: list[list[PageRange]]) -> StoredFile:
+    async def make_file(self, sources: SourcesProbe, ranges: list[list[PageRange]]) -> StoredFile:
         """Assemble the ranges; return the file, rendered from them if its type asks for it."""
         self._on_phase(DownloadPhase.ASSEMBLING)
         assembled = await self._run_activity(
-            DownloadActivities.assemble,
+            DownloadActivities.assemble_ranges,
             AssembleInput(
                 spec=self._spec,
                 sources=sources,
@@ -245,8 +247,8 @@ class FileMaker:
             archive = ""
             rendered = await self._render_segments(sources, assembled.segments, archive)
         return await self._run_activity(
-            DownloadActivities.bind,
-            BindInput(
+            DownloadActivities.combine_books,
+            CombineBooksInput(
                 spec=self._spec,
                 sources=sources,
                 rendered=rendered,
@@ -259,14 +261,14 @@ class FileMaker:
         )
 
     async def _render_segments(
-        self, sources: SourcesProbe, segments: list[Segment], archive: str
+        self, sources: SourcesProbe, segments: list[RowSegment], archive: str
     ) -> list[RenderedSegment]:
         """Render the books of all segments and return them in order; the first failure cancels the others."""
         rendering = [
             asyncio.create_task(
                 self._run_activity(
-                    DownloadActivities.render,
-                    RenderInput(spec=self._spec, sources=sources, segment=segment, archive=archive),
+                    DownloadActivities.render_segment,
+                    RenderSegmentInput(spec=self._spec, sources=sources, segment=segment, archive=archive),
                     task_queue=names.RENDER_QUEUE,
                     priority=Priority(fairness_key=self._spec.project_id),
                     summary=f"rows {segment.first_row:,} to {segment.first_row + segment.rows:,} into a book",

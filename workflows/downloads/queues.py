@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
-from collections.abc import Sequence
 from typing import Final
 
 from activities.downloads.activities import DownloadActivities, DownloadHousekeeping
@@ -25,14 +22,14 @@ def build_queues(services: Services) -> list[TaskQueue]:
             name=names.QUEUE,
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
             activities=[
-                steps.record,
-                steps.probe,
-                steps.assemble,
-                steps.bind,
-                steps.discard,
-                steps.finish,
-                housekeeping.expire,
-                housekeeping.sweep,
+                steps.record_processing,
+                steps.probe_sources,
+                steps.assemble_ranges,
+                steps.combine_books,
+                steps.delete_unfinished,
+                steps.record_end,
+                housekeeping.remove_expired_files,
+                housekeeping.remove_abandoned_staging,
             ],
             slots=50,
         ),
@@ -47,17 +44,11 @@ def build_queues(services: Services) -> list[TaskQueue]:
         TaskQueue(
             name=names.RENDER_QUEUE,
             workflows=[],
-            activities=[steps.render],
+            activities=[steps.render_segment],
             slots=services.settings.worker.render_slots,
             polls=1,
         ),
     ]
 
 
-async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Load Arrow in workers that fetch, so that the first download does not wait for it."""
-    if names.FETCH_QUEUE in queues:
-        importlib.import_module("pyarrow.compute")
-
-
-QUEUES: Final = SystemQueues(names=names.QUEUES, workflows=WORKFLOWS, build=build_queues, run_background=run_background)
+QUEUES: Final = SystemQueues(names=names.QUEUES, workflows=WORKFLOWS, build=build_queues)

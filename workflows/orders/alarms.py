@@ -12,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.activities import PlatformActivities
     from activities.orders.watch import ScanActivities, WatchActivities
     from domain.orders import names
-    from domain.orders.activity_models import Alarm, PresenceResult, WatchInput
+    from domain.orders.activity_models import Alarm, CheckServedInput, ServedPlatformsResult
     from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from workflows.activity_calls import PRESENCE_CHECK, PROMPT_ACTIVITY
     from workflows.webhooks import delivery
@@ -41,38 +41,46 @@ async def send_alarms(alarms: Iterable[Alarm]) -> None:
 class OrderWatchWorkflow:
     """One check of all platforms: alarms about those without a worker, stale slices and lost backfills."""
 
+    def __init__(self) -> None:
+        self._presence: ServedPlatformsResult | None = None
+
     @workflow.run
-    async def run(self, params: WatchInput) -> PresenceResult:
+    async def run(self, params: CheckServedInput) -> ServedPlatformsResult:
         """Check all platforms once."""
         watched = await workflow.execute_activity_method(WatchActivities.list_platforms, **PROMPT_ACTIVITY)
-        presence = await _check_presence(watched.platforms, params.patience_seconds)
-        result = await workflow.execute_activity_method(WatchActivities.note_presence, presence, **PROMPT_ACTIVITY)
+        presence = self._presence = await _check_presence(watched.platforms, params.patience_seconds)
+        result = await workflow.execute_activity_method(WatchActivities.record_presence, presence, **PROMPT_ACTIVITY)
         await send_alarms(result.alarms)
-        result = await workflow.execute_activity_method(ScanActivities.scan_overdue, **PROMPT_ACTIVITY)
+        result = await workflow.execute_activity_method(ScanActivities.report_overdue, **PROMPT_ACTIVITY)
         await send_alarms(result.alarms)
         return presence
 
+    @workflow.query
+    def status(self) -> ServedPlatformsResult | None:
+        """Return which platforms are served; None until all were asked."""
+        return self._presence
 
-async def _check_presence(platforms: list[str], patience_seconds: float) -> PresenceResult:
+
+async def _check_presence(platforms: list[str], patience_seconds: float) -> ServedPlatformsResult:
     """Return which platforms a worker answers for; one is unserved if two requests in a row get no answer.
 
     A single missing answer shows only that the machine is busy: 49 of such alarms were false on one of two cores.
     """
-    served = await _find_served(platforms, patience_seconds)
+    served = await _find_served_platforms(platforms, patience_seconds)
     if missing := [platform for platform in platforms if platform not in served]:
-        served |= await _find_served(missing, patience_seconds)
-    return PresenceResult(
+        served |= await _find_served_platforms(missing, patience_seconds)
+    return ServedPlatformsResult(
         served=[platform for platform in platforms if platform in served],
         unserved=[platform for platform in platforms if platform not in served],
     )
 
 
-async def _find_served(platforms: list[str], patience_seconds: float) -> set[str]:
+async def _find_served_platforms(platforms: list[str], patience_seconds: float) -> set[str]:
     """Send a request to all platforms at once; return those for which a worker answers within the time."""
     handles = {
         platform: workflow.start_activity_method(
             PlatformActivities.answer_presence,
-            task_queue=names.control_queue(platform),
+            task_queue=names.build_control_queue_name(platform),
             schedule_to_start_timeout=timedelta(seconds=patience_seconds),
             **PRESENCE_CHECK,
             summary=f"is platform {platform} served?",

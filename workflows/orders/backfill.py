@@ -58,19 +58,19 @@ class OrderBackfillWorkflow:
         try:
             if params.progress is None:
                 await workflow.execute_activity_method(BackfillActivities.begin_backfill, params, **SHORT_ACTIVITY)
-            while jobs := await self._next():
-                ended = await asyncio.gather(*(self._read(job) for job in jobs))
+            while jobs := await self._save_progress_and_get_next():
+                ended = await asyncio.gather(*(self._read_slice_again(job) for job in jobs))
                 progress = self._status.progress
                 for job, fault in zip(jobs, ended, strict=True):
-                    progress = progress.add(job.window, fault)
+                    progress = progress.add_slice(job.window, fault)
                 self._show_progress(progress)
                 if workflow.info().is_continue_as_new_suggested() and not self._unread:
                     workflow.continue_as_new(params.model_copy(update={"progress": progress}))
-            return await self._finish(None)
+            return await self._close_record(None)
         except (asyncio.CancelledError, ActivityError) as error:
             if not is_cancelled_exception(error):
                 raise
-            await asyncio.shield(asyncio.create_task(self._finish(slices.BACKFILL_TERMINATED)))
+            await asyncio.shield(asyncio.create_task(self._close_record(slices.BACKFILL_TERMINATED)))
             raise
 
     @workflow.query
@@ -78,7 +78,7 @@ class OrderBackfillWorkflow:
         """Return the status of the backfill."""
         return self._status
 
-    async def _next(self) -> list[SliceJob]:
+    async def _save_progress_and_get_next(self) -> list[SliceJob]:
         step = BackfillBatchInput(
             platform=self._params.platform,
             backfill_id=self._params.backfill_id,
@@ -90,9 +90,9 @@ class OrderBackfillWorkflow:
         self._unread = []
         return batch.jobs
 
-    async def _read(self, job: SliceJob) -> FaultRecord | None:
+    async def _read_slice_again(self, job: SliceJob) -> FaultRecord | None:
         """Read one slice again; return the fault if that failed."""
-        while (handle := await self._start(job)) is None:
+        while (handle := await self._start_slice(job)) is None:
             await workflow.sleep(_ELSEWHERE_SECONDS)
         try:
             sliced = await handle
@@ -101,13 +101,13 @@ class OrderBackfillWorkflow:
             return slices.SLICE_TERMINATED
         return sliced.fault if sliced.done or sliced.fault else slices.SLICE_REPLACED
 
-    async def _start(self, job: SliceJob) -> ChildWorkflowHandle[OrderSliceWorkflow, SliceResult] | None:
+    async def _start_slice(self, job: SliceJob) -> ChildWorkflowHandle[OrderSliceWorkflow, SliceResult] | None:
         """Start the reading of a slice; None where it is already being read again."""
         try:
             return await workflow.start_child_workflow(
                 OrderSliceWorkflow.run,
                 SliceInput(platform=self._params.platform, project_id=self._params.project_id, job=job),
-                id=names.slice_id(self._params.platform, job.window, job.suffix),
+                id=names.build_slice_workflow_id(self._params.platform, job.window, job.suffix),
                 task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
@@ -118,7 +118,7 @@ class OrderBackfillWorkflow:
         except WorkflowAlreadyStartedError:
             return None
 
-    async def _finish(self, fault: FaultRecord | None) -> BackfillStatus:
+    async def _close_record(self, fault: FaultRecord | None) -> BackfillStatus:
         progress = self._status.progress
         result = await workflow.execute_activity_method(
             BackfillActivities.end_backfill,
@@ -154,33 +154,36 @@ class OrderReportWorkflow:
     async def run(self, params: ReportInput) -> ReportResult:
         """Read part after part, then compare."""
         while self._part.read_to < params.window.end:
-            self._part = await self._read()
+            self._part = await self._read_next_part()
             workflow.set_current_details(f"read to {self._part.read_to.isoformat()} of {params.window.end.isoformat()}")
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(params.model_copy(update={"so_far": self._part}))
-        return await workflow.execute_activity_method(
+        report = await workflow.execute_activity_method(
             ReportActivities.write_report,
-            self._step(),
-            task_queue=names.report_queue(params.platform),
+            self._build_part_input(),
+            task_queue=names.build_report_queue_name(params.platform),
             **REPORT_WRITING,
             summary=f"compare {params.day}",
         )
+        if workflow.patched("state-shown"):
+            workflow.upsert_search_attributes([temporal.STATE.value_set("succeeded")])
+        return report
 
     @workflow.query
     def status(self) -> ReportProgress:
         """Return how far the day has been read."""
         return self._part
 
-    async def _read(self) -> ReportProgress:
+    async def _read_next_part(self) -> ReportProgress:
         return await workflow.execute_activity_method(
             ReportActivities.read_part,
-            self._step(),
-            task_queue=names.report_queue(self._params.platform),
+            self._build_part_input(),
+            task_queue=names.build_report_queue_name(self._params.platform),
             **REPORT_READING,
             summary=f"read on from {self._part.read_to.isoformat()}",
         )
 
-    def _step(self) -> ReportPartInput:
+    def _build_part_input(self) -> ReportPartInput:
         run = workflow.info().first_execution_run_id
-        folder = names.report_parts(self._params.platform, self._params.day.isoformat(), run)
+        folder = names.build_report_parts_prefix(self._params.platform, self._params.day.isoformat(), run)
         return ReportPartInput(order=self._params, folder=folder, after=self._part)

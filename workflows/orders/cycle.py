@@ -31,10 +31,10 @@ with workflow.unsafe.imports_passed_through():
         ClaimInput,
         ClaimSlicesResult,
         ClockResult,
-        NoteFailureInput,
         OrderCycleInput,
         OrderCycleStatus,
         PlatformInput,
+        RecordFailureInput,
         SliceInput,
         SliceJob,
         SliceResult,
@@ -77,16 +77,16 @@ class OrderCycleWorkflow:
     @workflow.run
     async def run(self, params: OrderCycleInput) -> OrderCycleStatus:
         """Claim and run slices until nothing is left to claim."""
-        claimed = await self._claim(self._scheduled_at())
+        claimed = await self._claim_slices(self._get_scheduled_time())
         if claimed.rereads:
             for job in claimed.jobs:
-                await self._read_again(claimed.project_id, job)
+                await self._start_backfill(claimed.project_id, job)
             return self._show_progress(f"{len(claimed.jobs)} slices of this time are read again")
         while True:
             for job in claimed.jobs:
-                self._add_slice(claimed.project_id, job)
+                self._start_slice_task(claimed.project_id, job)
             if not self._running:
-                return self._finish(claimed)
+                return self._end_run(claimed)
             await self._wait_for_change(claimed)
             if self._failures_in_row >= FAILURES_STOP:
                 await self._wait_for_slices()
@@ -94,21 +94,21 @@ class OrderCycleWorkflow:
             if workflow.info().is_continue_as_new_suggested():
                 await self._wait_for_slices()
                 workflow.continue_as_new(params.model_copy(update={"continued": True}))
-            claimed = await self._claim()
+            claimed = await self._claim_slices()
 
     @workflow.query
     def status(self) -> OrderCycleStatus:
         """Return the status of the cycle."""
         return self._status
 
-    def _scheduled_at(self) -> datetime | None:
+    def _get_scheduled_time(self) -> datetime | None:
         """Return when the schedule was due to start this run; None for a run that continues another."""
         return None if self._params.continued else workflow.info().typed_search_attributes.get(_SCHEDULED)
 
-    async def _claim(self, scheduled_at: datetime | None = None) -> ClaimSlicesResult:
+    async def _claim_slices(self, scheduled_at: datetime | None = None) -> ClaimSlicesResult:
         order = ClaimInput(
             platform=self._params.platform,
-            skew_seconds=await self._skew_seconds(),
+            skew_seconds=await self._measure_skew_if_old(),
             heeds_pause=self._params.heeds_pause,
             scheduled_at=scheduled_at,
             running=sorted({*self._running, *self._list_excluded()}, key=str),
@@ -123,11 +123,11 @@ class OrderCycleWorkflow:
         }
         return {*self._running_elsewhere, *self._terminated}
 
-    async def _skew_seconds(self) -> float | None:
+    async def _measure_skew_if_old(self) -> float | None:
         """Return how far the platform's clock is ahead of ours; read every few seconds, not at every claim."""
         if self._skew is None or workflow.now() - self._skew_at > _FRESH_SECONDS:
             try:
-                reading = await self._clock()
+                reading = await self._measure_clock_skew()
             except ActivityError as error:
                 if self._skew is None:
                     await self._report_clock_failure(error)
@@ -151,39 +151,39 @@ class OrderCycleWorkflow:
         if fault:
             is_refused = fault.code == CREDENTIALS_CODE
             result = await workflow.execute_activity_method(
-                OrderActivities.note_refused_credentials if is_refused else OrderActivities.note_clock_failure,
-                NoteFailureInput(platform=self._params.platform, fault=fault, asked_at=workflow.now()),
+                OrderActivities.record_refused_credentials if is_refused else OrderActivities.record_clock_failure,
+                RecordFailureInput(platform=self._params.platform, fault=fault, asked_at=workflow.now()),
                 **SHORT_ACTIVITY,
             )
             await alarms.send_alarms(result.alarms)
 
-    async def _clock(self) -> ClockResult:
+    async def _measure_clock_skew(self) -> ClockResult:
         return await workflow.execute_activity_method(
-            PlatformActivities.read_clock,
+            PlatformActivities.measure_clock_skew,
             PlatformInput(platform=self._params.platform),
-            task_queue=names.control_queue(self._params.platform),
+            task_queue=names.build_control_queue_name(self._params.platform),
             **CLOCK_READING,
             summary="look at the platform's clock",
         )
 
-    def _add_slice(self, project_id: str, job: SliceJob) -> None:
+    def _start_slice_task(self, project_id: str, job: SliceJob) -> None:
         self._running[job.window] = asyncio.create_task(self._run_slice(project_id, job))
 
     async def _run_slice(self, project_id: str, job: SliceJob) -> None:
         """Start a slice and wait for its end; one that is already running is left alone."""
-        handle = await self._start(project_id, job)
+        handle = await self._start_slice_workflow(project_id, job)
         try:
             if handle is None:
                 self._running_elsewhere[job.window] = workflow.now()
             else:
-                self._count(await handle)
+                self._count_result(await handle)
         except ChildWorkflowError:
             # It was terminated by an operator: this run does not start it again.
             self._terminated.add(job.window)
         del self._running[job.window]
         self._has_changed = True
 
-    def _count(self, sliced: SliceResult) -> None:
+    def _count_result(self, sliced: SliceResult) -> None:
         self._failures_in_row = 0 if sliced.fault is None else self._failures_in_row + 1
         self._status = self._status.model_copy(
             update={
@@ -192,7 +192,7 @@ class OrderCycleWorkflow:
             }
         )
 
-    async def _read_again(self, project_id: str, job: SliceJob) -> None:
+    async def _start_backfill(self, project_id: str, job: SliceJob) -> None:
         """Start a backfill of one slice: once, however many runs of the schedule lie in its time."""
         suffix = f"{int(workflow.now().timestamp()) // _BACKFILL_SECONDS}"
         order = BackfillInput(
@@ -207,7 +207,7 @@ class OrderCycleWorkflow:
             await workflow.start_child_workflow(
                 OrderBackfillWorkflow.run,
                 order,
-                id=names.backfill_id(self._params.platform, job.window, suffix),
+                id=names.build_backfill_workflow_id(self._params.platform, job.window, suffix),
                 task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
@@ -216,7 +216,7 @@ class OrderCycleWorkflow:
                 static_summary=f"read {job.window} again",
             )
 
-    async def _start(
+    async def _start_slice_workflow(
         self, project_id: str, job: SliceJob
     ) -> ChildWorkflowHandle[OrderSliceWorkflow, SliceResult] | None:
         """Start a slice's workflow, which outlives this one; None where it is running already."""
@@ -224,7 +224,7 @@ class OrderCycleWorkflow:
             return await workflow.start_child_workflow(
                 OrderSliceWorkflow.run,
                 SliceInput(platform=self._params.platform, project_id=project_id, job=job),
-                id=names.slice_id(self._params.platform, job.window, job.suffix),
+                id=names.build_slice_workflow_id(self._params.platform, job.window, job.suffix),
                 task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
@@ -250,7 +250,7 @@ class OrderCycleWorkflow:
         if self._running:
             await workflow.wait(list(self._running.values()))
 
-    def _finish(self, claimed: ClaimSlicesResult) -> OrderCycleStatus:
+    def _end_run(self, claimed: ClaimSlicesResult) -> OrderCycleStatus:
         """End the run; one that could claim nothing without a clock fails."""
         if claimed.is_paused:
             return self._show_progress("the platform is paused")

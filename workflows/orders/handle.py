@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
 from temporalio.client import (
     Client,
     Schedule,
+    ScheduleActionExecutionStartWorkflow,
     ScheduleActionStartWorkflow,
     ScheduleHandle,
     ScheduleIntervalSpec,
@@ -17,19 +19,25 @@ from temporalio.client import (
     ScheduleState,
 )
 from temporalio.common import TypedSearchAttributes
+from temporalio.service import RPCError, RPCStatusCode
 
 from domain.orders import names
-from domain.orders.activity_models import BackfillInput, OrderCycleInput, ReportInput, SliceInput, WatchInput
+from domain.orders.activity_models import BackfillInput, CheckServedInput, OrderCycleInput, ReportInput, SliceInput
+from domain.orders.windows import TimeWindow
 from infra import starts
+from infra.database import Database
 from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
+from stores.orders import platforms
 
 CYCLE_SECONDS: Final = 60
 WATCH_SECONDS: Final = 20
 _CATCH_UP: Final = timedelta(minutes=2)
 
 
-async def ensure_platform(client: Client, platform: str, project_id: str, pause_note: str = "") -> ScheduleHandle:
+async def create_or_update_cycle_schedule(
+    client: Client, platform: str, project_id: str, pause_note: str = ""
+) -> ScheduleHandle:
     """Create or update a platform's schedule; a paused one stays paused.
 
     Args:
@@ -37,30 +45,50 @@ async def ensure_platform(client: Client, platform: str, project_id: str, pause_
     """
     schedule = _build_cycle_schedule(platform, project_id)
     schedule.state = ScheduleState(paused=bool(pause_note), note=pause_note or None)
-    found = await starts.ensure_schedule(client, names.schedule_id(platform), schedule)
+    found = await starts.create_or_update_schedule(client, names.build_cycle_schedule_id(platform), schedule)
     if pause_note:
         await found.pause(note=pause_note)
     return found
 
 
-async def find_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
+async def find_or_create_cycle_schedule(client: Client, platform: str, project_id: str) -> ScheduleHandle:
     """Return a platform's schedule; create it if the engine has lost it."""
-    return await starts.find_schedule(client, names.schedule_id(platform), _build_cycle_schedule(platform, project_id))
+    return await starts.get_or_create_schedule(
+        client, names.build_cycle_schedule_id(platform), _build_cycle_schedule(platform, project_id)
+    )
 
 
-async def create_or_update_schedules(client: Client, settings: Settings) -> None:
-    """Create or update the schedule of the watch; those of platforms are created with them."""
-    await ensure_watch(client)
+async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
+    """Create or update the schedule of the watch, which runs once there is a platform; platforms have their own."""
+    await create_or_update_watch_schedule(client, has_platforms=bool(await platforms.list_platform_numbers(database)))
 
 
-async def ensure_watch(client: Client) -> ScheduleHandle:
-    """Create or update the schedule of the watch."""
-    schedule = Schedule(
-        action=ScheduleActionStartWorkflow(names.WATCH_WORKFLOW, WatchInput(), id=names.WATCH, task_queue=names.QUEUE),
-        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))]),
+async def create_or_update_watch_schedule(client: Client, *, has_platforms: bool = True) -> ScheduleHandle:
+    """Create or update the schedule of the watch, without an interval where there is no platform."""
+    return await starts.create_or_update_schedule(
+        client, names.WATCH, _build_watch_schedule(has_platforms=has_platforms)
+    )
+
+
+async def start_watch(client: Client) -> None:
+    """Have the watch run from the first platform on, where the installation was prepared; a paused one stays paused."""
+    await starts.start_intervals(client, names.WATCH, _build_watch_schedule())
+
+
+def _build_watch_schedule(*, has_platforms: bool = True) -> Schedule:
+    intervals = [ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))] if has_platforms else []
+    return Schedule(
+        action=ScheduleActionStartWorkflow(
+            names.WATCH_WORKFLOW,
+            CheckServedInput(),
+            id=names.WATCH,
+            task_queue=names.QUEUE,
+            typed_search_attributes=starts.build_search_attributes(names.SYSTEM),
+            static_summary="watch over all platforms",
+        ),
+        spec=ScheduleSpec(intervals=intervals),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=WATCH_SECONDS)),
     )
-    return await starts.ensure_schedule(client, names.WATCH, schedule)
 
 
 def _build_cycle_schedule(platform: str, project_id: str) -> Schedule:
@@ -68,7 +96,7 @@ def _build_cycle_schedule(platform: str, project_id: str) -> Schedule:
         action=ScheduleActionStartWorkflow(
             names.CYCLE_WORKFLOW,
             OrderCycleInput(platform=platform, heeds_pause=True),
-            id=names.schedule_id(platform),
+            id=names.build_cycle_schedule_id(platform),
             task_queue=names.QUEUE,
             typed_search_attributes=build_attributes(project_id),
             static_summary=f"orders of {platform}",
@@ -78,7 +106,7 @@ def _build_cycle_schedule(platform: str, project_id: str) -> Schedule:
     )
 
 
-def build_attributes(project_id: str, state: str = "pending") -> TypedSearchAttributes:
+def build_attributes(project_id: str, state: str = starts.STANDING) -> TypedSearchAttributes:
     """Build the search attributes of a workflow of orders."""
     return starts.build_search_attributes(names.SYSTEM, project_id=project_id, state=state)
 
@@ -88,7 +116,7 @@ async def start_backfill(engine: Client, params: BackfillInput) -> bool:
     backfill = WorkflowStart(
         workflow=names.BACKFILL_WORKFLOW,
         argument=params,
-        id=names.backfill_id(params.platform, params.window),
+        id=names.build_backfill_workflow_id(params.platform, params.window),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE_WHILE_RUNNING,
         attributes=build_attributes(params.project_id, "running"),
@@ -102,14 +130,37 @@ async def start_report(engine: Client, project_id: str, params: ReportInput) -> 
     report = WorkflowStart(
         workflow=names.REPORT_WORKFLOW,
         argument=params,
-        id=names.report_id(params.platform, params.day.isoformat()),
+        id=names.build_report_workflow_id(params.platform, params.day.isoformat()),
         queue=names.QUEUE,
         same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
-        attributes=build_attributes(project_id),
+        attributes=build_attributes(project_id, "running"),
         summary=f"compare {params.day} of {params.platform}",
     )
     await starts.start_workflow(engine, report)
     return report.id
+
+
+async def stop_platform(
+    engine: Client, platform: str, unfinished: Sequence[TimeWindow], running: Sequence[str]
+) -> None:
+    """Delete the schedule of a platform that was removed, and terminate what still runs for it.
+
+    Args:
+        unfinished: Slices that may be being read.
+        running: Ids of other workflows of the platform.
+    """
+    schedule = engine.get_schedule_handle(names.build_cycle_schedule_id(platform))
+    actions = (await schedule.describe()).info.running_actions
+    cycles = [each.workflow_id for each in actions if isinstance(each, ScheduleActionExecutionStartWorkflow)]
+    await schedule.delete()
+    readings = [names.build_slice_workflow_id(platform, window) for window in unfinished]
+    for workflow_id in (*cycles, *running, *readings):
+        try:
+            await engine.get_workflow_handle(workflow_id).terminate(reason="its platform was removed")
+        except RPCError as error:
+            # It is not running, or has ended meanwhile.
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
 
 
 async def redo_slice(engine: Client, params: SliceInput) -> None:
@@ -118,7 +169,7 @@ async def redo_slice(engine: Client, params: SliceInput) -> None:
     redo = WorkflowStart(
         workflow=names.SLICE_WORKFLOW,
         argument=params,
-        id=names.slice_id(params.platform, window, names.REDO_SUFFIX),
+        id=names.build_slice_workflow_id(params.platform, window, names.REDO_SUFFIX),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE_WHILE_RUNNING,
         attributes=build_attributes(params.project_id, "running"),

@@ -38,14 +38,14 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 steps.claim_slices,
                 steps.load_settings,
                 steps.fail_slice,
-                steps.note_clock_failure,
-                steps.note_refused_credentials,
+                steps.record_clock_failure,
+                steps.record_refused_credentials,
                 backfilling.begin_backfill,
                 backfilling.advance_backfill,
                 backfilling.end_backfill,
                 watching.list_platforms,
-                watching.note_presence,
-                ScanActivities(services).scan_overdue,
+                watching.record_presence,
+                ScanActivities(services).report_overdue,
                 OrderHousekeeping(services).purge,
             ],
             slots=20,
@@ -53,17 +53,17 @@ def build_queues(services: Services) -> list[TaskQueue]:
     ]
 
 
-async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+async def serve_platforms_and_gauges(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the queues of platforms, which appear at run time, and update the gauges of platforms."""
     async with asyncio.TaskGroup() as group:
         group.create_task(platform_workers.serve_platforms(services, queues, stop))
-        group.create_task(platform_workers.update_gauges(services, queues, stop))
+        group.create_task(platform_workers.update_gauges_until_stopped(services, queues, stop))
 
 
 QUEUES: Final = SystemQueues(
     names=(*names.QUEUES, names.PLATFORM_QUEUES),
     workflows=WORKFLOWS,
     build=build_queues,
-    run_background=run_background,
-    is_named_later=lambda queue: names.parse_platform(queue) is not None,
+    run_background=serve_platforms_and_gauges,
+    is_named_later=lambda queue: names.parse_platform_of_queue(queue) is not None,
 )

@@ -19,10 +19,10 @@ with workflow.unsafe.imports_passed_through():
     from domain.orders import names
     from domain.orders.activity_models import (
         FailSliceInput,
-        NoteFailureInput,
         PlatformInput,
         ReadSliceInput,
         ReadSliceResult,
+        RecordFailureInput,
         SliceInput,
         SliceProgress,
         SliceResult,
@@ -59,18 +59,18 @@ class OrderSliceWorkflow:
         while True:
             settings, began = await self._load_settings(), workflow.now()
             try:
-                return self._finish(await self._read(settings))
+                return self._build_result(await self._make_attempt(settings))
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                failure = self._to_failure(error)
+                failure = self._build_failure(error)
             self._place = failure.place
             if failure.trouble is FailureKind.EXPIRED:
-                await self._report_credentials(failure.fault, began)
-            pause = self._ladder.pause_after(failure, settings.retries, settings.retryintv)
+                await self._report_refused_credentials(failure.fault, began)
+            pause = self._ladder.record_failure(failure, settings.retries, settings.retryintv)
             self._show_progress("failed" if pause is None else "pausing", pause, failure.fault)
             if pause is None:
-                return await self._fail(failure.fault)
+                return await self._record_failure(failure.fault)
             if pause:
                 await workflow.sleep(pause)
             if workflow.info().is_continue_as_new_suggested():
@@ -90,7 +90,7 @@ class OrderSliceWorkflow:
             **SHORT_ACTIVITY,
         )
 
-    async def _read(self, settings: PlatformSettings) -> ReadSliceResult:
+    async def _make_attempt(self, settings: PlatformSettings) -> ReadSliceResult:
         self._attempt += 1
         job = self._params.job
         info = workflow.info()
@@ -105,7 +105,7 @@ class OrderSliceWorkflow:
                 place=self._place,
                 holder=f"{info.workflow_id}/{info.run_id}-{self._attempt}",
             ),
-            task_queue=names.slice_queue(self._params.platform),
+            task_queue=names.build_slice_queue_name(self._params.platform),
             start_to_close_timeout=timedelta(seconds=settings.timeout),
             heartbeat_timeout=HEARTBEAT,
             retry_policy=ONCE,
@@ -113,15 +113,15 @@ class OrderSliceWorkflow:
             summary=f"attempt {self._attempt}, by configuration {settings.version}",
         )
 
-    async def _report_credentials(self, fault: FaultRecord, asked_at: datetime) -> None:
+    async def _report_refused_credentials(self, fault: FaultRecord, asked_at: datetime) -> None:
         result = await workflow.execute_activity_method(
-            OrderActivities.note_refused_credentials,
-            NoteFailureInput(platform=self._params.platform, fault=fault, asked_at=asked_at),
+            OrderActivities.record_refused_credentials,
+            RecordFailureInput(platform=self._params.platform, fault=fault, asked_at=asked_at),
             **SHORT_ACTIVITY,
         )
         await alarms.send_alarms(result.alarms)
 
-    async def _fail(self, fault: FaultRecord) -> SliceResult:
+    async def _record_failure(self, fault: FaultRecord) -> SliceResult:
         result = await workflow.execute_activity_method(
             OrderActivities.fail_slice,
             FailSliceInput(
@@ -137,7 +137,7 @@ class OrderSliceWorkflow:
         await alarms.send_alarms(result.alarms)
         return SliceResult(done=False, fault=fault)
 
-    def _to_failure(self, error: ActivityError) -> AttemptFailure:
+    def _build_failure(self, error: ActivityError) -> AttemptFailure:
         """Return what a failed attempt means; one that was lost keeps the resume point of the one before."""
         cause, place = error.cause, self._place
         if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
@@ -152,7 +152,7 @@ class OrderSliceWorkflow:
             return AttemptFailure(trouble=FailureKind.FAILED, fault=fault, place=place)
         return AttemptFailure(trouble=FailureKind.FAILED, fault=read_fault(error), place=place)
 
-    def _finish(self, read: ReadSliceResult) -> SliceResult:
+    def _build_result(self, read: ReadSliceResult) -> SliceResult:
         self._show_progress(read.ending, None, None)
         return SliceResult(done=read.ending is not ReadOutcome.OVER, orders=read.orders, halves=len(read.halves))
 

@@ -38,8 +38,9 @@ from domain.tasks.messages import (
     TaskSearch,
     TaskSearchReply,
 )
-from domain.tasks.names import LaneName
-from infra import starts
+from domain.tasks.names import LaneName, split_type_id
+from infra import outages, starts
+from infra.database import Database
 from infra.outages import ENGINE_OUTAGE_STATUSES, EngineUnresponsive
 from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
@@ -72,21 +73,21 @@ async def start_lane(engine: Client, lane: LaneInput, summary: str) -> None:
     start = WorkflowStart(
         workflow=names.LANE_WORKFLOW,
         argument=lane,
-        id=names.make_lane_id((lane.type, lane.pos)),
+        id=names.build_lane_workflow_id((lane.type, lane.pos)),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE,
-        attributes=build_search_attributes(),
+        attributes=build_search_attributes(lane.type),
         summary=summary,
     )
     await starts.start_workflow(engine, start)
 
 
-def build_search_attributes() -> TypedSearchAttributes:
+def build_search_attributes(type_: str) -> TypedSearchAttributes:
     """Return the search attributes of lanes; their ids contain type and position."""
-    return starts.build_search_attributes(names.SYSTEM)
+    return starts.build_search_attributes(names.SYSTEM, project_id=split_type_id(type_)[0])
 
 
-async def create_or_update_schedules(client: Client, settings: Settings) -> None:
+async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
     """Do nothing: tasks have no schedule beside housekeeping."""
 
 
@@ -102,7 +103,7 @@ async def apply_batch(engine: Client, lane: LaneName, batch: LaneBatch) -> LaneB
     update_id = f"{batch.sender}-{batch.number}"
     request = UpdateWorkflowExecutionRequest(
         namespace=engine.namespace,
-        workflow_execution=WorkflowExecution(workflow_id=names.make_lane_id(lane)),
+        workflow_execution=WorkflowExecution(workflow_id=names.build_lane_workflow_id(lane)),
         wait_policy=_COMPLETED,
         request=Request(meta=Meta(update_id=update_id, identity=engine.identity), input=Input(name=names.APPLY_BATCH)),
     )
@@ -111,12 +112,12 @@ async def apply_batch(engine: Client, lane: LaneName, batch: LaneBatch) -> LaneB
         response = await engine.workflow_service.update_workflow_execution(request, retry=False, timeout=CALL_TIMEOUT)
     except RPCError as error:
         raise _convert_error(error) from error
-    return await _decode(engine, _read_payloads(response.outcome), LaneBatchReply)
+    return await _decode_reply(engine, _read_payloads(response.outcome), LaneBatchReply)
 
 
 async def look_up_tasks(engine: Client, lane: LaneName, lookup: TaskLookup) -> TaskLookupReply:
     """Query tasks of a lane by key; raises what `search_tasks` does."""
-    return await _query(engine, lane, names.LOOK_UP, lookup, TaskLookupReply)
+    return await _query_lane(engine, lane, names.LOOK_UP, lookup, TaskLookupReply)
 
 
 async def search_tasks(engine: Client, lane: LaneName, search: TaskSearch) -> TaskSearchReply:
@@ -127,7 +128,7 @@ async def search_tasks(engine: Client, lane: LaneName, search: TaskSearch) -> Ta
         LaneBusy: Another query is waiting.
         LaneUnresponsive: There was no reply.
     """
-    return await _query(engine, lane, names.SEARCH, search, TaskSearchReply)
+    return await _query_lane(engine, lane, names.SEARCH, search, TaskSearchReply)
 
 
 async def read_history_position(engine: Client, lane: LaneName) -> tuple[str, int]:
@@ -137,7 +138,7 @@ async def read_history_position(engine: Client, lane: LaneName) -> tuple[str, in
         LaneClosed: The lane has ended.
         LaneUnresponsive: There was no reply.
     """
-    workflow_id = names.make_lane_id(lane)
+    workflow_id = names.build_lane_workflow_id(lane)
     request = DescribeWorkflowExecutionRequest(
         namespace=engine.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
     )
@@ -151,8 +152,8 @@ async def read_history_position(engine: Client, lane: LaneName) -> tuple[str, in
     return info.execution.run_id, info.history_length
 
 
-async def _query(engine: Client, lane: LaneName, query: str, argument: object, reply: type[Reply]) -> Reply:
-    workflow_id = names.make_lane_id(lane)
+async def _query_lane(engine: Client, lane: LaneName, query: str, argument: object, reply: type[Reply]) -> Reply:
+    workflow_id = names.build_lane_workflow_id(lane)
     request = QueryWorkflowRequest(
         namespace=engine.namespace,
         execution=WorkflowExecution(workflow_id=workflow_id),
@@ -166,7 +167,7 @@ async def _query(engine: Client, lane: LaneName, query: str, argument: object, r
         raise _convert_error(error) from error
     if response.HasField("query_rejected"):
         raise LaneClosed(workflow_id)
-    return await _decode(engine, response.query_result.payloads, reply)
+    return await _decode_reply(engine, response.query_result.payloads, reply)
 
 
 def _read_payloads(outcome: Outcome) -> Sequence[Payload]:
@@ -178,13 +179,13 @@ def _read_payloads(outcome: Outcome) -> Sequence[Payload]:
     return outcome.success.payloads
 
 
-async def _decode(engine: Client, payloads: Sequence[Payload], reply: type[Reply]) -> Reply:
+async def _decode_reply(engine: Client, payloads: Sequence[Payload], reply: type[Reply]) -> Reply:
     decoded: list[Reply] = await engine.data_converter.decode(payloads, [reply])
     return decoded[0]
 
 
 def _convert_error(error: RPCError) -> Exception:
-    if error.status is RPCStatusCode.NOT_FOUND:
+    if outages.is_absent(error):
         return LaneClosed(str(error))
     if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
         return LaneBusy(str(error))

@@ -50,8 +50,8 @@ class TaskLane:
     async def run(self, lane: LaneInput) -> FinishedTaskCounts:
         """Serve batches until the lane is full and all its tasks are archived."""
         while not self._is_done():
-            await self._wait()
-            self._lane.state.advance(_now())
+            await self._wait_for_next_event()
+            self._lane.state.advance_clock(_get_now_ms())
             if self._may_continue_as_new():
                 workflow.continue_as_new(self._build_next_input())
             if self._is_checkpoint_due():
@@ -68,27 +68,27 @@ class TaskLane:
     def apply_batch(self, batch: LaneBatch) -> LaneBatchReply:
         """Apply a batch. It never awaits, so no batch is half applied when the lane continues as new."""
         self._batches += 1
-        return self._lane.apply(batch, _now())
+        return self._lane.apply_batch(batch, _get_now_ms())
 
     @workflow.query(name=names.LOOK_UP)
     def look_up(self, lookup: TaskLookup) -> TaskLookupReply:
         """Return tasks by key."""
-        return self._lane.look_up(lookup)
+        return self._lane.find_tasks(lookup)
 
     @workflow.query(name=names.SEARCH)
     def search(self, search: TaskSearch) -> TaskSearchReply:
         """Return tasks by their properties."""
-        return self._lane.search(search)
+        return self._lane.search_tasks(search)
 
     @workflow.query
     def status(self) -> LaneStatus:
         """Return the counters for people."""
         return self._lane.build_status()
 
-    async def _wait(self) -> None:
+    async def _wait_for_next_event(self) -> None:
         """Wait until a lease expires, a checkpoint is due, or the run ends or continues as new."""
         at = self._get_next_time()
-        left = None if at is None else (at - _now()) / 1_000
+        left = None if at is None else (at - _get_now_ms()) / 1_000
         if left is not None and left <= 0:
             return
         # A lane that an operator cancels goes on, because its tasks belong to others.
@@ -99,9 +99,9 @@ class TaskLane:
         """Return when a lease expires or a checkpoint is due; ends of leases are rounded up, to expire many at once."""
         lease_end = self._lane.state.next_lease_end
         times = [] if lease_end is None else [-(-lease_end // LEASE_STEP_MS) * LEASE_STEP_MS]
-        if self._is_long():
+        if self._is_run_long():
             # It waits for the checkpoint under way, or until the replies of this moment have been sent.
-            times += [] if self._checkpoint else [_now() + SOON_MS]
+            times += [] if self._checkpoint else [_get_now_ms() + SOON_MS]
         elif self._checkpoint is None and (next_time := self._schedule.get_next_time(self._lane.state)) is not None:
             times.append(next_time)
         return min(times, default=None)
@@ -115,12 +115,12 @@ class TaskLane:
     def _is_done(self) -> bool:
         return self._checkpoint is None and self._lane.is_done
 
-    def _is_long(self) -> bool:
+    def _is_run_long(self) -> bool:
         return self._batches >= RUN_BATCHES_MAX or workflow.info().is_continue_as_new_suggested()
 
     def _may_continue_as_new(self) -> bool:
         """Return whether the run is long and no checkpoint is under way that would have to be repeated."""
-        if not self._is_long() or self._lane.count_reply_bytes(_now()) > REPLY_BYTES_MAX:
+        if not self._is_run_long() or self._lane.get_reply_bytes_sent_at(_get_now_ms()) > REPLY_BYTES_MAX:
             return False
         return self._checkpoint is None or self._batches >= RUN_BATCHES_LIMIT
 
@@ -129,11 +129,15 @@ class TaskLane:
         return LaneInput(type=self._input.type, pos=self._input.pos, rules=rules, carried=self._lane.build_snapshot())
 
     def _is_checkpoint_due(self) -> bool:
-        return self._checkpoint is None and not self._is_long() and self._schedule.is_due(self._lane.state, _now())
+        return (
+            self._checkpoint is None
+            and not self._is_run_long()
+            and self._schedule.is_due(self._lane.state, _get_now_ms())
+        )
 
     async def _save_checkpoint(self) -> None:
         """Save head and ended tasks, and remove these tasks only after that."""
-        checkpoint = self._schedule.begin(self._lane.state, self._input.type, self._input.pos, _now())
+        checkpoint = self._schedule.begin_checkpoint(self._lane.state, self._input.type, self._input.pos, _get_now_ms())
         result: CheckpointResult = await workflow.execute_activity_method(
             LaneActivities.save_checkpoint,
             checkpoint,
@@ -156,5 +160,5 @@ class TaskLane:
         )
 
 
-def _now() -> int:
+def _get_now_ms() -> int:
     return round(workflow.time() * 1_000)

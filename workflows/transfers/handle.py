@@ -15,6 +15,7 @@ from domain.transfers.activity_models import TransferJobStatus
 from domain.transfers.joining import JoinBatch, JoinResult, TransferJobInput
 from domain.transfers.models import TransferState
 from infra import starts
+from infra.database import Database
 from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
 
@@ -49,7 +50,7 @@ async def start_and_join_job(
     reply: JoinResult = await engine.execute_update_with_start_workflow(
         names.JOIN,
         batch,
-        start_workflow_operation=starts.build_start_operation(start),
+        start_workflow_operation=starts.build_start_with_update(start),
         id=batch_id,
         rpc_timeout=timeout,
         result_type=JoinResult,
@@ -92,5 +93,5 @@ async def exclude_project(engine: Client, job_id: str, project_id: str) -> None:
     await engine.get_workflow_handle(job_id).signal(names.EXCLUDE_PROJECT, project_id)
 
 
-async def create_or_update_schedules(client: Client, settings: Settings) -> None:
+async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
     """Do nothing: transfers have no schedules beside housekeeping."""

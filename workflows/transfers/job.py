@@ -26,11 +26,17 @@ with workflow.unsafe.imports_passed_through():
         SendShardInput,
         TransferJobStatus,
     )
-    from domain.transfers.joining import JoinBatch, JoinResult, TargetRegistry, TransferJobInput, split_by_targets
+    from domain.transfers.joining import (
+        JoinBatch,
+        JoinResult,
+        TargetRegistry,
+        TransferJobInput,
+        group_shards_by_targets,
+    )
     from domain.transfers.models import FailureReason, TargetOutcome, TransferState
     from infra import temporal
     from infra.interceptors import FAULT_TYPE
-    from workflows.activity_calls import HEARTBEAT, PROMPT_ACTIVITY, SHIPPING, UNTIL_DONE, is_error_type, read_fault
+    from workflows.activity_calls import HEARTBEAT, PROMPT_ACTIVITY, SHIPPING, UNTIL_DONE, has_error_type, read_fault
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -59,7 +65,7 @@ class TransferJob:
     def __init__(self, job: TransferJobInput) -> None:
         self._job = job
         self._registry = TargetRegistry(job)
-        self._hosts = FileHosts(job)
+        self._hosts = FileHostRegistry(job)
         self._status = TransferJobStatus()
         self._is_closed = False
 
@@ -67,15 +73,15 @@ class TransferJob:
     async def run(self, job: TransferJobInput) -> TransferJobStatus:
         """Collect targets until the window ends, send all shards, and return the status."""
         if job.retry is None:
-            await self._cancel_on_cancellation(self._collect())
+            await self._cancel_targets_if_cancelled(self._wait_for_window_end())
         self._is_closed = True
-        if self._targets:
+        if self._target_count:
             sending = asyncio.create_task(self._send_all())
             while not sending.done():
-                await self._cancel_on_cancellation(asyncio.shield(sending))
+                await self._cancel_targets_if_cancelled(asyncio.shield(sending))
             sending.result()
             self._status.ended = await self._run_activity(TransferActivities.finish_job, job)
-            self._publish("done", self._status.ended.state)
+            self._publish_phase("done", self._status.ended.state)
         return self.status()
 
     @workflow.update(name=names.JOIN)
@@ -83,7 +89,7 @@ class TransferJob:
         """Let the groups of a batch join if the window is open and the job's limits allow it."""
         if self._is_closed or workflow.now() >= self._job.closes_at:
             return JoinResult(is_open=False, batches=self._registry.batches, targets=self._registry.targets)
-        return self._registry.add(batch, workflow.now())
+        return self._registry.add_batch(batch, workflow.now())
 
     @workflow.signal(name=names.EXCLUDE_PROJECT)
     def exclude_project(self, project_id: str) -> None:
@@ -93,7 +99,7 @@ class TransferJob:
     @workflow.query
     def status(self) -> TransferJobStatus:
         """Return the status of the job; the states of its targets are in the database."""
-        return self._status.model_copy(update={"batches": self._registry.batches, "targets": self._targets})
+        return self._status.model_copy(update={"batches": self._registry.batches, "targets": self._target_count})
 
     @workflow.query(name=names.COUNT_TARGETS)
     def count_project_targets(self, project_id: str) -> int:
@@ -104,14 +110,14 @@ class TransferJob:
         return retry.targets if retry.project_id == project_id else 0
 
     @property
-    def _targets(self) -> int:
+    def _target_count(self) -> int:
         return self._job.retry.targets if self._job.retry else self._registry.targets
 
     @property
-    def _projects(self) -> list[str]:
+    def _project_ids(self) -> list[str]:
         return [self._job.retry.project_id] if self._job.retry else self._registry.projects
 
-    async def _collect(self) -> None:
+    async def _wait_for_window_end(self) -> None:
         """Wait until the window ends, at a fixed time, and have files fetched meanwhile."""
         known: set[str] = set()
         while (left := (self._job.closes_at - workflow.now()).total_seconds()) > 0:
@@ -121,15 +127,15 @@ class TransferJob:
                 )
             for signature in self._registry.signatures:
                 known.add(signature)
-                self._hosts.request(signature)
+                self._hosts.get_or_start_fetch(signature)
 
     async def _send_all(self) -> None:
         """Save the shards, some at a time, and send each as soon as it is saved."""
         running: dict[int, asyncio.Task[None]] = {}
-        async for saved in self._save_all():
-            for group in split_by_targets(saved, CHECK_TARGETS_MAX, lambda shard: shard.targets):
+        async for saved in self._save_shards():
+            for group in group_shards_by_targets(saved, CHECK_TARGETS_MAX, lambda shard: shard.targets):
                 check = asyncio.create_task(self._check_agents([shard.number for shard in group]))
-                running |= {shard.number: asyncio.create_task(self._send(shard, check)) for shard in group}
+                running |= {shard.number: asyncio.create_task(self._send_shard(shard, check)) for shard in group}
         if not running:
             return  # another retry has taken all failed targets
         left = (self._job.deadline_at - workflow.now()).total_seconds()
@@ -143,25 +149,27 @@ class TransferJob:
             if task not in late:
                 task.result()
 
-    async def _save_all(self) -> AsyncIterator[list[SavedShard]]:
+    async def _save_shards(self) -> AsyncIterator[list[SavedShard]]:
         if self._job.retry:
-            self._publish("sending", TransferState.RUNNING)
-            saved = await self._run_activity(TransferActivities.save_retry, self._job)
+            self._publish_phase("sending", TransferState.RUNNING)
+            saved = await self._run_activity(TransferActivities.save_retried_targets, self._job)
             self._status.shards = len(saved)
             yield saved
             return
         shards = self._registry.build_shards()
         self._status.shards = len(shards)
-        self._publish("sending", TransferState.RUNNING)
-        for group in split_by_targets(shards, SAVE_TARGETS_MAX, lambda shard: len(shard.targets)):
+        self._publish_phase("sending", TransferState.RUNNING)
+        for group in group_shards_by_targets(shards, SAVE_TARGETS_MAX, lambda shard: len(shard.targets)):
             await self._run_activity(TransferActivities.save_shards, SaveShardsInput(job=self._job, shards=group))
             yield [SavedShard.from_shard(shard) for shard in group]
 
     async def _check_agents(self, numbers: list[int]) -> None:
         """Fail targets without an agent, once before anything is sent."""
-        await self._run_activity(TransferActivities.check_agents, CheckAgentsInput(job=self._job, numbers=numbers))
+        await self._run_activity(
+            TransferActivities.fail_targets_without_agent, CheckAgentsInput(job=self._job, numbers=numbers)
+        )
 
-    async def _send(self, shard: SavedShard, check: asyncio.Task[None]) -> None:
+    async def _send_shard(self, shard: SavedShard, check: asyncio.Task[None]) -> None:
         """Send a shard from the host that has the file, or from another host if that one is lost."""
         # Several shards wait for one check: cancelling one of them cancels the check, and with it all of them.
         await check
@@ -176,7 +184,7 @@ class TransferJob:
 
     async def _send_from_host(self, signature: str, number: int) -> bool:
         """Send a shard from one host; return False if that host is lost."""
-        host = await asyncio.shield(self._hosts.request(signature))
+        host = await asyncio.shield(self._hosts.get_or_start_fetch(signature))
         try:
             await workflow.execute_activity_method(
                 TransferActivities.send_shard,
@@ -188,7 +196,7 @@ class TransferJob:
             )
         except ActivityError as error:
             if _is_host_lost(error) and workflow.now() < self._job.deadline_at:
-                self._hosts.forget(signature, host)
+                self._hosts.forget_host(signature, host)
                 return False
             raise
         return True
@@ -198,13 +206,13 @@ class TransferJob:
             TransferActivities.end_targets, EndTargetsInput(job=self._job, numbers=numbers, outcome=outcome)
         )
 
-    async def _cancel_on_cancellation(self, waiting: Awaitable[None]) -> None:
+    async def _cancel_targets_if_cancelled(self, waiting: Awaitable[None]) -> None:
         """Wait; if the workflow is cancelled meanwhile, cancel all its targets, so that they end in order."""
         try:
             await waiting
         except asyncio.CancelledError:
             self._is_closed = True
-            cancel = CancelTargetsInput(job=self._job, project_ids=self._projects)
+            cancel = CancelTargetsInput(job=self._job, project_ids=self._project_ids)
             await self._run_activity(TransferActivities.cancel_targets, cancel)
 
     async def _run_activity(
@@ -212,12 +220,12 @@ class TransferJob:
     ) -> Result:
         return await workflow.execute_activity_method(method, argument, **PROMPT_ACTIVITY)
 
-    def _publish(self, phase: str, state: TransferState) -> None:
+    def _publish_phase(self, phase: str, state: TransferState) -> None:
         """Show a change of phase in the search attributes and the Web UI."""
         self._status.phase = phase
         workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
         workflow.set_current_details(
-            f"**{phase}**: {self._targets:,} targets in {self._status.shards} shards, {self._job.file.path}"
+            f"**{phase}**: {self._target_count:,} targets in {self._status.shards} shards, {self._job.file.path}"
         )
 
 
@@ -228,7 +236,7 @@ def _is_host_lost(error: ActivityError) -> bool:
 
 def _build_file_outcome(error: ActivityError) -> TargetOutcome:
     """Return how targets end whose file no host could fetch: Failed for a fault, else Timeout."""
-    if is_error_type(error, FAULT_TYPE):
+    if has_error_type(error, FAULT_TYPE):
         return TargetOutcome(
             state=TransferState.FAILED, reason=FailureReason.FILE_UNAVAILABLE, message=read_fault(error).sentence
         )
@@ -237,7 +245,7 @@ def _build_file_outcome(error: ActivityError) -> TargetOutcome:
     return TargetOutcome(state=TransferState.TIMEOUT, reason=FailureReason.FILE_UNAVAILABLE, message=message)
 
 
-class FileHosts:
+class FileHostRegistry:
     """The hosts that have the files of one job. Each file is fetched once, however many shards need it."""
 
     def __init__(self, job: TransferJobInput) -> None:
@@ -245,14 +253,14 @@ class FileHosts:
         self._fetches: dict[str, asyncio.Task[FetchFileResult]] = {}
         self._hosts: dict[str, FetchFileResult] = {}
 
-    def request(self, signature: str) -> asyncio.Task[FetchFileResult]:
+    def get_or_start_fetch(self, signature: str) -> asyncio.Task[FetchFileResult]:
         """Return the task that fetches the file with this signature, starting it if there is none."""
         if signature not in self._fetches:
             fetch = self._fetches[signature] = asyncio.create_task(self._fetch(signature))
             fetch.add_done_callback(_retrieve_exception)
         return self._fetches[signature]
 
-    def forget(self, signature: str, host: FetchFileResult) -> None:
+    def forget_host(self, signature: str, host: FetchFileResult) -> None:
         """Forget a lost host, so that the next request has another one fetch the file; do nothing if it is replaced."""
         if self._hosts.get(signature) is host:
             del self._hosts[signature], self._fetches[signature]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from activities.transfers.activities import TransferActivities, TransferHousekeeping, build_host_queue
+from activities.transfers.activities import TransferActivities, TransferHousekeeping, build_host_queue_name
 from domain.transfers import names
 from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
@@ -23,8 +23,8 @@ def build_queues(services: Services) -> list[TaskQueue]:
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
             activities=[
                 activities.save_shards,
-                activities.save_retry,
-                activities.check_agents,
+                activities.save_retried_targets,
+                activities.fail_targets_without_agent,
                 activities.end_targets,
                 activities.cancel_targets,
                 activities.finish_job,
@@ -34,7 +34,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
         ),
         TaskQueue(name=names.FILE_QUEUE, workflows=[], activities=[activities.fetch_file], slots=8),
         TaskQueue(
-            name=build_host_queue(services.settings.gse),
+            name=build_host_queue_name(services.settings.gse),
             workflows=[],
             activities=[activities.send_shard],
             # Each waits for GSE most of the time, and the largest job has 500 of them.

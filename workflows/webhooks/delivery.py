@@ -17,12 +17,12 @@ with workflow.unsafe.imports_passed_through():
     from domain import webhooks
     from domain.webhooks import DeliveryState, WebhookAttemptInput, WebhookDeliveryInput, WebhookProgress
     from infra import temporal
-    from workflows.activity_calls import SHORT_ACTIVITY, WEBHOOK_ATTEMPT, without_retry_on
+    from workflows.activity_calls import SHORT_ACTIVITY, WEBHOOK_ATTEMPT, disable_retry_on
     from workflows.webhooks.handle import build_priority, build_search_attributes
 
 
 # An event that is too large for a body stays too large.
-_SAVE_DELIVERY = without_retry_on(SHORT_ACTIVITY, ValueError)
+_SAVE_DELIVERY = disable_retry_on(SHORT_ACTIVITY, ValueError)
 
 
 def create_delivery_id() -> str:
@@ -36,7 +36,7 @@ async def start_delivery(delivery: WebhookDeliveryInput) -> None:
         await workflow.start_child_workflow(
             WebhookDelivery.run,
             delivery,
-            id=webhooks.build_workflow_id(delivery.project_id, delivery.delivery_id),
+            id=webhooks.build_delivery_workflow_id(delivery.project_id, delivery.delivery_id),
             task_queue=webhooks.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             parent_close_policy=ParentClosePolicy.ABANDON,
@@ -60,12 +60,12 @@ class WebhookDelivery:
     @workflow.run
     async def run(self, delivery: WebhookDeliveryInput) -> WebhookProgress:
         """Save the delivery, then attempt it until it ends; return its last state."""
-        self._publish(WebhookProgress(state=await self._save()))
+        self._publish_progress(WebhookProgress(state=await self._save_delivery()))
         if self._progress.state is DeliveryState.DISABLED and not self._redelivery_requested:
             return self._progress
         for number in itertools.count(1):
             self._redelivery_requested = False
-            self._publish(await self._attempt(number))
+            self._publish_progress(await self._make_attempt(number))
             if await self._wait_for_redelivery():
                 workflow.continue_as_new(delivery.model_copy(update={"redelivery": True}))
             if self._progress.pause_seconds is None:
@@ -82,7 +82,7 @@ class WebhookDelivery:
         """Return the state of the delivery."""
         return self._progress
 
-    async def _save(self) -> DeliveryState:
+    async def _save_delivery(self) -> DeliveryState:
         # A local activity needs no slot among attempts that wait for slow receivers.
         return await workflow.execute_local_activity_method(
             WebhookActivities.save_delivery,
@@ -90,9 +90,9 @@ class WebhookDelivery:
             **_SAVE_DELIVERY,
         )
 
-    async def _attempt(self, number: int) -> WebhookProgress:
+    async def _make_attempt(self, number: int) -> WebhookProgress:
         return await workflow.execute_activity_method(
-            WebhookActivities.attempt,
+            WebhookActivities.attempt_delivery,
             WebhookAttemptInput(delivery_id=self._delivery.delivery_id, number=number),
             **WEBHOOK_ATTEMPT,
             summary=f"attempt {number}",
@@ -111,7 +111,7 @@ class WebhookDelivery:
             )
         return self._redelivery_requested
 
-    def _publish(self, progress: WebhookProgress) -> None:
+    def _publish_progress(self, progress: WebhookProgress) -> None:
         """Keep the state, and show it in the search attributes and the Web UI."""
         self._progress = progress
         workflow.upsert_search_attributes([temporal.STATE.value_set(progress.state)])

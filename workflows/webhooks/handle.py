@@ -18,7 +18,7 @@ async def redeliver(engine: Client, delivery: WebhookDeliveryInput, task_timeout
     start = WorkflowStart(
         workflow=webhooks.DELIVERY_WORKFLOW,
         argument=delivery,
-        id=webhooks.build_workflow_id(delivery.project_id, delivery.delivery_id),
+        id=webhooks.build_delivery_workflow_id(delivery.project_id, delivery.delivery_id),
         queue=webhooks.QUEUE,
         same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
         attributes=build_search_attributes(delivery),

@@ -22,7 +22,12 @@ def build_queues(services: Services) -> list[TaskQueue]:
         TaskQueue(
             name=webhooks.QUEUE,
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
-            activities=[activities.save_delivery, activities.attempt, housekeeping.purge, housekeeping.purge_records],
+            activities=[
+                activities.save_delivery,
+                activities.attempt_delivery,
+                housekeeping.purge,
+                housekeeping.purge_records,
+            ],
             # Half of the guarded client's connections: receivers that hang must not keep sources from being asked.
             slots=32,
         )

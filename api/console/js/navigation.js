@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 
 export const HOME = "/console";
 
-/** The sections in the order of the navigation. `admin`: only for the admin key. */
+/** The sections in the order of the navigation. `admin`: only for the admin key. `operates`: only with the right to operate. */
 export const SECTIONS = [
   { name: "overview", href: HOME },
   { name: "downloads", href: `${HOME}/downloads` },
@@ -12,6 +12,7 @@ export const SECTIONS = [
   { name: "orders", href: `${HOME}/orders` },
   { name: "addresses", href: `${HOME}/addresses`, admin: true },
   { name: "tasks", href: `${HOME}/tasks` },
+  { name: "audit", href: `${HOME}/audit`, operates: true },
 ];
 
 let drawPage = null;

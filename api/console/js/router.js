@@ -16,6 +16,7 @@ const LOADERS = {
   orders: () => import("./pages/orders.js"),
   addresses: () => import("./pages/addresses.js"),
   tasks: () => import("./pages/tasks.js"),
+  audit: () => import("./pages/audit.js"),
 };
 
 let outlet = null;

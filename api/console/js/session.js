@@ -10,7 +10,7 @@ const known = { who: null, project: null };
 /**
  * The session.
  *
- * `isAdmin`: whether the admin key signed in. `projectId`: the project of the key, null for the admin.
+ * `isAdmin`: whether the admin key signed in. `operates`: whether the key has the right to operate. `projectId`: the project of the key, null for the admin.
  * `project`: the project that calls are for, its own or the admin's choice; null is all of them.
  * `uiUrl`: the address of Temporal's pages, "" if there are none. `namespace`: Temporal's namespace.
  */
@@ -20,6 +20,9 @@ export const session = {
   },
   get isAdmin() {
     return Boolean(known.who?.is_admin);
+  },
+  get operates() {
+    return known.who?.right === "operate";
   },
   get projectId() {
     return known.who?.project_id ?? null;

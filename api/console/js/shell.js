@@ -12,7 +12,7 @@ const THEMES = ["auto", "light", "dark"];
 
 /** Create the frame around `main`; `redraw` draws everything again, e.g. in another language. */
 export function frame(main, redraw) {
-  const entries = SECTIONS.filter((section) => session.isAdmin || !section.admin).map(createEntry);
+  const entries = SECTIONS.filter((section) => (session.isAdmin || !section.admin) && (session.operates || !section.operates)).map(createEntry);
   onPage((section) => {
     for (const link of entries) {
       if (link.dataset.section === section?.name) {

@@ -32,7 +32,7 @@ class PageSink(Protocol):
         """Content type of the finished file."""
 
     @property
-    def is_rendered(self) -> bool:
+    def needs_rendering(self) -> bool:
         """Whether the file is rendered from the joined bytes."""
 
     def encode_head(self, columns: Sequence[str]) -> bytes:

@@ -46,7 +46,7 @@ _LZ4 = pa.Codec("lz4_raw")
 class ArrowSink:
     """Pages as record batches, from which a file is rendered."""
 
-    is_rendered = True
+    needs_rendering = True
 
     def __init__(self, extension: str, content_type: str) -> None:
         self.extension = extension
@@ -54,37 +54,37 @@ class ArrowSink:
 
     def encode_head(self, columns: Sequence[str]) -> bytes:
         """Encode the schema as a frame."""
-        return _encode_frame(build_schema(columns), 0)
+        return _encode_frame(build_staged_schema(columns), 0)
 
     def encode_page(self, rows: Sequence[Sequence[bytes]]) -> bytes:
         """Encode rows as a record batch; columns have no names, only an order."""
         if not rows:
             return b""
-        return _encode_page([_build_column(cells) for cells in zip(*rows, strict=True)])
+        return _encode_columns([_build_binary_column(cells) for cells in zip(*rows, strict=True)])
 
     def encode_grid(self, grid: CellGrid, places: Sequence[int | None]) -> bytes:
         """Encode a flat page as a record batch."""
-        return _encode_page(cut_columns(grid, places))
+        return _encode_columns(slice_into_columns(grid, places))
 
 
-def build_schema(columns: Sequence[str]) -> pa.Schema:
+def build_staged_schema(columns: Sequence[str]) -> pa.Schema:
     """Build a schema of binary columns, which hold JSON text."""
     return pa.schema([pa.field(name, pa.binary()) for name in columns])
 
 
-def read_schema(head: StagedFrame) -> pa.Schema:
+def decode_schema(head: StagedFrame) -> pa.Schema:
     """Read the schema from the first frame."""
     return pa.ipc.read_schema(_decompress(head))
 
 
-def read_batch(page: StagedFrame, columns: pa.Schema) -> pa.RecordBatch:
+def decode_record_batch(page: StagedFrame, columns: pa.Schema) -> pa.RecordBatch:
     """Read the rows of a page."""
     return pa.ipc.read_record_batch(_decompress(page), columns)
 
 
-def read_table(pages: Iterable[StagedFrame], columns: pa.Schema) -> pa.Table:
+def decode_table(pages: Iterable[StagedFrame], columns: pa.Schema) -> pa.Table:
     """Read the rows of several pages."""
-    return pa.Table.from_batches([read_batch(page, columns) for page in pages], columns)
+    return pa.Table.from_batches([decode_record_batch(page, columns) for page in pages], columns)
 
 
 def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -92,7 +92,7 @@ def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def cut_columns(grid: CellGrid, places: Sequence[int | None]) -> list[pa.Array]:
+def slice_into_columns(grid: CellGrid, places: Sequence[int | None]) -> list[pa.Array]:
     """Cut the cells of a flat page into Arrow columns of JSON text, without looking at each cell.
 
     Args:
@@ -127,14 +127,14 @@ class _ColumnStatistics:
         self.kinds |= kinds
         # Numbers beside texts are texts, so there is no need to measure them.
         if "number" in kinds and self.kinds <= {"number", "null"}:
-            self._measure(cells if kinds == {"number"} else cells.filter(pc.not_equal(cells, _NULL_CELL)))
+            self._measure_digits(cells if kinds == {"number"} else cells.filter(pc.not_equal(cells, _NULL_CELL)))
 
-    def _measure(self, numbers: pa.Array) -> None:
+    def _measure_digits(self, numbers: pa.Array) -> None:
         """Update the number of digits before and after the point."""
         with_exponent = pc.match_substring_regex(numbers, "[eE]")
         if pc.any(with_exponent).as_py():
             for number in numbers.filter(with_exponent).to_pylist():
-                self._widen(*_count_digits(number))
+                self._raise_digit_counts(*_count_digits_of_exponent(number))
             self.fractional = True
             numbers = numbers.filter(pc.invert(with_exponent))
         if not len(numbers):
@@ -144,17 +144,17 @@ class _ColumnStatistics:
         signs = pc.cast(pc.starts_with(numbers, b"-"), pa.int32())
         whole = pc.subtract(pc.if_else(pointed, points, lengths), signs)
         fraction = pc.if_else(pointed, pc.subtract(pc.subtract(lengths, points), 1), 0)
-        self._widen(pc.max(whole).as_py(), pc.max(fraction).as_py())
+        self._raise_digit_counts(pc.max(whole).as_py(), pc.max(fraction).as_py())
         self.fractional |= pc.any(pointed).as_py()
         if not self.fractional and self.whole_digits > INT64_DIGITS_SAFE:
-            self.fits_int64 = self.fits_int64 and _fit_int64(numbers)
+            self.fits_int64 = self.fits_int64 and _are_all_int64(numbers)
 
-    def _widen(self, whole: int, fraction: int) -> None:
+    def _raise_digit_counts(self, whole: int, fraction: int) -> None:
         self.whole_digits = max(self.whole_digits, whole)
         self.fraction_digits = max(self.fraction_digits, fraction)
 
     @property
-    def type(self) -> pa.DataType:
+    def narrowest_type(self) -> pa.DataType:
         """The narrowest type that keeps all cells as they are."""
         kinds = self.kinds - {"null"}
         if kinds == {"boolean"}:
@@ -167,17 +167,17 @@ class _ColumnStatistics:
         return pa.decimal128(digits, self.fraction_digits) if digits <= DECIMAL_DIGITS_MAX else pa.string()
 
 
-class ColumnSurvey:
+class ColumnTypeInference:
     """The first pass over all staged rows: infers the types of the columns, and counts rows."""
 
     def __init__(self, head: StagedFrame) -> None:
-        self.staged = read_schema(head)
+        self.staged = decode_schema(head)
         self.rows = 0
         self._columns = [_ColumnStatistics(set()) for _ in self.staged]
 
     def add(self, pages: Sequence[StagedFrame]) -> None:
         """Add some pages."""
-        table = read_table(pages, self.staged)
+        table = decode_table(pages, self.staged)
         self.rows += table.num_rows
         for column, cells in zip(self._columns, table.columns, strict=True):
             column.add(cells.combine_chunks())
@@ -186,13 +186,13 @@ class ColumnSurvey:
     def schema(self) -> pa.Schema:
         """The schema of the file."""
         fields = zip(self.staged.names, self._columns, strict=True)
-        return pa.schema([pa.field(name, column.type) for name, column in fields])
+        return pa.schema([pa.field(name, column.narrowest_type) for name, column in fields])
 
 
 class ParquetRenderer:
     """The second pass: writes one row group for each call, and returns the bytes of the file as they arise."""
 
-    def __init__(self, survey: ColumnSurvey) -> None:
+    def __init__(self, survey: ColumnTypeInference) -> None:
         self._staged = survey.staged
         self._schema = survey.schema
         self._outbox = _WriteBuffer()
@@ -201,20 +201,20 @@ class ParquetRenderer:
 
         self._writer = pq.ParquetWriter(self._outbox, self._schema)
 
-    def add(self, pages: Sequence[StagedFrame]) -> bytes:
+    def write_row_group(self, pages: Sequence[StagedFrame]) -> bytes:
         """Write pages as one row group."""
-        table = read_table(pages, self._staged)
+        table = decode_table(pages, self._staged)
         columns = [
             _cast_cells(cells.combine_chunks(), field.type)
             for cells, field in zip(table.columns, self._schema, strict=True)
         ]
         self._writer.write_table(pa.table(columns, schema=self._schema), row_group_size=max(1, table.num_rows))
-        return self._outbox.take()
+        return self._outbox.take_written()
 
     def finish(self) -> bytes:
         """Write the footer, which completes the file."""
         self._writer.close()
-        return self._outbox.take()
+        return self._outbox.take_written()
 
 
 class _WriteBuffer(io.RawIOBase):
@@ -235,13 +235,13 @@ class _WriteBuffer(io.RawIOBase):
         self._position += len(data)
         return len(data)
 
-    def take(self) -> bytes:
+    def take_written(self) -> bytes:
         """Return and remove what was written since the last call."""
         taken, self._pieces = b"".join(self._pieces), []
         return taken
 
 
-def _encode_page(columns: Sequence[pa.Array]) -> bytes:
+def _encode_columns(columns: Sequence[pa.Array]) -> bytes:
     batch = pa.record_batch(columns, names=[str(place) for place in range(len(columns))])
     return _encode_frame(batch, batch.num_rows)
 
@@ -255,14 +255,14 @@ def _decompress(frame: StagedFrame) -> pa.Buffer:
     return _LZ4.decompress(frame.packed, decompressed_size=frame.plain_bytes)
 
 
-def _build_column(cells: Sequence[bytes]) -> pa.Array:
+def _build_binary_column(cells: Sequence[bytes]) -> pa.Array:
     """Build an Arrow column from its two buffers: the joined cells, and the end of each."""
     ends: Iterable[int] = accumulate(map(len, cells), initial=0)
     buffers = [None, pa.py_buffer(array("i", ends)), pa.py_buffer(b"".join(cells))]
     return pa.Array.from_buffers(pa.binary(), len(cells), buffers)
 
 
-def _count_digits(number: bytes) -> tuple[int, int]:
+def _count_digits_of_exponent(number: bytes) -> tuple[int, int]:
     """Return the digits before and after the point that a number with an exponent has when written without."""
     found = _EXPONENT.fullmatch(number)
     if found is None:
@@ -271,7 +271,7 @@ def _count_digits(number: bytes) -> tuple[int, int]:
     return max(1, whole + exponent), max(0, fraction - exponent)
 
 
-def _fit_int64(numbers: pa.Array) -> bool:
+def _are_all_int64(numbers: pa.Array) -> bool:
     try:
         numbers.cast(pa.string()).cast(pa.int64())
     except pa.ArrowInvalid:
@@ -279,16 +279,16 @@ def _fit_int64(numbers: pa.Array) -> bool:
     return True
 
 
-def _cast_cells(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _cast_cells(cells: pa.Array, data_type: pa.DataType) -> pa.Array:
     cells = pc.if_else(pc.equal(cells, _NULL_CELL), pa.scalar(None, pa.binary()), cells)
-    if pa.types.is_boolean(wanted):
+    if pa.types.is_boolean(data_type):
         return pc.equal(cells, b"true")
-    if pa.types.is_string(wanted):
-        return _read_texts(cells).cast(pa.string())
-    return cells.cast(pa.string()).cast(wanted)
+    if pa.types.is_string(data_type):
+        return _decode_json_texts(cells).cast(pa.string())
+    return cells.cast(pa.string()).cast(data_type)
 
 
-def _read_texts(cells: pa.Array) -> pa.Array:
+def _decode_json_texts(cells: pa.Array) -> pa.Array:
     """Decode JSON texts; leave other cells as they were written."""
     quoted = pc.starts_with(cells, b'"')
     plain = pc.if_else(quoted, pc.binary_slice(cells, 1, -1), cells)

@@ -38,12 +38,12 @@ class CsvSink:
     """Pages as CSV, which are final bytes."""
 
     extension = "csv"
-    is_rendered = False
+    needs_rendering = False
 
     def __init__(self, encoding: TextEncoding, guard_formulas: bool) -> None:
         self._encoding = encoding
         self._guard = guard_formulas
-        self.content_type = content_type_of(encoding)
+        self.content_type = get_content_type(encoding)
 
     def encode_head(self, columns: Sequence[str]) -> bytes:
         """Encode the byte order mark, if the encoding has one, and the column heads."""
@@ -59,7 +59,7 @@ class CsvSink:
         return encode_grid(grid, self._encoding, guard=self._guard)
 
 
-def content_type_of(encoding: TextEncoding) -> str:
+def get_content_type(encoding: TextEncoding) -> str:
     """Return the content type of a file in this encoding."""
     return "text/csv; charset=gb18030" if encoding is TextEncoding.GB18030 else CONTENT_TYPE
 
@@ -75,7 +75,11 @@ def encode_head(
     if mark and not columns:
         return mark
     return (
-        mark + encode_text(b",".join(_quote(_guard(name) if guard else name) for name in columns), encoding) + LINE_END
+        mark
+        + transcode_from_utf8(
+            b",".join(_quote_field(_guard_formula(name) if guard else name) for name in columns), encoding
+        )
+        + LINE_END
     )
 
 
@@ -98,13 +102,13 @@ def encode_rows(
     pieces, done = [], 0
     for start in sorted({*_find_cells_with_escapes(text), *_find_nested_cells(text)}):
         end = text.index(_EDGE, start)
-        pieces += [_encode_plain(text[done:start], signs), _encode_field(text[start:end], guard)]
+        pieces += [_encode_cells_without_escapes(text[done:start], signs), _encode_field(text[start:end], guard)]
         done = end
-    pieces.append(_encode_plain(text[done:], signs))
-    return encode_text(b"".join(pieces), encoding)
+    pieces.append(_encode_cells_without_escapes(text[done:], signs))
+    return transcode_from_utf8(b"".join(pieces), encoding)
 
 
-def encode_text(text: bytes, encoding: TextEncoding) -> bytes:
+def transcode_from_utf8(text: bytes, encoding: TextEncoding) -> bytes:
     """Convert UTF-8 to the encoding of the file."""
     return text.decode().encode("gb18030") if encoding is TextEncoding.GB18030 else text
 
@@ -113,7 +117,7 @@ def _find_cells_with_escapes(text: bytes) -> Iterator[int]:
     """Yield the starts of cells that contain a backslash."""
     found = text.find(b"\\")
     while found >= 0:
-        yield _start_of_cell(text, found)
+        yield _find_cell_start(text, found)
         found = text.find(b"\\", text.index(_EDGE, found))
 
 
@@ -122,46 +126,46 @@ def _find_nested_cells(text: bytes) -> Iterator[int]:
     for bracket in (b"{", b"["):
         found = text.find(bracket)
         while found >= 0:
-            start = _start_of_cell(text, found)
+            start = _find_cell_start(text, found)
             if start == found:
                 yield start
             found = text.find(bracket, text.index(_EDGE, found))
 
 
-def _start_of_cell(text: bytes, within: int) -> int:
+def _find_cell_start(text: bytes, position: int) -> int:
     """Return the start of the cell at a position."""
-    edge = text.rfind(_EDGE, 0, within)
+    edge = text.rfind(_EDGE, 0, position)
     if edge < 0:
         return 0
     return edge + (len(_CELL_END) if text[edge + 1] == ord(",") else len(_ROW_END))
 
 
-def _encode_plain(text: bytes, signs: Sequence[bytes]) -> bytes:
+def _encode_cells_without_escapes(text: bytes, signs: Sequence[bytes]) -> bytes:
     """Encode cells without escapes: a quote before a sign can only open a text."""
     for sign in signs:
         text = text.replace(b'"' + sign, b"\"'" + sign)
     return text.translate(None, _EDGE)
 
 
-def encode_fields(texts: Sequence[bytes | memoryview], *, guard: bool) -> list[bytes]:
+def encode_json_texts(texts: Sequence[bytes | memoryview], *, guard: bool) -> list[bytes]:
     """Encode JSON texts as CSV fields."""
     read = msgspec.json.decode(b"[%b]" % b",".join(texts), type=list[str])
-    return [_quote(_guard(text) if guard else text) for text in read]
+    return [_quote_field(_guard_formula(text) if guard else text) for text in read]
 
 
 def _encode_field(raw: bytes, guard: bool) -> bytes:
     """Encode a cell that is not a CSV field as it is."""
     if not raw.startswith(b'"'):
-        return _quote(raw.decode())
-    [field] = encode_fields([raw], guard=guard)
+        return _quote_field(raw.decode())
+    [field] = encode_json_texts([raw], guard=guard)
     return field
 
 
-def _guard(text: str) -> str:
+def _guard_formula(text: str) -> str:
     return f"'{text}" if text[:1] in _FORMULA_STARTS else text
 
 
-def _quote(text: str) -> bytes:
+def _quote_field(text: str) -> bytes:
     doubled = text.replace('"', '""')
     return f'"{doubled}"'.encode()
 
@@ -176,17 +180,17 @@ def encode_grid(grid: CellGrid, encoding: TextEncoding = TextEncoding.UTF_8_BOM,
     text[row_ends], text[row_ends + 1] = LINE_END
     ends = grid.stops + 1
     ends[last] += 1
-    odd = _find_odd_cells(grid, guard)
+    odd = _find_cells_to_replace(grid, guard)
     spans = list(zip(*(each[odd].tolist() for each in (grid.starts, grid.stops, ends)), strict=True))
     view = text.data
-    fields = encode_fields([view[start:stop] for start, stop, _ in spans], guard=guard)
+    fields = encode_json_texts([view[start:stop] for start, stop, _ in spans], guard=guard)
     fields = [b"".join((field, view[stop:end])) for field, (_, stop, end) in zip(fields, spans, strict=True)]
     # A text begins with a quote, so this can only be the literal.
     starts = grid.starts + len(_NULL) * (text[grid.starts] == _NULL[0])
-    return encode_text(_join_cells(text, starts, ends, odd, fields), encoding)
+    return transcode_from_utf8(_join_cells_with_replacements(text, starts, ends, odd, fields), encoding)
 
 
-def _find_odd_cells(grid: CellGrid, guard: bool) -> Places:
+def _find_cells_to_replace(grid: CellGrid, guard: bool) -> Places:
     """Return the cells that are not CSV fields as they are: those with escapes, and texts that begin like a formula."""
     is_odd = np.zeros(len(grid.starts), bool)
     is_odd[np.searchsorted(grid.starts, grid.escapes, "right") - 1] = True
@@ -195,7 +199,9 @@ def _find_odd_cells(grid: CellGrid, guard: bool) -> Places:
     return np.flatnonzero(is_odd)
 
 
-def _join_cells(text: Text, starts: Places, ends: Places, odd: Places, fields: Sequence[bytes]) -> bytes:
+def _join_cells_with_replacements(
+    text: Text, starts: Places, ends: Places, odd: Places, fields: Sequence[bytes]
+) -> bytes:
     """Join the cells, some of them replaced by fields.
 
     The text with the fields behind it is read as an Arrow column of alternating cells and separators.

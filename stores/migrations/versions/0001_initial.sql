@@ -278,14 +278,23 @@ CREATE TABLE audit_log (
     status SMALLINT,
     CONSTRAINT pk_audit_log PRIMARY KEY (id)
 );
+CREATE INDEX ix_audit_log_action_happened_at_id ON audit_log (action, happened_at, id);
+CREATE INDEX ix_audit_log_actor_happened_at_id ON audit_log (actor, happened_at, id);
 CREATE INDEX ix_audit_log_happened_at_id ON audit_log (happened_at, id);
 CREATE INDEX ix_audit_log_project_id_happened_at_id ON audit_log (project_id, happened_at, id);
+
+CREATE TABLE payload_keys (
+    key_id TEXT NOT NULL,
+    first_used_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT pk_payload_keys PRIMARY KEY (key_id)
+);
 
 CREATE TABLE projects (
     id TEXT NOT NULL,
     name TEXT NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     revoked_at TIMESTAMP WITH TIME ZONE,
+    quotas JSONB DEFAULT '{}'::jsonb NOT NULL,
     CONSTRAINT pk_projects PRIMARY KEY (id)
 );
 
@@ -391,6 +400,8 @@ CREATE TABLE transfer_targets (
     CONSTRAINT ck_transfer_targets_state CHECK (state IN ('Pending', 'Running', 'Success', 'Failed', 'Timeout'))
 )
  WITH (fillfactor = 50);
+CREATE INDEX ix_transfer_targets_agent_id ON transfer_targets (agent_id, job DESC, key DESC);
+CREATE INDEX ix_transfer_targets_job_reason ON transfer_targets (job, reason) WHERE reason IS NOT NULL;
 CREATE INDEX ix_transfer_targets_job_shard ON transfer_targets (job, shard);
 
 CREATE TABLE webhook_deliveries (
@@ -411,6 +422,7 @@ CREATE TABLE webhook_deliveries (
     CONSTRAINT pk_webhook_deliveries PRIMARY KEY (delivery_id),
     CONSTRAINT ck_webhook_deliveries_state CHECK (state IN ('pending', 'succeeded', 'failed', 'disabled'))
 );
+CREATE INDEX ix_webhook_deliveries_created_at ON webhook_deliveries (created_at) WHERE finished_at IS NULL;
 CREATE INDEX ix_webhook_deliveries_endpoint_finished_at ON webhook_deliveries (endpoint, finished_at DESC);
 CREATE INDEX ix_webhook_deliveries_finished_at ON webhook_deliveries (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX ix_webhook_deliveries_task_id_created_at ON webhook_deliveries (task_id, created_at DESC);
@@ -461,10 +473,19 @@ CREATE TABLE order_platforms (
     unserved_since TIMESTAMP WITH TIME ZONE,
     sweeps_told BOOLEAN DEFAULT false NOT NULL,
     zone_checked_at TIMESTAMP WITH TIME ZONE,
+    removed_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_order_platforms PRIMARY KEY (platform),
     CONSTRAINT fk_order_platforms_project_id_projects FOREIGN KEY(project_id) REFERENCES projects (id)
 );
 CREATE INDEX ix_order_platforms_project_id ON order_platforms (project_id);
+
+CREATE TABLE system_pauses (
+    system TEXT NOT NULL,
+    paused_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    who TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    CONSTRAINT pk_system_pauses PRIMARY KEY (system)
+);
 
 CREATE TABLE task_types (
     type TEXT NOT NULL,
@@ -483,6 +504,7 @@ CREATE TABLE task_types (
     end_pos INTEGER NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     changed_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    removed_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_task_types PRIMARY KEY (type),
     CONSTRAINT ck_task_types_type CHECK (type = project_id || '/' || name),
     CONSTRAINT fk_task_types_project_id_projects FOREIGN KEY(project_id) REFERENCES projects (id)

@@ -81,7 +81,8 @@ DEFECTS = (
         "innocents-pay-for-what-spoils-their-batch",
         "addresses",
         "clients/modules/client.py",
-        "                    results += await self._postpone(module, part, failure, is_over=all_answered)\n",
+        "                    results += await self._build_uncounted_results("
+        "module, part, failure, is_over=all_answered)\n",
         '                    failed = {"outcome": OperationOutcome.FAILED, "error": str(failure)}\n'
         "                    results += [OperationResult(op_id=op_id, **failed) for op_id in part.op_ids]\n",
         ("tests/unit/test_modules_client.py", "-k", "poisons"),
@@ -147,7 +148,7 @@ DEFECTS = (
         "a-module-that-fails-is-asked-on-and-on",
         "addresses",
         "clients/http/calls.py",
-        "if breaker is not None and self._build_open_failure is not None and not is_probe and not breaker.allows():",
+        "if breaker is not None and self._build_open_failure is not None and not is_probe and not breaker.may_call():",
         "if breaker is not None and self._build_open_failure is None:",
         ("tests/unit/test_modules_client.py", "-k", "in_a_row"),
     ),
@@ -155,7 +156,7 @@ DEFECTS = (
         "an-unreadable-envelope-is-left-to-its-deadline",
         "addresses",
         "clients/pubsub.py",
-        "        return _build_unreadable(raw, error)\n",
+        "        return _build_unreadable_message(raw, error)\n",
         "        raise error\n",
         ("tests/unit/test_pubsub_client.py", "-k", "unreadable"),
     ),

@@ -144,9 +144,17 @@ DEFECTS = (
     Defect(
         "a-dead-worker-s-workflows-wait-as-long-as-by-default",
         "shared",
-        "infra/settings.py",
+        "infra/component_settings.py",
         "    sticky_timeout_seconds: float = 1.0\n",
         "    sticky_timeout_seconds: float = 10.0\n",
         ("tests/faults/test_recovery.py", "-k", "four_seconds"),
+    ),
+    Defect(
+        "requests-beyond-their-quota-pass",
+        "shared",
+        "api/http/rates.py",
+        "        if seconds:\n            raise build_exceeded(",
+        "        if seconds > MINUTE_SECONDS:\n            raise build_exceeded(",
+        ("tests/integration/test_project_quotas.py", "-k", "rate"),
     ),
 )

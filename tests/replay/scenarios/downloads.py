@@ -63,10 +63,10 @@ async def _start(recorder: Recorder, query: str | list[str], request: Mapping[st
 
 async def _wait_for_end(recorder: Recorder, task_id: str) -> str:
     """Wait for the end of the workflow, which is later than the download's where it waits for a retry."""
-    handle = recorder.engine.get_workflow_handle(names.build_workflow_id(recorder.project_id, task_id))
+    handle = recorder.engine.get_workflow_handle(names.build_download_workflow_id(recorder.project_id, task_id))
     await handle.result()
     return task_id
 
 
 async def _save_history(recorder: Recorder, task_id: str, name: str) -> None:
-    await recorder.keep(names.build_workflow_id(recorder.project_id, task_id), WORKFLOW, name)
+    await recorder.keep(names.build_download_workflow_id(recorder.project_id, task_id), WORKFLOW, name)

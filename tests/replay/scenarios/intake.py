@@ -33,7 +33,7 @@ async def record(recorder: Recorder) -> None:
         handle = await recorder.engine.start_workflow(
             AddressIntake.run,
             IntakeInput(topic=Topic.CREATE_UPDATE, slice_seconds=0.5),
-            id=addresses_names.build_intake_id(Topic.CREATE_UPDATE),
+            id=addresses_names.build_intake_workflow_id(Topic.CREATE_UPDATE),
             task_queue=addresses_names.INTAKE_QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
         )

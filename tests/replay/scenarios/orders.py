@@ -20,7 +20,7 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDReusePolicy
 
 from domain.orders import names
-from domain.orders.activity_models import OrderCycleInput, ReportInput, SliceInput, SliceJob, WatchInput
+from domain.orders.activity_models import CheckServedInput, OrderCycleInput, ReportInput, SliceInput, SliceJob
 from domain.orders.slices import ReadPurpose
 from domain.orders.windows import SliceTrack, TimeWindow
 from sims.platforms.dialects.plain import PLAIN
@@ -61,7 +61,7 @@ async def record_continued(recorder: Recorder) -> None:
         cycle = await recorder.engine.start_workflow(
             OrderCycleWorkflow.run,
             OrderCycleInput(platform=number),
-            id=f"{names.schedule_id(number)}-recorded",
+            id=f"{names.build_cycle_schedule_id(number)}-recorded",
             task_queue=names.QUEUE,
             search_attributes=build_attributes(recorder.project_id),
         )
@@ -70,7 +70,7 @@ async def record_continued(recorder: Recorder) -> None:
     backfill_id, first_run = await _backfill(recorder, "long", hours=2)
     await recorder.keep(backfill_id, OrderBackfillWorkflow.__name__, "continued", run_id=first_run)
     [waited, *_] = await _slices(recorder, "waits", 9)
-    workflow_id = names.slice_id("waits", waited)
+    workflow_id = names.build_slice_workflow_id("waits", waited)
     runs = [each async for each in recorder.engine.list_workflows(f"WorkflowId = '{workflow_id}'")]
     first = min(runs, key=lambda each: each.start_time)
     await recorder.keep(workflow_id, OrderSliceWorkflow.__name__, "continued", run_id=first.run_id)
@@ -168,7 +168,7 @@ async def _backfill(recorder: Recorder, number: str, *, hours: int, cancelled: b
 
 
 async def _record_report(recorder: Recorder) -> None:
-    workflow_id = names.report_id("good", "2026-01-01")
+    workflow_id = names.build_report_workflow_id("good", "2026-01-01")
     await recorder.engine.execute_workflow(
         OrderReportWorkflow.run,
         ReportInput(
@@ -179,13 +179,13 @@ async def _record_report(recorder: Recorder) -> None:
         id=workflow_id,
         task_queue=names.QUEUE,
     )
-    await recorder.keep(workflow_id, OrderReportWorkflow.__name__, "compared")
+    await recorder.keep(workflow_id, OrderReportWorkflow.__name__, "compared-with-state")
 
 
 async def _record_watch(recorder: Recorder) -> None:
     workflow_id = f"{names.WATCH}-recorded"
     await recorder.engine.execute_workflow(
-        OrderWatchWorkflow.run, WatchInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
+        OrderWatchWorkflow.run, CheckServedInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
     )
     await recorder.keep(workflow_id, OrderWatchWorkflow.__name__, "served")
 
@@ -209,7 +209,7 @@ async def _set_up(recorder: Recorder, number: str, scenario: PlatformScenario, *
 
 
 async def _cycle(recorder: Recorder, number: str, name: str) -> None:
-    workflow_id = f"{names.schedule_id(number)}-recorded"
+    workflow_id = f"{names.build_cycle_schedule_id(number)}-recorded"
     await recorder.engine.execute_workflow(
         OrderCycleWorkflow.run,
         OrderCycleInput(platform=number),
@@ -223,7 +223,7 @@ async def _cycle(recorder: Recorder, number: str, name: str) -> None:
 
 async def _reread(recorder: Recorder, number: str) -> None:
     """A run whose time is over, as a backfill of the schedule starts it."""
-    schedule = recorder.engine.get_schedule_handle(names.schedule_id(number))
+    schedule = recorder.engine.get_schedule_handle(names.build_cycle_schedule_id(number))
     start = START + timedelta(minutes=15)
     await schedule.backfill(
         ScheduleBackfill(start_at=start, end_at=start + timedelta(minutes=1), overlap=ScheduleOverlapPolicy.ALLOW_ALL)
@@ -253,7 +253,7 @@ async def _slice(
     await recorder.engine.execute_workflow(
         OrderSliceWorkflow.run,
         SliceInput(platform=number, project_id=recorder.project_id, job=job),
-        id=names.slice_id(number, window, suffix),
+        id=names.build_slice_workflow_id(number, window, suffix),
         task_queue=names.QUEUE,
         search_attributes=build_attributes(recorder.project_id),
     )
@@ -261,7 +261,7 @@ async def _slice(
 
 
 async def _keep_slice(recorder: Recorder, number: str, window: TimeWindow, suffix: str, name: str) -> None:
-    await recorder.keep(names.slice_id(number, window, suffix), OrderSliceWorkflow.__name__, name)
+    await recorder.keep(names.build_slice_workflow_id(number, window, suffix), OrderSliceWorkflow.__name__, name)
 
 
 async def _admin(recorder: Recorder, method: str, path: str, body: Any = None) -> Any:

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from domain.tasks import names as tasks_names
 from domain.tasks.activity_models import LaneInput
 from domain.tasks.messages import CreateOperation, HoldOperation, LaneBatch, Rules, SetOperation
-from domain.tasks.names import make_type
+from domain.tasks.names import build_type_id
 from infra.database import Database
 from tests.replay.recorder import Recorder
 from tests.support.lanes import AskedLane, new_key, new_tasks
@@ -115,23 +115,23 @@ async def _add_types(recorder: Recorder, *names: str) -> None:
     database = Database(recorder.running.settings.database)
     async with database.session() as session:
         for name in names:
-            type_ = make_type(recorder.project_id, name)
+            type_ = build_type_id(recorder.project_id, name)
             await session.execute(_TYPE, {"type": type_, "project_id": recorder.project_id, "name": name})
         await session.execute(text("UPDATE task_types SET begin_pos = 9, end_pos = 9 WHERE name = 'past'"))
     await database.close()
 
 
 def _lane_id(recorder: Recorder, name: str) -> str:
-    return tasks_names.make_lane_id((make_type(recorder.project_id, name), 1))
+    return tasks_names.build_lane_workflow_id((build_type_id(recorder.project_id, name), 1))
 
 
 async def _start(recorder: Recorder, name: str, rules: Rules) -> AskedLane:
     handle = await recorder.engine.start_workflow(
         TaskLane.run,
-        LaneInput(type=make_type(recorder.project_id, name), pos=1, rules=rules),
+        LaneInput(type=build_type_id(recorder.project_id, name), pos=1, rules=rules),
         id=_lane_id(recorder, name),
         task_queue=tasks_names.QUEUE,
-        search_attributes=tasks_handle.build_search_attributes(),
+        search_attributes=tasks_handle.build_search_attributes(build_type_id(recorder.project_id, name)),
     )
     return AskedLane(recorder.engine.get_workflow_handle_for(TaskLane.run, handle.id))
 

@@ -33,19 +33,19 @@ async def record(recorder: Recorder) -> None:
     engine, check, purge, drift = (
         recorder.engine,
         "check-recorded",
-        addresses_names.build_purge_id("1"),
-        addresses_names.build_drift_id("1"),
+        addresses_names.build_purge_workflow_id("1"),
+        addresses_names.build_comparison_workflow_id("1"),
     )
     async with running_oss(FOLDER, PORT):
         await engine.execute_workflow(AddressCheck.run, id=check, task_queue=addresses_names.QUEUE)
         await recorder.keep(check, AddressCheck.__name__, "nothing-listed")
         order = PurgeAddressesInput(address_ids=[1], who="recorder")
         await engine.execute_workflow(AddressPurge.run, order, id=purge, task_queue=addresses_names.QUEUE)
-        await recorder.keep(purge, AddressPurge.__name__, "not-listed")
+        await recorder.keep(purge, AddressPurge.__name__, "not-listed-with-state")
         await engine.execute_workflow(
             AddressDrift.run, CompareModulesInput(report="1"), id=drift, task_queue=addresses_names.QUEUE
         )
-        await recorder.keep(drift, AddressDrift.__name__, "no-addresses")
+        await recorder.keep(drift, AddressDrift.__name__, "no-addresses-with-state")
 
 
 def make_folder() -> None:

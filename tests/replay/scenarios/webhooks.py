@@ -58,4 +58,4 @@ def _order(recorder: Recorder, url: str) -> WebhookDeliveryInput:
 
 
 def _id(order: WebhookDeliveryInput) -> str:
-    return webhooks.build_workflow_id(order.project_id, order.delivery_id)
+    return webhooks.build_delivery_workflow_id(order.project_id, order.delivery_id)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from api.addresses.actions import CountFailedQuery, FailedMessagesRequest, SkipMessageRequest
 from api.addresses.configuration import SetAddressConfigRequest
-from api.addresses.context import SignedRequest, routes
+from api.addresses.context import routes
 from api.addresses.drift import DriftPath
 from api.addresses.inbox import (
     DiscardMessagesRequest,
@@ -24,7 +24,7 @@ from api.addresses.inbox import (
 )
 from api.addresses.logical_deletes import LogicalDeletesQuery, PurgeAddressesRequest, PurgePath
 from api.addresses.queries import MessagePath, MessagesQuery
-from api.http.models import EmptyQuery
+from api.http.models import EmptyQuery, OperatorRequest
 from api.http.pagination import PageQuery
 from domain.addresses.messages import Topic
 from stores.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions
@@ -77,7 +77,7 @@ LIST_CASES: Mapping[str, tuple[type[BaseModel], Mapping[str, Case]]] = {
 BULK_CASES = {**FILTER_CASES, **SIGNED, "ids": Case([1], [1, 2]), "limit": Case(1, 2)}
 """Of retries and skips of many; ids are places among the messages of the test."""
 ACTION_CASES: Mapping[type[BaseModel], Mapping[str, Case]] = {
-    SignedRequest: SIGNED,
+    OperatorRequest: SIGNED,
     SkipMessageRequest: {**SIGNED, "though_touched": Case(False, True)},
     FailedMessagesRequest: BULK_CASES,
     DiscardMessagesRequest: {**SIGNED, "ids": Case([1], [1, 2])},

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from infra.settings import DownloadSettings, PartyQuotas, QuotaSettings, Settings
+from domain.quotas import PartyQuotas, QuotaLimits
+from infra.settings import Settings
 from sims.receiver import Receiver, running_receiver
 from tests.support.api import Reply
 from tests.support.downloads import Downloads, running_downloads
@@ -112,17 +113,20 @@ def _find_strange_headers(world: DownloadWorld, sources: Sequence[WorldSource]) 
     return "; ".join(found)
 
 
-def raise_limits(settings: DownloadSettings) -> DownloadSettings:
+def raise_limits(settings: Settings) -> Settings:
     """The same with quotas that are never reached."""
     party = PartyQuotas(submissions_per_minute=100_000, active=1_000)
-    return settings.model_copy(update={"quotas": QuotaSettings(project=party, operator=party)})
+    downloads = settings.downloads.model_copy(update={"operator_quotas": party})
+    quotas = QuotaLimits(downloads_per_minute=100_000, downloads_active=1_000)
+    return settings.model_copy(update={"downloads": downloads, "quotas": quotas})
 
 
 @asynccontextmanager
 async def running_stage(settings: Settings) -> AsyncIterator[DownloadStage]:
     """API, worker and sources, with times that are short in the same proportion."""
     times = {"page_timeout_seconds": PAGE_SECONDS, "retry_after_max_seconds": RETRY_AFTER_MAX_SECONDS}
-    downloads = raise_limits(settings.downloads).model_copy(update=times)
+    settings = raise_limits(settings)
+    downloads = settings.downloads.model_copy(update=times)
     async with running_sources() as sources, running_receiver() as receiver:
         allow = [base.removeprefix("http://") for base in (*sources.bases, receiver.base)]
         guard = settings.guard.model_copy(update={"allow": allow})

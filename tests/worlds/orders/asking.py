@@ -102,7 +102,7 @@ def is_taken_for_right(goods: Goods, question: Question, body: bytes) -> bool:
         return False
     if world.is_so("field", "created"):
         return world.tells_total
-    place, read = read_place(goods, question.query), record.row_moments(world).reader()
+    place, read = read_place(goods, question.query), record.row_moments(world).build_time_parser()
     keys = [goods.sort_key(goods.number_of(str(row["id"]))) for row in rows if row["id"] is not None]
     if place.key is not None and any(key <= place.key for key in keys):
         return False

@@ -99,7 +99,7 @@ class Operator:
         handle = await self.orders.engine.start_workflow(
             OrderCycleWorkflow.run,
             OrderCycleInput(platform=self.number, heeds_pause=True),
-            id=f"{names.schedule_id(self.number)}-test",
+            id=f"{names.build_cycle_schedule_id(self.number)}-test",
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=build_attributes(self.orders.project_id),

@@ -172,7 +172,7 @@ class WorldPlatform:
             return refused
         page = cut(self.goods, place)
         self.fired |= page.fired
-        rows = [self.goods.listed(number, older=self._is_told_older(number)) for number in page.numbers]
+        rows = [self.goods.write_listed(number, older=self._is_told_older(number)) for number in page.numbers]
         self._note_rows(page, place)
         if self.world.has("told_twice") and not is_count:
             rows = [
@@ -180,7 +180,7 @@ class WorldPlatform:
             ]
         if rows and not is_count and (flaw := self.world.flaw("no_id")) and self._is_hit(flaw, question):
             self.fired.add(flaw.name)
-            rows[-1] = self.goods.listed(page.numbers[-1], without_id=True)
+            rows[-1] = self.goods.write_listed(page.numbers[-1], without_id=True)
         return self._send_page(place, page, rows)
 
     def _send_page(self, place: Place, page: Cut, rows: list[str]) -> Answer:

@@ -335,7 +335,7 @@ class Play:
     async def close(self) -> None:
         """Take away what would go on for ever."""
         await self._end_workflows()
-        schedule = self.orders.engine.get_schedule_handle(orders_names.schedule_id(self.number))
+        schedule = self.orders.engine.get_schedule_handle(orders_names.build_cycle_schedule_id(self.number))
         with suppress(RPCError):
             await schedule.delete()
         async with self.orders.services.database.session() as session:
@@ -346,9 +346,12 @@ class Play:
         if not (self.waits or self.late):
             return
         rows = await self.orders.slices(self.number)
-        names = [orders_names.slice_id(self.number, TimeWindow(start=row.start_at, end=row.end_at)) for row in rows]
+        names = [
+            orders_names.build_slice_workflow_id(self.number, TimeWindow(start=row.start_at, end=row.end_at))
+            for row in rows
+        ]
         names += [f"{name}:{suffix}" for name in names for suffix in ("redo", "sweep")]
-        for name in [f"{orders_names.schedule_id(self.number)}-test", *self.operator.started, *names]:
+        for name in [f"{orders_names.build_cycle_schedule_id(self.number)}-test", *self.operator.started, *names]:
             with suppress(RPCError):
                 await self.orders.engine.get_workflow_handle(name).terminate()
 

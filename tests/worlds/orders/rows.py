@@ -116,7 +116,7 @@ class Goods:
             raise ValueError(order_id)
         return number
 
-    def listed(self, number: int, *, without_id: bool = False, older: bool = False) -> str:
+    def write_listed(self, number: int, *, without_id: bool = False, older: bool = False) -> str:
         """Write an order as in lists: a part of it, where there is a call for the whole."""
         cells = self._cells(number, *self._state(number, older=older))
         if without_id:
@@ -129,7 +129,7 @@ class Goods:
         lines = self.lines(number, version)
         return json.dumps({**self._cells(number, version, modified), "lines": lines}, ensure_ascii=False)
 
-    def composed(self, number: int) -> str:
+    def write_composed(self, number: int) -> str:
         """Write an order as it is stored when its lines were asked for in pages."""
         version, modified = self._state(number)
         cells = {**self._cells(number, version, modified), "lines": self.lines(number, version)}
@@ -156,7 +156,7 @@ class Goods:
 
     def _cells(self, number: int, version: int, modified_us: int) -> dict[str, object]:
         at = moment(modified_us) + (FUTURE if self.is_future(number) else timedelta())
-        written: object = self._moments.write(at)
+        written: object = self._moments.format_time(at)
         if self._moments.form.value.startswith("epoch"):
             written = int(str(written))
         cells: dict[str, object] = {
@@ -170,8 +170,8 @@ class Goods:
 
     def truth(self) -> list[OrderTruth]:
         """List all orders as they are, once all is shown."""
-        writers = {"call": self.whole, "pages": self.composed}
-        write = writers.get(self.world.options["detail"], self.listed)
+        writers = {"call": self.whole, "pages": self.write_composed}
+        write = writers.get(self.world.options["detail"], self.write_listed)
         return [
             OrderTruth(
                 self.order_id(number),

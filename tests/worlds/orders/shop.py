@@ -32,7 +32,7 @@ class Shop:
         number = f"shop-{self.used}"
         self.orders.play(scenario, number)
         if scenario.api_version is not None:
-            setup = {**setup, "capability": _versioned()}
+            setup = {**setup, "capability": _declare_versioned_record()}
         kind = setup.get("kind", "plain")
         body = {
             "project_id": self.orders.project_id,
@@ -60,7 +60,8 @@ class Shop:
         cycle.cancel()
         await handle.terminate()
         for row in await self.orders.slices(number):
-            name = f"order-slice:{number}:{windows.format_stamp(row.start_at)}:{windows.format_stamp(row.end_at)}"
+            start, end = windows.format_time_in_id(row.start_at), windows.format_time_in_id(row.end_at)
+            name = f"order-slice:{number}:{start}:{end}"
             with suppress(Exception):
                 await self.orders.engine.get_workflow_handle(name).terminate()
         return False
@@ -90,7 +91,7 @@ class Shop:
         found = []
         for row in await self.orders.slices(number):
             window = windows.TimeWindow(start=row.start_at, end=row.end_at)
-            handle = self.orders.engine.get_workflow_handle(names.slice_id(number, window))
+            handle = self.orders.engine.get_workflow_handle(names.build_slice_workflow_id(number, window))
             async for event in handle.fetch_history_events():
                 if event.HasField("timer_started_event_attributes"):
                     timeout = event.timer_started_event_attributes.start_to_fire_timeout
@@ -98,7 +99,7 @@ class Shop:
         return found
 
 
-def _versioned() -> dict[str, Any]:
+def _declare_versioned_record() -> dict[str, Any]:
     """Declare the plain record with the version in its paths."""
     record = PLAIN.model_dump(mode="json")
     for part in ("query", "clock", "total"):

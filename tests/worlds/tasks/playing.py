@@ -63,7 +63,7 @@ class TaskWorldPlay:
             ended = {each.task_id for each in self.seen.sayings if each.is_taken and each.status in FINAL}
             left = [each for each in self.seen.created if each.task_id not in ended]
             self.seen.late = f"not in {BOUND_SECONDS:g} s: {left[:5]}"
-        self.fired |= self._list_shown()
+        self.fired |= self._list_visible_flaws()
         self.seen.fired = frozenset(self.fired & {*self.world.flaw_names})
         return judge_world(self.world, self.seen)
 
@@ -278,7 +278,7 @@ class TaskWorldPlay:
         params = {"task_type": self.type}
         self.seen.counts = (await self.asker.insist("GET", "get_task_counts_by_type", params=params)).body
 
-    def _list_shown(self) -> set[str]:
+    def _list_visible_flaws(self) -> set[str]:
         """List flaws that are shown by what was asked for."""
         shown = {"burst", "odd_texts"} if self.seen.created else set()
         if len({each.priority for each in self.seen.created}) > 1:

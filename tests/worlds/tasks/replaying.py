@@ -91,13 +91,15 @@ def explain(history: History) -> Explanation:
         matched = {state for state in reached if state.status == PENDING and _is_held_so(state, held)}
         if not matched:
             return Explanation(
-                f"{_name(history)} was given out as {_shown(held)}, its history makes {_shown(*reached)}"
+                f"{_name(history)} was given out as {_describe_all(held)}, its history makes {_describe_all(*reached)}"
             )
         states = {after for state in matched for after in _list_ends(state, held, history)}
     reached = _with_unseen(states, history)
     matched = {state for state in reached if state.status != PENDING and _is_ended_so(state, history.ended)}
     if not matched:
-        return Explanation(f"{_name(history)} ended as {_shown(history.ended)}, its history makes {_shown(*reached)}")
+        return Explanation(
+            f"{_name(history)} ended as {_describe_all(history.ended)}, its history makes {_describe_all(*reached)}"
+        )
     return Explanation(is_foreign=all(state.is_foreign for state in matched))
 
 
@@ -209,11 +211,11 @@ def _name(history: History) -> str:
     return f"{history.task_id} ({history.created.user_id})"
 
 
-def _shown(*things: ReplayedTask | HeldLease | FinalTask) -> str:
-    return "; ".join(_shown_one(each) for each in things[:4])
+def _describe_all(*things: ReplayedTask | HeldLease | FinalTask) -> str:
+    return "; ".join(_describe_one(each) for each in things[:4])
 
 
-def _shown_one(thing: ReplayedTask | HeldLease | FinalTask) -> str:
+def _describe_one(thing: ReplayedTask | HeldLease | FinalTask) -> str:
     text = f"stage {thing.stage!r}, {len(thing.text)} characters, log {thing.log[:40]!r}"
     match thing:
         case ReplayedTask():

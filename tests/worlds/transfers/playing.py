@@ -167,7 +167,7 @@ class TransferWorldPlay:
             project=project,
             status=first["status"],
             counts=first["counts"],
-            targets=[_listed(each) for each in targets],
+            targets=[_build_job_line(each) for each in targets],
             troubles=sum(each["count"] for each in first["troubles"]),
         )
 
@@ -271,7 +271,7 @@ UNUSUAL = frozenset(
 )
 
 
-def _listed(target: Mapping[str, Any]) -> JobLine:
+def _build_job_line(target: Mapping[str, Any]) -> JobLine:
     return JobLine(
         target["signature"],
         target["target_user"],
@@ -347,11 +347,11 @@ def _record_task_ids(patch: pytest.MonkeyPatch) -> set[str]:
     The stand-in cannot know: what it wrote may have come after the product had stopped to wait for it.
     """
     reported: set[str] = set()
-    note = JournalEntry.write
+    note = JournalEntry.write_task_id
 
     def note_and_record(entry: JournalEntry, task_id: str) -> None:
         reported.add(task_id)
         note(entry, task_id)
 
-    patch.setattr(JournalEntry, "write", note_and_record)
+    patch.setattr(JournalEntry, "write_task_id", note_and_record)
     return reported

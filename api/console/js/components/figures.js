@@ -56,6 +56,15 @@ export function when(date) {
   return h("time", { datetime: time.toISOString(), title: time.toISOString() }, new Intl.DateTimeFormat(locale(), format).format(time));
 }
 
+/** The beginning of a day where the reader is, or of one some days later, for the API. @returns {?string} */
+export function day(text, later = 0) {
+  if (!text) return null;
+  const moment = new Date(`${text}T00:00:00`);
+  if (Number.isNaN(moment.getTime())) return text;
+  moment.setDate(moment.getDate() + later);
+  return moment.toISOString();
+}
+
 /** How long ago (or ahead) a time is; the text is kept up to date. @returns {Element} "–" where there is none */
 export function ago(date) {
   if (!date) return h("span", { class: "quiet" }, "–");

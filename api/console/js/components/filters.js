@@ -8,8 +8,8 @@ const TYPED_MS = 350;
 /**
  * A row of filters.
  *
- * @param {Array<{name: string, label: string, kind: "text"|"select"|"date"|"moment", options: Array}>} filters - options
- *   `[{value, label}]`, to which "any" is added
+ * @param {Array<{name: string, label: string, kind: "text"|"select"|"date"|"moment", options: Array, hint: string}>} filters - options
+ *   `[{value, label}]`, to which "any" is added; a hint stands in an empty text
  * @param {URLSearchParams} query - what is chosen
  * @param {function(Object): void} changed - gets the changes, as `place.change` takes them
  */
@@ -52,5 +52,5 @@ function control(filter, value) {
     return h("select", { name: filter.name }, options.map((option) => h("option", { value: option.value, selected: option.value === value }, option.label)));
   }
   const type = { date: "date", moment: "datetime-local" }[filter.kind] ?? "search";
-  return h("input", { type, name: filter.name, autocomplete: "off", spellcheck: "false", ".value": value });
+  return h("input", { type, name: filter.name, placeholder: filter.hint ?? "", autocomplete: "off", spellcheck: "false", ".value": value });
 }

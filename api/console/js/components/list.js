@@ -4,7 +4,7 @@ import { clear, h } from "../dom.js";
 import { t } from "../i18n.js";
 import { poll, latestOnly } from "../polling.js";
 import { go } from "../navigation.js";
-import { copyable } from "./copying.js";
+import { copyable, twinTexts, twins } from "./copying.js";
 import { chosen, filterRow } from "./filters.js";
 import { fold } from "./pieces.js";
 import { busy, problemBox } from "./problem.js";
@@ -18,6 +18,8 @@ import { busy, problemBox } from "./problem.js";
  * @param {Array<Object>} [given.filters] - as of `filterRow`
  * @param {Array<{title: string, cell: function(Object): (Node|string), numeric: boolean}>} given.columns
  * @param {function(Object, ?string): Promise<{items: Array, next: ?string}>} given.load - gets the filters that are set, and the cursor of the page
+ * @param {function(Object): string} [given.request] - the path and query of the API for the filters that are set; shown
+ *   as a request for curl and for the command line
  * @param {function({items: Array, next: ?string}): void} [given.onLoad] - gets the result of `load` once it is drawn
  * @param {function(Object): string} given.key - the key of a row
  * @param {function(Object): ?string} [given.open] - the address of a row's own page
@@ -92,7 +94,8 @@ class DataList extends HTMLElement {
     this.scroller = h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": caption }, this.table);
     this.pager = h("div", { class: "pager" }, this.previous, this.next);
     this.foot = h("div", { class: "list-foot" }, this.count, this.pager);
-    this.append(this.bar, this.refusal, this.trouble, this.scroller, this.foot);
+    this.same = h("div", { class: "list-request" });
+    this.append(this.bar, this.refusal, this.trouble, this.scroller, this.foot, this.same);
   }
 
   get cursor() {
@@ -163,8 +166,19 @@ class DataList extends HTMLElement {
     this.say(items.length ? t("common.rows", { n: items.length }) : t("common.noRows"));
     if (!items.length && !this.trouble.hasChildNodes()) clear(this.trouble, this.nothing());
     this.drawActions();
+    this.drawRequest();
     this.ended();
     this.given.onLoad?.(page);
+  }
+
+  /** The request of this list for curl and for the command line, with its filters. */
+  drawRequest() {
+    const { request, filters, place } = this.given;
+    // An empty list says the same where its rows would be.
+    const path = this.items.length ? request?.(chosen(filters, place.query)) : null;
+    if (path === this.requested) return;
+    this.requested = path;
+    clear(this.same, path ? fold(t("common.doTheSame"), () => twinTexts(path)) : null);
   }
 
   say(text) {
@@ -292,10 +306,11 @@ class DataList extends HTMLElement {
   }
 
   nothing() {
-    const { empty, filters, place } = this.given;
+    const { empty, filters, place, request } = this.given;
     const filtered = Object.keys(chosen(filters, place.query)).length > 0;
-    const twins = [empty?.curl, empty?.command].filter(Boolean).map((text) => copyable(text));
-    return h("div", { class: "empty" }, h("p", {}, filtered ? t("common.noMatch") : (empty?.text ?? t("common.noRows"))), twins.length ? fold(t("common.doTheSame"), twins) : null);
+    const same = filtered && request ? twins(request(chosen(filters, place.query))) : empty;
+    const texts = [same?.curl, same?.command].filter(Boolean).map((text) => copyable(text));
+    return h("div", { class: "empty" }, h("p", {}, filtered ? t("common.noMatch") : (empty?.text ?? t("common.noRows"))), texts.length ? fold(t("common.doTheSame"), texts) : null);
   }
 }
 

@@ -9,6 +9,7 @@ import { session } from "../session.js";
 import { stylesheet } from "../stylesheet.js";
 import { systemCard } from "./overview/card.js";
 import { queueTable } from "./overview/queues.js";
+import { quotaTable } from "./overview/quotas.js";
 import "../words/overview.js";
 
 const STALE_MS = 10_000;
@@ -48,6 +49,7 @@ async function overview(place) {
     concerns,
     h("h2", { class: "unseen" }, t("overview.systems")),
     h("div", { class: "system-cards" }, [...cards.values()].map((card) => card.element), partsCard(parts)),
+    session.project ? quotaTable(place) : null,
     session.isAdmin ? queues.element : null,
   );
 }

@@ -4,7 +4,7 @@ import { add } from "../i18n.js";
 
 add("common", {
   en: {
-    section: { overview: "Overview", downloads: "Downloads", transfers: "Transfers", orders: "Orders", addresses: "Addresses", tasks: "Tasks" },
+    section: { overview: "Overview", downloads: "Downloads", transfers: "Transfers", orders: "Orders", addresses: "Addresses", tasks: "Tasks", audit: "Audit" },
     sections: "Sections",
     menu: "Menu",
     skip: "Skip to the content",
@@ -31,6 +31,8 @@ add("common", {
     copied: "Copied",
     cancel: "Cancel",
     confirmTwice: "I know what this does",
+    who: "Your name",
+    whoHint: "Operators share one key, so the audit keeps your name.",
     reason: "Reason",
     reasonHint: "It is written to the record.",
     save: "Save",
@@ -54,7 +56,7 @@ add("common", {
     noData: "No figures yet",
   },
   zh: {
-    section: { overview: "总览", downloads: "下载", transfers: "传输", orders: "订单", addresses: "地址", tasks: "任务" },
+    section: { overview: "总览", downloads: "下载", transfers: "传输", orders: "订单", addresses: "地址", tasks: "任务", audit: "审计" },
     sections: "功能区",
     menu: "菜单",
     skip: "跳到正文",
@@ -81,6 +83,8 @@ add("common", {
     copied: "已复制",
     cancel: "取消",
     confirmTwice: "我清楚此操作的后果",
+    who: "您的姓名",
+    whoHint: "运维人员共用一个密钥，因此会随操作一并记录。",
     reason: "原因",
     reasonHint: "将写入记录。",
     save: "保存",

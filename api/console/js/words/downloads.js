@@ -63,6 +63,7 @@ add("downloads", {
       text: "“{name}” stops, and the {rows} rows fetched so far are thrown away. There will be no file.",
       done: "It is being cancelled.",
     },
+    delete: { action: "Delete the file", title: "Delete this file?", text: "“{name}” can then no longer be downloaded. The record of the download stays.", done: "The file was deleted." },
     retry: { action: "Try again", done: "It is being tried again." },
     many: {
       cancel: {
@@ -88,8 +89,8 @@ add("downloads", {
       title: "Quotas",
       used: "{used} of {limit}",
       back: "some back in {time}",
-      project: { submissions: "Started this minute", active: "Not finished", bytes: "Made today" },
-      operator: { submissions: "Started by the operator this minute", active: "The operator’s, not finished", bytes: "Made for the operator today" },
+      project: { submissions: "Started this minute", active: "Not finished", bytes: "Made today", rows: "Rows made today" },
+      operator: { submissions: "Started by the operator this minute", active: "The operator’s, not finished", bytes: "Made for the operator today", rows: "Rows made for the operator today" },
     },
     file: {
       title: "File",
@@ -211,6 +212,7 @@ add("downloads", {
       text: "“{name}”将停止，已拉取的 {rows} 行数据会被丢弃，不会生成文件。",
       done: "正在取消。",
     },
+    delete: { action: "删除文件", title: "删除该文件？", text: "“{name}”将无法再下载，下载记录保留。", done: "文件已删除。" },
     retry: { action: "重试", done: "正在重试。" },
     many: {
       cancel: {
@@ -236,8 +238,8 @@ add("downloads", {
       title: "配额",
       used: "{used} / {limit}",
       back: "{time}后恢复部分",
-      project: { submissions: "本分钟已发起", active: "未完成", bytes: "今日已生成" },
-      operator: { submissions: "该操作人本分钟已发起", active: "该操作人未完成", bytes: "该操作人今日已生成" },
+      project: { submissions: "本分钟已发起", active: "未完成", bytes: "今日已生成", rows: "今日已生成行数" },
+      operator: { submissions: "该操作人本分钟已发起", active: "该操作人未完成", bytes: "该操作人今日已生成", rows: "该操作人今日已生成行数" },
     },
     file: {
       title: "文件",

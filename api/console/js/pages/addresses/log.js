@@ -1,6 +1,6 @@
 // Search the log and its history; retry and skip failed messages, those selected or all that match.
 
-import { get } from "../../api.js";
+import { address, get } from "../../api.js";
 import { ago, dataList, twins } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
@@ -48,6 +48,7 @@ function messages(place, { always = {}, ...given }) {
       { title: t("addresses.whyTitle"), cell: (message) => h("div", { class: "why" }, why(message)) },
       { title: t("addresses.received"), cell: (message) => ago(message.created_at) },
     ],
+    request: (chosen) => address(`${API}/messages`, { ...toQuery(chosen), ...always }),
     load: async (chosen, cursor) => {
       const page = await get(`${API}/messages`, { ...toQuery(chosen), ...always, cursor });
       return { items: page.items, next: page.next_cursor };

@@ -1,6 +1,6 @@
 // The quarantine: messages that could not be read, with the reason; mend them, or discard them once published again.
 
-import { get } from "../../api.js";
+import { address, get } from "../../api.js";
 import { ago, bytes, copyable, dataList, facts, fold, say, twins, when } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
@@ -20,6 +20,7 @@ export async function quarantinePage(place) {
       { title: t("addresses.size"), cell: (each) => bytes(each.raw_bytes), numeric: true },
       { title: t("addresses.received"), cell: (each) => ago(each.created_at) },
     ],
+    request: (filters) => address(`${API}/quarantine`, filters),
     load: async (filters, cursor) => {
       const page = await get(`${API}/quarantine`, { ...filters, cursor });
       return { items: page.items, next: page.next_cursor };

@@ -1,11 +1,13 @@
 // Parts that the pages of addresses share: topics, states, acknowledgements, wait reasons, and the operator's signature.
 
 import { parse, send } from "../../api.js";
-import { askFirst, badge, problemBox } from "../../components/index.js";
+import { badge, problemBox } from "../../components/index.js";
 import { sections } from "../../components/sections.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { link } from "../../navigation.js";
+
+export { signFirst } from "../../components/signing.js";
 
 export const BASE_PATH = "/console/addresses";
 export const API = "/v1/addresses";
@@ -25,7 +27,6 @@ const SECTIONS = [
   ["/drift", "comparisons"],
   ["/quarantine", "quarantine"],
 ];
-const WHO = "haulage.who";
 
 /** Links to the pages of addresses. */
 export function pageSections(current) {
@@ -111,29 +112,6 @@ export function rich(key, values) {
   return h("span", {}, parts.map((part, index) => (index % 2 ? values[part] : part)));
 }
 
-/**
- * Ask an operator to confirm an action with name and reason: all share one key, and both go into the audit.
- *
- * @param {Object} question - as of `askFirst`, `text` a string
- * @returns {Promise<{who: string, reason: string}|null>}
- */
-export async function signFirst(question) {
-  const who = h("input", { name: "who", required: true, maxlength: 200, autocomplete: "name", ".value": remembered() });
-  const text = h(
-    "div",
-    {},
-    h("p", {}, question.text),
-    h("label", { class: "field" }, h("span", {}, t("addresses.who")), who, h("small", { class: "quiet" }, t("addresses.whoHint"))),
-  );
-  const confirmation = askFirst({ ...question, text, reason: "required" });
-  who.closest("form").querySelector("textarea").minLength = 3;
-  if (!who.value) who.focus();
-  const answer = await confirmation;
-  if (!answer) return null;
-  remember(who.value.trim());
-  return { who: who.value.trim(), reason: answer.reason };
-}
-
 /** Run the action of a button, and show its problem at the top of the page. */
 export async function attempt(action) {
   document.querySelector(".addresses > .problem")?.remove();
@@ -158,20 +136,4 @@ export async function postExact(path, body, exact) {
   const rest = JSON.stringify(body).slice(1, -1);
   const answer = await send("POST", `${API}/${path}`, { text: `{${[rest, ...written].filter(Boolean)}}` });
   return parse(await answer.text());
-}
-
-function remembered() {
-  try {
-    return localStorage.getItem(WHO) ?? "";
-  } catch {
-    return "";
-  }
-}
-
-function remember(who) {
-  try {
-    localStorage.setItem(WHO, who);
-  } catch {
-    // Without storage the name is entered again next time.
-  }
 }

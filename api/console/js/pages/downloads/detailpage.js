@@ -1,6 +1,6 @@
 // One download: how far it is while it runs, its file or why it failed, and what can be done about it.
 
-import { get, post, watch } from "../../api.js";
+import { del, get, post, watch } from "../../api.js";
 import { ago, askFirst, busy, bytes, copyable, duration, facts, fold, lineChart, number, problemBox, say, twinTexts, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
@@ -127,6 +127,7 @@ class Page {
       stateBadge(download.state),
       download.state === "failed" && button("retry", "primary", () => this.retry()),
       !isFinal(download) && button("cancel", "danger", () => this.cancel()),
+      download.state === "succeeded" && button("delete", "danger", () => this.delete()),
       session.uiUrl && workflowLink(`download:${this.project}:${download.task_id}`, t("downloads.engine")),
     ].filter(Boolean);
   }
@@ -147,6 +148,13 @@ class Page {
     this.show(await post(`${this.path}/cancel`));
     if (isFinal(this.shown)) this.end();
     say(t("downloads.cancel.done"));
+  }
+
+  async delete() {
+    const answer = await askFirst({ title: t("downloads.delete.title"), text: t("downloads.delete.text", { name: this.shown.file_name }), action: t("downloads.delete.action"), danger: true });
+    if (!answer) return;
+    this.show(await del(this.path));
+    say(t("downloads.delete.done"));
   }
 
   async retry() {

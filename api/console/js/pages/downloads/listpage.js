@@ -1,7 +1,7 @@
 // The list of downloads: filters, pages, and what runs moving by itself.
 
-import { get, watch } from "../../api.js";
-import { ago, dataList, duration, twins } from "../../components/index.js";
+import { address, get, watch } from "../../api.js";
+import { ago, dataList, day, duration, twins } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { projectName } from "../../projects.js";
@@ -27,6 +27,7 @@ export async function listPage(place) {
     filters: filters(),
     columns: columns(newest, isOne),
     load: (filters, cursor) => load(filters, cursor),
+    request: (filters) => address("/v1/downloads", toQuery(filters)),
     key: (download) => download.task_id,
     open: (download) => `/console/downloads/${download.task_id}${projectQuery(download.project_id)}`,
     empty: empty(),
@@ -90,19 +91,13 @@ function took(download) {
   return from && until ? duration((new Date(until) - new Date(from)) / 1000) : "–";
 }
 
-async function load(filters, cursor) {
-  const { created_after: from, created_before: until, ...plain } = filters;
-  const page = await get("/v1/downloads", { ...plain, created_after: day(from), created_before: day(until, 1), limit: PAGE_ROWS, cursor });
-  return { items: page.items, next: page.next_cursor };
+function toQuery({ created_after: from, created_before: until, ...plain }) {
+  return { ...plain, created_after: day(from), created_before: day(until, 1) };
 }
 
-/** The beginning of a day where the reader is, or of one some days later. */
-function day(text, later = 0) {
-  if (!text) return null;
-  const moment = new Date(`${text}T00:00:00`);
-  if (Number.isNaN(moment.getTime())) return text;
-  moment.setDate(moment.getDate() + later);
-  return moment.toISOString();
+async function load(filters, cursor) {
+  const page = await get("/v1/downloads", { ...toQuery(filters), limit: PAGE_ROWS, cursor });
+  return { items: page.items, next: page.next_cursor };
 }
 
 /** Watch the project's downloads: update the figures of their rows, and reload the list when one begins or ends. */

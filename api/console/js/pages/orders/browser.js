@@ -1,6 +1,6 @@
 // The orders themselves: found by platform, shop, number and time, each as its platform wrote it.
 
-import { parse, send } from "../../api.js";
+import { address, parse, send } from "../../api.js";
 import { ago, dataList, fold, twins, when } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
@@ -23,6 +23,7 @@ export function browser(place) {
       { name: "platform", label: t("orders.platform"), kind: "text" },
       { name: "shop", label: t("orders.shop"), kind: "text" },
       { name: "order_id", label: t("orders.orderId"), kind: "text" },
+      { name: "field", label: t("orders.inside"), kind: "text" },
       { name: "after", label: t("orders.modifiedFrom"), kind: "moment" },
       { name: "before", label: t("orders.modifiedTo"), kind: "moment" },
     ],
@@ -34,13 +35,18 @@ export function browser(place) {
       { title: t("orders.content"), cell: (order) => fold(t("orders.show"), () => [h("pre", { class: "json", tabindex: "0" }, indented(order.written))]) },
     ],
     load,
+    request: (filters) => address("/v1/orders", toQuery(filters)),
     key: (order) => [order.platform, order.shop, order.order_id].join("\n"),
     empty: { text: t("orders.noOrders"), ...twins("/v1/orders?limit=50") },
   });
 }
 
-async function load({ after, before, ...exact }, cursor) {
-  const query = { ...exact, modified_after: typedMoment(after), modified_before: typedMoment(before), limit: PAGE, cursor };
+function toQuery({ after, before, ...exact }) {
+  return { ...exact, modified_after: typedMoment(after), modified_before: typedMoment(before) };
+}
+
+async function load(filters, cursor) {
+  const query = { ...toQuery(filters), limit: PAGE, cursor };
   const text = await (await send("GET", "/v1/orders", { query })).text();
   const page = parse(text);
   const written = itemsAsWritten(text);

@@ -1,7 +1,7 @@
 // Actions on a platform and its slices; each is confirmed first: what it does, and to how many.
 
 import { post } from "../../api.js";
-import { askFirst, eachOf, form, say } from "../../components/index.js";
+import { askFirst, eachOf, form, say, signFirst } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { api, apiSlice, typedAs, typedMoment, windowText } from "./names.js";
@@ -25,6 +25,16 @@ export async function pauseOrResume(platform, known) {
 export async function trigger(platform) {
   await post(api(platform, "/trigger"));
   say(t("orders.deed.trigger.done"));
+  return true;
+}
+
+/** Remove a paused platform. Returns whether it was done. */
+export async function remove(platform) {
+  const word = (name) => t(`orders.deed.remove.${name}`, { platform });
+  const signed = await signFirst({ title: word("title"), text: word("text"), action: word("name"), danger: true });
+  if (!signed) return false;
+  await post(api(platform, "/remove"), signed);
+  say(word("done"));
   return true;
 }
 

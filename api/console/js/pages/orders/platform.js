@@ -10,7 +10,7 @@ import { projectName } from "../../projects.js";
 import { workflowLink } from "../../session.js";
 import { backfillBadge, backfills } from "./backfills.js";
 import { configEditor } from "./config.js";
-import { backfill, pauseOrResume, trigger } from "./deeds.js";
+import { backfill, pauseOrResume, remove, trigger } from "./deeds.js";
 import { api, href, moment, typedAs, windowText } from "./names.js";
 import { rates } from "./rates.js";
 import { reports } from "./reports.js";
@@ -35,6 +35,7 @@ export async function platformPage(place) {
       button("trigger", () => trigger(platform), known.paused),
       button("backfill", () => backfill(platform, known)),
       button(known.paused ? "resume" : "pause", () => pauseOrResume(platform, known), false, !known.paused),
+      known.paused ? button("remove", () => removeAndLeave(), false, true) : null,
       h("a", { href: `${href.platform(platform)}/setup`, class: "as-button" }, t("orders.change")),
     );
     clear(card, standing(known), figures(known), rates(known, config));
@@ -53,6 +54,12 @@ export async function platformPage(place) {
       }
     };
     return h("button", { type: "button", disabled, class: danger ? "danger" : null, title: t(`orders.deed.${word}.tip`), on: { click: press } }, t(`orders.deed.${word}.name`));
+  }
+
+  /** Its page is gone with it. */
+  async function removeAndLeave() {
+    if (await remove(platform)) go("/console/orders");
+    return false;
   }
 
   const read = latestOnly(

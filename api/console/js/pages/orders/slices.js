@@ -1,6 +1,6 @@
 // The ledger of slices: by state and time, with what failed and why, to redo, split or skip one or many.
 
-import { Problem, get } from "../../api.js";
+import { Problem, address, get } from "../../api.js";
 import { badge, dataList, number, twins } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
@@ -26,6 +26,7 @@ export function sliceList(place, platform, done) {
       { name: "reread", label: t("orders.rereadTitle"), kind: "select", options: ["running", "succeeded", "failed"].map((value) => ({ value, label: t(`orders.reread.${value}`) })) },
       { name: "stale", label: t("orders.duration"), kind: "select", options: [{ value: "true", label: t("orders.stale") }] },
       { name: "sweep", label: t("orders.swept"), kind: "select", options: [{ value: "failed", label: t("orders.sweepFailed") }] },
+      { name: "code", label: t("orders.cause"), kind: "text" },
       { name: "start", label: t("orders.endsAfter"), kind: "moment" },
       { name: "end", label: t("orders.beginsBefore"), kind: "moment" },
     ],
@@ -37,8 +38,9 @@ export function sliceList(place, platform, done) {
       { title: t("orders.swept"), cell: swept },
       { title: t("orders.whatHappened"), cell: happened },
     ],
-    load: async ({ state, reread, stale, sweep, start, end }, cursor) => {
-      const page = await get(path, { state, reread, stale, sweep, start: typedMoment(start), end: typedMoment(end), cursor, limit: PAGE });
+    request: (filters) => address(path, toQuery(filters)),
+    load: async (filters, cursor) => {
+      const page = await get(path, { ...toQuery(filters), cursor, limit: PAGE });
       return { items: page.items, next: page.next_cursor };
     },
     key: (slice) => slice.slice,
@@ -48,6 +50,10 @@ export function sliceList(place, platform, done) {
     actions: ["redo", "split", "skip"].map((deed) => ({ label: t(`orders.deed.${deed}.name`), danger: deed === "skip", run: act(deed) })),
     every: EVERY_MS,
   });
+}
+
+function toQuery({ start, end, ...rest }) {
+  return { ...rest, start: typedMoment(start), end: typedMoment(end) };
 }
 
 function state(slice) {

@@ -1,6 +1,7 @@
-// The card of a system: what runs, waits and failed, a chart of the last minutes, and the oldest.
+// The card of a system: what runs, waits and failed, a chart of the last minutes, the oldest, and whether it is paused.
 
-import { compact, duration, lineChart, number } from "../../components/index.js";
+import { post } from "../../api.js";
+import { ago, badge, busy, compact, duration, lineChart, number, say, signFirst } from "../../components/index.js";
 import { clear, freshId, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { icon } from "../../icons.js";
@@ -20,7 +21,8 @@ export function systemCard(name) {
   const figures = new Map(Object.entries(KINDS).map(([kind, tone]) => [kind, figure(kind, tone)]));
   const history = historyOf(name);
   const chart = lineChart({ series: [], label: t("overview.chart", { system: t(`common.section.${name}`) }), span: SPAN_MS });
-  const [oldest, outside] = [h("p", { class: "oldest quiet" }), h("span", {})];
+  const [oldest, outside, paused] = [h("p", { class: "oldest quiet" }), h("span", {}), h("div", { class: "paused" })];
+  let drawn = null;
   const element = h(
     "article",
     { class: "card system-card", "aria-labelledby": titleId },
@@ -28,6 +30,7 @@ export function systemCard(name) {
     h("dl", { class: "trio" }, [...figures.values()].map((each) => each.element)),
     chart,
     oldest,
+    paused,
   );
   const show = (workload, at) => {
     for (const each of figures.values()) each.show(workload, at);
@@ -36,11 +39,36 @@ export function systemCard(name) {
     while (history.length && history[0][0] < at - SPAN_MS) history.shift();
     chart.update(["running", "waiting"].map((kind, index) => ({ label: t(`overview.${kind}`), tone: KINDS[kind], points: history.map((seen) => [seen[0], seen[index + 1]]) })));
     set(oldest, age(workload));
+    const state = JSON.stringify(workload.paused);
+    if (state !== drawn) {
+      drawn = state;
+      clear(paused, pauseLine(name, workload.paused));
+    }
     if (workload.engine_url && !outside.hasChildNodes()) {
       clear(outside, h("a", { href: workload.engine_url, class: "outside", target: "_blank", rel: "noreferrer" }, t("overview.inEngine")));
     }
   };
   return { element, show };
+}
+
+/** By whom it is paused, since when and why, and for the admin the button that pauses or resumes it. */
+function pauseLine(name, pause) {
+  const said = pause ? h("p", {}, badge(t("overview.paused"), "wait"), " ", t("overview.pausedBy", { who: pause.who, reason: pause.reason }), " ", ago(pause.paused_at)) : null;
+  if (!session.isAdmin) return said;
+  const verb = pause ? "resume" : "pause";
+  const system = t(`common.section.${name}`);
+  const click = async (event) => {
+    const button = event.currentTarget;
+    const signed = await signFirst({ title: t(`overview.${verb}Title`, { system }), text: t(`overview.${verb}Text.${name}`), action: t(`overview.${verb}`), danger: verb === "pause" });
+    if (!signed) return;
+    try {
+      await busy(post(`/v1/systems/${name}/${verb}`, signed), button);
+      say(t(`overview.${verb}Done`, { system }));
+    } catch (problem) {
+      say(problem.message);
+    }
+  };
+  return [said, h("button", { type: "button", on: { click } }, t(`overview.${verb}`))];
 }
 
 function figure(kind, tone) {

@@ -1,11 +1,12 @@
 // One type: its queue, tasks, lanes and archive; pause and resume it, cancel tasks and put them back.
 
-import { get, post } from "../../api.js";
+import { address, get, post } from "../../api.js";
 import { ago, askFirst, badge, dataList, duration, facts, fold, number, problemBox, say, stackBar, twins } from "../../components/index.js";
 import { sections } from "../../components/sections.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { drawIfChanged, poll, latestOnly } from "../../polling.js";
+import { go } from "../../navigation.js";
 import { projectName } from "../../projects.js";
 import { workflowLink } from "../../session.js";
 import { CANCELLED, FAILED, PENDING, RUNNING, STATUSES, SUCCESS, glimpse, href, moment, nextStep, shortId, statusBadge, statusWord } from "./pieces.js";
@@ -78,6 +79,7 @@ function tasks(place, statuses, { always = {}, ...given }) {
     filters: [
       { name: "status", label: t("tasks.state"), kind: "select", options: statuses.map((value) => ({ value: String(value), label: statusWord(value) })) },
       { name: "stage", label: t("tasks.stage"), kind: "text" },
+      { name: "user_id", label: t("tasks.user"), kind: "text" },
     ],
     columns: [
       { title: t("tasks.task"), cell: (task) => shortId(task.task_id) },
@@ -89,6 +91,7 @@ function tasks(place, statuses, { always = {}, ...given }) {
       { title: t("tasks.content"), cell: (task) => glimpse(task.task_content) },
       { title: t("tasks.created"), cell: (task) => ago(task.create_time) },
     ],
+    request: (filters) => address("/v1/browse_tasks", { ...filters, ...always, task_type: type }),
     load: async (filters, cursor) => {
       const page = await get("/v1/browse_tasks", { ...filters, ...always, task_type: type, cursor });
       return { items: page.task_list, next: page.next_cursor };
@@ -181,5 +184,22 @@ function showActions(place, type, look) {
       document.querySelector(".tasks")?.prepend(problemBox(problem));
     }
   };
-  place.actions(type.paused ? badge(t("tasks.paused"), "wait") : null, h("button", { type: "button", on: { click } }, t(`tasks.${verb}`)));
+  const remove = async () => {
+    const question = { title: t("tasks.removeTitle", { type: type.task_type }), text: t("tasks.removeText"), action: t("tasks.remove"), danger: true, reason: true };
+    const answer = await askFirst(question);
+    if (!answer) return;
+    try {
+      await post("/v1/remove_task_type", { task_type: type.task_type, reason: answer.reason || null });
+      say(t("tasks.removeDone", { type: type.task_type }));
+      go("/console/tasks");
+    } catch (problem) {
+      document.querySelector(".tasks")?.prepend(problemBox(problem));
+    }
+  };
+  const isEmpty = !type.pending && !type.running;
+  place.actions(
+    type.paused ? badge(t("tasks.paused"), "wait") : null,
+    h("button", { type: "button", on: { click } }, t(`tasks.${verb}`)),
+    isEmpty ? h("button", { type: "button", class: "danger", on: { click: remove } }, t("tasks.remove")) : null,
+  );
 }

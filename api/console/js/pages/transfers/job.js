@@ -1,13 +1,14 @@
 // A job: its state, why targets did not get the file, its targets page by page; cancel it, and send again.
 
-import { get, post } from "../../api.js";
-import { ago, askFirst, badge, busy, copyable, dataList, facts, fold, number, problemBox, progress, say, twins, when } from "../../components/index.js";
+import { address as apiAddress, get, post } from "../../api.js";
+import { ago, askFirst, busy, copyable, dataList, facts, number, problemBox, progress, say, twins, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { poll } from "../../polling.js";
 import { go } from "../../navigation.js";
 import { session, workflowLink } from "../../session.js";
-import { REASONS, STATES, address, ended, href, isFinal, meaning, meaningOfCode, stateBadge, statesBar, total } from "./states.js";
+import { REASONS, STATES, address, ended, href, isFinal, meaning, stateBadge, statesBar, total } from "./states.js";
+import { describeCause, targetColumns } from "./targets.js";
 
 const EVERY_MS = 2000;
 const PAGE = 50;
@@ -120,11 +121,6 @@ function renderFailures(job, choose) {
   return h("section", { class: "card troubles" }, h("h2", {}, t("transfers.why")), h("ul", {}, rows));
 }
 
-function describeCause({ status, reason, code }) {
-  const words = [t(`transfers.state.${status}`), reason && t(`transfers.reason.${reason}`), code !== null && t("transfers.codeN", { code: String(code) })];
-  return words.filter(Boolean).join(" · ");
-}
-
 function targetList(place, path, onJob) {
   const option = (group) => (value) => ({ value, label: t(`transfers.${group}.${value}`) });
   return dataList({
@@ -136,14 +132,10 @@ function targetList(place, path, onJob) {
       { name: "code", label: t("transfers.code"), kind: "text" },
       { name: "host", label: t("transfers.host"), kind: "text" },
     ],
-    columns: [
-      { title: t("transfers.target"), cell: renderTarget },
-      { title: t("transfers.status"), cell: renderState },
-      { title: t("transfers.reasonTitle"), cell: renderReason },
-      { title: t("transfers.place"), cell: renderLocation },
-    ],
-    load: async ({ status, reason, code, host }, cursor) => {
-      const job = await get(path, { status, reason, code, target_agent_id: host, cursor, limit: PAGE });
+    columns: targetColumns(),
+    request: (filters) => apiAddress(path, toQuery(filters)),
+    load: async (filters, cursor) => {
+      const job = await get(path, { ...toQuery(filters), cursor, limit: PAGE });
       return { items: job.targets, next: job.next_cursor, job };
     },
     onLoad: ({ job }) => onJob(job),
@@ -152,23 +144,6 @@ function targetList(place, path, onJob) {
   });
 }
 
-function renderTarget(target) {
-  const container = target.target_container_id;
-  return h("span", { class: "file-cell" }, h("span", { class: "path" }, target.target_agent_id), container && h("small", { class: "quiet path" }, t("transfers.container"), " ", container));
-}
-
-function renderState(target) {
-  if (target.status !== "Running") return stateBadge(target.status);
-  const speed = target.speed ? ` · ${number(target.speed)} KB/s` : "";
-  return h("span", { class: "standing" }, badge(t("transfers.state.Running"), "run"), progress(target.progress / 100, `${number(target.progress)} %${speed}`));
-}
-
-function renderReason(target) {
-  if (!target.reason) return target.code && target.code !== 115 ? meaningOfCode(target.code) : "";
-  const detail = target.reason === "gse_code" ? fold(t("transfers.said"), h("p", { class: "said" }, target.message)) : null;
-  return h("div", { class: "why" }, h("p", {}, meaning(target)), h("small", { class: "quiet" }, describeCause({ ...target, status: target.status })), detail);
-}
-
-function renderLocation(target) {
-  return h("span", { class: "file-cell" }, h("span", { class: "path" }, target.target_file_dir), h("small", { class: "quiet" }, `${target.target_user} · ${target.file_name}`));
+function toQuery({ host, ...rest }) {
+  return { ...rest, target_agent_id: host };
 }

@@ -1,11 +1,11 @@
 // The list of jobs, newest window first, each with a bar of target states; above it the last windows as columns.
 
-import { get } from "../../api.js";
+import { address, get } from "../../api.js";
 import { ago, dataList, number, twins } from "../../components/index.js";
 import { clear, h, svg } from "../../dom.js";
 import { locale, t } from "../../i18n.js";
 import { go } from "../../navigation.js";
-import { STATES, fileCell, href, isFinal, stateBadge, statesBar, tone, total } from "./states.js";
+import { REASONS, STATES, fileCell, href, isFinal, stateBadge, statesBar, tone, total } from "./states.js";
 
 const EVERY_MS = 2000;
 const PAGE = 25;
@@ -34,6 +34,9 @@ export async function jobsPage(place) {
           { value: "true", label: t("transfers.ended") },
         ],
       },
+      { name: "reason", label: t("transfers.reasonTitle"), kind: "select", options: REASONS.map((value) => ({ value, label: t(`transfers.reason.${value}`) })) },
+      { name: "closes_after", label: t("transfers.closedFrom"), kind: "moment" },
+      { name: "closes_before", label: t("transfers.closedTo"), kind: "moment" },
     ],
     columns: [
       { title: t("transfers.file"), cell: fileCell },
@@ -42,6 +45,7 @@ export async function jobsPage(place) {
       { title: t("transfers.time"), cell: renderTime },
     ],
     load,
+    request: (filters) => address("/v1/transfers/jobs", buildQuery(filters)),
     onLoad: ({ items }) => drawWindows(windows, items),
     key: (job) => job.job_id,
     open: (job) => href.job(job.job_id),
@@ -51,8 +55,8 @@ export async function jobsPage(place) {
   return h("div", { class: "transfers" }, h("p", { class: "quiet intro" }, t("transfers.intro")), idForm(), windows, list);
 }
 
-function buildQuery({ search, ended }) {
-  return { search, ended };
+function buildQuery({ closes_after: from, closes_before: to, ...rest }) {
+  return { ...rest, closes_after: from && new Date(from).toISOString(), closes_before: to && new Date(to).toISOString() };
 }
 
 function renderTargets(job) {
@@ -65,13 +69,15 @@ function renderTime(job) {
   return h("span", { class: "time-cell" }, t(`transfers.${word}`), " ", ago(moment));
 }
 
-/** A field that opens a job or a task by its id. */
+/** A field that opens a job or a task by its id, and all that a host was sent by its name. */
 function idForm() {
   const input = h("input", { type: "search", name: "id", autocomplete: "off", spellcheck: "false", placeholder: t("transfers.findHint"), "aria-label": t("transfers.find") });
   const open = (event) => {
     event.preventDefault();
     const id = input.value.trim();
-    if (id) go(id.startsWith("AsyncDownloadTask:") ? href.task(id) : href.job(id));
+    if (!id) return;
+    const kind = id.startsWith("AsyncDownloadTask:") ? "task" : id.startsWith("AsyncDownloadJob:") ? "job" : "host";
+    go(href[kind](id));
   };
   return h("form", { class: "finder", on: { submit: open } }, input, h("button", {}, t("transfers.open")));
 }

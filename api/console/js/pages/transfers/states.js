@@ -29,6 +29,7 @@ const MEANINGS = new Map(Object.entries(CODES).flatMap(([name, codes]) => codes.
 export const href = {
   job: (id) => `/console/transfers/jobs/${encodeURIComponent(id)}`,
   task: (id) => `/console/transfers/tasks/${encodeURIComponent(id)}`,
+  host: (id) => `/console/transfers/hosts/${encodeURIComponent(id)}`,
 };
 
 /** Paths of the API. */

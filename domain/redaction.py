@@ -1,6 +1,6 @@
-"""Redaction: remove the secrets of a request from quotes of the source's answers.
+"""Redaction: remove the secrets of a request from answers and from quotes of them.
 
-A source may repeat the request in its answer: headers with a token, an address that is signed. Quotes of answers get
+A service may repeat the request in its answer: headers with a token, an address that is signed. Quotes of answers get
 into faults, and those into histories, tables and logs, which must hold no secret.
 """
 
@@ -43,35 +43,50 @@ class Redactor:
     """
 
     def __init__(self, url: str = "", headers: Mapping[str, str] | None = None) -> None:
-        found = {spelt for secret in _find_secrets(url, headers or {}) for spelt in _list_spellings(secret)}
+        found = {spelt for secret in _find_secrets(url, headers or {}) for spelt in _list_escaped_forms(secret)}
         # Replace longer secrets first, as they may contain shorter ones.
         self._secrets = sorted(found, key=lambda secret: (-len(secret), secret))
 
-    def strike(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return the text without secrets, and without the beginning of a secret at the end of a quote."""
         for secret in self._secrets:
-            text = text.replace(secret, REPLACEMENT) if len(secret) >= SHORT_CHARACTERS else _strike_short(text, secret)
+            text = (
+                text.replace(secret, REPLACEMENT)
+                if len(secret) >= SHORT_CHARACTERS
+                else _redact_short_secret(text, secret)
+            )
         for secret in self._secrets:
-            text = _strike_beginning(text, secret)
+            text = _redact_secret_prefix(text, secret)
         return text
+
+
+def remove_secrets(body: bytes, secrets: Iterable[str]) -> bytes:
+    """Return an answer without these secrets, which its request carried; short ones may be ordinary words and are left.
+
+    A body that does not have them is returned as it is.
+    """
+    for secret in secrets:
+        if len(secret) >= SHORT_CHARACTERS:
+            body = body.replace(secret.encode(), REPLACEMENT.encode())
+    return body
 
 
 def _find_secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
     for value in headers.values():
-        yield from _split_header(value)
+        yield from _find_header_secrets(value)
     parts = urlsplit(url)
     for name, value in parse_qsl(parts.query):
         if _SECRET_NAMES.search(name) or _looks_random(value):
-            yield from _filter_long([value], VALUE_MIN_CHARACTERS)
+            yield from _filter_by_min_length([value], VALUE_MIN_CHARACTERS)
     yield from filter(_looks_random, parts.path.split("/"))
 
 
-def _split_header(value: str) -> Iterator[str]:
+def _find_header_secrets(value: str) -> Iterator[str]:
     """Yield the value without its scheme, its tokens, their values, and user and password of Basic credentials."""
-    yield from _filter_long([_SCHEME.sub("", value.strip())], VALUE_MIN_CHARACTERS)
+    yield from _filter_by_min_length([_SCHEME.sub("", value.strip())], VALUE_MIN_CHARACTERS)
     tokens = [token for token in _SEPARATORS.split(value) if token.lower() not in _SCHEMES]
-    yield from _filter_long(tokens, TOKEN_MIN_CHARACTERS)
-    yield from _filter_long((token.partition("=")[2].strip('"') for token in tokens), TOKEN_MIN_CHARACTERS)
+    yield from _filter_by_min_length(tokens, TOKEN_MIN_CHARACTERS)
+    yield from _filter_by_min_length((token.partition("=")[2].strip('"') for token in tokens), TOKEN_MIN_CHARACTERS)
     if basic := _BASIC.search(value):
         try:
             # Most servers accept credentials without padding.
@@ -79,10 +94,10 @@ def _split_header(value: str) -> Iterator[str]:
         except ValueError:
             return
         user, _, password = pair.partition(":")
-        yield from _filter_long([pair, user, password], VALUE_MIN_CHARACTERS)
+        yield from _filter_by_min_length([pair, user, password], VALUE_MIN_CHARACTERS)
 
 
-def _filter_long(values: Iterable[str], characters: int) -> Iterator[str]:
+def _filter_by_min_length(values: Iterable[str], characters: int) -> Iterator[str]:
     return (value for value in values if len(value) >= characters)
 
 
@@ -92,19 +107,19 @@ def _looks_random(text: str) -> bool:
     return len(text) >= RANDOM_MIN_CHARACTERS and is_mixed and not any(map(str.isspace, text))
 
 
-def _list_spellings(secret: str) -> set[str]:
+def _list_escaped_forms(secret: str) -> set[str]:
     """Return the spellings of a secret: as it is, and escaped in JSON, HTML or an address."""
     in_json = json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]
     escaped = {*in_json, *(text.replace("/", "\\/") for text in in_json)}
     return {secret, *escaped, html.escape(secret), quote(secret), quote(secret, safe=""), quote_plus(secret)}
 
 
-def _strike_short(text: str, secret: str) -> str:
+def _redact_short_secret(text: str, secret: str) -> str:
     ours, begins, quoted = text.partition(_QUOTE_BEGINS)
     return ours + begins + re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", REPLACEMENT, quoted)
 
 
-def _strike_beginning(text: str, secret: str) -> str:
+def _redact_secret_prefix(text: str, secret: str) -> str:
     """Return the text without the beginning of a secret that goes on in another spelling or ends a quote."""
     if len(secret) >= SHORT_CHARACTERS:
         text = re.sub(re.escape(secret[:SHORT_CHARACTERS]) + _REST, REPLACEMENT, text)

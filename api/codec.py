@@ -1,0 +1,162 @@
+"""The codec of payloads over HTTP, by the protocol of Temporal's Web UI and command line."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Final
+
+from aiohttp import hdrs, web
+from pydantic import Field, StringConstraints
+from temporalio.api.common.v1 import Payload
+
+from api.http.models import LenientRequest, Response
+from api.http.routes import Access, Call, Routes
+from api.http.sessions import get_web_ui_origin
+from domain.faults import Conflict, Invalid
+from infra.payloads import EncryptingCodec, PayloadDamaged, PayloadKeyMissing
+from services.services import Services
+
+PREFIX: Final = "/v1/codec/"
+BODY_MAX_BYTES: Final = 16 * 1024 * 1024
+METADATA_MAX: Final = 100
+PREFLIGHT_SECONDS: Final = 600
+
+MetadataText = Annotated[str, StringConstraints(max_length=10_000)]
+
+_PROBLEMS = {
+    "payload_malformed": Invalid,
+    "payload_damaged": Invalid,
+    "payload_key_missing": Conflict,
+}
+
+
+def _attach(app: web.Application, services: Services) -> None:
+    """Let pages of the Web UI, and of no other origin, call these routes and read their answers."""
+    origin = get_web_ui_origin(services.settings)
+
+    async def answer_preflight(_: web.Request) -> web.Response:
+        return web.Response(status=204)
+
+    async def allow_web_ui(request: web.Request, response: web.StreamResponse) -> None:
+        if not request.path.startswith(PREFIX):
+            return
+        response.headers[hdrs.VARY] = hdrs.ORIGIN
+        if origin and request.headers.get(hdrs.ORIGIN) == origin:
+            response.headers[hdrs.ACCESS_CONTROL_ALLOW_ORIGIN] = origin
+            response.headers[hdrs.ACCESS_CONTROL_ALLOW_CREDENTIALS] = "true"
+            response.headers[hdrs.ACCESS_CONTROL_ALLOW_METHODS] = hdrs.METH_POST
+            response.headers[hdrs.ACCESS_CONTROL_ALLOW_HEADERS] = "Authorization, Content-Type, X-Namespace"
+            response.headers[hdrs.ACCESS_CONTROL_MAX_AGE] = str(PREFLIGHT_SECONDS)
+
+    for route in routes:
+        app.router.add_route(hdrs.METH_OPTIONS, route.path, answer_preflight)
+    app.on_response_prepare.append(allow_web_ui)
+
+
+routes = Routes("codec", "Payloads of workflows in clear, for Temporal's Web UI and command line.", attach=_attach)
+
+
+class CodecPayload(LenientRequest):
+    """A payload in Temporal's JSON; bytes are base64."""
+
+    metadata: dict[MetadataText, MetadataText] = Field(
+        default={}, max_length=METADATA_MAX, description="values are base64"
+    )
+    data: str = Field(default="", max_length=BODY_MAX_BYTES, description="base64")
+
+
+class CodecRequest(LenientRequest):
+    """The payloads to convert."""
+
+    payloads: Annotated[list[CodecPayload], Field(max_length=10_000)]
+
+
+class CodecPayloadResponse(Response):
+    """A payload in Temporal's JSON; bytes are base64."""
+
+    metadata: dict[str, str] = Field(description="values are base64")
+    data: str = Field(description="base64")
+
+
+class CodecResponse(Response):
+    """As many payloads, in the same order."""
+
+    payloads: list[CodecPayloadResponse]
+
+
+@routes.post(
+    "/v1/codec/decode",
+    access=Access.ADMIN,
+    is_audited=False,
+    for_web_ui=True,
+    body_max_bytes=BODY_MAX_BYTES,
+    problems=_PROBLEMS,
+)
+async def decode(call: Call, body: CodecRequest) -> CodecResponse:
+    """Decrypt payloads.
+
+    Payloads that are not encrypted are returned as they are. Set `/v1/codec` as the codec end point of the Web UI,
+    which calls this with the console's session, or of `temporal --codec-endpoint`, with the admin key as
+    `--codec-auth`.
+    """
+    codec = _get_codec(call)
+    try:
+        return _build_response([codec.decrypt(each) for each in _parse_payloads(body)])
+    except PayloadKeyMissing as error:
+        raise Conflict("payload_key_missing", str(error)) from error
+    except PayloadDamaged as error:
+        raise Invalid("payload_damaged", str(error), "Nothing can be read from it.") from error
+
+
+@routes.post(
+    "/v1/codec/encode",
+    access=Access.ADMIN,
+    is_audited=False,
+    for_web_ui=True,
+    body_max_bytes=BODY_MAX_BYTES,
+    problems={"payload_malformed": Invalid},
+)
+async def encode(call: Call, body: CodecRequest) -> CodecResponse:
+    """Encrypt payloads, as those that the Web UI sends with a signal.
+
+    Where encryption is off they are returned as they are.
+    """
+    return _build_response(await _get_codec(call).encode(_parse_payloads(body)))
+
+
+def _get_codec(call: Call) -> EncryptingCodec:
+    codec = call.services.engine.data_converter.payload_codec
+    return codec if isinstance(codec, EncryptingCodec) else EncryptingCodec([], encrypts=False)
+
+
+def _parse_payloads(body: CodecRequest) -> list[Payload]:
+    try:
+        return [
+            Payload(
+                metadata={name: _decode(value) for name, value in each.metadata.items()},
+                data=_decode(each.data),
+            )
+            for each in body.payloads
+        ]
+    except (binascii.Error, ValueError):
+        raise Invalid("payload_malformed", "A payload holds something else than base64.", "") from None
+
+
+def _build_response(payloads: list[Payload]) -> CodecResponse:
+    return CodecResponse(
+        payloads=[
+            CodecPayloadResponse(
+                metadata={name: _encode(value) for name, value in each.metadata.items()}, data=_encode(each.data)
+            )
+            for each in payloads
+        ]
+    )
+
+
+def _decode(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+def _encode(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,59 @@
+// The audit log: every action of a key, newest first, by actor, action and time.
+
+import { get } from "../api.js";
+import { badge, dataList, day, twins, when } from "../components/index.js";
+import { h } from "../dom.js";
+import { t } from "../i18n.js";
+import { HOME, link } from "../navigation.js";
+import { projectName } from "../projects.js";
+import { session } from "../session.js";
+import "../words/audit.js";
+
+const PATH = `${HOME}/audit`;
+const PAGE_ROWS = 50;
+
+/** @param {Place} place */
+async function auditPage(place) {
+  const list = dataList({
+    place,
+    caption: t("audit.title"),
+    filters: [
+      { name: "actor", label: t("audit.actor"), hint: t("audit.actorHint"), kind: "text" },
+      { name: "action", label: t("audit.action"), hint: t("audit.actionHint"), kind: "text" },
+      { name: "happened_after", label: t("audit.from"), kind: "date" },
+      { name: "happened_before", label: t("audit.until"), kind: "date" },
+    ],
+    columns: [
+      { title: t("audit.time"), cell: (entry) => when(entry.happened_at) },
+      { title: t("audit.actor"), cell: (entry) => only("actor", entry.actor) },
+      session.project === null && { title: t("common.project"), cell: (entry) => (entry.project_id ? projectName(entry.project_id) : "–") },
+      { title: t("audit.action"), cell: (entry) => only("action", entry.action) },
+      { title: t("audit.target"), cell: (entry) => h("code", {}, entry.path) },
+      { title: t("audit.who"), cell: (entry) => h("bdi", {}, entry.who ?? "–") },
+      { title: t("audit.reason"), cell: (entry) => h("bdi", {}, entry.reason ?? "–") },
+      { title: t("audit.status"), cell: renderStatus },
+    ].filter(Boolean),
+    load,
+    key: (entry) => entry.request_id + entry.happened_at,
+    empty: { text: t("audit.empty"), ...twins("/v1/audit") },
+  });
+  return h("div", {}, h("p", { class: "quiet intro" }, t("audit.intro")), list);
+}
+
+/** A value that leads to all actions with it. */
+function only(filter, value) {
+  return link(`${PATH}?${new URLSearchParams({ [filter]: value })}`, value);
+}
+
+function renderStatus(entry) {
+  if (entry.status === null) return h("span", { title: t("audit.unknownHint") }, badge(t("audit.unknown"), "wait"));
+  return badge(String(entry.status), entry.status < 400 ? "ok" : "bad");
+}
+
+async function load({ happened_after: from, happened_before: until, ...plain }, cursor) {
+  const query = { ...plain, happened_after: day(from), happened_before: day(until, 1), limit: PAGE_ROWS, cursor };
+  const page = await get("/v1/audit", query);
+  return { items: page.items, next: page.next_cursor };
+}
+
+export const routes = [{ path: PATH, title: () => t("audit.title"), page: auditPage }];

@@ -1,0 +1,36 @@
+"""The quotas of orders: the platforms of a project, and the requests to them within a day."""
+
+from __future__ import annotations
+
+from api.http.routes import Call
+from clients.platforms import build_project_bucket_name
+from domain.quotas import STANDING_RETRY_SECONDS, ProjectQuotaUsage, QuotaLimits, build_exceeded
+from infra.database import Session
+from infra.limits import Limiter
+from stores.orders import platforms
+from stores.tables.shared import Project
+
+
+async def check_platforms(session: Session, project: Project, defaults: QuotaLimits) -> None:
+    """Return if a project, whose row is locked, may have one more platform.
+
+    Raises:
+        QuotaExhausted: It has as many as it may.
+    """
+    limit = defaults.with_overrides(project.quotas).platforms
+    if await platforms.count_of_project(session, project.project_id) >= limit:
+        raise build_exceeded(
+            ["platforms"],
+            f"The project {project.project_id} has {limit:,} platforms, as many as it may.",
+            "Set another quota with PUT /v1/projects/{project_id}/quotas.",
+            STANDING_RETRY_SECONDS,
+        )
+
+
+async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[ProjectQuotaUsage]:
+    """Return how much of its quotas a project has used."""
+    database = call.services.database
+    async with database.session() as session:
+        used = await platforms.count_of_project(session, project_id)
+    requests = await Limiter(database).read_spent_amount(build_project_bucket_name(project_id))
+    return [ProjectQuotaUsage("platforms", used), ProjectQuotaUsage("platform_requests_per_day", requests)]

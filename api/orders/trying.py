@@ -1,0 +1,163 @@
+"""Try a declaration of a platform: read one page by it, and say what was understood, before anything is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pydantic import AwareDatetime, Field
+
+from api.http.models import Response
+from api.http.routes import Access, Call
+from api.orders.configuration import check_declaration, require_credentials_file
+from api.orders.context import routes
+from api.orders.requests import TryPlatformRequest
+from clients.platforms import Connector, ConnectorFactory, OrderPage, PlatformFailure
+from clients.platforms.credentials import build_credentials_reader
+from domain.faults import Invalid
+from domain.orders.access import Account
+from domain.orders.windows import TimeWindow, floor_to_second
+from infra.limits import Limiter
+
+TIMEOUT_SECONDS: Final = 25.0
+SPAN: Final = timedelta(hours=1)
+ROWS_SHOWN: Final = 20
+ROW_CHARACTERS: Final = 4_000
+NUMBER: Final = "try"
+"""Stands for the number of the platform, which it does not have yet."""
+
+
+class TriedRow(Response):
+    """A row as it was understood."""
+
+    order_id: str
+    modified_at: AwareDatetime
+    version: int = Field(description="0 where the declaration names none")
+    raw: str = Field(description="the row as the platform wrote it, its first 4,000 characters")
+
+
+class TriedPageResponse(Response):
+    """What one page was understood as."""
+
+    start: AwareDatetime
+    end: AwareDatetime
+    platform_now: AwareDatetime | None = Field(description="the platform's clock; null where it could not be read")
+    total: int | None = Field(description="how many rows the platform says the time has; null where it does not say")
+    rows: int = Field(description="rows of the page")
+    items: list[TriedRow] = Field(description="the first 20 of them")
+    problems: list[str] = Field(description="what the declaration, the account or the platform has wrong")
+
+
+@routes.post(
+    "/v1/platforms:try",
+    access=Access.ADMIN,
+    problems={
+        "platform_invalid": Invalid,
+        "config_invalid": Invalid,
+        "address_denied": Invalid,
+        "invalid_url": Invalid,
+    },
+)
+async def try_platform(call: Call, body: TryPlatformRequest) -> TriedPageResponse:
+    """Read one page of a platform with this declaration; nothing is kept.
+
+    The answer says what was understood, and in sentences what was not. It takes at most 25 seconds and three requests
+    of the account's rate: for the clock, the total and the page.
+    """
+    capability = check_declaration(call, body)
+    settings = call.services.settings.orders
+    require_credentials_file(settings.credentials_folder, body.credentials)
+    # Its own: a breaker or permits of an account that is wrong must not be those of one that is right.
+    connector = ConnectorFactory(call.services.http, Limiter(call.services.database)).build_connector(
+        capability,
+        Account(NUMBER, body.shop, body.base_url),
+        build_credentials_reader(settings.credentials_folder, body.credentials),
+    )
+    trial = _Trial(connector)
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            await trial.run(body.start, body.end)
+    except TimeoutError:
+        trial.problems.append(f"Not everything was answered within {TIMEOUT_SECONDS:g} seconds.")
+    return trial.build_response()
+
+
+class _Trial:
+    """Reads clock, total and first page, and goes on after what fails."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self._now: datetime | None = None
+        self._window = TimeWindow(start=datetime.fromtimestamp(0, UTC), end=datetime.fromtimestamp(1, UTC))
+        self._total: int | None = None
+        self._page: OrderPage | None = None
+        self.problems: list[str] = []
+
+    async def run(self, start: datetime | None, end: datetime | None) -> None:
+        """Make the requests."""
+        self._window = _choose_window(start, end, datetime.now(UTC))
+        try:
+            self._now = await self._connector.fetch_platform_time()
+        except PlatformFailure as failure:
+            self.problems.append(f"The clock could not be read: {failure}")
+        self._window = _choose_window(start, end, self._now or datetime.now(UTC))
+        try:
+            self._total = await self._connector.fetch_row_count(self._window)
+        except PlatformFailure as failure:
+            self.problems.append(f"The total could not be read: {failure}")
+        try:
+            self._page = await self._connector.fetch_first_page(self._window)
+        except PlatformFailure as failure:
+            self.problems.append(f"The page could not be read: {failure}")
+            return
+        self._total = self._total if self._page.total is None else self._page.total
+        self.problems += _judge(self._page, self._total)
+
+    def build_response(self) -> TriedPageResponse:
+        """Return what is known so far."""
+        orders = () if self._page is None else self._page.orders
+        return TriedPageResponse(
+            start=self._window.start,
+            end=self._window.end,
+            platform_now=self._now,
+            total=self._total,
+            rows=len(orders),
+            items=[
+                TriedRow(
+                    order_id=order.order_id,
+                    modified_at=order.modified_at,
+                    version=order.version,
+                    raw=order.raw.decode(errors="replace")[:ROW_CHARACTERS],
+                )
+                for order in orders[:ROWS_SHOWN]
+            ],
+            problems=self.problems,
+        )
+
+
+def _choose_window(start: datetime | None, end: datetime | None, now: datetime) -> TimeWindow:
+    last = floor_to_second(end or (now if start is None else min(now, start + SPAN)))
+    first = floor_to_second(start or last - SPAN)
+    return TimeWindow(start=first, end=max(last, first + timedelta(seconds=1)))
+
+
+def _judge(page: OrderPage, total: int | None) -> Iterator[str]:
+    """Say what a page has that a right declaration would not bring."""
+    rows = len(page.orders)
+    if not rows:
+        yield "The page has no rows: choose a time with orders, to see whether they are understood."
+    if page.outside:
+        yield (
+            f"{page.outside} of {rows} rows have a time outside of the window: the platform filters by another time "
+            "than `rows.modified` names, or `query.moments` and `rows.moments` name another zone or format."
+        )
+    if page.undated:
+        yield f"{page.undated} of {rows} rows have no time at `rows.modified`: they would count as the oldest."
+    doubled = [order_id for order_id, count in Counter(each.order_id for each in page.orders).items() if count > 1]
+    if doubled:
+        yield f"{len(doubled)} ids come more than once, the first is {doubled[0]!r}: `rows.id` may name another field."
+    if total is not None and total < rows:
+        yield f"The platform counts {total} rows and lists {rows}: `total` may name another number."

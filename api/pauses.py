@@ -1,0 +1,120 @@
+"""Pause and resume whole systems. A paused system begins nothing; what it has begun, it finishes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from aiohttp import web
+from pydantic import AwareDatetime, Field
+
+from api.batching import CachedRead
+from api.http.models import OperatorRequest, Request, Response
+from api.http.routes import Access, Call, Routes
+from domain.faults import Paused
+from infra.database import Database
+from stores import pauses as store
+from stores.pauses import SystemPause
+from systems import SYSTEMS, System
+
+SYSTEM_PAUSED: Final = "system_paused"
+CACHE_SECONDS: Final = 1.0
+"""How long after a pause other API processes may still begin work."""
+
+
+class SystemPath(Request):
+    """Path of a system."""
+
+    system: System
+
+
+class PauseResponse(Response):
+    """That a system is paused."""
+
+    paused_at: AwareDatetime
+    who: str
+    reason: str
+
+
+class SystemResponse(Response):
+    """A system, and whether it is paused."""
+
+    system: System
+    paused: PauseResponse | None = Field(description="null while it runs")
+
+
+class SystemsResponse(Response):
+    """All systems."""
+
+    items: list[SystemResponse]
+
+
+class PauseCache:
+    """The pauses that this process knows, at most a second old."""
+
+    def __init__(self, database: Database) -> None:
+        self._read = partial(store.list_paused, database)
+        self._cached = CachedRead(self._read, CACHE_SECONDS)
+
+    async def find(self, system: str) -> SystemPause | None:
+        """Return the pause of a system; None while it runs."""
+        return (await self._cached.get()).get(system)
+
+    async def require_running(self, system: str) -> None:
+        """Raise Paused for a system that begins nothing at present."""
+        if (pause := await self.find(system)) is not None:
+            raise Paused(
+                SYSTEM_PAUSED,
+                f"{system.capitalize()} are paused since {pause.paused_at.isoformat(timespec='seconds')} by "
+                f"{pause.who}: {pause.reason.rstrip('.')}.",
+                "Send the request again later.",
+            )
+
+    def forget(self) -> None:
+        """Read again at the next question, after a change by this process."""
+        self._cached = CachedRead(self._read, CACHE_SECONDS)
+
+
+CACHE = web.AppKey("pauses", PauseCache)
+
+routes = Routes("systems", "Pause whole systems, and resume them.")
+
+
+@routes.get("/v1/systems", access=Access.ADMIN)
+async def list_systems(call: Call) -> SystemsResponse:
+    """List the systems, each with its pause."""
+    paused = await store.list_paused(call.services.database)
+    return SystemsResponse(items=[_build_response(system, paused.get(system)) for system in SYSTEMS])
+
+
+@routes.post("/v1/systems/{system}/pause", access=Access.ADMIN)
+async def pause_system(call: Call, path: SystemPath, body: OperatorRequest) -> SystemResponse:
+    """Pause a system: it begins nothing, and finishes what it has begun.
+
+    Requests for downloads and transfers get 503 `system_paused`. No slice of orders is claimed and no cycle of
+    addresses begins, while messages are still received. Holds get no task, while tasks are still created, and held
+    ones may be set.
+    """
+    await store.pause(call.services.database, path.system, body.who, body.reason)
+    return await _read(call, path.system)
+
+
+@routes.post("/v1/systems/{system}/resume", access=Access.ADMIN)
+async def resume_system(call: Call, path: SystemPath, body: OperatorRequest) -> SystemResponse:
+    """Resume a system; platforms, cycles and types that were paused by themselves stay so."""
+    await store.resume(call.services.database, path.system)
+    return await _read(call, path.system)
+
+
+async def _read(call: Call, system: System) -> SystemResponse:
+    call.request.app[CACHE].forget()
+    return _build_response(system, (await store.list_paused(call.services.database)).get(system))
+
+
+def build_pause_response(pause: SystemPause | None) -> PauseResponse | None:
+    """Build the response about a pause; None for a system that runs."""
+    return None if pause is None else PauseResponse(paused_at=pause.paused_at, who=pause.who, reason=pause.reason)
+
+
+def _build_response(system: System, pause: SystemPause | None) -> SystemResponse:
+    return SystemResponse(system=system, paused=build_pause_response(pause))

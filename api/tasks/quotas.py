@@ -1,0 +1,106 @@
+"""The quotas of tasks: the types of a project, its open tasks, and the tasks that one request creates."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from api.batching import CoalescedRead
+from api.http.routes import Call
+from domain.quotas import OPEN_RETRY_SECONDS, ProjectQuotaUsage, QuotaLimits, build_exceeded
+from infra import log
+from infra.database import Database
+from stores.tasks import lanes, types
+
+FRESH_SECONDS = 1.0
+"""A count that is older is read again in the background. Lanes save their counts about as late."""
+STALE_SECONDS = 5.0
+"""A count that is older is read again before it is used."""
+PROJECTS_MAX = 1_000
+
+_log = log.get(__name__)
+
+
+@dataclass(slots=True)
+class _KnownCount:
+    """The open tasks of a project as they were read, and those that this process let in around and after that."""
+
+    read_at: float
+    stored: int
+    admitted_before: int = 0
+    """Let in during the interval before the read, of which lanes may not have saved all."""
+    admitted: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.stored + self.admitted_before + self.admitted
+
+
+class OpenTasks:
+    """The open tasks of each project.
+
+    A process counts what it lets in at once, so that it never lets in more than a quota. It learns of what other
+    processes let in with the next count, which is at most some seconds old.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: OrderedDict[str, _KnownCount] = OrderedDict()
+        self._reads = CoalescedRead(self._read)
+        self._refreshes: dict[str, asyncio.Task[None]] = {}
+
+    async def admit(self, project_id: str, tasks: int, limit: int) -> None:
+        """Count tasks that a project creates.
+
+        Raises:
+            QuotaExhausted: The project would have more open tasks than it may; none is counted.
+        """
+        known = self._known.get(project_id)
+        age = time.monotonic() - known.read_at if known else STALE_SECONDS
+        if known is None or age >= STALE_SECONDS:
+            known = await self._reads.get(project_id)
+        elif age >= FRESH_SECONDS and project_id not in self._refreshes:
+            self._refreshes[project_id] = asyncio.create_task(self._refresh(project_id))
+        if known.total + tasks > limit:
+            raise build_exceeded(
+                ["tasks_open"],
+                f"This project has {known.total:,} tasks that have not ended, and may have {limit:,}.",
+                "Wait until workers have done some, or cancel some.",
+                OPEN_RETRY_SECONDS,
+            )
+        known.admitted += tasks
+
+    async def _refresh(self, project_id: str) -> None:
+        try:
+            await self._reads.get(project_id)
+        except Exception as error:  # noqa: BLE001 - the count is read again before it is too old
+            _log.warning("open_tasks_read_failed", project_id=project_id, error=repr(error))
+        finally:
+            del self._refreshes[project_id]
+
+    async def _read(self, project_id: str) -> _KnownCount:
+        before = self._known.get(project_id)
+        admitted = before.admitted if before else 0
+        stored = await lanes.count_open(self._database, project_id)
+        now = time.monotonic()
+        known = _KnownCount(now, stored)
+        if before is not None:
+            # What was let in during the read is carried on in full; what came before it, until the next read.
+            known.admitted = before.admitted - admitted
+            known.admitted_before = admitted if now - before.read_at < STALE_SECONDS else 0
+        self._known[project_id] = known
+        if len(self._known) > PROJECTS_MAX:
+            self._known.popitem(last=False)
+        return known
+
+
+async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[ProjectQuotaUsage]:
+    """Return how much of its quotas a project has used."""
+    database = call.services.database
+    return [
+        ProjectQuotaUsage("task_types", await types.count(database, project_id)),
+        ProjectQuotaUsage("tasks_open", await lanes.count_open(database, project_id)),
+        ProjectQuotaUsage("tasks_per_request", None),
+    ]

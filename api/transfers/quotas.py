@@ -1,0 +1,139 @@
+"""The quotas of transfers: the jobs and the targets of a project that have not ended."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from api.batching import CoalescedRead
+from api.http.routes import Call
+from domain.quotas import OPEN_RETRY_SECONDS, ProjectQuotaUsage, QuotaLimits, build_exceeded
+from infra.database import Database
+from stores.transfers import jobs
+
+FRESH_SECONDS = 1.0
+"""A count that is older is read again before it is used."""
+COST_FACTOR = 20
+"""A count is used for so many times as long as its read took, so that reads take little of the time."""
+SAVE_SECONDS = 15.0
+"""By then after its window a job is saved."""
+PROJECTS_MAX = 1_000
+
+
+@dataclass(slots=True)
+class _AdmittedJob:
+    """The targets that this process let into a job that the database does not show yet."""
+
+    targets: int
+    until: float
+    """When it is in the database."""
+
+
+@dataclass(slots=True)
+class _KnownTransfers:
+    """What is open of a project."""
+
+    stored: dict[str, int] = field(default_factory=dict)
+    """Saved jobs that have not ended, with the number of targets that have not."""
+    admitted: dict[str, _AdmittedJob] = field(default_factory=dict)
+    fresh_until: float = 0.0
+    targets: int = 0
+    """All of both."""
+
+    def update(self, stored: dict[str, int], saved: set[str], now: float, fresh_until: float) -> None:
+        self.stored, self.fresh_until = stored, fresh_until
+        self.admitted = {
+            job_id: job
+            for job_id, job in self.admitted.items()
+            if job_id not in saved and job_id not in stored and job.until > now
+        }
+        self.targets = sum(stored.values()) + sum(job.targets for job in self.admitted.values())
+
+    @property
+    def jobs(self) -> int:
+        return len(self.stored) + len(self.admitted)
+
+
+class OpenTransfers:
+    """The open jobs and targets of each project.
+
+    A process counts what it lets into a window at once. Until the window has ended, other processes do not see it: with
+    N processes, a project may have N times its quota in windows that are open.
+    A request that its window no longer took is counted there, and in the next one, for some seconds.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+        self._known: OrderedDict[str, _KnownTransfers] = OrderedDict()
+        self._reads = CoalescedRead(self._read)
+
+    async def admit(self, project_id: str, job_id: str, targets: int, until: float, limits: QuotaLimits) -> None:
+        """Count targets that a project sends a file to.
+
+        Args:
+            job_id: The job, which is not saved yet.
+            until: When it is saved, and counted there, in seconds since 1970.
+
+        Raises:
+            QuotaExhausted: The project would have more open jobs or targets than it may; nothing is counted.
+        """
+        known = self._known.get(project_id)
+        if known is None or self._clock() > known.fresh_until:
+            known = await self._reads.get(project_id)
+        job = known.admitted.get(job_id)
+        self._check(known, targets, limits, is_new_job=job is None and job_id not in known.stored)
+        if job is None:
+            job = known.admitted[job_id] = _AdmittedJob(0, until)
+        job.targets += targets
+        known.targets += targets
+
+    def _check(self, known: _KnownTransfers, targets: int, limits: QuotaLimits, *, is_new_job: bool) -> None:
+        if known.targets + targets > limits.transfer_targets_open:
+            raise build_exceeded(
+                ["transfer_targets_open"],
+                f"This project has {known.targets:,} targets that have not ended, and may have "
+                f"{limits.transfer_targets_open:,}.",
+                "Wait until some have ended, or cancel some.",
+                OPEN_RETRY_SECONDS,
+            )
+        if is_new_job and known.jobs >= limits.transfer_jobs_open:
+            raise build_exceeded(
+                ["transfer_jobs_open"],
+                f"This project has {limits.transfer_jobs_open:,} jobs that have not ended, as many as it may.",
+                "Wait until one has ended, or cancel one.",
+                OPEN_RETRY_SECONDS,
+            )
+
+    async def count(self, project_id: str) -> tuple[int, int]:
+        """Return how many jobs and targets of a project are open."""
+        known = await self._reads.get(project_id)
+        return known.jobs, known.targets
+
+    async def _read(self, project_id: str) -> _KnownTransfers:
+        began = self._clock()
+        known = self._known.setdefault(project_id, _KnownTransfers())
+        # In this order: a job that is saved in between is counted among the stored ones.
+        saved = await jobs.filter_saved_job_ids(self._database, list(known.admitted)) if known.admitted else set()
+        stored = await jobs.count_open(self._database, project_id)
+        now = self._clock()
+        known.update(stored, saved, now, now + max(FRESH_SECONDS, COST_FACTOR * (now - began)))
+        if len(self._known) > PROJECTS_MAX:
+            self._known.popitem(last=False)
+        return known
+
+
+OPEN_TRANSFERS = web.AppKey("open_transfers", OpenTransfers)
+
+
+async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[ProjectQuotaUsage]:
+    """Return how much of its quotas a project has used."""
+    open_jobs, open_targets = await call.request.app[OPEN_TRANSFERS].count(project_id)
+    return [
+        ProjectQuotaUsage("transfer_jobs_open", open_jobs),
+        ProjectQuotaUsage("transfer_targets_open", open_targets),
+    ]

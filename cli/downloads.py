@@ -1,0 +1,222 @@
+# ruff: noqa: PLC0415 - a command loads only what it needs
+"""`haulage downloads`: list downloads, and cancel, retry or delete one, several or all that match."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import command
+from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, DryRun, ProgressDisplay
+from haulage.errors import Refused, WorkFailed
+
+if TYPE_CHECKING:
+    from haulage import Client, Download
+
+app = typer.Typer(no_args_is_help=True)
+
+TaskIds = Annotated[list[str] | None, typer.Argument(help="Ids of downloads; or give conditions.")]
+State = Annotated[str | None, typer.Option(help="pending, running, succeeded, failed, cancelled or expired.")]
+Cause = Annotated[str | None, typer.Option(help="Code of the fault, like source_status.")]
+Operator = Annotated[str | None, typer.Option(help="Those of this operator_id.")]
+After = Annotated[datetime | None, typer.Option(help="Created at or after this time, in UTC.")]
+Before = Annotated[datetime | None, typer.Option(help="Created before this time, in UTC.")]
+Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many at most, newest first.")]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Downloads by id, or those that match all conditions."""
+
+    task_ids: list[str] | None = None
+    state: str | None = None
+    cause: str | None = None
+    operator: str | None = None
+    after: datetime | None = None
+    before: datetime | None = None
+    limit: int = 1_000
+
+    def check(self) -> None:
+        """Raise CommandFault where it would choose everything."""
+        conditions = (self.state, self.cause, self.operator, self.after, self.before)
+        if bool(self.task_ids) == any(each is not None for each in conditions):
+            raise CommandFault("Name downloads by their ids, or choose them by conditions, such as --state failed.")
+
+    async def load(self, client: Client) -> list[Download]:
+        """Load the chosen downloads."""
+        from haulage import State as DownloadState
+
+        if self.task_ids:
+            return [await client.read(task_id) for task_id in self.task_ids]
+        found: list[Download] = []
+        state = None if self.state is None else DownloadState(self.state)
+        async for each in client.list(
+            state=state,
+            cause=self.cause,
+            operator_id=self.operator,
+            created_after=_in_utc(self.after),
+            created_before=_in_utc(self.before),
+        ):
+            found.append(each)
+            if len(found) == self.limit:
+                break
+        return found
+
+
+@app.command("list")
+def list_downloads(
+    state: State = None,
+    cause: Cause = None,
+    operator: Operator = None,
+    after: After = None,
+    before: Before = None,
+    limit: Limit = 50,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List downloads, newest first, each failed one with its cause."""
+    choice = Choice(None, state, cause, operator, after, before, limit)
+
+    async def work(client: Client) -> CommandOutput:
+        found = await choice.load(client)
+        fields = {"downloads": [each.model_dump(mode="json") for each in found]}
+        return CommandOutput(fields, tuple(map(describe, found)) or ("No download matches.",))
+
+    _run(work, api, data_dir, as_json=as_json, check=lambda: _check_state(state))
+
+
+@app.command()
+def cancel(
+    task_ids: TaskIds = None,
+    state: State = None,
+    operator: Operator = None,
+    after: After = None,
+    before: Before = None,
+    limit: Limit = 1_000,
+    dry_run: DryRun = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel downloads and remove their data; those that have ended are left."""
+    choice = Choice(task_ids, state, None, operator, after, before, limit)
+    _change(choice, "cancelled", lambda each: not each.state.final, "cancel", dry_run, api, data_dir, as_json)
+
+
+@app.command()
+def retry(
+    task_ids: TaskIds = None,
+    cause: Cause = None,
+    operator: Operator = None,
+    after: After = None,
+    before: Before = None,
+    limit: Limit = 1_000,
+    dry_run: DryRun = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Retry failed downloads, each under its id: those named, or all failed ones that match."""
+    choice = Choice(task_ids, None if task_ids else "failed", cause, operator, after, before, limit)
+    _change(choice, "retried", lambda each: each.state == "failed", "retry", dry_run, api, data_dir, as_json)
+
+
+@app.command()
+def delete(
+    task_ids: TaskIds = None,
+    operator: Operator = None,
+    after: After = None,
+    before: Before = None,
+    limit: Limit = 1_000,
+    dry_run: DryRun = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the files of downloads that have succeeded, before they expire."""
+    choice = Choice(task_ids, None if task_ids else "succeeded", None, operator, after, before, limit)
+    _change(choice, "deleted", lambda each: each.state == "succeeded", "delete", dry_run, api, data_dir, as_json)
+
+
+def describe(download: Download) -> str:
+    """Describe a download in a line."""
+    fault = "" if download.fault is None else f": {download.fault.code}, {download.fault.sentence}"
+    return f"{download.task_id} {download.state} {download.file_name}{fault}"
+
+
+def _change(
+    choice: Choice,
+    done: str,
+    allows: Callable[[Download], bool],
+    method: str,
+    dry_run: bool,
+    api: str | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Apply a method of the client to each chosen download whose state allows it."""
+
+    async def work(client: Client) -> CommandOutput:
+        chosen = await choice.load(client)
+        allowed = [each for each in chosen if allows(each)]
+        if dry_run:
+            fields = {"dry_run": True, "task_ids": [each.task_id for each in allowed]}
+            line = f"{len(allowed):,} of {len(chosen):,} would be {done}."
+            return CommandOutput(fields, (*map(describe, allowed), line))
+        changed, refused = list[str](), list[str]()
+        for each in allowed:
+            try:
+                await getattr(client, method)(each.task_id)
+            except Refused as refusal:
+                refused.append(f"{each.task_id}: {refusal}")
+            else:
+                changed.append(each.task_id)
+        sentence = f"{len(changed):,} of {len(chosen):,} downloads were {done}."
+        if refused:
+            raise WorkFailed(f"{sentence} {refused[0]}", {"task_ids": changed, "refused": refused})
+        return CommandOutput({"task_ids": changed, "left": len(chosen) - len(allowed)}, (sentence,))
+
+    def check() -> None:
+        choice.check()
+        _check_state(choice.state)
+
+    _run(work, api, data_dir, as_json=as_json, check=check)
+
+
+def _check_state(state: str | None) -> None:
+    from haulage import State as DownloadState
+
+    known = [each.value for each in DownloadState]
+    if state is not None and state not in known:
+        raise CommandFault(f"{state} is no state of a download. Choose from {', '.join(known)}.")
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    from datetime import UTC
+
+    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _run(
+    work: Callable[[Client], Awaitable[CommandOutput]],
+    api: str | None,
+    data_dir: Path | None,
+    *,
+    as_json: bool,
+    check: Callable[[], None] = command.do_nothing,
+) -> None:
+    from haulage import Client
+
+    async def open_and_work(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
+        async with Client(address.url, address.key) as client:
+            return await work(client)
+
+    command.run_and_exit(
+        command.run_with_api(command.resolve_data_dir(data_dir), api, open_and_work, as_json=as_json, check=check)
+    )

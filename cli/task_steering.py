@@ -1,0 +1,142 @@
+# ruff: noqa: PLC0415 - a command loads only what it needs
+"""`haulage tasks cancel`, `put-back`, `pause`, `resume` and `remove`: acting on tasks and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRun, ProgressDisplay
+from cli.tasks import TasksRefused, TypeName, app, check_status, extract_reason, run_with_client
+
+if TYPE_CHECKING:
+    from haulage.tasks import Outcome, Task, Tasks
+
+__all__ = ["app"]
+"""The application of `haulage tasks`, with these commands."""
+
+ChosenIds = Annotated[list[str] | None, typer.Argument(help="Ids of tasks; or give --type and conditions.")]
+OfType = Annotated[str | None, typer.Option("--type", help="Tasks of this type, instead of ids.")]
+InStatus = Annotated[str | None, typer.Option("--status", help="Of the type: pending, running, failed and so on.")]
+OfUser = Annotated[str | None, typer.Option("--user", help="Of the type: those of this user.")]
+
+
+@app.command()
+def cancel(
+    task_ids: ChosenIds = None,
+    task_type: OfType = None,
+    status: InStatus = None,
+    user: OfUser = None,
+    dry_run: DryRun = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel tasks, also those that a worker holds: by id, or up to 2,000 of a type that match."""
+
+    async def act(tasks: Tasks, ids: list[str]) -> list[Outcome]:
+        return await tasks.cancel_many(ids)
+
+    open_only = {"pending", "running"}
+    _steer(act, "cancelled", open_only, (task_ids, task_type, status, user), dry_run, api, data_dir, as_json)
+
+
+@app.command(name="put-back")
+def put_back(
+    task_ids: ChosenIds = None,
+    task_type: OfType = None,
+    status: InStatus = None,
+    user: OfUser = None,
+    dry_run: DryRun = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put tasks back into their queue: held ones are taken from their worker, ended ones are created again."""
+
+    async def act(tasks: Tasks, ids: list[str]) -> list[Outcome]:
+        return await tasks.put_back_many(ids)
+
+    not_waiting = {"running", "success", "failed", "cancelled"}
+    _steer(act, "put back", not_waiting, (task_ids, task_type, status, user), dry_run, api, data_dir, as_json)
+
+
+@app.command()
+def remove(task_type: TypeName, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Remove a type without unfinished tasks; ended ones are seen again if it is registered again."""
+
+    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+        await tasks.remove(task_type)
+        return CommandOutput({"task_type": task_type, "removed": True}, (f"{task_type}: removed",))
+
+    run_with_client(work, api, data_dir, as_json)
+
+
+@app.command()
+def pause(task_type: TypeName, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Pause a type: its tasks wait, and none is given to a worker."""
+
+    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+        await tasks.pause(task_type)
+        return CommandOutput({"task_type": task_type, "paused": True}, (f"{task_type}: paused",))
+
+    run_with_client(work, api, data_dir, as_json)
+
+
+@app.command()
+def resume(task_type: TypeName, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Resume a paused type."""
+
+    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+        await tasks.resume(task_type)
+        return CommandOutput({"task_type": task_type, "paused": False}, (f"{task_type}: resumed",))
+
+    run_with_client(work, api, data_dir, as_json)
+
+
+Chosen = tuple[list[str] | None, str | None, str | None, str | None]
+"""Ids; or a type, a status and a user."""
+
+
+def _steer(
+    act: Callable[[Tasks, list[str]], Awaitable[list[Outcome]]],
+    done: str,
+    allowed: set[str],
+    chosen: Chosen,
+    dry_run: bool,
+    api: str | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Apply an action to tasks in an allowed state."""
+    task_ids, task_type, status, user = chosen
+
+    def check() -> None:
+        if bool(task_ids) == (task_type is not None):
+            raise CommandFault("Name tasks by their ids, or choose them by --type, --status and --user.")
+        check_status(status)
+
+    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+        from haulage.tasks import Status
+
+        if task_ids:
+            found: list[Task] = [await tasks.get(task_id) for task_id in task_ids]
+        else:
+            wanted = Status[status.upper()] if status else None
+            found = await tasks.find(task_type=task_type, status=wanted, user_id=user)
+        ids = [each.task_id for each in found if each.status.name.lower() in allowed]
+        if dry_run:
+            line = f"{len(ids):,} of {len(found):,} would be {done}."
+            return CommandOutput({"dry_run": True, "task_ids": ids}, (*ids, line))
+        outcomes = await act(tasks, ids)
+        good = [task_id for task_id, outcome in zip(ids, outcomes, strict=True) if outcome.good]
+        if refused := [outcome.msg for outcome in outcomes if not outcome.good]:
+            sentence = f"{len(refused):,} of {len(ids):,} tasks were refused: {extract_reason(refused[0])}"
+            raise TasksRefused(sentence, {"task_ids": good, "refused": len(refused)})
+        lines = tuple(f"{task_id}: {done}" for task_id in good)
+        return CommandOutput({"task_ids": good}, lines or (f"None was {done}.",))
+
+    run_with_client(work, api, data_dir, as_json, check)

@@ -1,0 +1,104 @@
+"""The settings of the components: PostgreSQL, the object store and the engine, and TLS to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validator
+
+
+def _require_scheme_and_host(value: str) -> str:
+    """Refuse a path: links with one would be signed differently from how they arrive."""
+    parts = urlsplit(value)
+    if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/")):
+        raise ValueError(f"{value!r} is not scheme and host alone. Write it like https://files.example.com.")
+    return value
+
+
+PublicBase = Annotated[str, AfterValidator(_require_scheme_and_host)]
+
+
+def _convert_to_asyncpg_url(url: SecretStr) -> SecretStr:
+    """Accept the usual schemes of PostgreSQL, and write that of the driver."""
+    scheme, colon, rest = url.get_secret_value().partition("://")
+    if scheme not in ("postgresql+asyncpg", "postgresql", "postgres") or not colon:
+        raise ValueError("it is not an address of PostgreSQL; write postgresql://user:password@host:5432/database")
+    return SecretStr(f"postgresql+asyncpg://{rest}")
+
+
+class TlsSettings(BaseModel):
+    """TLS to a component: whom we trust, and what we show. Every file is PEM, and read at the start of a process."""
+
+    ca_file: Path | None = Field(
+        default=None, description="certificates of the trusted authorities; by default SSL_CERT_FILE or Mozilla's list"
+    )
+    cert_file: Path | None = Field(default=None, description="our own certificate with its chain, for mutual TLS")
+    key_file: Path | None = Field(default=None, description="the key of that certificate, without a password")
+    server_name: str = Field(
+        default="", description="the name in the server's certificate, if it is not the host that is connected to"
+    )
+
+    @model_validator(mode="after")
+    def _require_pair(self) -> Self:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("CERT_FILE and KEY_FILE belong together. Set both, or neither")
+        return self
+
+
+def _require_secure(secure: bool, tls: TlsSettings) -> None:
+    """Refuse TLS settings that a plain connection would ignore."""
+    if not secure and tls != TlsSettings():
+        raise ValueError("the settings below TLS have no effect while SECURE is false. Set SECURE to true")
+
+
+class DatabaseSettings(BaseModel):
+    """PostgreSQL."""
+
+    url: Annotated[SecretStr, AfterValidator(_convert_to_asyncpg_url)] = SecretStr(
+        "postgresql+asyncpg://haulage:haulage@127.0.0.1:5432/haulage"
+    )
+    secure: bool = Field(default=False, description="whether connections use TLS and check the server's certificate")
+    tls: TlsSettings = TlsSettings()
+    pool_size: int = Field(default=8, ge=1)
+    application_name: str = Field(default="haulage", description="the name in pg_stat_activity")
+    statement_timeout_seconds: float = Field(default=60.0, ge=0, description="0 for no timeout")
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        _require_secure(self.secure, self.tls)
+        return self
+
+
+class ObjectSettings(BaseModel):
+    """The S3 object store."""
+
+    endpoint: str = "127.0.0.1:8333"
+    secure: bool = Field(default=False, description="whether connections use TLS and check the server's certificate")
+    tls: TlsSettings = TlsSettings()
+    region: str = "us-east-1"
+    bucket: str = "haulage"
+    prefix: str = Field(default="", description="prefix of every key, so that installations can share a bucket")
+    access_key: str = "haulage"
+    secret_key: SecretStr = SecretStr("")
+    public_base: PublicBase = Field(default="", description="scheme and host of the store for browsers, e.g. a CDN")
+    threads: int = Field(default=8, ge=1, description="concurrent requests to the store")
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        _require_secure(self.secure, self.tls)
+        return self
+
+
+class EngineTimingSettings(BaseModel):
+    """The use of Temporal. Its address, namespace, keys and TLS come from `TEMPORAL_…` (temporalio.envconfig)."""
+
+    encrypt_payloads: bool = Field(
+        default=False,
+        description="whether what goes through Temporal is encrypted, by the first key of HAULAGE_SECRETS__PAYLOADS",
+    )
+    sticky_timeout_seconds: float = 1.0
+    task_timeout_seconds: float = 2.0
+    graceful_shutdown_seconds: float = 10.0
+    ui_url: str = Field(default="", description="address of the Temporal Web UI, for links")

@@ -1,0 +1,142 @@
+"""Platforms are removed, slices tried without effect, and declarations tried before anything is kept."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from temporalio.service import RPCError
+
+from domain.orders import names
+from infra.settings import Settings
+from sims.platforms.dialects.plain import PLAIN
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
+from stores.orders import ledger
+from tests.support.orders import CREDENTIALS, NUMBER, Orders, running_orders, set_up_platform
+
+pytestmark = pytest.mark.stack
+
+SIGNED = {"who": "ann", "reason": "the shop has closed"}
+PATH = f"/v1/platforms/{NUMBER}"
+TRY = "/v1/platforms:try"
+
+
+async def test_a_platform_is_removed_and_its_orders_stay(orders: Orders) -> None:
+    """Only a paused one; the same number may then be set up again."""
+    await set_up_platform(orders, PlatformScenario(orders=20, span_seconds=3_600))
+    await orders.fetch()
+    stored = len(await orders.read_orders())
+    await orders.ask("POST", f"{PATH}/resume")
+    refused = await orders.ask("POST", f"{PATH}/remove", json=SIGNED)
+    await orders.ask("POST", f"{PATH}/pause", json={"note": "closed", "who": "ann"})
+
+    removed = await orders.ask("POST", f"{PATH}/remove", json=SIGNED)
+
+    assert (refused.status, refused.code) == (409, "platform_not_paused")
+    assert removed.status == 200, removed.body
+    assert (await orders.ask("GET", PATH)).status == 404
+    assert await orders.slices() == []
+    with pytest.raises(RPCError, match="not found"):
+        await orders.engine.get_schedule_handle(names.build_cycle_schedule_id(NUMBER)).describe()
+    assert len(await orders.read_orders()) == stored > 0
+    audit = (await orders.ask("GET", "/v1/audit?limit=20")).body["items"]
+    [entry] = [each for each in audit if each["action"].endswith("/remove") and each["status"] == 200]
+    assert (entry["who"], entry["reason"]) == ("ann", "the shop has closed")
+    again = await orders.set_up()
+    assert again["claimed_to"] is None
+
+
+async def test_a_platform_that_does_not_answer_is_removed_while_a_slice_waits(settings: Settings) -> None:
+    """Its reading is stopped, rather than tried again for ever."""
+    async with running_orders(settings) as orders:
+        faults = PlatformFaults(errors=1)
+        await set_up_platform(
+            orders, PlatformScenario(orders=20, span_seconds=3_600, faults=faults), retries=100, retryintv=30
+        )
+        cycle = await orders.cycle()
+        await orders.until_slices(1)
+        [first, *_] = await orders.slices()
+
+        removed = await orders.ask("POST", f"{PATH}/remove", json=SIGNED)
+
+        assert removed.status == 200, removed.body
+        assert removed.body["stopped"] > 0
+        await cycle.terminate()
+        reading = orders.engine.get_workflow_handle(names.build_slice_workflow_id(NUMBER, ledger.build_window(first)))
+        status = (await reading.describe()).status
+        assert status is not None
+        assert status.name == "TERMINATED"
+
+
+async def test_a_dry_run_says_what_would_be_done_and_does_nothing(settings: Settings) -> None:
+    """For each action on slices, by id and by filter."""
+    async with running_orders(settings) as orders:
+        faults = PlatformFaults(errors=1)
+        await set_up_platform(orders, PlatformScenario(orders=60, span_seconds=3_600, faults=faults), retries=0)
+        await orders.fetch()
+        failed = [str(ledger.build_window(row)) for row in await orders.slices() if row.failed_at]
+        before = await orders.row()
+        sent = {"all": True, "dry_run": True, "reason": "closed"}
+
+        replies = {
+            verb: await orders.ask("POST", f"{PATH}/slices:{verb}", json=sent) for verb in ("redo", "split", "skip")
+        }
+
+        for verb, reply in replies.items():
+            assert (reply.body["dry_run"], reply.body["done"]) == (True, failed), verb
+        rows = await orders.slices()
+        assert [row for row in rows if row.split_at or row.skipped_at or row.reread_since] == []
+        assert len(rows) == len(failed)
+        assert (await orders.row()).complete_to == before.complete_to
+        assert (await orders.ask("POST", f"{PATH}/slices:skip", json={**sent, "dry_run": False})).body["done"] == failed
+
+
+async def test_a_declaration_is_tried_before_it_is_kept(orders: Orders) -> None:
+    """A right one shows rows as they were understood; nothing is stored."""
+    platform = orders.play(PlatformScenario(orders=30, span_seconds=3_000))
+    declared = {
+        "kind": "plain",
+        "shop": "shop",
+        "base_url": orders.platforms.url(NUMBER),
+        "capability": PLAIN.model_dump(mode="json"),
+        "credentials": CREDENTIALS,
+    }
+
+    reply = await orders.ask("POST", TRY, json=declared)
+
+    assert reply.status == 200, reply.body
+    seen = reply.body
+    assert seen["problems"] == []
+    assert min(seen["rows"], 20) == len(seen["items"]) > 0
+    assert seen["total"] >= seen["rows"]
+    first = seen["items"][0]
+    assert first["order_id"] in first["raw"]
+    assert json.loads(first["raw"])
+    assert (await orders.ask("GET", "/v1/platforms")).body["items"] == []
+    assert platform.calls["200"] > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rows": {**PLAIN.rows.model_dump(mode="json"), "list": "$.nothing"}}, "without a list at $.nothing"),
+        ({"rows": {**PLAIN.rows.model_dump(mode="json"), "id": "$.nothing"}}, "there is nothing at $.nothing"),
+    ],
+)
+async def test_a_wrong_declaration_is_told_in_sentences(orders: Orders, change: dict[str, object], said: str) -> None:
+    """With what the platform wrote, and where the declaration looks for it."""
+    orders.play(PlatformScenario(orders=30, span_seconds=3_000))
+    declared = {
+        "kind": "plain",
+        "shop": "shop",
+        "base_url": orders.platforms.url(NUMBER),
+        "capability": {**PLAIN.model_dump(mode="json"), **change},
+        "credentials": CREDENTIALS,
+    }
+
+    reply = await orders.ask("POST", TRY, json=declared)
+    nobody = await orders.ask("POST", TRY, json={**declared, "credentials": "nobody"})
+
+    assert reply.status == 200, reply.body
+    assert said in " ".join(reply.body["problems"])
+    assert nobody.code == "config_invalid"
