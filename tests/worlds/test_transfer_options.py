@@ -22,6 +22,7 @@ from api.http.models import Request
 from api.transfers.requests import (
     CreateTransferRequest,
     CreateTransfersRequest,
+    HostTargetsQuery,
     JobTargetsQuery,
     OpeningRequest,
     RetryTransferJobRequest,
@@ -39,6 +40,7 @@ from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_t
 CONTENTS = (b"one content\n" * 100, b"another content\n" * 100)
 NO_USER, TOO_LARGE = 122, 119
 NEXT = "next_cursor of the page before"
+FIRST_CLOSES, SECOND_CLOSES = "the end of the first job's window", "the end of the second job's window"
 MIXED = QUICK.model_copy(
     update={
         "rules": (
@@ -88,8 +90,20 @@ OF_A_JOB: dict[str, TransferOptionCase] = {
 OF_A_LIST: dict[str, TransferOptionCase] = {
     "ended": TransferOptionCase("true", "false"),
     "search": TransferOptionCase("first.conf", "second.conf"),
+    "reason": TransferOptionCase("gse_code", "cancelled"),
+    "closes_after": TransferOptionCase(FIRST_CLOSES, SECOND_CLOSES),
+    "closes_before": TransferOptionCase(FIRST_CLOSES, SECOND_CLOSES),
     "limit": TransferOptionCase(1, 2),
     "cursor": TransferOptionCase(None, NEXT, {"limit": 1}),
+}
+HOST = {"target_agent_id": "fine-1"}
+"""A host that both jobs have."""
+OF_A_HOST: dict[str, TransferOptionCase] = {
+    "target_agent_id": TransferOptionCase("fine-1", "nouser"),
+    "status": TransferOptionCase("Success", "Failed", HOST),
+    "reason": TransferOptionCase("gse_code", "cancelled", {"target_agent_id": "nouser"}),
+    "limit": TransferOptionCase(1, 2, HOST),
+    "cursor": TransferOptionCase(None, NEXT, HOST | {"limit": 1}),
 }
 RETRY: dict[str, TransferOptionCase] = {"reason": TransferOptionCase("cancelled", "gse_code")}
 OPENED = {"biz_id": 2}
@@ -109,6 +123,7 @@ CASES: list[tuple[type[Request], Mapping[str, TransferOptionCase]]] = [
     (TargetRequest, TARGET),
     (JobTargetsQuery, OF_A_JOB),
     (TransferJobsQuery, OF_A_LIST),
+    (HostTargetsQuery, OF_A_HOST),
     (RetryTransferJobRequest, RETRY),
     (OpeningRequest, OPENING),
     (SetSendPermissionsRequest, OPENINGS),
@@ -239,16 +254,27 @@ async def test_every_field_of_a_wish_makes_a_difference(options: TransferOptions
 
 @pytest.mark.stack
 async def test_every_field_of_a_question_makes_a_difference(options: TransferOptions) -> None:
-    """Which targets of a job, which jobs of a list, and which failures are sent again."""
+    """Which targets of a job or a host, which jobs of a list, and which failures are sent again."""
     transfers = options.transfers
     agents = ["fine-1", "fine-2", "nouser", "large"]
-    first = job_of(await transfers.wait_for_end((await transfers.join_many(agents, file_name="first.conf"))[0]))
-    second = job_of(await transfers.wait_for_end((await transfers.join_many(agents[:2], file_name="second.conf"))[0]))
+    ends = [
+        await transfers.wait_for_end((await transfers.join_many(agents, file_name="first.conf"))[0]),
+        await transfers.wait_for_end((await transfers.join_many(agents[:2], file_name="second.conf"))[0]),
+    ]
+    first, second = map(job_of, ends)
     await asyncio.gather(*map(transfers.wait_for_job_end, (first, second)))
+    closing = dict(zip((FIRST_CLOSES, SECOND_CLOSES), (end["window_closes_at"] for end in ends), strict=True))
     unheeded = []
-    for path, cases in ((f"/v1/transfers/jobs/{quote(first)}", OF_A_JOB), ("/v1/transfers/jobs", OF_A_LIST)):
+    for path, cases in (
+        (f"/v1/transfers/jobs/{quote(first)}", OF_A_JOB),
+        ("/v1/transfers/jobs", OF_A_LIST),
+        ("/v1/transfers/targets", OF_A_HOST),
+    ):
         for name, case in cases.items():
-            one, other = [await options.page(path, {**case.beside, name: value}) for value in (case.one, case.other)]
+            one, other = [
+                await options.page(path, {**case.beside, name: closing.get(value, value)})
+                for value in (case.one, case.other)
+            ]
             unheeded += [f"{path} {name}"] if one == other else []
     assert unheeded == []
     retry = f"/v1/transfers/jobs/{quote(first)}/retry"
