@@ -89,8 +89,8 @@ class Stack:
     @asynccontextmanager
     async def run_processes(self, *specs: ProcessSpec) -> AsyncIterator[None]:
         """Run further processes while the block runs; it begins when all of them serve."""
+        await self.supervisor.start(*specs)
         try:
-            await self.supervisor.start(*specs)
             yield
         finally:
             await self.supervisor.stop_group(*specs)

@@ -124,7 +124,15 @@ class Supervisor:
         self._groups: list[list[_SupervisedProcess]] = []
 
     async def start(self, *specs: ProcessSpec) -> None:
-        """Start processes as a group and return when all of them serve; groups stop in reverse order."""
+        """Start processes as a group and return when all of them serve; groups stop in reverse order.
+
+        Raises:
+            ValueError: A process of one of the names runs: kills, logs and `run.json` know processes by their names.
+            StartFailed: A process did not serve; those that were started with it are stopped.
+        """
+        running = {process.spec.name for group in self._groups for process in group}
+        if taken := running.intersection(spec.name for spec in specs):
+            raise ValueError(f"{', '.join(sorted(taken))}: running already; stop that group first, or use other names")
         group = [
             _SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log", self.report) for spec in specs
         ]
@@ -134,8 +142,12 @@ class Supervisor:
                 for process in group:
                     starting.create_task(process.start())
         except BaseExceptionGroup as failures:
+            await self.stop_group(*specs)
             # One sentence about the first failure helps more than a tree of all.
             raise failures.exceptions[0] from None
+        except asyncio.CancelledError:
+            await self.stop_group(*specs)
+            raise
 
     async def run_until_it_ends(self, spec: ProcessSpec) -> None:
         """Run a process that ends by itself.

@@ -22,16 +22,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretStr
 
-from dev.embedded import Stack
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra.address_settings import ModuleSettings, ModulesSettings, PubSubSettings, PushSettings
 from sims.platforms.dialects.plain import PLAIN
 from tests.support import echo, secret_search
 from tests.support.caller import Caller, running_caller
-from tests.support.deployment import SIGNED, Deployment, running_deployment
+from tests.support.deployment import SIGNED, Deployment, Deployments
 from tests.support.echo import EchoService
-from tests.support.stack import Namespaces
 from tests.support.transfers import CONTENT, sha256
 from tests.support.waiting import eventually
 
@@ -72,7 +70,7 @@ def make_account(folder: Path) -> tuple[Path, str]:
 
 
 @pytest.fixture
-async def walk(stack: Stack, template: str, namespaces: Namespaces, tmp_path: Path) -> AsyncIterator[Walk]:
+async def walk(deployments: Deployments, tmp_path: Path) -> AsyncIterator[Walk]:
     """Processes of their own whose outside services are all the echo."""
     planted: dict[str, str] = {}
 
@@ -124,12 +122,13 @@ async def walk(stack: Stack, template: str, namespaces: Namespaces, tmp_path: Pa
                 "threshold": 100,
             },
         }
-        with namespaces.keeping_engine():
-            async with running_deployment(stack, template, changes) as deployment:
-                planted["admin key"] = deployment.installation.admin_key
-                planted["pepper"] = deployment.settings.secrets.pepper.get_secret_value()
-                planted["sealing key"] = deployment.settings.secrets.seal[0].get_secret_value()
-                yield Walk(deployment, service, planted, {})
+        deployment = await deployments.get(changes)
+        planted["admin key"] = deployment.installation.admin_key
+        planted["pepper"] = deployment.settings.secrets.pepper.get_secret_value()
+        planted["sealing key"] = deployment.settings.secrets.seal[0].get_secret_value()
+        yield Walk(deployment, service, planted, {})
+        # No other test has these settings, and the echo ends here.
+        await deployments.close()
 
 
 @pytest.mark.timeout(600)

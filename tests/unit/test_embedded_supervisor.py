@@ -70,6 +70,28 @@ async def test_a_part_that_cannot_start_says_why(supervisor: Supervisor, tmp_pat
     assert "start again" in failed.value.record.hint
 
 
+async def test_what_was_started_with_a_part_that_fails_is_stopped(supervisor: Supervisor, tmp_path: Path) -> None:
+    """The group can be started again under the same names."""
+    oil = script(tmp_path, "oil", "touch oil.ready; exec sleep 60")
+    with pytest.raises(StartFailed):
+        await supervisor.start(oil, script(tmp_path, "lamp", "exit 3"))
+    assert not supervisor.list_pids()
+    await supervisor.start(oil, script(tmp_path, "lamp", "touch lamp.ready; exec sleep 60"))
+    assert supervisor.list_pids().keys() == {"oil", "lamp"}
+
+
+async def test_two_running_parts_never_have_one_name(supervisor: Supervisor, tmp_path: Path) -> None:
+    """A kill would hit one, and the pids would show the other. The one that runs is left alone."""
+    lamp = script(tmp_path, "lamp", "touch lamp.ready; exec sleep 60")
+    await supervisor.start(lamp)
+    before = supervisor.list_pids()
+    with pytest.raises(ValueError, match="lamp: running already"):
+        await supervisor.start(lamp, script(tmp_path, "oil", "touch oil.ready; exec sleep 60"))
+    assert supervisor.list_pids() == before
+    await supervisor.stop_group(lamp)
+    await supervisor.start(lamp)
+
+
 async def test_a_silent_part_is_given_up(supervisor: Supervisor, tmp_path: Path) -> None:
     """It neither writes nor computes: it is killed, started again, and in the end given up with the last obstacle."""
     with pytest.raises(StartFailed, match=r"neither wrote a line nor used processor time; lamp wrote nothing"):
