@@ -179,9 +179,17 @@ async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobReq
     count = await _count_failed_or_raise(call, path.job_id, saved.row.id, body.reason)
     await _require_current_permission(call, job, saved.row.id, body.reason)
     retry = JobRetry(job_id=path.job_id, project_id=call.project_id, reason=body.reason, targets=count)
+    transfers = call.request.app[OPEN_TRANSFERS]
     # Under a number of its own: the number that it gets is known only when it has begun.
-    await _admit(call, replace(job, retry=RETRIES_MAX + 1), count, time.time() + EARLIER_RETRY_SECONDS)
-    return await _start_retry(call, job, saved.row.id, retry)
+    admitted_id = str(replace(job, retry=RETRIES_MAX + 1))
+    await transfers.admit(call.project_id, admitted_id, count, time.time() + EARLIER_RETRY_SECONDS, call.quotas)
+    try:
+        response = await _start_retry(call, job, saved.row.id, retry)
+    except Conflict:
+        transfers.release(call.project_id, admitted_id, count)
+        raise
+    transfers.move(call.project_id, admitted_id, response.job_id, count, time.time() + EARLIER_RETRY_SECONDS)
+    return response
 
 
 async def _join_job(call: Call, body: TransferFileRequest, targets: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
@@ -194,20 +202,32 @@ async def _join_job(call: Call, body: TransferFileRequest, targets: Sequence[tup
     context = get_transfer_context(call)
     agent_ids = [agent_id for agent_id, _ in targets]
     await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)
-    bucket = names.compute_bucket(time.time(), context.window_seconds)
-    until = names.compute_window_end(bucket, context.window_seconds) + SAVE_SECONDS
-    await _admit(call, TransferJobKey(file, bucket), len(targets), until)
     keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
     group = TargetGroup(spec=spec, file_name=body.file_name, targets=keyed)
-    bucket = await context.joiner.join_job(file, group)
-    return str(TransferJobKey(file, bucket)), [
-        context.create_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed
-    ]
+    job_id, bucket = await _admit_and_join(call, file, group)
+    return job_id, [context.create_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed]
 
 
-async def _admit(call: Call, job: TransferJobKey, targets: int, until: float) -> None:
-    transfers = call.request.app[OPEN_TRANSFERS]
-    await transfers.admit(call.project_id, str(job), targets, until, call.quotas)
+async def _admit_and_join(call: Call, file: TransferFile, group: TargetGroup) -> tuple[str, int]:
+    """Join targets within the project's quotas; return the id of the job, and the number of its window."""
+    context, transfers = get_transfer_context(call), call.request.app[OPEN_TRANSFERS]
+    targets = len(group.targets)
+
+    def name_job(bucket: int) -> tuple[str, float]:
+        until = names.compute_window_end(bucket, context.window_seconds) + SAVE_SECONDS
+        return str(TransferJobKey(file, bucket)), until
+
+    admitted_id, until = name_job(names.compute_bucket(time.time(), context.window_seconds))
+    await transfers.admit(call.project_id, admitted_id, targets, until, call.quotas)
+    try:
+        bucket = await context.joiner.join_job(file, group)
+    except QuotaExhausted:
+        # Another error leaves open whether they have joined: until the window is over, they count.
+        transfers.release(call.project_id, admitted_id, targets)
+        raise
+    job_id, until = name_job(bucket)
+    transfers.move(call.project_id, admitted_id, job_id, targets, until)
+    return job_id, bucket
 
 
 def _require_short_job_id(file: TransferFile) -> None:

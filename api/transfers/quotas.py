@@ -53,6 +53,20 @@ class _KnownTransfers:
         }
         self.targets = sum(stored.values()) + sum(job.targets for job in self.admitted.values())
 
+    def add(self, job_id: str, targets: int, until: float) -> None:
+        job = self.admitted.setdefault(job_id, _AdmittedJob(0, until))
+        job.targets += targets
+        self.targets += targets
+
+    def remove(self, job_id: str, targets: int) -> None:
+        job = self.admitted.get(job_id)
+        if job is None:
+            return  # saved meanwhile, and counted there
+        job.targets -= targets
+        self.targets -= targets
+        if job.targets <= 0:
+            del self.admitted[job_id]
+
     @property
     def jobs(self) -> int:
         return len(self.stored) + len(self.admitted)
@@ -63,7 +77,7 @@ class OpenTransfers:
 
     A process counts what it lets into a window at once. Until the window has ended, other processes do not see it: with
     N processes, a project may have N times its quota in windows that are open.
-    A request that its window no longer took is counted there, and in the next one, for some seconds.
+    What is counted under one job and joins another is moved there.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
@@ -85,12 +99,28 @@ class OpenTransfers:
         known = self._known.get(project_id)
         if known is None or self._clock() > known.fresh_until:
             known = await self._reads.get(project_id)
-        job = known.admitted.get(job_id)
-        self._check(known, targets, limits, is_new_job=job is None and job_id not in known.stored)
-        if job is None:
-            job = known.admitted[job_id] = _AdmittedJob(0, until)
-        job.targets += targets
-        known.targets += targets
+        is_new_job = job_id not in known.admitted and job_id not in known.stored
+        self._check(known, targets, limits, is_new_job=is_new_job)
+        known.add(job_id, targets, until)
+
+    def move(self, project_id: str, admitted_job_id: str, job_id: str, targets: int, until: float) -> None:
+        """Count admitted targets under the job that they joined: its window may be a later one.
+
+        Args:
+            until: When that job is saved.
+        """
+        known = self._known.get(project_id)
+        if known is None or job_id == admitted_job_id:
+            return
+        known.remove(admitted_job_id, targets)
+        if job_id not in known.stored:
+            known.add(job_id, targets, until)
+
+    def release(self, project_id: str, job_id: str, targets: int) -> None:
+        """Count admitted targets no more, as no job has taken them."""
+        known = self._known.get(project_id)
+        if known is not None:
+            known.remove(job_id, targets)
 
     def _check(self, known: _KnownTransfers, targets: int, limits: QuotaLimits, *, is_new_job: bool) -> None:
         if known.targets + targets > limits.transfer_targets_open:
