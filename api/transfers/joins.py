@@ -192,16 +192,18 @@ class JobJoiner:
                 for place in set(left) - set(refused):
                     buckets[place] = bucket
                 left, full = refused, full + 1
-            self._remember_window(batcher, bucket, result)
-            bucket += 1
+            # Where answers take longer than a window lasts, the next one would be over as well, and all that follow.
+            following = max(bucket + 1, self._get_current_bucket())
+            self._remember_window(batcher, bucket, result, following)
+            bucket = following
         return buckets
 
-    def _remember_window(self, batcher: _FileBatcher, bucket: int, result: JoinResult | None) -> None:
+    def _remember_window(self, batcher: _FileBatcher, bucket: int, result: JoinResult | None, following: int) -> None:
         # A window that has refused only some groups is tried again with the next batch.
         if bucket != batcher.bucket:
             return
         if result is None or not result.is_open or result.batches >= BATCHES_MAX:
-            batcher.bucket, batcher.batches = bucket + 1, 0
+            batcher.bucket, batcher.batches = following, 0
         else:
             batcher.batches = result.batches
 
