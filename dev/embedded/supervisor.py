@@ -128,10 +128,9 @@ class Supervisor:
 
         Raises:
             ValueError: A process of one of the names runs: kills, logs and `run.json` know processes by their names.
-            StartFailed: A process did not serve; those that were started with it are stopped.
+            StartFailed: A process did not serve; the group is stopped.
         """
-        running = {process.spec.name for group in self._groups for process in group}
-        if taken := running.intersection(spec.name for spec in specs):
+        if taken := {spec.name for spec in specs} & self._processes.keys():
             raise ValueError(f"{', '.join(sorted(taken))}: running already; stop that group first, or use other names")
         group = [
             _SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log", self.report) for spec in specs
@@ -141,13 +140,12 @@ class Supervisor:
             async with asyncio.TaskGroup() as starting:
                 for process in group:
                     starting.create_task(process.start())
-        except BaseExceptionGroup as failures:
+        except BaseException as failure:
             await self.stop_group(*specs)
+            if not isinstance(failure, BaseExceptionGroup):
+                raise
             # One sentence about the first failure helps more than a tree of all.
-            raise failures.exceptions[0] from None
-        except asyncio.CancelledError:
-            await self.stop_group(*specs)
-            raise
+            raise failure.exceptions[0] from None
 
     async def run_until_it_ends(self, spec: ProcessSpec) -> None:
         """Run a process that ends by itself.
@@ -172,23 +170,19 @@ class Supervisor:
 
     def kill(self, name: str) -> None:
         """Send SIGKILL, as the kernel does when memory runs out. The process is restarted on the same port."""
-        self._find_process(name).kill()
+        self._processes[name].kill()
 
     async def wait_until_ready(self, name: str) -> None:
         """Wait until a process serves."""
-        await self._find_process(name).serving.wait()
+        await self._processes[name].serving.wait()
 
     def list_pids(self) -> dict[str, int]:
         """Return the pids of the running processes by name."""
-        processs = [process for group in self._groups for process in group]
-        return {process.spec.name: pid for process in processs if (pid := process.pid)}
+        return {name: pid for name, process in self._processes.items() if (pid := process.pid)}
 
-    def _find_process(self, name: str) -> _SupervisedProcess:
-        for group in self._groups:
-            for process in group:
-                if process.spec.name == name:
-                    return process
-        raise KeyError(name)
+    @property
+    def _processes(self) -> dict[str, _SupervisedProcess]:
+        return {process.spec.name: process for group in self._groups for process in group}
 
 
 class _SupervisedProcess:
