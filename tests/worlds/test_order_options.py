@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from sqlmodel import col, update
 
-from api.http.models import Request
+from api.http.models import OperatorRequest, Request
 from api.http.pagination import PageQuery
 from api.orders import context, requests
 from api.orders.context import routes
-from domain.orders import windows
 from domain.orders.config import PlatformOptions
 from infra.settings import Settings
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
@@ -33,17 +32,19 @@ from tests.worlds.orders.cases import (
     FIRST,
     MIDDLE,
     NEXT,
+    NOTE,
     ORDERS,
     PAGES,
     QUICK,
     REASON,
     SETUP,
+    SIGNED,
     SLICES,
     SOURCE,
     SPAN_SECONDS,
     TIMELINE,
+    TRIED,
     Case,
-    failing,
 )
 from tests.worlds.orders.shop import Shop
 
@@ -52,8 +53,10 @@ CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     # What `paused` does is shown by tests/integration/test_order_standstill.py: others may claim at once.
     (requests.PlatformRequest, SETUP | {"paused": Case(True, False)}),
     (requests.SkipSliceRequest, {"reason": REASON}),
-    (requests.ChooseSlicesRequest, CHOICE),
-    (requests.SkipSlicesRequest, CHOICE | {"reason": REASON}),
+    (requests.TryPlatformRequest, TRIED),
+    (OperatorRequest, {name: SIGNED[name] for name in ("who", "reason")}),
+    (requests.ChooseSlicesRequest, CHOICE | SIGNED),
+    (requests.SkipSlicesRequest, CHOICE | SIGNED),
     (requests.BackfillRequest, BACKFILL),
     (requests.BackfillsQuery, PAGES | {"state": Case("succeeded", "failed")}),
     (PageQuery, PAGES),
@@ -64,8 +67,9 @@ CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     (requests.SourcePageQuery, SOURCE),
     (requests.TimelineQuery, TIMELINE),
     (requests.ReportRequest, {"day": Case("2026-01-01", "2026-01-02")}),
-    (requests.PauseRequest, {"note": Case("the shop moves", "stocktaking")}),
+    (requests.PauseRequest, NOTE),
 ]
+"""Those of actions are played by test_order_action_options.py."""
 CASES_AT_ONCE = 5
 """Cases wait more than they compute, each on platforms of its own."""
 NAMES: Mapping[type[Request], set[str]] = {
@@ -188,70 +192,6 @@ async def test_every_field_of_a_platform_makes_a_difference(shop: Shop) -> None:
 
 
 @pytest.mark.stack
-async def test_every_field_of_steering_makes_a_difference(shop: Shop) -> None:
-    """Which slices are read again, split or skipped, and the reason that is kept; who pauses, and why."""
-    number = await shop.begin(failing(ERRORS), {}, QUICK | {"interval": 600})
-    await shop.fetch(number)
-    rows = await shop.orders.slices(number)
-    names = [str(windows.TimeWindow(start=row.start_at, end=row.end_at)) for row in rows]
-    base = f"/v1/platforms/{number}"
-
-    def with_names(sent: dict[str, Any]) -> dict[str, Any]:
-        named = {"first": names[0], "second": names[1]}
-        return {key: [named[each] for each in value] if key == "slices" else value for key, value in sent.items()}
-
-    unheeded = []
-    for name, case in CHOICE.items():
-        chosen = []
-        await _fail_last_by_time(shop, rows[-1])
-        for value, beside in zip((case.one, case.other), case.requests, strict=True):
-            body = with_names({**beside, name: value}) | {"reason": "given up"}
-            reply = await shop.orders.ask("POST", f"{base}/slices:skip", json=body)
-            assert reply.status == 200, (name, reply.body)
-            chosen.append(reply.body["done"])
-            await _fail_again(shop, number)
-        unheeded += [name] if chosen[0] == chosen[1] else []
-        again = [
-            (await shop.orders.ask("POST", f"{base}/slices:redo", json=with_names({**beside, name: value}))).body[
-                "done"
-            ]
-            for value, beside in zip((case.one, case.other), case.requests, strict=True)
-        ]
-        assert again == chosen, name
-        if any(names[-1] in each for each in again):
-            # Its reading would end with the platform's own code after that was changed, and it would be chosen by that.
-            await shop.orders.engine.get_workflow_handle(f"order-slice:{number}:{names[-1]}:redo").result()
-    reasons = []
-    for path, value, at in (
-        (":skip", REASON.one, 0),
-        (":skip", REASON.other, 1),
-        ("", REASON.one, 2),
-        ("", REASON.other, 3),
-    ):
-        body = {"reason": value} | ({"slices": [names[at]]} if path else {})
-        await shop.orders.ask("POST", f"{base}/slices{path or f'/{names[at]}/skip'}", json=body)
-        reasons.append((await shop.orders.ask("GET", f"{base}/slices/{names[at]}")).body["reason"])
-    notes = [(await shop.orders.ask("POST", f"{base}/pause", json={"note": note})).body["note"] for note in ("a", "b")]
-    assert unheeded == []
-    assert reasons == [REASON.one, REASON.other] * 2
-    assert notes == ["a", "b"]
-
-
-async def _fail_last_by_time(shop: Shop, row: OrderSlice) -> None:
-    """Give a slice another code than all others have."""
-    fault = {**(row.fault or {}), "code": "slice_timeout"}
-    async with shop.orders.services.database.session() as session:
-        await session.exec(update(OrderSlice).where(col(OrderSlice.slice_id) == row.slice_id).values(fault=fault))
-
-
-async def _fail_again(shop: Shop, number: str) -> None:
-    """Put what was skipped back into the failed set, so that the next one can choose among the same."""
-    values = {"skipped_at": None, "reason": None}
-    async with shop.orders.services.database.session() as session:
-        await session.exec(update(OrderSlice).where(col(OrderSlice.platform) == number).values(**values))
-
-
-@pytest.mark.stack
 async def test_every_field_of_a_question_makes_a_difference(shop: Shop) -> None:
     """Which platforms, slices, backfills and orders are listed, exported and drawn."""
     orders = shop.orders
@@ -346,40 +286,3 @@ async def _take_mark(shop: Shop, number: str) -> str:
     assert reply.status == 200, reply.body
     mark: str = reply.body["mark"]
     return mark
-
-
-@pytest.mark.stack
-async def test_every_field_of_what_is_begun_makes_a_difference(shop: Shop) -> None:
-    """Which time is read again and for whom, and which day is compared."""
-    number = await shop.begin(
-        PlatformScenario(orders=60, span_seconds=2 * 86_400),
-        {},
-        QUICK | {"interval": 3_600, "max_rows_per_slice": 10_000},
-    )
-    await eventually(lambda: _is_fetched(shop, number))
-    base = f"/v1/platforms/{number}"
-    unheeded = []
-    for name, case in BACKFILL.items():
-        pair = []
-        for value in (case.one, case.other):
-            body = {**case.beside, name: value}
-            begun = (await shop.orders.ask("POST", f"{base}/backfill", json=body)).body
-            await shop.orders.engine.get_workflow_handle(begun["workflow_id"]).result()
-            record = (await shop.orders.ask("GET", f"{base}/backfills/{begun['backfill_id']}")).body
-            pair.append([record[each] for each in ("asked_by", "window", "read")])
-        unheeded += [name] if pair[0] == pair[1] else []
-    shop.orders.platforms.by_number[number].market.clock.advance(86_400)
-    await shop.fetch(number)
-    told = []
-    for day in ("2026-01-01", "2026-01-02"):
-        begun = (await shop.orders.ask("POST", f"{base}/reports", json={"day": day})).body
-        await shop.orders.engine.get_workflow_handle(begun["workflow_id"]).result()
-        report = (await shop.orders.ask("GET", f"{base}/reports/{day}")).body
-        told.append((report["day"], report["told"], report["window"]["start"]))
-    assert unheeded == []
-    assert told[0] != told[1]
-
-
-async def _is_fetched(shop: Shop, number: str) -> bool:
-    await shop.fetch(number)
-    return await shop.orders.is_complete(number)

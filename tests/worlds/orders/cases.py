@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sims.platforms import texts
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from tests.support.orders import CREDENTIALS
@@ -89,6 +90,19 @@ CHOICE: dict[str, Case] = {
     "code": Case("platform_busy", "slice_timeout"),
     "all": Case(True, False, {}, {"code": "slice_timeout"}),
 }
+SIGNED: dict[str, Case] = {
+    "who": Case("Ada", "Grace"),
+    "reason": Case("too old", "too dear"),
+    "dry_run": Case(True, False),
+}
+TRIED: dict[str, Case] = {name: SETUP[name] for name in ("kind", "base_url", "capability")} | {
+    # A failure names the shop.
+    "shop": Case("one", "other", scenario=failing(ERRORS)),
+    "credentials": Case(CREDENTIALS, "withdrawn"),
+    "start": Case(FIRST, MIDDLE),
+    "end": Case(MIDDLE, "2026-01-01T00:50:00Z", {"start": FIRST}),
+}
+NOTE: dict[str, Case] = {"note": Case("the shop moves", "stocktaking"), "who": Case("Ada", "Grace")}
 REASON = Case("too old", "too dear", {"slices": ["first"]}, {"slices": ["second"]})
 BACKFILL: dict[str, Case] = {
     "start": Case(FIRST, MIDDLE, {"end": "2026-01-01T00:50:00Z"}),
@@ -101,6 +115,7 @@ SLICES: dict[str, Case] = PAGES | {
     "reread": Case("succeeded", "failed"),
     "stale": Case(None, "true"),
     "sweep": Case(None, "failed"),
+    "code": Case("platform_busy", "slice_timeout"),
     "start": Case(FIRST, MIDDLE),
     "end": Case(MIDDLE, "2026-01-02T00:00:00Z"),
 }
@@ -108,6 +123,7 @@ ORDERS: dict[str, Case] = PAGES | {
     "platform": Case("one", "two"),
     "shop": Case("shop", "other"),
     "order_id": Case("an id", "another id"),
+    "field": Case(f"id={texts.order_id(1)}", f"id={texts.order_id(2)}"),
     "modified_after": Case(FIRST, MIDDLE, {"limit": 200}),
     "modified_before": Case("2026-01-02T00:00:00Z", MIDDLE, {"limit": 200}),
 }
