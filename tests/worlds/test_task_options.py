@@ -20,119 +20,13 @@ import pytest
 import api.tasks
 from api.http.models import Request
 from api.tasks import requests
-from api.tasks.requests import CREATE_IGNORES, SET_IGNORES
 from infra.settings import Settings
-from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Tasks, running_tasks
+from tests.support.tasks import PENDING, RUNNING, SUCCESS, Tasks, running_tasks
+from tests.worlds.tasks.cases import CASES, NAMES, NEXT, OTHER, TOMORROW, WRAPPERS, TaskOptionCase
 
-TOMORROW = "tomorrow"
-NEXT = "next_cursor of the page before"
 LANE_TASKS = 2
-OTHER = "other"
-"""Placeholder of a second type, or a second task, beside the one that a request is about."""
 
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class TaskOptionCase:
-    """Two values of a field, and a request in which they make a difference."""
-
-    one: Any
-    other: Any
-    beside: Mapping[str, Any] = field(default_factory=dict)
-    """The rest of the request."""
-
-
-NEW: dict[str, TaskOptionCase] = {
-    "task_type": TaskOptionCase(None, OTHER),
-    "task_id": TaskOptionCase("", "a name"),
-    "user_id": TaskOptionCase("", "somebody"),
-    "task_content": TaskOptionCase("", "cats.mp4"),
-    "task_priority": TaskOptionCase(0, 60),
-    "task_stage": TaskOptionCase("", "cut"),
-    "start_time": TaskOptionCase(None, TOMORROW),
-}
-CONFIG: dict[str, TaskOptionCase] = {
-    "task_type": TaskOptionCase(None, OTHER),
-    "schedule_limit": TaskOptionCase(1, 2),
-    "schedule_interval": TaskOptionCase(1, 2),
-    "max_retry_num": TaskOptionCase(0, 1),
-    "max_retry_interval": TaskOptionCase(-60, -120),
-    "max_processing_time": TaskOptionCase(60, 120),
-    "retry_interval": TaskOptionCase(60, 120, {"max_retry_interval": 600}),
-    "lease_required": TaskOptionCase(False, True),
-}
-HOLD: dict[str, TaskOptionCase] = {
-    "task_type": TaskOptionCase(None, OTHER),
-    "limit": TaskOptionCase(1, 2),
-    "wait": TaskOptionCase(0, 20),
-}
-HOLD_QUERY: dict[str, TaskOptionCase] = {"task_type": TaskOptionCase(None, OTHER), "limit": TaskOptionCase(1, 2)}
-RESULT: dict[str, TaskOptionCase] = {
-    "task_id": TaskOptionCase(None, OTHER),
-    "task_type": TaskOptionCase("", "wrong"),
-    "lease": TaskOptionCase(None, 1_000),
-    "status": TaskOptionCase(SUCCESS, FAILED),
-    "schedule_log": TaskOptionCase(None, "it rained"),
-    "crt_retry_num": TaskOptionCase(None, 1, {"status": PENDING}),
-    "task_stage": TaskOptionCase(None, "publish", {"status": PENDING}),
-    "task_content": TaskOptionCase(None, "dogs.mp4"),
-}
-HELD: dict[str, TaskOptionCase] = {"task_id": TaskOptionCase(None, OTHER), "lease": TaskOptionCase(None, 1_000)}
-BACK: dict[str, TaskOptionCase] = {"task_id": TaskOptionCase(None, OTHER), "lease": TaskOptionCase(None, 1_000)}
-LISTED: dict[str, TaskOptionCase] = {
-    "task_type": TaskOptionCase(None, OTHER),
-    "status": TaskOptionCase(PENDING, SUCCESS),
-    "stage": TaskOptionCase("", "cut"),
-    "limit": TaskOptionCase(1, 2),
-}
-BROWSED: dict[str, TaskOptionCase] = {
-    **LISTED,
-    "archived": TaskOptionCase("false", "true"),
-    "cursor": TaskOptionCase(None, NEXT, {"limit": 1}),
-}
-BROWSED_TYPES: dict[str, TaskOptionCase] = {
-    "prefix": TaskOptionCase("listed", "nothing"),
-    "limit": TaskOptionCase(1, 2),
-    "cursor": TaskOptionCase(None, NEXT, {"limit": 1}),
-}
-BROWSED_LANES: dict[str, TaskOptionCase] = {
-    "task_type": TaskOptionCase(None, OTHER),
-    "limit": TaskOptionCase(1, 2),
-    "cursor": TaskOptionCase(None, NEXT, {"limit": 1}),
-}
-CASES: list[tuple[type[Request], Mapping[str, TaskOptionCase], tuple[str, ...]]] = [
-    (requests.NewTask, NEW, CREATE_IGNORES),
-    (requests.TaskTypeConfiguration, CONFIG, ()),
-    (requests.HoldTasksRequest, HOLD, ()),
-    (requests.HoldTasksQuery, HOLD_QUERY, ()),
-    (requests.TaskResult, RESULT, SET_IGNORES),
-    (requests.TaskLease, HELD, ()),
-    (requests.TaskToPutBack, BACK, ()),
-    (requests.ListTasksQuery, LISTED, ()),
-    (requests.BrowseTasksQuery, BROWSED, ()),
-    (requests.TaskTypesPageQuery, BROWSED_TYPES, ()),
-    (requests.TaskLanesQuery, BROWSED_LANES, ()),
-]
-"""Requests, their cases, and the fields that the documents say are taken and ignored."""
-WRAPPERS: Mapping[type[Request], set[str]] = {
-    requests.CreateTaskRequest: {"task_data"},
-    requests.CreateTasksRequest: {"task_list"},
-    requests.RegisterTaskTypeRequest: {"task_type_data"},
-    requests.SetTaskRequest: {"task_data"},
-    requests.SetTasksRequest: {"task_list"},
-    requests.HeartbeatTasksRequest: {"task_list"},
-    requests.PutBackTasksRequest: {"task_list"},
-}
-"""Requests that hold others, which have cases of their own."""
-NAMES: Mapping[type[Request], set[str]] = {
-    requests.CancelTaskRequest: {"task_id"},
-    requests.CancelTasksRequest: {"task_ids"},
-    requests.TaskTypeQuery: {"task_type"},
-    requests.GetTaskQuery: {"task_id"},
-    requests.FindTasksQuery: {"name"},
-}
-"""Requests that only name what they are about."""
 
 
 @dataclass
@@ -305,13 +199,13 @@ async def put_back(options: TaskOptions, changes: Json) -> Any:
 
 
 async def _prepare_listed_tasks(options: TaskOptions, changes: Json) -> TypePair:
-    """Tasks over two lanes, of two stages, one of them done and archived; and one of the other type."""
+    """Tasks over two lanes, of two stages and users, one of them done and archived; and one of the other type."""
     pair = await options.prepare(changes)
     await pair.create(task_content="done")
     [done] = await pair.hold()
     await pair.post("set_task", task_data={"task_id": done["task_id"], "lease": done["lease"], "status": SUCCESS})
-    for number, stage in enumerate(("", "cut", "cut")):
-        await pair.create(task_content=f"task {number}", task_stage=stage)
+    for number, (stage, user_id) in enumerate((("", "ann"), ("cut", "bob"), ("cut", "bob"))):
+        await pair.create(task_content=f"task {number}", task_stage=stage, user_id=user_id)
     if OTHER in changes.values():
         await pair.create(task_type=OTHER, task_content="of the other type")
     return pair
@@ -353,6 +247,16 @@ async def browse_lanes(options: TaskOptions, changes: Json) -> Any:
     return pair.plain(await _page(pair, "get_task_lanes", "lane_list", {"task_type": None, **changes}))
 
 
+async def steer(options: TaskOptions, changes: Json) -> Any:
+    """Which type a pause leaves without tasks to hold, and what the audit log has of the pause."""
+    pair = await options.prepare(changes)
+    await pair.create()
+    answer = await pair.post("pause_task_type", **{"task_type": None, **changes})
+    log = {"action": "POST /v1/pause_task_type", "limit": "1"}
+    [entry] = (await options.tasks.api_client.as_admin("GET", "/v1/audit", params=log)).body["items"]
+    return answer["code"], len(await pair.hold()), entry["who"], entry["reason"]
+
+
 ASKS: Mapping[type[Request], Callable[[TaskOptions, Json], Awaitable[Any]]] = {
     requests.NewTask: create,
     requests.TaskTypeConfiguration: configure,
@@ -365,6 +269,7 @@ ASKS: Mapping[type[Request], Callable[[TaskOptions, Json], Awaitable[Any]]] = {
     requests.BrowseTasksQuery: browse,
     requests.TaskTypesPageQuery: browse_types,
     requests.TaskLanesQuery: browse_lanes,
+    requests.SteerTaskTypeRequest: steer,
 }
 
 
