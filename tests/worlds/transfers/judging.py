@@ -78,7 +78,7 @@ def _where(target: SeenTarget) -> str:
 def _list_differences(names: TransferNames, seen: TransferObservations) -> Iterator[str]:
     """List what was not reported, beside what is wrong with single targets."""
     if not seen.targets:
-        yield "no target was seen"
+        yield f"no target was seen: {seen.unanswered.total()} answered with 503, refused {dict(seen.refusals)}"
     for target in seen.targets:
         if target.tasks_differ:
             yield target.tasks_differ
