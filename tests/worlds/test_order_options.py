@@ -37,9 +37,11 @@ from tests.worlds.orders.cases import (
     PAGES,
     QUICK,
     REASON,
+    ROW_OF_REQUESTS,
     SETUP,
     SIGNED,
     SLICES,
+    SLOW_RATE,
     SOURCE,
     SPAN_SECONDS,
     TIMELINE,
@@ -150,11 +152,11 @@ async def _fetch_platform(shop: Shop, number: str, name: str) -> dict[str, Any]:
     if name == "sweep_after":
         await asyncio.sleep(1.2)
         await shop.fetch(number)
-    times = platform.throttle.times
-    hurried = max((sum(at <= each < at + 1 for each in times) for at in times), default=0)
     found = await shop.look(number) | {"is_over": is_over, "many": most > 2}
     if name in ("requests_per_second", "burst"):
-        found["hurried"] = hurried > 4
+        times = platform.throttle.times
+        shortest = min(late - early for early, late in zip(times, times[ROW_OF_REQUESTS - 1 :], strict=False))
+        found["hurried"] = shortest < (ROW_OF_REQUESTS - 1) / SLOW_RATE / 2
     if name == "retryintv":
         found["pauses"] = await shop.list_pauses(number)
     return found
