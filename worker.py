@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from infra import memory
-from infra.component_settings import EngineTimingSettings
+from infra.component_settings import EngineClientSettings
 from infra.temporal import BUILD_ID
 from services.services import Services
 from systems.protocol import TaskQueue
@@ -43,7 +43,7 @@ def is_known_queue(name: str) -> bool:
     return any(system.can_serve(name) for system in SYSTEM_QUEUES)
 
 
-def build_worker(client: Client, engine: EngineTimingSettings, queue: TaskQueue) -> Worker:
+def build_worker(client: Client, engine: EngineClientSettings, queue: TaskQueue) -> Worker:
     """Build the Temporal worker of one queue."""
     return Worker(
         client,
@@ -65,7 +65,7 @@ def build_worker(client: Client, engine: EngineTimingSettings, queue: TaskQueue)
 
 async def serve_queues(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the named queues until `stop` is set; activities may then finish within the graceful time."""
-    chosen = [queue for queue in build_queues(services) if queue.is_among(queues)]
+    chosen = [queue for queue in build_queues(services) if queue.is_served_by_worker_of(queues)]
     workers = [build_worker(services.engine, services.settings.engine, queue) for queue in chosen]
     async with asyncio.TaskGroup() as group:
         for system in SYSTEM_QUEUES:

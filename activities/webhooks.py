@@ -80,7 +80,7 @@ class WebhookActivities:
             state=progress.state,
             pause_seconds=progress.pause_seconds,
         )
-        _report_attempt(
+        _count_attempt_and_log_end(
             progress,
             delivery.created_at,
             delivery_id=delivery.delivery_id,
@@ -113,7 +113,7 @@ class WebhookActivities:
         )
 
 
-def _report_attempt(progress: WebhookProgress, created_at: datetime, **fields: object) -> None:
+def _count_attempt_and_log_end(progress: WebhookProgress, created_at: datetime, **fields: object) -> None:
     """Count an attempt; if it was the last, count the end of the delivery, and log it in one line with these fields."""
     answer = "unanswered" if progress.status is None else f"{progress.status // 100}xx"
     metrics.WEBHOOK_ATTEMPTS.labels(answer).inc()
@@ -125,7 +125,7 @@ def _report_attempt(progress: WebhookProgress, created_at: datetime, **fields: o
     log.get(__name__).info("webhook_ended", state=progress.state, seconds=seconds, **fields)
 
 
-class WebhookHousekeeping:
+class WebhookAndAuditHousekeeping:
     """Purges deliveries and the records that all systems share, past their retention."""
 
     def __init__(self, services: Services) -> None:
@@ -144,7 +144,7 @@ class WebhookHousekeeping:
         return purged
 
     @activity.defn(name=PURGE_RECORDS)
-    async def purge_records(self) -> int:
+    async def purge_audit_log_and_idempotency_keys(self) -> int:
         """Delete actions of the audit log and idempotency keys past their retention; return how many."""
         now = datetime.now(UTC)
         actions = partial(audit.purge_entries, self._database, now - self._audit_retention)

@@ -64,7 +64,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     request_rates = app[rates.REQUEST_RATES] = rates.RequestRates()
     authenticator = app[auth.AUTHENTICATOR] = auth.Authenticator(services.database, settings, services.sealer)
     app[pauses.CACHE] = pauses.PauseCache(services.database)
-    app[auth.PUSH_AUTHENTICATOR] = auth.PushAuthenticator(services.http, settings.addresses.push)
+    app[auth.PUSH_AUTHENTICATOR] = auth.PubSubPushAuthenticator(services.http, settings.addresses.push)
     suffixes = group_remainders_by_prefix({route.path for group in route_groups for route in group})
     for group in route_groups:
         if group.attach:
@@ -84,17 +84,17 @@ def group_remainders_by_prefix(paths: Collection[str]) -> Mapping[str, Sequence[
     return suffixes
 
 
-def build_path_pattern(path: str, suffixes: Mapping[str, Sequence[str]], slashes: str = "") -> str:
+def build_path_pattern(path: str, remainders_by_prefix: Mapping[str, Sequence[str]], slashes: str = "") -> str:
     """Return a path as aiohttp matches it: a variable never matches a word that another path has in its place.
 
     Args:
-        suffixes: The index of all paths.
+        remainders_by_prefix: The index of all paths.
         slashes: The variable that may hold slashes; it does not match what other paths have after it.
     """
-    longer = "".join(f"(?<!{re.escape(f'/{suffix}')})" for suffix in suffixes.get(f"{path}/", ()))
+    longer = "".join(f"(?<!{re.escape(f'/{suffix}')})" for suffix in remainders_by_prefix.get(f"{path}/", ()))
 
     def restrict_variable(variable: re.Match[str]) -> str:
-        words = {suffix.partition("/")[0] for suffix in suffixes[path[: variable.start()]]}
+        words = {suffix.partition("/")[0] for suffix in remainders_by_prefix[path[: variable.start()]]}
         taken = "|".join(sorted(re.escape(word) for word in words if word and not word.startswith("{")))
         not_taken = f"(?!(?:{taken})(?:/|$))" if taken else ""
         if variable[1] == slashes:
@@ -114,7 +114,7 @@ def build_handler(
 
     async def handle_request(request: web.Request) -> web.StreamResponse:
         request[REQUEST_STATE].route = route
-        caller = await _authenticate(route, request, authenticator, request_rates)
+        caller = await _authenticate_and_authorize(route, request, authenticator, request_rates)
         if route.begins_work:
             await request.app[pauses.CACHE].require_running(route.tag)
         inputs = await _check_owner_and_parse_inputs(route, request, caller, limits)
@@ -137,7 +137,7 @@ async def serve(settings: Settings) -> None:
         loop.add_signal_handler(number, stop.set)
     tracing.start(settings.traces, "haulage-api")
     async with services.open_services(settings) as connected:
-        await services.require_ready(connected)
+        await services.require_ready_and_record_key_use(connected)
         async with server.open_server(build_app(connected), settings.api) as (address, *own):
             # What is loaded by now stays, so the garbage collector need not visit it again. It may also run less often:
             # requests leave no reference cycles behind, and a thousand requests in progress are not garbage.
@@ -149,7 +149,7 @@ async def serve(settings: Settings) -> None:
     await tracing.stop()
 
 
-async def _authenticate(
+async def _authenticate_and_authorize(
     route: Route, request: web.Request, authenticator: auth.Authenticator, request_rates: rates.RequestRates
 ) -> Caller:
     """Return the caller; a project's requests are counted whether or not the route is open to it."""
@@ -157,15 +157,15 @@ async def _authenticate(
         await request.app[auth.PUSH_AUTHENTICATOR].authenticate(request)
         return Caller()
     caller = await authenticator.identify(request, route)
-    _bind_caller(caller)
+    _bind_caller_to_log(caller)
     request_rates.admit(caller)
     caller = await authenticator.authorize(caller, request, route)
     if caller.is_admin:
-        _bind_caller(caller)
+        _bind_caller_to_log(caller)
     return caller
 
 
-def _bind_caller(caller: Caller) -> None:
+def _bind_caller_to_log(caller: Caller) -> None:
     if caller.project_id:
         log.bind(project_id=caller.project_id, key_id=caller.key_id)
 

@@ -37,7 +37,7 @@ class AuditQuery(PageQuery):
     happened_before: QueryTimestamp | None = Field(default=None, description="before this time")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_start_before_end(self) -> Self:
         validation.require_start_before_end(
             self.happened_after, self.happened_before, ("happened_after", "happened_before")
         )

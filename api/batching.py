@@ -268,11 +268,11 @@ class BatchedLookup(Batcher[Key, Result | None]):
         """See base class. Callers that ask for the same key count once."""
         keys: set[Key] = set()
 
-        def fits(item: BatchItem[Key, Result | None]) -> bool:
+        def count_and_check_fit(item: BatchItem[Key, Result | None]) -> bool:
             keys.add(item.value)
             return len(keys) <= self._max_keys
 
-        return fits
+        return count_and_check_fit
 
     async def send_batch(self, batch: list[BatchItem[Key, Result | None]]) -> None:
         """See base class."""

@@ -31,7 +31,7 @@ _PROBLEMS = {
 }
 
 
-def _attach(app: web.Application, services: Services) -> None:
+def _attach_cors_for_web_ui(app: web.Application, services: Services) -> None:
     """Let pages of the Web UI, and of no other origin, call these routes and read their answers."""
     origin = get_web_ui_origin(services.settings)
 
@@ -54,7 +54,9 @@ def _attach(app: web.Application, services: Services) -> None:
     app.on_response_prepare.append(allow_web_ui)
 
 
-routes = Routes("codec", "Payloads of workflows in clear, for Temporal's Web UI and command line.", attach=_attach)
+routes = Routes(
+    "codec", "Payloads of workflows in clear, for Temporal's Web UI and command line.", attach=_attach_cors_for_web_ui
+)
 
 
 class CodecPayload(LenientRequest):
@@ -100,7 +102,7 @@ async def decode(call: Call, body: CodecRequest) -> CodecResponse:
     which calls this with the console's session, or of `temporal --codec-endpoint`, with the admin key as
     `--codec-auth`.
     """
-    codec = _get_codec(call)
+    codec = _get_or_create_codec(call)
     try:
         return _build_response([codec.decrypt(each) for each in _parse_payloads(body)])
     except PayloadKeyMissing as error:
@@ -122,10 +124,10 @@ async def encode(call: Call, body: CodecRequest) -> CodecResponse:
 
     Where encryption is off they are returned as they are.
     """
-    return _build_response(await _get_codec(call).encode(_parse_payloads(body)))
+    return _build_response(await _get_or_create_codec(call).encode(_parse_payloads(body)))
 
 
-def _get_codec(call: Call) -> EncryptingCodec:
+def _get_or_create_codec(call: Call) -> EncryptingCodec:
     codec = call.services.engine.data_converter.payload_codec
     return codec if isinstance(codec, EncryptingCodec) else EncryptingCodec([], encrypts=False)
 
@@ -134,8 +136,8 @@ def _parse_payloads(body: CodecRequest) -> list[Payload]:
     try:
         return [
             Payload(
-                metadata={name: _decode(value) for name, value in each.metadata.items()},
-                data=_decode(each.data),
+                metadata={name: _decode_base64(value) for name, value in each.metadata.items()},
+                data=_decode_base64(each.data),
             )
             for each in body.payloads
         ]
@@ -147,16 +149,17 @@ def _build_response(payloads: list[Payload]) -> CodecResponse:
     return CodecResponse(
         payloads=[
             CodecPayloadResponse(
-                metadata={name: _encode(value) for name, value in each.metadata.items()}, data=_encode(each.data)
+                metadata={name: _encode_base64(value) for name, value in each.metadata.items()},
+                data=_encode_base64(each.data),
             )
             for each in payloads
         ]
     )
 
 
-def _decode(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-def _encode(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()

@@ -59,10 +59,10 @@ async def update_gauges(app: web.Application) -> None:
     WEBHOOKS_PENDING.set(deliveries.count if deliveries else 0)
     WEBHOOKS_OLDEST.set(deliveries.compute_age() if deliveries else 0)
     if overview is not None:
-        _set_workload_gauges(overview)
+        _set_overview_gauges(overview)
 
 
-def _set_workload_gauges(overview: OverviewResponse) -> None:
+def _set_overview_gauges(overview: OverviewResponse) -> None:
     for each in overview.rooms:
         for state, count, seconds in (
             ("running", each.running, each.oldest_running_seconds),

@@ -256,7 +256,7 @@ class SnapshotReader:
         )
         now = datetime.now(UTC)
         shown = [
-            self._build_workload(system, self._select_project(project_id, system, each), queues, paused, now)
+            self._build_workload(system, self._select_project_workload(project_id, system, each), queues, paused, now)
             for system, each in zip(systems, workloads, strict=True)
         ]
         if is_admin:
@@ -294,7 +294,7 @@ class SnapshotReader:
             paused=build_pause_response(paused.get(system)),
         )
 
-    def _select_project(self, project_id: str | None, system: System, workloads: Workloads) -> Workload:
+    def _select_project_workload(self, project_id: str | None, system: System, workloads: Workloads) -> Workload:
         """Return the workload of a project; of a system without projects, all of it."""
         if project_id is None or not self._overviews[system].HAS_PROJECTS:
             return sum_workloads(workloads.values())

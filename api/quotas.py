@@ -13,12 +13,12 @@ from api.http.models import Request, Response
 from api.http.rates import REQUEST_RATES
 from api.http.routes import Access, Call, Routes
 from api.projects import ProjectPath
-from domain.quotas import Limit, ProjectQuotaUsage, QuotaLimits, TaskBatchLimit
+from domain.quotas import Limit, QuotaLimits, SingleQuotaUsage, TaskBatchLimit
 from infra import log
 from stores import projects as store
 from systems import System, import_modules, protocol
 
-SystemQuotas: TypeAlias = protocol.SystemQuotas[Call, QuotaLimits, ProjectQuotaUsage]
+SystemQuotas: TypeAlias = protocol.SystemQuotas[Call, QuotaLimits, SingleQuotaUsage]
 
 routes = Routes("quotas", "What a project may use of each system, and how much of it is used.")
 
@@ -71,21 +71,23 @@ async def read(call: Call) -> ProjectQuotasResponse:
     A request beyond one is refused with 429 `quota_exceeded` and `Retry-After`; `violated-policies` names the quotas.
     Requests are counted by each API process for itself: the figure is that of the process that answers.
     """
-    return await _describe(call, call.project_id, call.quotas)
+    return await _read_usage_and_build_response(call, call.project_id, call.quotas)
 
 
 @routes.get("/v1/projects/{project_id}/quotas", access=Access.OWNER)
-async def read_of_project(call: Call, path: ProjectPath) -> ProjectQuotasResponse:
+async def read_project_quotas(call: Call, path: ProjectPath) -> ProjectQuotasResponse:
     """Read the quotas of one project."""
     async with call.services.database.session() as session:
         project = await store.find(session, path.project_id)
     if project is None:
         raise build_not_found_fault()
-    return await _describe(call, path.project_id, call.services.settings.quotas.with_overrides(project.quotas))
+    return await _read_usage_and_build_response(
+        call, path.project_id, call.services.settings.quotas.with_overrides(project.quotas)
+    )
 
 
 @routes.put("/v1/projects/{project_id}/quotas", access=Access.ADMIN)
-async def set_of_project(call: Call, path: ProjectPath, body: SetQuotasRequest) -> ProjectQuotasResponse:
+async def set_project_quotas(call: Call, path: ProjectPath, body: SetQuotasRequest) -> ProjectQuotasResponse:
     """Set the quotas of one project.
 
     They replace those that were set before, and apply to the next request. What is used beyond a lower limit stays.
@@ -97,10 +99,10 @@ async def set_of_project(call: Call, path: ProjectPath, body: SetQuotasRequest) 
         project.quotas = body.model_dump(exclude_none=True)
         limits = call.services.settings.quotas.with_overrides(project.quotas)
     log.get(__name__).info("quotas_set", project_id=path.project_id, quotas=sorted(body.model_dump(exclude_none=True)))
-    return await _describe(call, path.project_id, limits)
+    return await _read_usage_and_build_response(call, path.project_id, limits)
 
 
-async def _describe(call: Call, project_id: str, limits: QuotaLimits) -> ProjectQuotasResponse:
+async def _read_usage_and_build_response(call: Call, project_id: str, limits: QuotaLimits) -> ProjectQuotasResponse:
     rates = call.request.app[REQUEST_RATES]
     found = [_build_quota(call, limits, None, rates.read_usage(project_id, limits.requests_per_minute))]
     for system, quotas in import_quotas().items():
@@ -109,7 +111,7 @@ async def _describe(call: Call, project_id: str, limits: QuotaLimits) -> Project
     return ProjectQuotasResponse(project_id=project_id, quotas=found)
 
 
-def _build_quota(call: Call, limits: QuotaLimits, system: System | None, usage: ProjectQuotaUsage) -> QuotaResponse:
+def _build_quota(call: Call, limits: QuotaLimits, system: System | None, usage: SingleQuotaUsage) -> QuotaResponse:
     return QuotaResponse(
         name=usage.name,
         system=system,

@@ -68,7 +68,7 @@ class WebhookSecretsResponse(Response):
     )
 
 
-class CreatedWebhookSecretResponse(WebhookSecretResponse):
+class NewWebhookSecretResponse(WebhookSecretResponse):
     """A secret just created."""
 
     secret: str = Field(description="keep it now: it is shown this once and cannot be read again")
@@ -116,9 +116,7 @@ async def list_secrets(call: Call, path: ProjectPath) -> WebhookSecretsResponse:
     status=201,
     problems={"too_many_secrets": Conflict, "project_revoked": Conflict},
 )
-async def rotate_secret(
-    call: Call, path: ProjectPath, body: RotateWebhookSecretRequest
-) -> CreatedWebhookSecretResponse:
+async def rotate_secret(call: Call, path: ProjectPath, body: RotateWebhookSecretRequest) -> NewWebhookSecretResponse:
     """Make a new secret and show it.
 
     It signs at once. The secrets before it sign as well until the overlap ends, so that receivers can be changed one by
@@ -131,7 +129,7 @@ async def rotate_secret(
         overlap = timedelta(seconds=body.overlap_seconds)
         created = await webhooks.rotate_secret(session, call.services.sealer, path.project_id, overlap)
     log.get(__name__).info("webhook_secret_rotated", project_id=path.project_id, last4=created.row.last4)
-    return CreatedWebhookSecretResponse(**_build_secret_fields(created.row), secret=created.text)
+    return NewWebhookSecretResponse(**_build_secret_fields(created.row), secret=created.text)
 
 
 async def list_deliveries(

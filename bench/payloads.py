@@ -24,7 +24,7 @@ from bench.report import Figure, publish
 from dev.embedded import run_stack
 from infra import temporal
 from infra.payloads import EncryptingCodec
-from infra.settings import EmbeddedSettings
+from infra.settings import EmbeddedPortSettings
 
 SMALL: Final = os.environ.get("SIZE") == "small"
 SIZES: Final = {"200 B": 200, "2 kB": 2_000, "50 kB": 50_000, "1 MB": 1_000_000}
@@ -33,7 +33,7 @@ RUNS: Final = 100 if SMALL else 400
 CONCURRENCY: Final = 20
 ROUNDS: Final = 3 if SMALL else 5
 CONTENT_BYTES: Final = 2_000
-PORTS: Final = EmbeddedSettings(engine_port=0, ui_port=0, database_port=0, store_port=0)
+PORTS: Final = EmbeddedPortSettings(engine_port=0, ui_port=0, database_port=0, store_port=0)
 QUEUE: Final = "bench-payloads"
 
 

@@ -29,7 +29,7 @@ from cli import addresses, command, downloads, orders, task_steering, transfers
 from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay, Reason, Who
 from dev.embedded import data_folder, preloading
 from domain.faults import Fault
-from haulage import Columns, DownloadRequest, Encoding, FileType
+from haulage import DownloadRequest, Encoding, FileType, LateColumnPolicy
 from infra import log, settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -58,11 +58,11 @@ def up(
     With them run stand-ins for what each system works with: a source, a GSE, a file repository, order platforms,
     Pub/Sub and address modules.
     """
-    loaded = _load_quietly(data_dir)
-    forked = preloading.fork_here(loaded.data_dir)
+    loaded = _load_settings_for_terminal(data_dir)
+    forked = preloading.try_fork_preloader(loaded.data_dir)
     from cli import up as starting
 
-    command.run_and_exit(starting.run_until_stopped(loaded, forked, stand_ins=stand_ins))
+    command.run_and_exit(starting.run_installation_until_stopped(loaded, forked, stand_ins=stand_ins))
 
 
 @app.command()
@@ -77,7 +77,7 @@ def demo(
     """
     from demo import running
 
-    command.run_and_exit(running.run(_load_quietly(data_dir), systems or [], command.show_progress))
+    command.run_and_exit(running.run(_load_settings_for_terminal(data_dir), systems or [], command.show_progress))
 
 
 @app.command()
@@ -88,10 +88,10 @@ def api(
     if processes > 1:
         from cli import serving
 
-        command.run_and_exit(serving.serve_apis(_load_for_server(), processes))
+        command.run_and_exit(serving.serve_apis(_load_settings_for_server(), processes))
     from api import app as api_app
 
-    command.run_and_exit(api_app.serve(_load_for_server()), uvloop.new_event_loop)
+    command.run_and_exit(api_app.serve(_load_settings_for_server()), uvloop.new_event_loop)
 
 
 @app.command()
@@ -103,8 +103,8 @@ def worker(
     from cli import serving
 
     if processes > 1:
-        command.run_and_exit(serving.serve_workers(_load_for_server(), queues or [], processes))
-    command.run_and_exit(serving.serve_worker(_load_for_server(), queues or []))
+        command.run_and_exit(serving.serve_workers(_load_settings_for_server(), queues or [], processes))
+    command.run_and_exit(serving.serve_worker(_load_settings_for_server(), queues or []))
 
 
 @app.command(name="migrate")
@@ -113,7 +113,7 @@ def migrate_() -> None:
     from services import services
     from workflows import systems
 
-    command.run_and_exit(services.prepare_installation(_load_for_server(), systems.create_or_update_schedules))
+    command.run_and_exit(services.prepare_installation(_load_settings_for_server(), systems.create_or_update_schedules))
 
 
 @app.command()
@@ -127,9 +127,9 @@ def doctor(
     """
     from cli import doctor as checks
 
-    components = data_folder.load_environment_and_describe(_load_with_data_dir(data_dir).data_dir)
+    components = data_folder.load_environment_and_describe(_load_settings_with_data_dir(data_dir).data_dir)
     settings.load.cache_clear()
-    command.run_and_exit(checks.run_checks(_load_with_data_dir(data_dir), components, as_json=as_json))
+    command.run_and_exit(checks.run_checks(_load_settings_with_data_dir(data_dir), components, as_json=as_json))
 
 
 @app.command()
@@ -141,7 +141,9 @@ def export(
     ] = None,
     page_size: Annotated[int | None, typer.Option(help="Rows per request to the source.")] = None,
     encoding: Annotated[Encoding | None, typer.Option(help="Encoding of a CSV file.")] = None,
-    columns: Annotated[Columns | None, typer.Option(help="Whether columns may appear after the first page.")] = None,
+    columns: Annotated[
+        LateColumnPolicy | None, typer.Option(help="Whether columns may appear after the first page.")
+    ] = None,
     header: Annotated[
         list[str] | None, typer.Option(help="Header for the source, as `Name: value`; repeatable.")
     ] = None,
@@ -184,7 +186,7 @@ def export(
     work = exporting.build_export(request, out)
     check = partial(exporting.require_writable, out)
     command.run_and_exit(
-        command.run_with_api(command.resolve_data_dir(data_dir), api, work, as_json=as_json, check=check)
+        command.run_with_api(command.resolve_data_dir_and_limit_logs(data_dir), api, work, as_json=as_json, check=check)
     )
 
 
@@ -200,7 +202,9 @@ def ask(
 
     Exit codes: 0 the request succeeded, 2 the API refused it, 3 the API does not answer.
     """
-    command.run_and_exit(command.send_request(command.resolve_data_dir(data_dir), api, method.upper(), path, body))
+    command.run_and_exit(
+        command.send_request(command.resolve_data_dir_and_limit_logs(data_dir), api, method.upper(), path, body)
+    )
 
 
 System = Annotated[str, typer.Argument(help="downloads, transfers, orders, addresses or tasks.")]
@@ -209,7 +213,7 @@ System = Annotated[str, typer.Argument(help="downloads, transfers, orders, addre
 @systems_app.command("list")
 def list_systems(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """List the systems: which run, and which are paused, by whom and why."""
-    _ask_systems("GET", "/v1/systems", None, api, data_dir, as_json=as_json)
+    _request_and_print_systems("GET", "/v1/systems", None, api, data_dir, as_json=as_json)
 
 
 @systems_app.command("pause")
@@ -217,7 +221,9 @@ def pause_system(
     system: System, reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False
 ) -> None:
     """Pause a system: it begins nothing, and finishes what it has begun."""
-    _ask_systems("POST", f"/v1/systems/{system}/pause", _sign_request(who, reason), api, data_dir, as_json=as_json)
+    _request_and_print_systems(
+        "POST", f"/v1/systems/{system}/pause", _build_operator_body(who, reason), api, data_dir, as_json=as_json
+    )
 
 
 @systems_app.command("resume")
@@ -225,14 +231,16 @@ def resume_system(
     system: System, reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False
 ) -> None:
     """Resume a paused system."""
-    _ask_systems("POST", f"/v1/systems/{system}/resume", _sign_request(who, reason), api, data_dir, as_json=as_json)
+    _request_and_print_systems(
+        "POST", f"/v1/systems/{system}/resume", _build_operator_body(who, reason), api, data_dir, as_json=as_json
+    )
 
 
-def _sign_request(who: str, reason: str) -> Mapping[str, str]:
+def _build_operator_body(who: str, reason: str) -> Mapping[str, str]:
     return {"who": who or command.get_user_name(), "reason": reason}
 
 
-def _ask_systems(
+def _request_and_print_systems(
     method: str,
     path: str,
     body: Mapping[str, str] | None,
@@ -241,7 +249,7 @@ def _ask_systems(
     *,
     as_json: bool,
 ) -> None:
-    async def work(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
+    async def request_systems(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
         from haulage.transport import Transport
 
         transport = Transport(address.url, address.key, command.CONNECT_TIMEOUT_SECONDS)
@@ -252,8 +260,8 @@ def _ask_systems(
             await transport.close()
         return CommandOutput(answer, tuple(map(_describe_system, answer.get("items", [answer]))))
 
-    folder = command.resolve_data_dir(data_dir)
-    command.run_and_exit(command.run_with_api(folder, api, work, as_json=as_json, as_admin=True))
+    folder = command.resolve_data_dir_and_limit_logs(data_dir)
+    command.run_and_exit(command.run_with_api(folder, api, request_systems, as_json=as_json, as_admin=True))
 
 
 def _describe_system(system: Mapping[str, Any]) -> str:
@@ -263,24 +271,24 @@ def _describe_system(system: Mapping[str, Any]) -> str:
     return f"{system['system']}: paused since {pause['paused_at'][:19]} by {pause['who']}: {pause['reason']}"
 
 
-def _load_quietly(data_dir: Path | None) -> settings.Settings:
+def _load_settings_for_terminal(data_dir: Path | None) -> settings.Settings:
     """Load the settings of a command at a terminal, which logs only warnings; components log to files."""
     log.configure("WARNING")
-    return _load_with_data_dir(data_dir)
+    return _load_settings_with_data_dir(data_dir)
 
 
-def _load_for_server() -> settings.Settings:
-    loaded = _load()
+def _load_settings_for_server() -> settings.Settings:
+    loaded = _load_settings_or_exit()
     log.configure(loaded.log_level)
     return loaded
 
 
-def _load_with_data_dir(data_dir: Path | None) -> settings.Settings:
-    loaded = _load()
+def _load_settings_with_data_dir(data_dir: Path | None) -> settings.Settings:
+    loaded = _load_settings_or_exit()
     return loaded.model_copy(update={"data_dir": (data_dir or loaded.data_dir).absolute()})
 
 
-def _load() -> settings.Settings:
+def _load_settings_or_exit() -> settings.Settings:
     try:
         return settings.load()
     except Fault as fault:

@@ -27,7 +27,7 @@ from cli.command import (
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
-    from haulage.addresses import Addresses, Delivery, Figures, Message
+    from haulage.addresses import Addresses, Delivery, Message, UnfinishedCounts
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -52,7 +52,7 @@ InState = Annotated[
 Work = Callable[["Addresses", ProgressDisplay], Awaitable[CommandOutput]]
 
 
-class AddressesUnfinished(WorkFailed):
+class AddressWorkFailed(WorkFailed):
     """Messages did not reach all modules, or the modules differ."""
 
 
@@ -75,7 +75,7 @@ def publish(
 
     async def work(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
         payloads = _read_messages(messages or [], file)
-        since = (await addresses.get_figures()).at
+        since = (await addresses.get_unfinished_counts()).at
         numbers = await _publish(TOPICS[topic], payloads)
         if not wait:
             return CommandOutput({"published": numbers}, (f"{len(numbers):,} messages are published.",))
@@ -91,7 +91,7 @@ def status(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -
     """Show whether cycles run, and how many messages are not done."""
 
     async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
-        figures, cycle = await asyncio.gather(addresses.get_figures(), addresses.get_cycle())
+        figures, cycle = await asyncio.gather(addresses.get_unfinished_counts(), addresses.get_cycle())
         state = "paused" if cycle.paused else f"running, {cycle.progress.phase}" if cycle.progress else "idle"
         fields = {"cycle": cycle.model_dump(mode="json"), "figures": figures.model_dump(mode="json")}
         return CommandOutput(fields, (f"cycles: {state}", *_describe_figures(figures)))
@@ -160,15 +160,15 @@ def retry(
 
     async def work(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
         if dry_run:
-            return await _count_failed(addresses, ids, _build_filters(topic, module, kind), "retried")
-        outcome = await addresses.retry_many(reason, ids=ids, **_build_filters(topic, module, kind))
+            return await _build_dry_run_output(addresses, ids, _build_filters(topic, module, kind), "retried")
+        outcome = await addresses.retry_messages(reason, ids=ids, **_build_filters(topic, module, kind))
         async for figures in addresses.watch():
             done = max(0, outcome.retried - figures.unfinished)
             progress.show("addresses", done, outcome.retried, f"{figures.unfinished:,} messages are not done")
         fields = {**outcome.model_dump(), "given_up": figures.given_up}
         sentence = f"{outcome.retried:,} retried, {figures.given_up:,} given up"
         if figures.given_up:
-            raise AddressesUnfinished(f"{sentence}. `haulage addresses list --state given_up` says why.", fields)
+            raise AddressWorkFailed(f"{sentence}. `haulage addresses list --state given_up` says why.", fields)
         return CommandOutput(fields, (sentence,))
 
     _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
@@ -194,13 +194,13 @@ def skip(
         if not ids and not any(filters.values()):
             raise CommandFault("Name messages by their ids, or choose them by --topic, --module and --kind.")
         if dry_run:
-            return await _count_failed(addresses, ids, filters, "skipped")
-        outcome = await addresses.skip_many(reason, ids=ids, **filters)
+            return await _build_dry_run_output(addresses, ids, filters, "skipped")
+        outcome = await addresses.skip_messages(reason, ids=ids, **filters)
         left = len(ids) - outcome.skipped if ids else outcome.busy + outcome.touched
         sentence = f"{outcome.skipped:,} messages were skipped."
         if left:
             hint = "The others are done, are being processed, or a module has them, or may have."
-            raise AddressesUnfinished(f"{sentence} {hint}", outcome.model_dump())
+            raise AddressWorkFailed(f"{sentence} {hint}", outcome.model_dump())
         return CommandOutput(outcome.model_dump(), (sentence,))
 
     _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
@@ -271,10 +271,10 @@ def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) 
         comparison = await addresses.compare()
         fields, found = comparison.model_dump(mode="json"), comparison.found
         if found is None:
-            raise AddressesUnfinished(f"The comparison failed: {comparison.fault}", fields)
+            raise AddressWorkFailed(f"The comparison failed: {comparison.fault}", fields)
         if found.different:
             sentence = f"{found.different:,} of {found.compared:,} UPRNs differ between modules."
-            raise AddressesUnfinished(f"{sentence} The workbook names them: {found.url}", fields)
+            raise AddressWorkFailed(f"{sentence} The workbook names them: {found.url}", fields)
         return CommandOutput(fields, (f"The four modules are equal in all {found.compared:,} UPRNs.",))
 
     _run_as_admin(work, api, data_dir, as_json=as_json)
@@ -283,12 +283,12 @@ def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) 
 def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool, who: str = "") -> None:
     from haulage.addresses import Addresses
 
-    async def open_client(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
+    async def run_with_client(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         async with Addresses(address.url, address.key, who=who or command.get_user_name()) as addresses:
             return await work(addresses, progress)
 
-    folder = command.resolve_data_dir(data_dir)
-    command.run_and_exit(command.run_with_api(folder, api, open_client, as_json=as_json, as_admin=True))
+    folder = command.resolve_data_dir_and_limit_logs(data_dir)
+    command.run_and_exit(command.run_with_api(folder, api, run_with_client, as_json=as_json, as_admin=True))
 
 
 def _build_filters(topic: str | None, module: str | None, kind: str | None) -> dict[str, Any]:
@@ -327,20 +327,20 @@ def _read_messages(arguments: Iterable[str], file: Path | None) -> list[bytes]:
     return [each.encode() for each in texts]
 
 
-async def _count_failed(
-    addresses: Addresses, ids: Sequence[int] | None, filters: Mapping[str, Any], done: str
+async def _build_dry_run_output(
+    addresses: Addresses, ids: Sequence[int] | None, filters: Mapping[str, Any], effect: str
 ) -> CommandOutput:
     """Count the messages that an action would change: by their ids, or those that have failed and match."""
     if ids:
         found = [await addresses.get(each) for each in ids]
         ready = [each.id for each in found if each.state not in ("done", "processing")]
-        return CommandOutput({"dry_run": True, "ids": ready}, (f"{len(ready):,} of {len(ids):,} would be {done}.",))
+        return CommandOutput({"dry_run": True, "ids": ready}, (f"{len(ready):,} of {len(ids):,} would be {effect}.",))
     counted = await addresses.count_failed(**filters)
-    line = f"{counted.messages:,} would be {done}; a module has {counted.touched:,} of them, or may have."
+    line = f"{counted.messages:,} would be {effect}; a module has {counted.touched:,} of them, or may have."
     return CommandOutput({"dry_run": True, **counted.model_dump()}, (line,))
 
 
-def _describe_figures(figures: Figures) -> Iterable[str]:
+def _describe_figures(figures: UnfinishedCounts) -> Iterable[str]:
     for each in figures.messages:
         if each.messages:
             yield f"{each.topic}: {each.messages:,} {each.state}, the oldest for {each.oldest_seconds:,.0f} s"
@@ -367,7 +367,7 @@ def _require_delivered(delivery: Delivery) -> CommandOutput:
     sentence = _describe_delivery(delivery)
     if delivery.done < delivery.total:
         hint = "`haulage addresses list --state given_up` and the console's quarantine say why."
-        raise AddressesUnfinished(f"{sentence}. {hint}", fields)
+        raise AddressWorkFailed(f"{sentence}. {hint}", fields)
     return CommandOutput(fields, (sentence,))
 
 

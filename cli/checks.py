@@ -23,7 +23,7 @@ def _add_full_stop(found: str) -> str:
 
 
 @asynccontextmanager
-async def open_database(settings: Settings) -> AsyncIterator[Database]:
+async def open_database_for_check(settings: Settings) -> AsyncIterator[Database]:
     """Open the database; raise CheckFailed where it does not answer, or has another revision."""
     database = Database(settings.database)
     try:

@@ -31,7 +31,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from dev.embedded import data_folder
 from domain.faults import ComponentUnreachable, Fault
-from haulage.errors import FileDamaged, HaulageError, Refused, Unreachable, WorkFailed
+from haulage.errors import ApiUnreachable, FileDamaged, HaulageError, RequestRefused, WorkFailed
 from haulage.projects import create_project
 from haulage.transport import Transport
 from infra import log, settings
@@ -141,7 +141,7 @@ async def send_request(data_dir: Path, url: str | None, method: str, path: str, 
         transport = Transport(address.url, address.key, CONNECT_TIMEOUT_SECONDS if method == "GET" else 0.0)
         await transport.open()
         try:
-            response = await transport.json(method, path, **_build_body(body))
+            response = await transport.json(method, path, **_build_body_arguments(body))
         finally:
             await transport.close()
         return CommandOutput(response, (json.dumps(response, ensure_ascii=False, indent=2),))
@@ -149,7 +149,7 @@ async def send_request(data_dir: Path, url: str | None, method: str, path: str, 
     return await run_with_api(data_dir, url, send, as_json=False, as_admin=True)
 
 
-def _build_body(body: str | None) -> dict[str, object]:
+def _build_body_arguments(body: str | None) -> dict[str, object]:
     if body is None:
         return {}
     try:
@@ -159,7 +159,7 @@ def _build_body(body: str | None) -> dict[str, object]:
     return {"data": body.encode(), "headers": {"Content-Type": "application/json"}}
 
 
-def resolve_data_dir(data_dir: Path | None) -> Path:
+def resolve_data_dir_and_limit_logs(data_dir: Path | None) -> Path:
     """Return the folder of all data of a command at a terminal, which logs only warnings."""
     log.configure("WARNING")
     return (data_dir or settings.load().data_dir).absolute()
@@ -175,7 +175,7 @@ async def find_api(url: str | None, data_dir: Path, *, as_admin: bool = False) -
         if KEY_VARIABLE not in os.environ:
             raise ApiNotFound(f"{url} needs a key. Put your project's key into {KEY_VARIABLE}.")
         return ApiAddress(url, os.environ[KEY_VARIABLE])
-    if not data_folder.load_environment(data_dir) and data_folder.MARKER_VARIABLE not in os.environ:
+    if not data_folder.load_environment_if_running(data_dir) and data_folder.MARKER_VARIABLE not in os.environ:
         raise ApiNotFound(
             f"No API was named, and no `haulage up` runs in {data_dir}. Give --api (and {KEY_VARIABLE}), or start one."
         )
@@ -204,9 +204,9 @@ def print_error(error: Exception, *, as_json: bool) -> int:
     match error:
         case WorkFailed():
             code, facts = 1, error.facts
-        case Refused():
+        case RequestRefused():
             code, facts = 2, {"code": error.code, "request_id": error.request_id}
-        case Unreachable():
+        case ApiUnreachable():
             code = 3
         case FileDamaged():
             code = 4

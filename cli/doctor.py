@@ -17,7 +17,7 @@ from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 
 from cli import outside_checks
-from cli.checks import CheckFailed, open_database
+from cli.checks import CheckFailed, open_database_for_check
 from domain.faults import Fault
 from infra import temporal
 from infra.objects import ObjectStore, StoreFailure
@@ -70,18 +70,18 @@ async def run_checks(settings: Settings, components: str, *, as_json: bool = Fal
 async def iterate_results(settings: Settings) -> AsyncIterator[CheckResult]:
     checks: dict[str, Check] = {
         "engine": _check_engine,
-        "workers": _check_workers,
-        "skew": _check_skew,
+        "workers": _check_queues_with_work_are_polled,
+        "skew": _check_worker_versions,
         "database": _check_database,
         "bucket": _check_bucket,
         "platforms": outside_checks.check_platforms,
-        "receivers": outside_checks.check_receivers,
+        "receivers": outside_checks.check_failing_receivers,
         "modules": outside_checks.check_modules,
         "gse": outside_checks.check_gse,
         "pubsub": outside_checks.check_pubsub,
         "tls": outside_checks.check_certificates,
         "clock": _check_clock,
-        "versions": _list_versions,
+        "versions": _list_library_versions,
         "disk": _check_disk,
     }
     for name, check in checks.items():
@@ -109,12 +109,12 @@ async def _check_engine(settings: Settings) -> str:
     return f"Temporal {info.server_version}, namespace {client.namespace}"
 
 
-async def _check_workers(settings: Settings) -> str:
+async def _check_queues_with_work_are_polled(settings: Settings) -> str:
     """Check that workers poll every queue in which work waits."""
     client = await _connect_engine()
     waiting: list[str] = []
     served: list[str] = []
-    queues = sorted({queue for names in systems.list_system_names() for queue in names.QUEUES})
+    queues = sorted({queue for names in systems.list_names_modules() for queue in names.QUEUES})
     for queue in queues:
         kinds = (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE)
         answers = [await temporal.describe_queue(client, queue, kind) for kind in kinds]
@@ -131,14 +131,14 @@ async def _check_workers(settings: Settings) -> str:
     return f"poll {len(served)} of {len(queues)} queues" + (f"; no work waits in {', '.join(idle)}" if idle else "")
 
 
-async def _check_skew(settings: Settings) -> str:
+async def _check_worker_versions(settings: Settings) -> str:
     """Check that all workers that poll have this version."""
     client = await _connect_engine()
     others: dict[str, set[str]] = defaultdict(set)
-    for queue in sorted({queue for names in systems.list_system_names() for queue in names.QUEUES}):
+    for queue in sorted({queue for names in systems.list_names_modules() for queue in names.QUEUES}):
         for kind in (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE):
             answer = await temporal.describe_queue(client, queue, kind)
-            for build_id in temporal.list_builds(answer) - {temporal.BUILD_ID}:
+            for build_id in temporal.list_polling_build_ids(answer) - {temporal.BUILD_ID}:
                 others[build_id].add(queue)
     if others:
         found = "; ".join(f"{build} polls {', '.join(sorted(queues))}" for build, queues in sorted(others.items()))
@@ -147,7 +147,7 @@ async def _check_skew(settings: Settings) -> str:
 
 
 async def _check_database(settings: Settings) -> str:
-    async with open_database(settings) as database:
+    async with open_database_for_check(settings) as database:
         await migrate.require_head_revision(database)
         await payload_keys.require_keys(database, settings)
         server = await database.read_server_version()
@@ -170,7 +170,7 @@ async def _check_bucket(settings: Settings) -> str:
 
 
 async def _check_clock(settings: Settings) -> str:
-    async with open_database(settings) as database:
+    async with open_database_for_check(settings) as database:
         # The first call opens the connection, so that the second measures the clock and not the connection.
         await database.now()
         before = datetime.now(UTC)
@@ -185,7 +185,7 @@ async def _check_clock(settings: Settings) -> str:
     return f"at most {(skew + (after - before).total_seconds()) * 1000:.0f} ms from the database's"
 
 
-async def _list_versions(settings: Settings) -> str:
+async def _list_library_versions(settings: Settings) -> str:
     return ", ".join([f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in LIBRARIES)])
 
 

@@ -13,7 +13,7 @@ import typer
 
 from cli import command
 from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, DryRun, ProgressDisplay
-from haulage.errors import Refused, WorkFailed
+from haulage.errors import RequestRefused, WorkFailed
 
 if TYPE_CHECKING:
     from haulage import Client, Download
@@ -59,8 +59,8 @@ class Choice:
             state=state,
             cause=self.cause,
             operator_id=self.operator,
-            created_after=_in_utc(self.after),
-            created_before=_in_utc(self.before),
+            created_after=_treat_naive_as_utc(self.after),
+            created_before=_treat_naive_as_utc(self.before),
         ):
             found.append(each)
             if len(found) == self.limit:
@@ -88,7 +88,7 @@ def list_downloads(
         fields = {"downloads": [each.model_dump(mode="json") for each in found]}
         return CommandOutput(fields, tuple(map(describe, found)) or ("No download matches.",))
 
-    _run(work, api, data_dir, as_json=as_json, check=lambda: _check_state(state))
+    _run_with_client(work, api, data_dir, as_json=as_json, check=lambda: _require_known_state(state))
 
 
 @app.command()
@@ -106,7 +106,9 @@ def cancel(
 ) -> None:
     """Cancel downloads and remove their data; those that have ended are left."""
     choice = Choice(task_ids, state, None, operator, after, before, limit)
-    _change(choice, "cancelled", lambda each: not each.state.final, "cancel", dry_run, api, data_dir, as_json)
+    _apply_client_method(
+        choice, "cancelled", lambda each: not each.state.final, "cancel", dry_run, api, data_dir, as_json
+    )
 
 
 @app.command()
@@ -124,7 +126,9 @@ def retry(
 ) -> None:
     """Retry failed downloads, each under its id: those named, or all failed ones that match."""
     choice = Choice(task_ids, None if task_ids else "failed", cause, operator, after, before, limit)
-    _change(choice, "retried", lambda each: each.state == "failed", "retry", dry_run, api, data_dir, as_json)
+    _apply_client_method(
+        choice, "retried", lambda each: each.state == "failed", "retry", dry_run, api, data_dir, as_json
+    )
 
 
 @app.command()
@@ -141,7 +145,9 @@ def delete(
 ) -> None:
     """Delete the files of downloads that have succeeded, before they expire."""
     choice = Choice(task_ids, None if task_ids else "succeeded", None, operator, after, before, limit)
-    _change(choice, "deleted", lambda each: each.state == "succeeded", "delete", dry_run, api, data_dir, as_json)
+    _apply_client_method(
+        choice, "deleted", lambda each: each.state == "succeeded", "delete", dry_run, api, data_dir, as_json
+    )
 
 
 def describe(download: Download) -> str:
@@ -150,11 +156,11 @@ def describe(download: Download) -> str:
     return f"{download.task_id} {download.state} {download.file_name}{fault}"
 
 
-def _change(
+def _apply_client_method(
     choice: Choice,
-    done: str,
-    allows: Callable[[Download], bool],
-    method: str,
+    past_participle: str,
+    is_allowed: Callable[[Download], bool],
+    client_method: str,
     dry_run: bool,
     api: str | None,
     data_dir: Path | None,
@@ -164,32 +170,32 @@ def _change(
 
     async def work(client: Client) -> CommandOutput:
         chosen = await choice.load(client)
-        allowed = [each for each in chosen if allows(each)]
+        allowed = [each for each in chosen if is_allowed(each)]
         if dry_run:
             fields = {"dry_run": True, "task_ids": [each.task_id for each in allowed]}
-            line = f"{len(allowed):,} of {len(chosen):,} would be {done}."
+            line = f"{len(allowed):,} of {len(chosen):,} would be {past_participle}."
             return CommandOutput(fields, (*map(describe, allowed), line))
         changed, refused = list[str](), list[str]()
         for each in allowed:
             try:
-                await getattr(client, method)(each.task_id)
-            except Refused as refusal:
+                await getattr(client, client_method)(each.task_id)
+            except RequestRefused as refusal:
                 refused.append(f"{each.task_id}: {refusal}")
             else:
                 changed.append(each.task_id)
-        sentence = f"{len(changed):,} of {len(chosen):,} downloads were {done}."
+        sentence = f"{len(changed):,} of {len(chosen):,} downloads were {past_participle}."
         if refused:
             raise WorkFailed(f"{sentence} {refused[0]}", {"task_ids": changed, "refused": refused})
         return CommandOutput({"task_ids": changed, "left": len(chosen) - len(allowed)}, (sentence,))
 
     def check() -> None:
         choice.check()
-        _check_state(choice.state)
+        _require_known_state(choice.state)
 
-    _run(work, api, data_dir, as_json=as_json, check=check)
+    _run_with_client(work, api, data_dir, as_json=as_json, check=check)
 
 
-def _check_state(state: str | None) -> None:
+def _require_known_state(state: str | None) -> None:
     from haulage import State as DownloadState
 
     known = [each.value for each in DownloadState]
@@ -197,13 +203,13 @@ def _check_state(state: str | None) -> None:
         raise CommandFault(f"{state} is no state of a download. Choose from {', '.join(known)}.")
 
 
-def _in_utc(moment: datetime | None) -> datetime | None:
+def _treat_naive_as_utc(moment: datetime | None) -> datetime | None:
     from datetime import UTC
 
     return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _run(
+def _run_with_client(
     work: Callable[[Client], Awaitable[CommandOutput]],
     api: str | None,
     data_dir: Path | None,
@@ -218,5 +224,7 @@ def _run(
             return await work(client)
 
     command.run_and_exit(
-        command.run_with_api(command.resolve_data_dir(data_dir), api, open_and_work, as_json=as_json, check=check)
+        command.run_with_api(
+            command.resolve_data_dir_and_limit_logs(data_dir), api, open_and_work, as_json=as_json, check=check
+        )
     )

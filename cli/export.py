@@ -17,7 +17,7 @@ from typing import Any
 import typer
 
 from cli.command import CONNECT_TIMEOUT_SECONDS, ApiAddress, CommandFault, CommandOutput, ProgressDisplay, print_warning
-from haulage import Client, Download, DownloadRequest, HaulageError, Saved
+from haulage import Client, Download, DownloadRequest, HaulageError, SavedFile
 
 CANCEL_TIMEOUT_SECONDS = 5.0
 
@@ -60,7 +60,7 @@ def load_template(path: Path | None) -> Any:
 
 async def _start_and_save(
     address: ApiAddress, request: DownloadRequest, out: Path | None, progress: ProgressDisplay
-) -> tuple[Saved, Download]:
+) -> tuple[SavedFile, Download]:
     async with Client(address.url, address.key, patience_seconds=CONNECT_TIMEOUT_SECONDS) as first:
         try:
             download = await first.create(request)
@@ -79,7 +79,7 @@ async def _start_and_save(
             raise
 
 
-async def _save_file(client: Client, download: Download, path: Path, progress: ProgressDisplay) -> Saved:
+async def _save_file(client: Client, download: Download, path: Path, progress: ProgressDisplay) -> SavedFile:
     try:
         return await client.save(download, path, progress=build_byte_display(progress))
     except OSError as error:
@@ -134,7 +134,7 @@ def build_byte_display(progress: ProgressDisplay) -> Callable[[int, int], None]:
     return show
 
 
-def _describe_saved_file(saved: Saved, download: Download, seconds: float) -> CommandOutput:
+def _describe_saved_file(saved: SavedFile, download: Download, seconds: float) -> CommandOutput:
     fields = {
         "task_id": download.task_id,
         "state": download.state,

@@ -53,15 +53,17 @@ def set_up(
 ) -> None:
     """Set a platform up and configure it; from then on its orders are fetched every minute."""
     from haulage.orders import PlatformSetup
-    from haulage.projects import find_project_id
+    from haulage.projects import find_project_id_of_key
 
     options = {"credentials": credentials, "starttime": since, **_parse_options(option or [])}
 
-    async def work(orders: Orders, address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
+    async def run_command(orders: Orders, address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
         owner = project
         if owner is None and api is None:
-            own = await command.load_or_create_project_key(address.url, address.key, command.resolve_data_dir(data_dir))
-            owner = await find_project_id(address.url, own)
+            own = await command.load_or_create_project_key(
+                address.url, address.key, command.resolve_data_dir_and_limit_logs(data_dir)
+            )
+            owner = await find_project_id_of_key(address.url, own)
         if owner is None:
             raise command.CommandFault("--api needs --project, the id of the project whose orders they are.")
         setup = PlatformSetup(
@@ -81,16 +83,16 @@ def set_up(
         line = f"{platform}: {kind} at {base_url}, orders {since}; version {config.version} of its configuration"
         return CommandOutput(config.model_dump(mode="json"), (line,))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 async def _has_begun(orders: Orders, platform: str) -> bool:
     """Return whether a platform is set up and orders were claimed."""
-    from haulage.errors import Refused
+    from haulage.errors import RequestRefused
 
     try:
         return (await orders.get(platform)).starts_at is not None
-    except Refused as refused:
+    except RequestRefused as refused:
         if refused.code != "not_found":
             raise
         return False
@@ -100,20 +102,20 @@ async def _has_begun(orders: Orders, platform: str) -> bool:
 def fetch(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Fetch all orders that have settled, now, and wait until they are stored."""
 
-    async def work(orders: Orders, _: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
+    async def run_command(orders: Orders, _: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         async for seen in orders.fetch(platform):
             _show_platform(seen, progress)
         await _require_success(orders, seen)
         return CommandOutput(seen.model_dump(mode="json"), (_describe_platform(seen),))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command()
 def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show how far a platform is complete, and what has failed."""
 
-    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         seen = await orders.get(platform)
         faults = [
             f"{each.slice} {each.state}: {each.fault.sentence}"
@@ -122,7 +124,7 @@ def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json:
         ]
         return CommandOutput(seen.model_dump(mode="json"), (_describe_platform(seen), *faults))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command("list")
@@ -135,7 +137,7 @@ def list_orders(
 ) -> None:
     """List the orders that are stored, as their platform wrote them, one JSON object a line."""
 
-    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         found = []
         async for each in orders.list_orders(platform=platform):
             found.append(each)
@@ -144,7 +146,7 @@ def list_orders(
         lines = tuple(json.dumps(each.order, ensure_ascii=False) for each in found)
         return CommandOutput({"orders": [each.model_dump(mode="json") for each in found]}, lines)
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -159,14 +161,14 @@ def redo(
 ) -> None:
     """Read slices again: those named, or the failed set; wait until that is done."""
 
-    async def act(orders: Orders) -> Any:
+    async def redo_and_wait(orders: Orders) -> Any:
         before = {each.slice: each.finished_at async for each in orders.list_slices(platform)}
         changed = await orders.redo(platform, _build_choice(slices, code, dry_run))
         if not dry_run:
             await _wait_for_rereads(orders, platform, {name: before[name] for name in changed.done})
         return changed
 
-    _run_slice_action(act, "read again", dry_run, api, data_dir, as_json=as_json)
+    _run_slice_action(redo_and_wait, "read again", dry_run, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -206,22 +208,22 @@ def skip(
 def pause(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Pause a platform: slices that are being read are finished, no other is claimed."""
 
-    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         schedule = await orders.pause(platform, "paused by `haulage orders`")
         return CommandOutput(schedule.model_dump(mode="json"), (f"{platform}: paused",))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command()
 def resume(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Resume a paused platform."""
 
-    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         schedule = await orders.resume(platform)
         return CommandOutput(schedule.model_dump(mode="json"), (f"{platform}: resumed",))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -236,11 +238,13 @@ def backfill(
 ) -> None:
     """Read the complete slices of a time again; no watermark moves."""
 
-    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
-        begun = await orders.start_backfill(platform, _in_utc(start), _in_utc(end), who=who or command.get_user_name())
+    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+        begun = await orders.start_backfill(
+            platform, _assume_utc_if_naive(start), _assume_utc_if_naive(end), who=who or command.get_user_name()
+        )
         return CommandOutput(begun.model_dump(mode="json"), (f"{platform}: back-fill {begun.backfill_id} has begun",))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -254,11 +258,11 @@ def remove(
 ) -> None:
     """Remove a paused platform with its ledger and its configuration; its orders stay."""
 
-    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         await orders.remove(platform, who=who or command.get_user_name(), reason=reason)
         return CommandOutput({"platform": platform, "removed": True}, (f"{platform}: removed; its orders stay",))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 Work = Callable[["Orders", ApiAddress, ProgressDisplay], Awaitable[CommandOutput]]
@@ -268,34 +272,36 @@ def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json
     """Do some work with a client that has the administrator's key."""
     from haulage.orders import Orders
 
-    async def open_client(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
+    async def run_with_client(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         async with Orders(address.url, address.key) as orders:
             return await work(orders, address, progress)
 
     command.run_and_exit(
-        command.run_with_api(command.resolve_data_dir(data_dir), api, open_client, as_json=as_json, as_admin=True),
+        command.run_with_api(
+            command.resolve_data_dir_and_limit_logs(data_dir), api, run_with_client, as_json=as_json, as_admin=True
+        ),
     )
 
 
 def _run_slice_action(
     act: Callable[[Orders], Awaitable[Any]],
-    done: str,
+    done_word: str,
     dry_run: bool,
     api: str | None,
     data_dir: Path | None,
     *,
     as_json: bool,
 ) -> None:
-    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         changed = await act(orders)
-        lines = [f"{name}: {'would be ' if dry_run else ''}{done}" for name in changed.done]
+        lines = [f"{name}: {'would be ' if dry_run else ''}{done_word}" for name in changed.done]
         left = tuple(f"{each.slice} is unchanged: {each.detail}" for each in changed.left)
-        return CommandOutput(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done}."]), left)
+        return CommandOutput(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done_word}."]), left)
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
-async def _wait_for_rereads(orders: Orders, platform: str, before: Mapping[str, datetime | None]) -> None:
+async def _wait_for_rereads(orders: Orders, platform: str, finished_before: Mapping[str, datetime | None]) -> None:
     """Wait until each slice has ended anew.
 
     Raises:
@@ -304,7 +310,7 @@ async def _wait_for_rereads(orders: Orders, platform: str, before: Mapping[str, 
     from haulage.errors import WorkFailed
     from haulage.orders import BackfillState, SliceState
 
-    waiting = dict(before)
+    waiting = dict(finished_before)
     while waiting:
         await asyncio.sleep(POLL_SECONDS)
         async for each in orders.list_slices(platform):
@@ -373,7 +379,7 @@ def _parse_options(lines: list[str]) -> dict[str, Any]:
     return options
 
 
-def _in_utc(moment: datetime) -> datetime:
+def _assume_utc_if_naive(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
-from cli.checks import CheckFailed, open_database
+from cli.checks import CheckFailed, open_database_for_check
 from clients.gse import GseClient, GseFailure
 from clients.modules import ModuleFailure, ModulesClient
 from clients.pubsub import PubSubClient, PubSubFailure
@@ -32,7 +32,7 @@ CLIENT_CERTIFICATE: Final = "TEMPORAL_TLS_CLIENT_CERT_PATH"
 
 async def check_platforms(settings: Settings) -> str:
     """Check that a worker serves each platform, and that its clock and its credentials are good."""
-    async with open_database(settings) as database:
+    async with open_database_for_check(settings) as database:
         seen = await health.load_platforms_health(database)
     troubles = {
         "no worker serves it": [row.platform for row in seen.rows if row.unserved_since],
@@ -44,9 +44,9 @@ async def check_platforms(settings: Settings) -> str:
     return f"{len(seen.rows)} are fetched"
 
 
-async def check_receivers(settings: Settings) -> str:
+async def check_failing_receivers(settings: Settings) -> str:
     """Check that no receiver has refused deliveries for long."""
-    async with open_database(settings) as database:
+    async with open_database_for_check(settings) as database:
         failing = await webhooks.list_failing_receivers(database)
     before = datetime.now(UTC) - RECEIVER_PATIENCE
     if late := [each for each in failing if each.oldest_at < before]:
@@ -65,29 +65,31 @@ async def check_gse(settings: Settings) -> str:
         async with asyncio.timeout(TIMEOUT_SECONDS), GseClient(settings.gse) as gse:
             await gse.get_agent_states([settings.gse.source_agent_id or PROBED_AGENT])
     except (GseFailure, TimeoutError) as error:
-        raise CheckFailed(_describe(error), "Correct HAULAGE_GSE__…, or have the gateway's operator look.") from error
+        raise CheckFailed(
+            _describe_error(error), "Correct HAULAGE_GSE__…, or have the gateway's operator look."
+        ) from error
     return f"{settings.gse.base_url} answers"
 
 
 async def check_modules(settings: Settings) -> str:
     """Check that each module of addresses that is configured lists an address."""
-    async with open_database(settings) as database:
+    async with open_database_for_check(settings) as database:
         effective = await addresses.load_effective_settings(database, settings.addresses)
     named = [module for module in Module if getattr(effective.modules, module).base_url]
     async with ModulesClient(effective) as client:
-        answers = await asyncio.gather(*(_ask_module(client, module) for module in named))
+        answers = await asyncio.gather(*(_call_module_and_describe_failure(client, module) for module in named))
     if failed := [answer for answer in answers if answer]:
         raise CheckFailed(" ".join(failed), "See the page of module owners.")
     return f"{', '.join(named)} answer" if named else "none is configured"
 
 
-async def _ask_module(client: ModulesClient, module: Module) -> str:
+async def _call_module_and_describe_failure(client: ModulesClient, module: Module) -> str:
     """Return what is wrong with a module; nothing if it answers."""
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await client.list_addresses(module, 0, 1)
     except (ModuleFailure, TimeoutError) as error:
-        return f"{module}: {_describe(error)}"
+        return f"{module}: {_describe_error(error)}"
     return ""
 
 
@@ -102,7 +104,7 @@ async def check_pubsub(settings: Settings) -> str:
             for name in named:
                 await client.check_subscription(name)
     except (PubSubFailure, TimeoutError) as error:
-        raise CheckFailed(_describe(error), "Correct HAULAGE_ADDRESSES__PUBSUB__….") from error
+        raise CheckFailed(_describe_error(error), "Correct HAULAGE_ADDRESSES__PUBSUB__….") from error
     return f"{', '.join(named)} may be pulled"
 
 
@@ -110,9 +112,9 @@ async def check_certificates(settings: Settings) -> str:
     """Check that no certificate of what we call, and none of ours for the engine, ends soon."""
     ends = {}
     for name, url in _list_secure_addresses(settings).items():
-        ends[name] = await _read_server_end(name, url)
+        ends[name] = await _read_server_certificate_end(name, url)
     if path := os.environ.get(CLIENT_CERTIFICATE):
-        ends[path] = _read_file_end(Path(path))
+        ends[path] = _read_certificate_file_end(Path(path))
     limit = datetime.now(UTC) + timedelta(days=CERTIFICATE_DAYS_MIN)
     if soon := [f"{name} ({end:%d %b %Y})" for name, end in ends.items() if end < limit]:
         raise CheckFailed(f"Certificates end within {CERTIFICATE_DAYS_MIN} days: {', '.join(soon)}.", "Renew them.")
@@ -131,7 +133,7 @@ def _list_secure_addresses(settings: Settings) -> Mapping[str, str]:
     return {urlsplit(url).netloc: url for url in urls if url.startswith("https://")}
 
 
-async def _read_server_end(name: str, url: str) -> datetime:
+async def _read_server_certificate_end(name: str, url: str) -> datetime:
     parts = urlsplit(url)
     context = ssl.create_default_context(cafile=os.environ.get("SSL_CERT_FILE"))
     try:
@@ -140,16 +142,16 @@ async def _read_server_end(name: str, url: str) -> datetime:
             end = ssl.cert_time_to_seconds(writer.get_extra_info("peercert")["notAfter"])
             writer.close()
     except (OSError, TimeoutError) as error:
-        raise CheckFailed(f"{name} could not be asked for its certificate: {_describe(error)}", "") from error
+        raise CheckFailed(f"{name} could not be asked for its certificate: {_describe_error(error)}", "") from error
     return datetime.fromtimestamp(end, UTC)
 
 
-def _read_file_end(path: Path) -> datetime:
+def _read_certificate_file_end(path: Path) -> datetime:
     try:
         return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
     except (OSError, ValueError) as error:
         raise CheckFailed(f"{CLIENT_CERTIFICATE} names no certificate: {error}", "Correct it.") from error
 
 
-def _describe(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return str(error) or f"there was no answer within {TIMEOUT_SECONDS:g} s"

@@ -26,11 +26,11 @@ OWN_PORT = "HAULAGE_API__OWN_PORT"
 async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
     """Serve task queues until SIGTERM or SIGINT, then let running activities finish."""
     memory.limit_allocator_memory()
-    chosen = _require_known_queues(queues)
+    chosen = _require_known_queues_or_choose_all(queues)
     stop = create_stop_event()
     tracing.start(settings.traces, "haulage-worker")
     async with services.open_services(settings) as connected, _serve_metrics(settings.worker) as address:
-        await services.require_ready(connected)
+        await services.require_ready_and_record_key_use(connected)
         # What is loaded by now stays; a collection of all of it would stop every activity of this process for a while.
         gc.freeze()
         log.get(__name__).info("worker_ready", queues=chosen, metrics=address)
@@ -41,7 +41,7 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
 
 async def serve_workers(settings: Settings, queues: Sequence[str], processes: int) -> int:
     """Run several worker processes; return their exit code."""
-    arguments = ("worker", *(f"--queues={queue}" for queue in _require_known_queues(queues)))
+    arguments = ("worker", *(f"--queues={queue}" for queue in _require_known_queues_or_choose_all(queues)))
     return await _run_processes(arguments, METRICS_PORT, settings.worker.metrics_port, processes)
 
 
@@ -76,7 +76,7 @@ async def _run_processes(arguments: Sequence[str], port_variable: str, first_por
     return 0 if stop.is_set() else max(map(abs, codes))
 
 
-def _require_known_queues(queues: Sequence[str]) -> list[str]:
+def _require_known_queues_or_choose_all(queues: Sequence[str]) -> list[str]:
     known = worker.list_queue_names()
     unknown = sorted(queue for queue in set(queues) if not worker.is_known_queue(queue))
     if unknown:
@@ -92,17 +92,17 @@ def _require_known_queues(queues: Sequence[str]) -> list[str]:
 async def _serve_metrics(settings: WorkerSettings) -> AsyncIterator[str]:
     """Serve `/metrics` and `/livez` of a worker process while the block runs."""
 
-    async def show(_: web.Request) -> web.Response:
+    async def show_metrics(_: web.Request) -> web.Response:
         return web.Response(
             body=await metrics.render_metrics(temporal.get_or_start_telemetry().address), content_type="text/plain"
         )
 
-    async def live(_: web.Request) -> web.Response:
+    async def check_liveness(_: web.Request) -> web.Response:
         return web.Response(text="ok")
 
     app = web.Application()
-    app.router.add_get("/metrics", show)
-    app.router.add_get("/livez", live)
+    app.router.add_get("/metrics", show_metrics)
+    app.router.add_get("/livez", check_liveness)
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
     await runner.setup()
     try:

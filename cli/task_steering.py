@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRun, ProgressDisplay
-from cli.tasks import TasksRefused, TypeName, app, check_status, extract_reason, run_with_client
+from cli.tasks import TasksRefused, TypeName, app, extract_reason, require_known_status, run_with_client
 
 if TYPE_CHECKING:
     from haulage.tasks import Outcome, Task, Tasks
@@ -37,11 +37,13 @@ def cancel(
 ) -> None:
     """Cancel tasks, also those that a worker holds: by id, or up to 2,000 of a type that match."""
 
-    async def act(tasks: Tasks, ids: list[str]) -> list[Outcome]:
+    async def cancel_by_ids(tasks: Tasks, ids: list[str]) -> list[Outcome]:
         return await tasks.cancel_many(ids)
 
     open_only = {"pending", "running"}
-    _steer(act, "cancelled", open_only, (task_ids, task_type, status, user), dry_run, api, data_dir, as_json)
+    _apply_action_to_chosen_tasks(
+        cancel_by_ids, "cancelled", open_only, (task_ids, task_type, status, user), dry_run, api, data_dir, as_json
+    )
 
 
 @app.command(name="put-back")
@@ -57,11 +59,13 @@ def put_back(
 ) -> None:
     """Put tasks back into their queue: held ones are taken from their worker, ended ones are created again."""
 
-    async def act(tasks: Tasks, ids: list[str]) -> list[Outcome]:
+    async def put_back_by_ids(tasks: Tasks, ids: list[str]) -> list[Outcome]:
         return await tasks.put_back_many(ids)
 
     not_waiting = {"running", "success", "failed", "cancelled"}
-    _steer(act, "put back", not_waiting, (task_ids, task_type, status, user), dry_run, api, data_dir, as_json)
+    _apply_action_to_chosen_tasks(
+        put_back_by_ids, "put back", not_waiting, (task_ids, task_type, status, user), dry_run, api, data_dir, as_json
+    )
 
 
 @app.command()
@@ -101,10 +105,10 @@ Chosen = tuple[list[str] | None, str | None, str | None, str | None]
 """Ids; or a type, a status and a user."""
 
 
-def _steer(
-    act: Callable[[Tasks, list[str]], Awaitable[list[Outcome]]],
-    done: str,
-    allowed: set[str],
+def _apply_action_to_chosen_tasks(
+    apply_action: Callable[[Tasks, list[str]], Awaitable[list[Outcome]]],
+    past_participle: str,
+    allowed_states: set[str],
     chosen: Chosen,
     dry_run: bool,
     api: str | None,
@@ -114,10 +118,10 @@ def _steer(
     """Apply an action to tasks in an allowed state."""
     task_ids, task_type, status, user = chosen
 
-    def check() -> None:
+    def require_ids_or_filter() -> None:
         if bool(task_ids) == (task_type is not None):
             raise CommandFault("Name tasks by their ids, or choose them by --type, --status and --user.")
-        check_status(status)
+        require_known_status(status)
 
     async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         from haulage.tasks import Status
@@ -127,16 +131,16 @@ def _steer(
         else:
             wanted = Status[status.upper()] if status else None
             found = await tasks.find(task_type=task_type, status=wanted, user_id=user)
-        ids = [each.task_id for each in found if each.status.name.lower() in allowed]
+        ids = [each.task_id for each in found if each.status.name.lower() in allowed_states]
         if dry_run:
-            line = f"{len(ids):,} of {len(found):,} would be {done}."
+            line = f"{len(ids):,} of {len(found):,} would be {past_participle}."
             return CommandOutput({"dry_run": True, "task_ids": ids}, (*ids, line))
-        outcomes = await act(tasks, ids)
+        outcomes = await apply_action(tasks, ids)
         good = [task_id for task_id, outcome in zip(ids, outcomes, strict=True) if outcome.good]
         if refused := [outcome.msg for outcome in outcomes if not outcome.good]:
             sentence = f"{len(refused):,} of {len(ids):,} tasks were refused: {extract_reason(refused[0])}"
             raise TasksRefused(sentence, {"task_ids": good, "refused": len(refused)})
-        lines = tuple(f"{task_id}: {done}" for task_id in good)
-        return CommandOutput({"task_ids": good}, lines or (f"None was {done}.",))
+        lines = tuple(f"{task_id}: {past_participle}" for task_id in good)
+        return CommandOutput({"task_ids": good}, lines or (f"None was {past_participle}.",))
 
-    run_with_client(work, api, data_dir, as_json, check)
+    run_with_client(work, api, data_dir, as_json, require_ids_or_filter)

@@ -22,7 +22,7 @@ from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, Da
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
-    from haulage.tasks import Counts, FollowedTask, HeldTask, Task, Tasks, Worker
+    from haulage.tasks import Counts, HeldTask, Task, TaskDetails, Tasks, Worker
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -74,7 +74,7 @@ def create(
     """
     from haulage.tasks import NewTask, TaskType
 
-    def check() -> None:
+    def require_contents() -> None:
         if not read_contents(contents or [], file):
             raise CommandFault("No task was given. Give contents after the type, or --file.")
 
@@ -89,7 +89,7 @@ def create(
             raise TasksRefused(sentence, {"task_ids": ids, "refused": len(refused)})
         return CommandOutput({"task_ids": ids}, tuple(ids))
 
-    run_with_client(work, api, data_dir, as_json, check)
+    run_with_client(work, api, data_dir, as_json, require_contents)
 
 
 @app.command()
@@ -148,7 +148,7 @@ def list_(
         lines = tuple(map(format_task, found)) or ("There is no such task.",)
         return CommandOutput({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
 
-    run_with_client(work, api, data_dir, as_json, lambda: check_status(status))
+    run_with_client(work, api, data_dir, as_json, lambda: require_known_status(status))
 
 
 @app.command()
@@ -169,7 +169,7 @@ def work(
 
     from haulage.tasks import Worker
 
-    async def serve(tasks: Tasks, progress: ProgressDisplay) -> CommandOutput:
+    async def run_worker_and_count_results(tasks: Tasks, progress: ProgressDisplay) -> CommandOutput:
         before = await tasks.counts(task_type)
         worker = Worker(tasks, task_type, {"": build_program_handler(program)}, concurrency=concurrency)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -182,7 +182,7 @@ def work(
         fields = {"success": after.success - before.success, "failed": after.failed - before.failed}
         return CommandOutput(fields, (f"{task_type}: {fields['success']:,} succeeded, {fields['failed']:,} failed",))
 
-    run_with_client(serve, api, data_dir, as_json)
+    run_with_client(run_worker_and_count_results, api, data_dir, as_json)
 
 
 async def _stop_when_empty(
@@ -198,7 +198,7 @@ async def _stop_when_empty(
         await asyncio.wait({running}, timeout=POLL_SECONDS)
 
 
-def check_status(status: str | None) -> None:
+def require_known_status(status: str | None) -> None:
     """Raise CommandFault for a word that is no state of a task."""
     from haulage.tasks import Status
 
@@ -260,7 +260,7 @@ def format_task(task: Task) -> str:
     return f"{task.task_id}: {task.status.name.lower()}, {task.task_content!r}"
 
 
-def format_history(task: FollowedTask) -> list[str]:
+def format_history(task: TaskDetails) -> list[str]:
     """Return lines for people: the task, and the attempts that did not end it."""
     attempts = [f"  {each.end_time:%Y-%m-%d %H:%M:%S}: {each.outcome}" for each in task.attempts]
     return [format_task(task), *attempts]
@@ -272,7 +272,7 @@ def extract_reason(message: str) -> str:
 
 
 def run_with_client(
-    work_: Callable[[Tasks, ProgressDisplay], Awaitable[CommandOutput]],
+    use_client: Callable[[Tasks, ProgressDisplay], Awaitable[CommandOutput]],
     api: str | None,
     data_dir: Path | None,
     as_json: bool,
@@ -282,8 +282,10 @@ def run_with_client(
 
     async def open_and_work(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         async with Tasks(address.url, address.key) as tasks:
-            return await work_(tasks, progress)
+            return await use_client(tasks, progress)
 
     command.run_and_exit(
-        command.run_with_api(command.resolve_data_dir(data_dir), api, open_and_work, as_json=as_json, check=check)
+        command.run_with_api(
+            command.resolve_data_dir_and_limit_logs(data_dir), api, open_and_work, as_json=as_json, check=check
+        )
     )

@@ -46,7 +46,7 @@ def send(
     """
     from haulage.transfers import Target, Transfers
 
-    async def work(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
+    async def send_and_describe(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         described = build_transfer_file(file, signature, path, biz=biz, app_id=app_id, user=user, folder=folder)
         targets = [Target(target_agent_id=host) for host in read_hosts(to or [], hosts)]
         async with Transfers(address.url, address.key) as transfers:
@@ -55,9 +55,9 @@ def send(
             if not wait:
                 lines = (f"{len(tasks):,} hosts are requested.", *(f"job {job_id}" for job_id in job_ids))
                 return CommandOutput({"job_ids": job_ids, "hosts": len(tasks)}, lines)
-            return describe_jobs([await follow_job(transfers, job_id, progress) for job_id in job_ids])
+            return describe_jobs_or_raise([await follow_job(transfers, job_id, progress) for job_id in job_ids])
 
-    _run_command(work, api, data_dir, as_json=as_json)
+    _run_command(send_and_describe, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -76,24 +76,24 @@ def retry(
 ) -> None:
     """Send to the failed hosts of a job again, and follow that. Exit codes are those of `send`; 2 if none failed."""
 
-    async def again(transfers: Transfers, progress: ProgressDisplay, job_id: str) -> CommandOutput:
+    async def retry_and_follow(transfers: Transfers, progress: ProgressDisplay, job_id: str) -> CommandOutput:
         made = await transfers.retry(job_id, reason=reason)
-        return describe_jobs([await follow_job(transfers, made.job_id, progress)])
+        return describe_jobs_or_raise([await follow_job(transfers, made.job_id, progress)])
 
-    _run_command(_bind_client_and_job(again, job_id), api, data_dir, as_json=as_json)
+    _run_command(_bind_client_and_job(retry_and_follow, job_id), api, data_dir, as_json=as_json)
 
 
 @app.command()
 def cancel(job_id: JobId, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Cancel what a job has not sent yet. Exit codes: 0 that is requested, 2 there is no such job, 3 no answer."""
 
-    async def stop(transfers: Transfers, _: ProgressDisplay, job_id: str) -> CommandOutput:
+    async def cancel_and_describe(transfers: Transfers, _: ProgressDisplay, job_id: str) -> CommandOutput:
         job = await transfers.cancel_job(job_id)
         return CommandOutput(
             _build_fields([job]), (f"{job.job_id} is being cancelled; hosts that have the file keep it.",)
         )
 
-    _run_command(_bind_client_and_job(stop, job_id), api, data_dir, as_json=as_json)
+    _run_command(_bind_client_and_job(cancel_and_describe, job_id), api, data_dir, as_json=as_json)
 
 
 def build_transfer_file(
@@ -150,7 +150,7 @@ async def follow_job(transfers: Transfers, job_id: str, progress: ProgressDispla
     return job
 
 
-def describe_jobs(jobs: Sequence[TransferJob]) -> CommandOutput:
+def describe_jobs_or_raise(jobs: Sequence[TransferJob]) -> CommandOutput:
     """Describe jobs that have ended.
 
     Raises:
@@ -172,7 +172,7 @@ def _build_fields(jobs: Sequence[TransferJob]) -> dict[str, Any]:
 
 
 async def _follow_and_describe_job(transfers: Transfers, progress: ProgressDisplay, job_id: str) -> CommandOutput:
-    return describe_jobs([await follow_job(transfers, job_id, progress)])
+    return describe_jobs_or_raise([await follow_job(transfers, job_id, progress)])
 
 
 def _bind_client_and_job(
@@ -195,4 +195,6 @@ def _run_command(
     *,
     as_json: bool,
 ) -> None:
-    command.run_and_exit(command.run_with_api(command.resolve_data_dir(data_dir), api, work, as_json=as_json))
+    command.run_and_exit(
+        command.run_with_api(command.resolve_data_dir_and_limit_logs(data_dir), api, work, as_json=as_json)
+    )

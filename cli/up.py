@@ -21,7 +21,7 @@ SAMPLE_CHANGE: Final = '{"uprn": 7, "address_id": 70, "record": {"street": "Main
 
 
 @dataclass(frozen=True)
-class Example:
+class ExampleCommand:
     """A command that tries a system against the stand-ins."""
 
     system: str
@@ -30,21 +30,23 @@ class Example:
 
 
 EXAMPLES = (
-    Example("downloads", lambda at: f'export "{at["source"]}/rows?rows=50000" --out customers.csv'),
-    Example("transfers", lambda _: f"transfer send app.conf --signature {SAMPLE_SIGNATURE} --to host-1 --to host-2"),
-    Example(
+    ExampleCommand("downloads", lambda at: f'export "{at["source"]}/rows?rows=50000" --out customers.csv'),
+    ExampleCommand(
+        "transfers", lambda _: f"transfer send app.conf --signature {SAMPLE_SIGNATURE} --to host-1 --to host-2"
+    ),
+    ExampleCommand(
         "orders",
         lambda at: (
             f'orders set-up shop {at["platforms"]}/p/shop --kind shopify --credentials shop --since "last 2 hours"'
         ),
     ),
-    Example("addresses", lambda _: f"addresses publish createUpdate '{SAMPLE_CHANGE}'"),
-    Example("tasks", lambda _: "tasks create greet --register Ada Grace"),
+    ExampleCommand("addresses", lambda _: f"addresses publish createUpdate '{SAMPLE_CHANGE}'"),
+    ExampleCommand("tasks", lambda _: "tasks create greet --register Ada Grace"),
 )
 """What is printed to paste; the tutorials begin with the same commands."""
 
 
-async def run_until_stopped(settings: Settings, forked: ForkedPreloader | None, *, stand_ins: bool) -> int:
+async def run_installation_until_stopped(settings: Settings, forked: ForkedPreloader | None, *, stand_ins: bool) -> int:
     """Start a local installation, print its addresses, and wait for SIGTERM or SIGINT; return the exit code.
 
     Args:

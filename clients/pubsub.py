@@ -26,7 +26,7 @@ from clients.http import (
     ServiceCaller,
     ServiceFailure,
     TransportError,
-    TransportFault,
+    TransportFailureKind,
     parse_retry_after,
 )
 from domain.addresses.messages import PublishedMessage
@@ -177,7 +177,7 @@ class PubSubClient:
                 renewed = await self._credentials.get_token(refused=token)
                 response = await self._post(resource, verb, content, renewed, timeout_seconds)
         except TransportError as error:
-            if verb == "pull" and error.fault is TransportFault.TIMEOUT:
+            if verb == "pull" and error.fault is TransportFailureKind.TIMEOUT:
                 # There were no messages to wait for.
                 return b"{}"
             raise PubSubFailure(

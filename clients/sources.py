@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Protocol, TypeVar
 
-from clients.http import BUSY_STATUSES, GuardedClient, HttpResponse, ReadThreshold, parse_retry_after
+from clients.http import BUSY_STATUSES, GuardedClient, HttpResponse, ReadPauseThreshold, parse_retry_after
 from domain import egress
 from domain.downloads.pages import LARGE_BYTES
-from domain.downloads.retries import TIMEOUTS_MAX, PageTries, RetryRules, RetryWait
+from domain.downloads.retries import TIMEOUTS_MAX, PageAttempts, RetryRules, RetryWait
 from domain.faults import SourceFault
 from domain.redaction import Redactor
 from infra import log, metrics
@@ -70,12 +70,12 @@ class SourceClient:
                 headers=self._headers,
                 max_bytes=self._settings.page_max_bytes,
                 timeout_seconds=self._settings.page_timeout_seconds,
-                threshold=None if self._has_slot else ReadThreshold(LARGE_BYTES, self._take_large_page_slot),
+                threshold=None if self._has_slot else ReadPauseThreshold(LARGE_BYTES, self._take_large_page_slot),
             )
         if answer.status == HTTPStatus.NO_CONTENT:
             return b""
         if answer.status != HTTPStatus.OK:
-            raise _build_refused_fault(answer, page)
+            raise _build_status_fault(answer, page)
         return answer.body
 
     def release_large_page_slot(self) -> None:
@@ -102,7 +102,7 @@ class PageClient(Protocol):
         """Release what was reserved for large pages."""
 
 
-async def parse_off_loop(parse: Callable[[bytes], T], body: bytes) -> T:
+async def parse_in_thread_if_large(parse: Callable[[bytes], T], body: bytes) -> T:
     """Parse a body; a large one is parsed in a thread, so that it does not block the event loop."""
     return await asyncio.to_thread(parse, body) if len(body) >= LONG_BYTES else parse(body)
 
@@ -120,7 +120,7 @@ class RetryLater(Exception):
         super().__init__(f"in {wait.seconds:g} s")
 
 
-class PageSource:
+class RetryingPageReader:
     """Reads pages, each requested until it is right or until its fault is final.
 
     Args:
@@ -154,7 +154,7 @@ class PageSource:
         page: int,
         page_size: int,
         parse: Callable[[bytes], T],
-        tries: Sequence[PageTries] = (),
+        failed_tries: Sequence[PageAttempts] = (),
         timeouts_max: int = TIMEOUTS_MAX,
     ) -> T:
         """Request a page and parse it; on failure, repeat after a pause.
@@ -163,7 +163,7 @@ class PageSource:
             page: The page, from 0.
             page_size: Its maximum number of rows.
             parse: Parses the body, and raises a fault if it is wrong.
-            tries: Failed attempts at this page and at others.
+            failed_tries: Failed attempts at this page and at others.
             timeouts_max: Timeouts after which it fails.
 
         Raises:
@@ -171,8 +171,8 @@ class PageSource:
             RetryLater: It may pass, but not soon.
         """
         number, began = page + self._first_page, time.monotonic()
-        no_tries = PageTries(table=self._table, page=number, page_size=page_size)
-        tries_so_far = next((each for each in tries if each.request_key == no_tries.request_key), no_tries)
+        no_tries = PageAttempts(table=self._table, page=number, page_size=page_size)
+        tries_so_far = next((each for each in failed_tries if each.request_key == no_tries.request_key), no_tries)
         tries_so_far = tries_so_far.model_copy(
             update={"timeouts": max(tries_so_far.timeouts, TIMEOUTS_MAX - timeouts_max)}
         )
@@ -208,7 +208,7 @@ class PageSource:
         return True
 
     @contextmanager
-    def hold_large_page_slot(self) -> Iterator[None]:
+    def redact_faults_and_release_slot(self) -> Iterator[None]:
         """Read pages within the context; redact its faults, and release large pages behind it."""
         try:
             with self._redact_faults():
@@ -230,7 +230,7 @@ class PageSource:
         with self._redact_faults():
             body = await self._pages.fetch_page(number, page_size)
             try:
-                return await parse_off_loop(parse, body)
+                return await parse_in_thread_if_large(parse, body)
             except SourceFault as fault:
                 fault.doubtful = not fault.transient
                 raise
@@ -257,7 +257,7 @@ class InlinePages:
             ) from None
 
 
-def _build_refused_fault(answer: HttpResponse, page: int) -> SourceFault:
+def _build_status_fault(answer: HttpResponse, page: int) -> SourceFault:
     transient = answer.status in BUSY_STATUSES
     if 300 <= answer.status < 400:
         hint = "Redirects are not followed: give the address that answers directly."

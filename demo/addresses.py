@@ -147,7 +147,7 @@ async def _end_outage(demo: Demo, addresses: Addresses) -> None:
     try:
         async with asyncio.timeout(RECEIVE_SECONDS):
             while not any(  # noqa: ASYNC110 (the installation is another process)
-                each.failed_in[DOWN] for each in (await addresses.get_figures()).messages
+                each.failed_in[DOWN] for each in (await addresses.get_unfinished_counts()).messages
             ):
                 await asyncio.sleep(0.2)
             await asyncio.sleep(DOWN_SECONDS)

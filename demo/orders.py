@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from demo.part import Demo, Show, WrongOutcome
 from haulage.orders import Orders, Platform, PlatformSetup
-from haulage.projects import find_project_id
+from haulage.projects import find_project_id_of_key
 from sims.platforms import checker
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Changes, PlatformScenario
@@ -46,7 +46,7 @@ class OrdersPart:
         begun = await demo.call_stand_in("platforms", "PUT", f"/_sim/{self._number}", data=SCENARIO.model_dump_json())
         credentials = await demo.call_stand_in("platforms", "GET", f"/_sim/{self._number}/credentials")
         (demo.stand_in_folder / "credentials" / f"{self._number}.json").write_text(json.dumps(credentials))
-        project_id = await find_project_id(demo.api, demo.key)
+        project_id = await find_project_id_of_key(demo.api, demo.key)
         setup = PlatformSetup(
             project_id=project_id or "",
             kind=PLAIN.kind,

@@ -15,7 +15,7 @@ from dev.embedded import NotReady, ProcessSpec, Stack, StartFailed, data_folder,
 from dev.embedded.components import NAMESPACE, request_status
 from dev.embedded.fork_server import COMMON_ROLE
 from dev.embedded.preloading import ForkedPreloader, ForkedProcess, Preloader
-from dev.embedded.processes import ROOT, Announce, announce_by_log, inherit_variables
+from dev.embedded.processes import ROOT, Announce, announce_by_log, collect_inherited_variables
 from dev.embedded.supervisor import do_nothing
 from domain.faults import Fault
 from infra.settings import Settings
@@ -55,24 +55,29 @@ class LocalInstallation:
 async def run_installation(
     settings: Settings,
     announce: Announce = announce_by_log,
-    names: Collection[str] = (),
+    stand_in_names: Collection[str] = (),
     forked: ForkedPreloader | None = None,
 ) -> AsyncIterator[LocalInstallation]:
     """Start an installation, yield when it serves, and stop it in order at the end.
 
     Args:
         announce: Gets a line about what takes long to start.
-        names: The stand-ins to run, of `dev.stand_ins.PORTS`.
+        stand_in_names: The stand-ins to run, of `dev.stand_ins.PORTS`.
         forked: The preloader, if it was forked from this process already.
     """
     async with AsyncExitStack() as held:
         with _raise_failures_as_faults(settings.data_dir):
             preloader = Preloader(forked)
             stack = await held.enter_async_context(
-                run_stack(settings.data_dir, ui=True, announce=announce, beside=[_build_preloader_process(preloader)])
+                run_stack(
+                    settings.data_dir,
+                    ui=True,
+                    announce=announce,
+                    further_processes=[_build_preloader_process(preloader)],
+                )
             )
             running = await held.enter_async_context(
-                _run_forks_and_stand_ins(stack, stack.build_settings(), preloader, NAMESPACE, names)
+                _run_forks_and_stand_ins(stack, stack.build_settings(), preloader, NAMESPACE, stand_in_names)
             )
             variables = stack.build_environment(running.settings)
             held.enter_context(data_folder.publish_environment(settings.data_dir, variables))
@@ -104,30 +109,32 @@ def _save_traceback(error: Exception, data_dir: Path) -> Path | None:
 
 
 @asynccontextmanager
-async def run_on_components(
-    stack: Stack, settings: Settings, namespace: str = NAMESPACE, *, names: Collection[str] = ("source",)
+async def run_installation_on_stack(
+    stack: Stack, settings: Settings, namespace: str = NAMESPACE, *, stand_in_names: Collection[str] = ("source",)
 ) -> AsyncIterator[LocalInstallation]:
     """Prepare the components, then run API, workers and stand-ins on them; stop these at the end.
 
     Args:
         settings: The settings of the components; ports of processes and the addresses of stand-ins are set here.
         namespace: The Temporal namespace of all of them.
-        names: The stand-ins to run.
+        stand_in_names: The stand-ins to run.
     """
     preloader = Preloader()
     async with (
         stack.run_processes(_build_preloader_process(preloader)),
-        _run_forks_and_stand_ins(stack, settings, preloader, namespace, names) as running,
+        _run_forks_and_stand_ins(stack, settings, preloader, namespace, stand_in_names) as running,
     ):
         yield running
 
 
 @asynccontextmanager
 async def _run_forks_and_stand_ins(
-    stack: Stack, settings: Settings, preloader: Preloader, namespace: str, names: Collection[str]
+    stack: Stack, settings: Settings, preloader: Preloader, namespace: str, stand_in_names: Collection[str]
 ) -> AsyncIterator[LocalInstallation]:
     """Prepare the components and run the processes, all but the stand-ins as forks of the preloader."""
-    simulated = {name: stack.reserve_port(name, port) for name, port in stand_ins.PORTS.items() if name in names}
+    simulated = {
+        name: stack.reserve_port(name, port) for name, port in stand_ins.PORTS.items() if name in stand_in_names
+    }
     ports = {
         "api": stack.reserve_port("api", settings.api.port),
         **{
@@ -198,7 +205,7 @@ def _build_api_process(
 
 
 def _build_preloader_process(preloader: Preloader) -> ProcessSpec:
-    async def ready() -> None:
+    async def require_ready_and_record_key_use() -> None:
         # The components are prepared while the roles still import.
         if obstacle := preloader.describe_missing_roles([COMMON_ROLE]):
             raise NotReady(obstacle)
@@ -208,7 +215,7 @@ def _build_preloader_process(preloader: Preloader) -> ProcessSpec:
         argv=[sys.executable, "-c", "from dev.embedded import fork_server; fork_server.main()"],
         env=preloading.build_environment(),
         folder=ROOT,
-        ready=ready,
+        ready=require_ready_and_record_key_use,
         action="importing",
         fork=preloader.adopt,
         attach=preloader.attach_process,
@@ -225,7 +232,7 @@ def _build_forked_process(
     ready: ReadinessCheck | None = None,
 ) -> ProcessSpec:
     """Return the process that runs a command of `haulage` in a fork of the preloader."""
-    own = {**inherit_variables(), **env}
+    own = {**collect_inherited_variables(), **env}
 
     async def fork(output: Path) -> ForkedProcess:
         return await preloader.fork_command(role, [command], own, ROOT, output)
@@ -245,7 +252,7 @@ def _build_forked_process(
 def _build_http_check(port: int, path: str) -> ReadinessCheck:
     """Return a check that passes when one of our HTTP servers answers."""
 
-    async def ready() -> None:
+    async def require_ready_and_record_key_use() -> None:
         try:
             status = await request_status(port, path)
         except OSError as error:
@@ -253,14 +260,14 @@ def _build_http_check(port: int, path: str) -> ReadinessCheck:
         if status != HTTPStatus.OK:
             raise NotReady(f"port {port} answers {status}")
 
-    return ready
+    return require_ready_and_record_key_use
 
 
 def _build_python_process(name: str, *arguments: str, ready: ReadinessCheck) -> ProcessSpec:
     return ProcessSpec(
         name=name,
         argv=[sys.executable, *arguments],
-        env=inherit_variables(),
+        env=collect_inherited_variables(),
         folder=ROOT,
         ready=ready,
         action="importing",

@@ -41,12 +41,14 @@ class Fault(Exception):
         self.field = field
         self.notes: list[BaseModel] = []
         """Further facts for the workflow that handles the fault."""
-        self.record = FaultRecord(code=code, message=sanitize_text(message), hint=sanitize_text(hint))
+        self.record = FaultRecord(
+            code=code, message=sanitize_and_shorten_text(message), hint=sanitize_and_shorten_text(hint)
+        )
         super().__init__(self.record.sentence)
 
     def replace_message(self, message: str) -> None:
         """Replace the message."""
-        self.record = self.record.model_copy(update={"message": sanitize_text(message)})
+        self.record = self.record.model_copy(update={"message": sanitize_and_shorten_text(message)})
         self.args = (self.record.sentence,)
 
 
@@ -135,7 +137,7 @@ class SourceFault(Fault):
         self.record = self.record.model_copy(update={"retryable": value})
 
 
-def sanitize_text(text: str) -> str:
+def sanitize_and_shorten_text(text: str) -> str:
     """Return text shortened to the longest message, with unprintable characters replaced."""
     text = _UNPRINTABLE.sub("\ufffd", text)
     if len(text) <= MESSAGE_MAX_CHARACTERS:

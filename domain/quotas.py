@@ -25,7 +25,7 @@ Limit = Annotated[int, Field(ge=1, le=LIMIT_MAX)]
 TaskBatchLimit = Annotated[int, Field(ge=1, le=TASKS_PER_REQUEST_MAX)]
 
 
-class PartyQuotas(BaseModel):
+class DownloadQuotaLimits(BaseModel):
     """The quotas of one party. A download is active until its file is ready or it has failed."""
 
     model_config = ConfigDict(frozen=True)
@@ -62,9 +62,9 @@ class QuotaLimits(BaseModel):
         return self.model_copy(update=known)
 
     @property
-    def downloads(self) -> PartyQuotas:
+    def downloads(self) -> DownloadQuotaLimits:
         """The quotas of downloads, as operators have them too."""
-        return PartyQuotas(
+        return DownloadQuotaLimits(
             submissions_per_minute=self.downloads_per_minute,
             active=self.downloads_active,
             bytes_per_day=self.download_bytes_per_day,
@@ -73,7 +73,7 @@ class QuotaLimits(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectQuotaUsage:
+class SingleQuotaUsage:
     """How much of a quota is used."""
 
     name: str
@@ -86,7 +86,9 @@ class ProjectQuotaUsage:
     """When some of it comes back; None if that is unknown or nothing is used."""
 
 
-def build_exceeded(names: Sequence[str], message: str, hint: str, retry_after_seconds: float) -> QuotaExhausted:
+def build_quota_exceeded_fault(
+    names: Sequence[str], message: str, hint: str, retry_after_seconds: float
+) -> QuotaExhausted:
     """Build the refusal of a request that is beyond quotas."""
     return QuotaExhausted(
         QUOTA_EXCEEDED, message, hint, violated=names, retry_after_seconds=max(1, ceil(retry_after_seconds))

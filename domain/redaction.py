@@ -53,7 +53,7 @@ class Redactor:
             text = (
                 text.replace(secret, REPLACEMENT)
                 if len(secret) >= SHORT_CHARACTERS
-                else _redact_short_secret(text, secret)
+                else _redact_short_secret_in_quote(text, secret)
             )
         for secret in self._secrets:
             text = _redact_secret_prefix(text, secret)
@@ -114,7 +114,7 @@ def _list_escaped_forms(secret: str) -> set[str]:
     return {secret, *escaped, html.escape(secret), quote(secret), quote(secret, safe=""), quote_plus(secret)}
 
 
-def _redact_short_secret(text: str, secret: str) -> str:
+def _redact_short_secret_in_quote(text: str, secret: str) -> str:
     ours, begins, quoted = text.partition(_QUOTE_BEGINS)
     return ours + begins + re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", REPLACEMENT, quoted)
 

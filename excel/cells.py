@@ -59,7 +59,7 @@ class CellValues:
             found |= self.forms == form
         return found
 
-    def with_form(self, where: Mask, form: CellForm, payload: pa.Array | None = None) -> CellValues:
+    def replace_form_where(self, where: Mask, form: CellForm, payload: pa.Array | None = None) -> CellValues:
         """Return the cells with another form where the mask is true."""
         forms = np.where(where, np.uint8(form), self.forms)
         return replace(self, payload=self.payload if payload is None else payload, forms=forms)

@@ -35,7 +35,7 @@ from excel.template.models import (
     Template,
     VAlign,
 )
-from excel.values import to_comparable
+from excel.values import to_comparable_numbers_and_texts
 
 DATE_FORMAT: Final = "yyyy-mm-dd"
 DATETIME_FORMAT: Final = "yyyy-mm-dd hh:mm:ss"
@@ -70,16 +70,16 @@ def build_columns(template: Template | None, keys: Sequence[str], drawing: Drawi
     """
     if template is None:
         return [_build_column(ColumnNode(path="", name=key, title=key), keys, drawing) for key in keys]
-    leaves = (leaf for node in template.columns for leaf in _iterate_leaves(node))
+    leaves = (leaf for node in template.columns for leaf in _iterate_leaves_with_inheritance(node))
     return [_build_column(leaf, keys, drawing) for leaf in leaves]
 
 
-def _iterate_leaves(node: ColumnNode) -> Iterator[ColumnNode]:
+def _iterate_leaves_with_inheritance(node: ColumnNode) -> Iterator[ColumnNode]:
     """Yield the leaves under a node with what they inherit from it."""
     if not node.children:
         yield node
     for child in node.children:
-        yield from _iterate_leaves(_inherit_from_parent(child, node))
+        yield from _iterate_leaves_with_inheritance(_inherit_from_parent(child, node))
 
 
 def _inherit_from_parent(child: ColumnNode, parent: ColumnNode) -> ColumnNode:
@@ -214,7 +214,7 @@ class ColumnStyles:
         self._kind = column.kind
         self._styles = styles
         self._numbers = [
-            [styles.get_or_add_format_index(_style_for_form(style, column.kind, form)) for form in CellForm]
+            [styles.get_or_add_format_index(_adapt_style_to_form(style, column.kind, form)) for form in CellForm]
             for style in self._own
         ]
         self._wrapping: list[int] = []
@@ -229,7 +229,7 @@ class ColumnStyles:
     def get_or_add_wrapping_style_index(self, look: int) -> int:
         """Return the style index of a text with line breaks. Not thread-safe."""
         if not self._wrapping:
-            styles = (_style_for_form(replace(style, wrap=True), self._kind, CellForm.TEXT) for style in self._own)
+            styles = (_adapt_style_to_form(replace(style, wrap=True), self._kind, CellForm.TEXT) for style in self._own)
             self._wrapping = [self._styles.get_or_add_format_index(style) for style in styles]
         return self._wrapping[look]
 
@@ -237,7 +237,7 @@ class ColumnStyles:
         """Return the look of each cell; None if all have look 0, the column's own."""
         if not self._conditions:
             return None
-        numbers, texts = to_comparable(values)
+        numbers, texts = to_comparable_numbers_and_texts(values)
         looks = np.zeros(len(values.forms), np.intp)
         # In reverse, so that the first condition that is met overwrites the others.
         for look, condition in reversed(list(enumerate(self._conditions, start=1))):
@@ -245,7 +245,7 @@ class ColumnStyles:
         return looks if looks.any() else None
 
 
-def _style_for_form(style: CellStyle, kind: CellKind, form: CellForm) -> CellStyle:
+def _adapt_style_to_form(style: CellStyle, kind: CellKind, form: CellForm) -> CellStyle:
     """Return the style of a cell of a form in a column of a kind."""
     if kind is CellKind.LINK and form is not CellForm.LINK:
         style = replace(style, link=False)

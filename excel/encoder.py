@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from excel.cells import CellForm, CellValues, Mask
 from excel.columns import ColumnStyles, StyleIndexes, StyleSheet, TableColumn
-from excel.html import RichText, encode_html_cell
+from excel.html import EncodedHtmlCell, encode_html_cell
 from excel.moments import TimeZone
 from excel.row_builder import EMPTY_END, Markup, RowBuilder, Workspace, join_rows
 from excel.sizes import BOLD_SCALE, WIDTH_MAX, GrownRows, Lines, Points, count_lines, encode_row_heights, to_row_heights
@@ -177,7 +177,7 @@ class RowEncoder:
             tally.filled.add(place)
         tally.long_numbers += values.long_numbers
         tally.links += self._find_links(values, place, first_row)
-        payload, spaced, lines = self._escape_texts(values, found, place, tally)
+        payload, spaced, lines = self._encode_payload_and_count_lines(values, found, place, tally)
         # Where the column does not wrap, only texts with line feeds take several lines.
         broken = None if lines is None or self._columns[place].style.wrap else lines > 1
         forms = [form for form in CellForm if form is not CellForm.EMPTY and values.counts[form]]
@@ -218,8 +218,8 @@ class RowEncoder:
             CellLink(first_row + int(row), column, url) for row, url in zip(np.flatnonzero(where), urls, strict=True)
         ]
 
-    def _escape_texts(
-        self, values: CellValues, found: StyleIndexes | None, place: int, tally: EncodedRowCounts
+    def _encode_payload_and_count_lines(
+        self, values: CellValues, looks: StyleIndexes | None, place: int, tally: EncodedRowCounts
     ) -> tuple[pa.Array, Mask | None, Lines | None]:
         """Return the payload as XML, a mask of texts with white space at their ends, if any, and the lines of cells."""
         payload = values.payload
@@ -237,7 +237,7 @@ class RowEncoder:
         shown = payload
         payload = escape_column_xml(payload)
         if values.has_form(CellForm.RICH):
-            cells = self._encode_rich_texts(values, found, place, tally)
+            cells = self._encode_rich_texts(values, looks, place, tally)
             shown = pc.replace_with_mask(shown, rich, pa.array([cell.text for cell in cells], pa.string()))
             payload = pc.replace_with_mask(payload, rich, pa.array([cell.xml for cell in cells], pa.string()))
         return payload, spaced if spaced.any() else None, self._count_lines(shown, values, place)
@@ -252,7 +252,7 @@ class RowEncoder:
 
     def _encode_rich_texts(
         self, values: CellValues, found: StyleIndexes | None, place: int, tally: EncodedRowCounts
-    ) -> list[RichText]:
+    ) -> list[EncodedHtmlCell]:
         """Encode cells of HTML; what their runs do not say of the font, the cell's style does."""
         column, where = self._columns[place], values.mask_of_forms(CellForm.RICH)
         styles = [column.style, *(style for _, style in column.looks)]

@@ -211,7 +211,7 @@ def add_charts(
                 worksheet.insert_chart(row, column, chart, place)
                 bottom = start + CHART_HEIGHT_PIXELS + CHART_GAP_PIXELS
     if bottom:
-        _set_body_heights(worksheet, tables, bottom)
+        _declare_body_heights_for_charts(worksheet, tables, bottom)
     return bottom > 0
 
 
@@ -296,13 +296,13 @@ def _compute_body_row_pixels(table: PlacedTable) -> int:
     return _ROW_PIXELS if height is None else _to_pixels(height)
 
 
-def _set_body_heights(worksheet: Worksheet, tables: Sequence[PlacedTable], bottom: int) -> None:
+def _declare_body_heights_for_charts(worksheet: Worksheet, tables: Sequence[PlacedTable], bottom_pixels: int) -> None:
     """Give xlsxwriter the heights of rows that it does not write, or charts beside them would be stretched."""
     for table in tables:
         if table.frame.least_body_row_height is not None:
             pixels = max(1, _compute_body_row_pixels(table))
             first = table.frame.first_body_row
-            for row in range(first, first + min(table.body_rows, bottom // pixels + 1)):
+            for row in range(first, first + min(table.body_rows, bottom_pixels // pixels + 1)):
                 worksheet.row_sizes[row] = [pixels, False]
         for row, points in table.grown.first.items():
             worksheet.row_sizes[row] = [_to_pixels(points), False]

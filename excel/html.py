@@ -159,13 +159,13 @@ class _RunCollector:
             if index:
                 self._space = not (self._line_begins or self._item_begins)
             if decoded := _decode_entities(part):
-                self._add(" " + decoded if self._space else decoded)
+                self._append_text(" " + decoded if self._space else decoded)
                 self._space = False
 
     def read_tag(self, name: str, attributes: str, *, closing: bool) -> None:
         """Read a tag, which changes the font or begins a line."""
         if name == "br" or (name in _BLOCKS and self._begins_line(closing=closing)):
-            self._add("\n")
+            self._append_text("\n")
             self._line_begins, self._space = True, False
         if name in {"td", "th"} and not closing:
             self._space = not self._line_begins
@@ -212,10 +212,10 @@ class _RunCollector:
         if number is not None:
             self._lists[-1] = number + 1
             mark = f"{number + 1}. "
-        self._add("  " * (len(self._lists) - 1) + mark)
+        self._append_text("  " * (len(self._lists) - 1) + mark)
         self._item_begins = True
 
-    def _add(self, text: str) -> None:
+    def _append_text(self, text: str) -> None:
         self._line_begins = self._item_begins = False
         if not self._pieces or self._pieces[-1][0] != self._look:
             self._pieces.append((self._look, []))
@@ -266,7 +266,7 @@ _FONT = '<rFont val="Calibri"/><family val="2"/><scheme val="minor"/>'
 
 
 @dataclass(frozen=True)
-class RichText:
+class EncodedHtmlCell:
     """A cell of HTML."""
 
     xml: str
@@ -277,13 +277,15 @@ class RichText:
     """Whether the text was cut to the limits of a cell."""
 
 
-def encode_html_cell(source: str, style: CellStyle) -> RichText:
+def encode_html_cell(source: str, style: CellStyle) -> EncodedHtmlCell:
     """Encode HTML for a cell of this style."""
     runs, cut = truncate_runs(parse_html(source))
     text = "".join(run.text for run in runs)
     if all(run == TextRun(run.text) for run in runs):
-        return RichText(_encode_text(text), text, cut)
-    return RichText("".join(f"<r>{_encode_font(run, style)}{_encode_text(run.text)}</r>" for run in runs), text, cut)
+        return EncodedHtmlCell(_encode_text(text), text, cut)
+    return EncodedHtmlCell(
+        "".join(f"<r>{_encode_font(run, style)}{_encode_text(run.text)}</r>" for run in runs), text, cut
+    )
 
 
 def _encode_text(text: str) -> str:

@@ -93,10 +93,10 @@ def _lay_out_html(text: str | None, row: int, width: int) -> Iterator[Area]:
         yield Area(row, 0, 1, width, tuple(found), TEXT_STYLE, TEXT)
 
 
-def _lay_out_pairs(row_of: Sequence[Pair], row: int, width: int, grid: int) -> Iterator[Area]:
+def _lay_out_pairs(pairs: Sequence[Pair], row: int, width: int, grid_columns: int) -> Iterator[Area]:
     """Yield one row of pairs, each as two areas side by side, or as one where only one column is left."""
     column = 0
-    for (name, value), size in zip(row_of, divide_width(width, grid or len(row_of)), strict=False):
+    for (name, value), size in zip(pairs, divide_width(width, grid_columns or len(pairs)), strict=False):
         if size == 1:
             both = (*(replace(run, bold=True) for run in to_plain_runs(f"{name}：")), *to_plain_runs(value))
             yield Area(row, column, 1, 1, both, PAIR_STYLE, PAIR)
@@ -182,8 +182,8 @@ def divide_width(width: int, parts: int) -> list[int]:
     return [share + (place < extra) for place in range(parts)]
 
 
-def _count_pairs_per_row(pairs: int, most: int) -> int:
-    rows = max(1, -(-pairs // most))
+def _count_pairs_per_row(pairs: int, max_per_row: int) -> int:
+    rows = max(1, -(-pairs // max_per_row))
     return max(1, -(-pairs // rows))
 
 

@@ -163,7 +163,7 @@ def detect_moments(texts: pa.Array, zone: TimeZone, *, zoned_only: bool) -> Dete
     return DetectedMoments(found, ms[right]) if right.any() else None
 
 
-def to_excel_serial_numbers(ms: Milliseconds) -> pa.Array:
+def format_as_serial_numbers(ms: Milliseconds) -> pa.Array:
     """Return the serial numbers of local times, as texts."""
     days = ms // DAY_MS
     rest = ms - days * DAY_MS
@@ -176,7 +176,7 @@ def to_excel_serial_numbers(ms: Milliseconds) -> pa.Array:
             pa.array(days).cast(pa.string()), _build_column_of_equal_lengths(fractions), ""
         )
     serial = np.empty(len(ms), _SERIAL)
-    serial["day"] = _build_day_texts()[days - _LONG_DAYS.start]
+    serial["day"] = _build_serial_day_texts()[days - _LONG_DAYS.start]
     serial["fraction"] = fractions
     return _build_column_of_equal_lengths(serial)
 
@@ -192,11 +192,11 @@ def to_local_within_excel_range(instants: Milliseconds, zone: TimeZone) -> Milli
     return zone.to_local(np.clip(instants, _FIRST_MS - 2 * DAY_MS, _END_MS + 2 * DAY_MS))
 
 
-def format_serial_numbers(serial_numbers: pa.Array, *, days: bool) -> pa.Array:
+def format_serial_numbers_as_dates(serial_numbers: pa.Array, *, date_only: bool) -> pa.Array:
     """Return serial numbers as texts such as `2024-02-29T08:00:00`, or `2024-02-29`."""
     ms = pc.multiply(pc.subtract(serial_numbers.cast(pa.float64()), float(SERIAL_OF_1970)), float(DAY_MS))
     instants = pc.round(ms).cast(pa.int64()).cast(pa.timestamp("ms")).cast(pa.timestamp("s"), safe=False)
-    return pc.strftime(instants, "%Y-%m-%d" if days else "%Y-%m-%dT%H:%M:%S")
+    return pc.strftime(instants, "%Y-%m-%d" if date_only else "%Y-%m-%dT%H:%M:%S")
 
 
 def _parse_uniform_column(texts: pa.Array, seen: BytesView, zone: TimeZone) -> DetectedMoments | None:
@@ -225,7 +225,7 @@ def _parse_moments(
     data: _Bytes, starts: Positions, ends: Positions, zone: TimeZone, *, zoned_only: bool
 ) -> tuple[Milliseconds, Mask]:
     """Return the local times of texts, and a mask of the texts that are moments."""
-    offsets, zone_lengths, right = _parse_zones(data, starts, ends, zoned_only=zoned_only)
+    offsets, zone_lengths, right = _parse_zone_offsets_and_lengths(data, starts, ends, zoned_only=zoned_only)
     lengths = ends - starts - zone_lengths
     right &= _mask_known_lengths(lengths, zoned_only=zoned_only) & ((zone_lengths == 0) | (lengths > _DATE_LENGTH))
     # What a text lacks is filled up to midnight.
@@ -242,27 +242,27 @@ def _parse_moments(
     return ms, right & possible
 
 
-def _parse_zones(
+def _parse_zone_offsets_and_lengths(
     data: _Bytes, starts: Positions, ends: Positions, *, zoned_only: bool
 ) -> tuple[Milliseconds, Positions, Mask]:
     """Return the offset of each from UTC, the bytes of its zone (0 without one), and whether these are valid."""
 
-    def digit(place: int) -> npt.NDArray[np.int64]:
-        return data.take(ends - place, mode="clip").astype(np.int64) - ord("0")
+    def get_digit_from_end(distance_from_end: int) -> npt.NDArray[np.int64]:
+        return data.take(ends - distance_from_end, mode="clip").astype(np.int64) - ord("0")
 
-    def sign(place: int) -> Mask:
+    def mask_sign_from_end(place: int) -> Mask:
         byte = data.take(ends - place, mode="clip")
         signed: Mask = (byte == ord("+")) | (byte == ord("-"))
         return signed & (ends - starts >= _MINUTE_LENGTH + place)
 
     last = data.take(ends - 1, mode="clip")
     utc = (last == ord("Z")) | (last == ord("z"))
-    long = ~utc & sign(6) & (data.take(ends - 3, mode="clip") == ord(":"))
-    short = ~utc & ~long & sign(5) & (not zoned_only)
+    long = ~utc & mask_sign_from_end(6) & (data.take(ends - 3, mode="clip") == ord(":"))
+    short = ~utc & ~long & mask_sign_from_end(5) & (not zoned_only)
     lengths = np.select([utc, long, short], [1, 6, 5], 0).astype(np.int32)
-    tens = np.where(long, digit(5), digit(4))
-    ones = np.where(long, digit(4), digit(3))
-    parts = np.stack([tens, ones, digit(2), digit(1)])
+    tens = np.where(long, get_digit_from_end(5), get_digit_from_end(4))
+    ones = np.where(long, get_digit_from_end(4), get_digit_from_end(3))
+    parts = np.stack([tens, ones, get_digit_from_end(2), get_digit_from_end(1)])
     hours, minutes = parts[0] * 10 + parts[1], parts[2] * 10 + parts[3]
     right = ((parts >= 0) & (parts <= 9)).all(axis=0) & (hours <= 23) & (minutes <= 59)
     ahead = np.where(data.take(ends - lengths, mode="clip") == ord("-"), -60_000, 60_000) * (hours * 60 + minutes)
@@ -314,25 +314,25 @@ def _compute_days_since_1970(
 
 
 @cache
-def _build_day_texts() -> npt.NDArray[np.void]:
+def _build_serial_day_texts() -> npt.NDArray[np.void]:
     return _format_equally_long_numbers(np.arange(_LONG_DAYS.start, _LONG_DAYS.stop), _SERIAL["day"])
 
 
 @cache
-def _build_second_fraction_texts() -> npt.NDArray[np.void]:
-    return _format_day_fractions_exactly(np.arange(DAY_MS // 1000, dtype=np.int64) * 1000)
+def _build_day_fraction_texts_by_second() -> npt.NDArray[np.void]:
+    return _format_millisecond_day_fractions(np.arange(DAY_MS // 1000, dtype=np.int64) * 1000)
 
 
 def _format_day_fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
     """Return times of day as fractions of a day: a point and ten digits."""
     seconds = rest // 1000
     if (rest == seconds * 1000).all():
-        found: npt.NDArray[np.void] = _build_second_fraction_texts()[seconds]
+        found: npt.NDArray[np.void] = _build_day_fraction_texts_by_second()[seconds]
         return found
-    return _format_day_fractions_exactly(rest)
+    return _format_millisecond_day_fractions(rest)
 
 
-def _format_day_fractions_exactly(rest: Milliseconds) -> npt.NDArray[np.void]:
+def _format_millisecond_day_fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
     # Never less than the moment is, by some microseconds more: LibreOffice cuts seconds off instead of rounding.
     scaled = -(-rest * _FRACTION_SCALE // DAY_MS)
     # One more digit in front keeps the zeros, and gives its place to the point.
@@ -341,9 +341,9 @@ def _format_day_fractions_exactly(rest: Milliseconds) -> npt.NDArray[np.void]:
     return found
 
 
-def _format_equally_long_numbers(numbers: npt.NDArray[np.int64], of: np.dtype[np.void]) -> npt.NDArray[np.void]:
+def _format_equally_long_numbers(numbers: npt.NDArray[np.int64], text_type: np.dtype[np.void]) -> npt.NDArray[np.void]:
     """Return numbers that have as many digits as the type has bytes, as texts."""
-    return np.frombuffer(pa.array(numbers).cast(pa.string()).buffers()[2], of, len(numbers))
+    return np.frombuffer(pa.array(numbers).cast(pa.string()).buffers()[2], text_type, len(numbers))
 
 
 def _build_column_of_equal_lengths(texts: npt.NDArray[np.void]) -> pa.Array:

@@ -137,10 +137,12 @@ class RowBuilder:
         self.add_varying_texts(payload)
         self.add_varying_texts(repeat_where(after, filled))
 
-    def add_mixed_cells(self, kinds: npt.NDArray[np.intp], around: Sequence[Markup], payload: pa.Array) -> None:
+    def add_mixed_cells(
+        self, markup_indexes: npt.NDArray[np.intp], markups: Sequence[Markup], payload: pa.Array
+    ) -> None:
         """Add values of several kinds: the markup around each is taken from a list."""
-        picked = pa.array(kinds)
-        before, after = (pa.array(list(sides), pa.string()) for sides in zip(*around, strict=True))
+        picked = pa.array(markup_indexes)
+        before, after = (pa.array(list(sides), pa.string()) for sides in zip(*markups, strict=True))
         self.add_varying_texts(before.take(picked))
         self.add_varying_texts(payload)
         self.add_varying_texts(after.take(picked))

@@ -107,20 +107,20 @@ _LITERAL = re.compile(r'"([^"]*)"|\\(.)|\[[^]]*\]|[_*].')
 _DECIMALS = re.compile(r"\.([0#?]+)")
 
 
-def render_displayed_texts(values: CellValues, column: TableColumn) -> list[str]:
+def render_sample_texts(values: CellValues, column: TableColumn) -> list[str]:
     """Return the texts of cells as Excel shows them; empty ones are empty texts."""
     cells = values.payload.to_pylist()
     return [
-        "" if cell is None else _render_displayed_text(cell, CellForm(int(form)), column)[:SAMPLE_CHARACTERS]
+        "" if cell is None else _render_sample_text(cell, CellForm(int(form)), column)[:SAMPLE_CHARACTERS]
         for cell, form in zip(cells, values.forms, strict=True)
     ]
 
 
-def _render_displayed_text(cell: str, form: CellForm, column: TableColumn) -> str:
+def _render_sample_text(cell: str, form: CellForm, column: TableColumn) -> str:
     number_format = column.style.number_format
     match form:
         case CellForm.NUMBER:
-            return _format_number(cell, number_format) if number_format else cell
+            return _approximate_formatted_number(cell, number_format) if number_format else cell
         case CellForm.BOOLEAN:
             return "TRUE" if cell == "1" else "FALSE"
         case CellForm.DAY:
@@ -133,7 +133,7 @@ def _render_displayed_text(cell: str, form: CellForm, column: TableColumn) -> st
             return cell
 
 
-def _format_number(digits: str, number_format: str) -> str:
+def _approximate_formatted_number(digits: str, number_format: str) -> str:
     """Return about what a number looks like in a format: with its decimals and all signs around them."""
     section = number_format.split(";", maxsplit=1)[0]
     codes = _LITERAL.sub("", section)

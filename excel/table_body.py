@@ -19,7 +19,7 @@ from excel.encoder import CellLink, EncodedRowCounts, RowEncoder
 from excel.layout import lay_out_row_heads
 from excel.limits import SHEET_BYTES_MAX, SHEET_ROWS_MAX, SheetFull, UncoveredRows
 from excel.moments import TimeZone
-from excel.sizes import SAMPLE_ROWS, Points, render_displayed_texts
+from excel.sizes import SAMPLE_ROWS, Points, render_sample_texts
 from excel.template.models import ROW_HEAD_NAMES, Template
 from excel.texts import escape_xml
 from excel.values import read_json_cells
@@ -146,7 +146,7 @@ class TableBody:
             raise SheetFull(f"A sheet has {SHEET_ROWS_MAX:,} rows at most; ask for fewer rows, or for several files.")
         if not self._samples:
             self._samples = self._render_samples(self._select_cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
-            self._set_column_widths()
+            self._set_encoder_column_widths()
         work = _EncodingJob(chunk, first_row, rows, heads, self._get_heights_beside_row_heads(rows))
         self._body_rows += rows
         if self._resources.executor is None:
@@ -170,7 +170,7 @@ class TableBody:
         )
         return deflate(*xml), tally
 
-    def _set_column_widths(self) -> None:
+    def _set_encoder_column_widths(self) -> None:
         """Set the widths of columns, as far as they are known when the first rows are there.
 
         The footer, or another table of the sheet, may widen them later: then rows turn out higher than need be, but
@@ -211,7 +211,7 @@ class TableBody:
         return [
             []
             if column is None
-            else render_displayed_texts(self._encoder.read_column_values(place, column.slice(0, SAMPLE_ROWS)), of)
+            else render_sample_texts(self._encoder.read_column_values(place, column.slice(0, SAMPLE_ROWS)), of)
             for place, (column, of) in enumerate(zip(cells, self._frame.columns, strict=True))
         ]
 

@@ -182,10 +182,10 @@ def mask_exact_numbers(numerals: pa.Array) -> Mask:
     if b"e" in joined or b"E" in joined:
         found = pc.match_substring_regex(numerals, "[eE]").fill_null(False)
         with_exponent: Mask = found.to_numpy(zero_copy_only=False)
-        fits = _mask_at_most_15_digits(pc.if_else(found, "0", numerals), pointed=b"." in joined)
+        fits = _mask_at_most_15_digits(pc.if_else(found, "0", numerals), has_decimal_points=b"." in joined)
         fits[with_exponent] = [_is_exact_scientific(text) for text in numerals.filter(found).to_pylist()]
         return fits
-    return _mask_at_most_15_digits(numerals, pointed=b"." in joined)
+    return _mask_at_most_15_digits(numerals, has_decimal_points=b"." in joined)
 
 
 def mask_plain_numbers(texts: pa.Array) -> Mask:
@@ -197,16 +197,16 @@ def mask_plain_numbers(texts: pa.Array) -> Mask:
     return mask
 
 
-def _mask_at_most_15_digits(numerals: pa.Array, *, pointed: bool) -> Mask:
+def _mask_at_most_15_digits(numerals: pa.Array, *, has_decimal_points: bool) -> Mask:
     """Return a mask of the numbers with 15 significant digits or less; none may have an exponent."""
     seen = view_bytes(numerals)
     fits: Mask = seen.lengths <= DIGITS_MAX
     if fits.all():
         return fits
-    if not pointed:
+    if not has_decimal_points:
         return seen.lengths - _flag_texts_with_minus(seen) <= DIGITS_MAX
     long = pa.array(~fits)
-    fits[~fits] = _count_digits(numerals.filter(long)) <= DIGITS_MAX
+    fits[~fits] = _count_significant_digits(numerals.filter(long)) <= DIGITS_MAX
     return fits
 
 
@@ -215,7 +215,7 @@ def _flag_texts_with_minus(seen: BytesView) -> Mask:
     return signs
 
 
-def _count_digits(numerals: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def _count_significant_digits(numerals: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """Count the significant digits of each number."""
     pointed = pc.match_substring(numerals, ".")
     bare = pc.if_else(pointed, pc.utf8_rtrim(numerals, "0"), numerals)
@@ -232,7 +232,7 @@ def _is_exact_scientific(text: str) -> bool:
     return digits <= DIGITS_MAX and (not number or abs(number.adjusted()) <= _EXPONENT_MAX)
 
 
-def mask_binary_fractions(numerals: pa.Array) -> Mask:
+def mask_fractions_equal_to_float_repr(numerals: pa.Array) -> Mask:
     """Return a mask of the fractions that a float of 64 bits is written as, so that no digits are lost."""
     found = ["." in text and Decimal(repr(float(text))) == Decimal(text) for text in numerals.to_pylist()]
     return np.array(found, np.bool_)

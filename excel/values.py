@@ -20,13 +20,18 @@ from excel.moments import (
     Milliseconds,
     TimeZone,
     detect_moments,
-    format_serial_numbers,
+    format_as_serial_numbers,
+    format_serial_numbers_as_dates,
     mask_representable,
-    to_excel_serial_numbers,
     to_local_within_excel_range,
 )
 from excel.template.models import CellKind
-from excel.texts import mask_binary_fractions, mask_exact_numbers, mask_plain_numbers, replace_invalid_characters
+from excel.texts import (
+    mask_exact_numbers,
+    mask_fractions_equal_to_float_repr,
+    mask_plain_numbers,
+    replace_invalid_characters,
+)
 
 URL_MAX_CHARACTERS: Final = 2_079
 FORMULA_MAX_CHARACTERS: Final = 8_192
@@ -69,7 +74,7 @@ def read_values(cells: pa.Array, kind: CellKind, zone: TimeZone) -> CellValues:
             assert_never(kind)
 
 
-def to_comparable(values: CellValues) -> tuple[pa.Array, pa.Array]:
+def to_comparable_numbers_and_texts(values: CellValues) -> tuple[pa.Array, pa.Array]:
     """Return the cells as conditions compare them: as numbers, and as texts. A date is the text of its local time."""
     numbers = keep_only_where(values.payload, values.mask_of_forms(CellForm.NUMBER)).cast(pa.float64())
     texts = keep_only_where(
@@ -80,8 +85,8 @@ def to_comparable(values: CellValues) -> tuple[pa.Array, pa.Array]:
         texts = pc.coalesce(texts, keep_only_where(words, values.mask_of_forms(CellForm.BOOLEAN)))
     for form in (CellForm.DAY, CellForm.MOMENT):
         if values.has_form(form):
-            dates = format_serial_numbers(
-                keep_only_where(values.payload, values.mask_of_forms(form)), days=form is CellForm.DAY
+            dates = format_serial_numbers_as_dates(
+                keep_only_where(values.payload, values.mask_of_forms(form)), date_only=form is CellForm.DAY
             )
             texts = pc.coalesce(texts, dates)
     return numbers, texts
@@ -92,7 +97,7 @@ def _convert_to_texts(values: CellValues) -> CellValues:
     if values.has_form(CellForm.BOOLEAN):
         words = pc.if_else(pc.equal(payload, "1"), "true", "false")
         payload = pc.if_else(pa.array(values.mask_of_forms(CellForm.BOOLEAN)), words, payload)
-    return values.with_form(values.mask_of_forms(CellForm.NUMBER, CellForm.BOOLEAN), CellForm.TEXT, payload)
+    return values.replace_form_where(values.mask_of_forms(CellForm.NUMBER, CellForm.BOOLEAN), CellForm.TEXT, payload)
 
 
 def _keep_long_numbers_as_texts(values: CellValues) -> CellValues:
@@ -107,9 +112,9 @@ def _keep_long_numbers_as_texts(values: CellValues) -> CellValues:
     exact = mask_exact_numbers(numbers)
     if exact.all():
         return values
-    exact[~exact] = mask_binary_fractions(numbers.filter(pa.array(~exact)))
+    exact[~exact] = mask_fractions_equal_to_float_repr(numbers.filter(pa.array(~exact)))
     long = _expand_mask(~exact, where)
-    return replace(values.with_form(long, CellForm.TEXT), long_numbers=int(long.sum()))
+    return replace(values.replace_form_where(long, CellForm.TEXT), long_numbers=int(long.sum()))
 
 
 def _detect_moments(values: CellValues, zone: TimeZone, *, zoned_only: bool) -> CellValues:
@@ -121,16 +126,16 @@ def _detect_moments(values: CellValues, zone: TimeZone, *, zoned_only: bool) -> 
         return values
     mask = _expand_mask(found.found, where)
     if mask.all():
-        return values.with_form(mask, CellForm.MOMENT, to_excel_serial_numbers(found.ms))
-    payload = pc.replace_with_mask(values.payload, pa.array(mask), to_excel_serial_numbers(found.ms))
-    return values.with_form(mask, CellForm.MOMENT, payload)
+        return values.replace_form_where(mask, CellForm.MOMENT, format_as_serial_numbers(found.ms))
+    payload = pc.replace_with_mask(values.payload, pa.array(mask), format_as_serial_numbers(found.ms))
+    return values.replace_form_where(mask, CellForm.MOMENT, payload)
 
 
 def _detect_numbers(values: CellValues) -> CellValues:
     if not values.has_form(CellForm.TEXT):
         return values
     texts, where = _select_form(values, CellForm.TEXT)
-    return values.with_form(_expand_mask(mask_plain_numbers(texts), where), CellForm.NUMBER)
+    return values.replace_form_where(_expand_mask(mask_plain_numbers(texts), where), CellForm.NUMBER)
 
 
 def _detect_booleans(values: CellValues) -> CellValues:
@@ -140,7 +145,7 @@ def _detect_booleans(values: CellValues) -> CellValues:
     where: Mask = pc.or_(true, false).to_numpy(zero_copy_only=False) & values.mask_of_forms(
         CellForm.TEXT, CellForm.NUMBER
     )
-    return values.with_form(where, CellForm.BOOLEAN, payload)
+    return values.replace_form_where(where, CellForm.BOOLEAN, payload)
 
 
 def _detect_pattern(values: CellValues, pattern: str, form: CellForm, characters_max: int | None = None) -> CellValues:
@@ -153,7 +158,7 @@ def _detect_pattern(values: CellValues, pattern: str, form: CellForm, characters
         # As Excel counts: whatever lies beyond the basic plane is two.
         units = pc.add(pc.utf8_length(texts), pc.count_substring_regex(texts, r"[^\x{0}-\x{ffff}]"))
         found = pc.and_(found, pc.less_equal(units, characters_max))
-    return values.with_form(_expand_mask(found.fill_null(False).to_numpy(zero_copy_only=False), where), form)
+    return values.replace_form_where(_expand_mask(found.fill_null(False).to_numpy(zero_copy_only=False), where), form)
 
 
 def _select_form(values: CellValues, form: CellForm) -> tuple[pa.Array, Mask | None]:
@@ -277,7 +282,7 @@ def _build_moment_values(ms: Milliseconds, cells: pa.Array, form: CellForm) -> C
     filled = mask_not_null(cells)
     held = mask_representable(ms)
     forms = np.where(filled, np.uint8(form), np.uint8(CellForm.EMPTY))
-    payload = keep_only_where(to_excel_serial_numbers(ms), filled)
+    payload = keep_only_where(format_as_serial_numbers(ms), filled)
     if held[filled].all():
         return CellValues(payload, forms)
     texts = cells.cast(pa.string())

@@ -105,14 +105,14 @@ class Workbook:
                 freeze=self._drawing.freeze,
                 filtered=self._drawing.filter,
             )
-            plain_links += _write_hyperlinks(sheet)
+            plain_links += _write_hyperlinks_up_to_limit(sheet)
         set_document_title(self._workbook, next((table.title for table in self._drawing.tables), None))
         self._workbook.close()
         if self._pool is not None:
             self._pool.shutdown()
-        return self._build_report(self._write_entries(write), plain_links)
+        return self._build_report(self._write_zip_and_return_size(write), plain_links)
 
-    def _write_entries(self, write: Write) -> int:
+    def _write_zip_and_return_size(self, write: Write) -> int:
         """Write the entries of the workbook, sheets with their bodies, and return the size."""
         sheets = {_SHEET_FILE.format(number): sheet for number, sheet in enumerate(self._sheets, start=1)}
         archive = ZipArchive(write)
@@ -168,7 +168,7 @@ def _choose_plain_kind(kind: pa.DataType) -> CellKind:
     return CellKind.TEXT if pa.types.is_string(kind) or pa.types.is_large_string(kind) else CellKind.AUTO
 
 
-def _write_hyperlinks(sheet: _WorkbookSheet) -> int:
+def _write_hyperlinks_up_to_limit(sheet: _WorkbookSheet) -> int:
     """Write hyperlinks; return how many exceed the limit of a sheet."""
     links = [link for body in sheet.bodies for link in body.tally.links]
     # The texts of the cells are written with the body.

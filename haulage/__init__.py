@@ -1,14 +1,33 @@
 """Typed client of a Haulage API."""
 
 from haulage.client import Client
-from haulage.errors import DownloadFailed, FileDamaged, HaulageError, Refused, Unreachable, WorkFailed, WrongAddress
-from haulage.models import Align, Columns, Download, DownloadRequest, Encoding, Fault, FileType, Multi, Sheet, State
-from haulage.saving import Saved
+from haulage.errors import (
+    ApiUnreachable,
+    DownloadFailed,
+    FileDamaged,
+    HaulageError,
+    InvalidBaseUrl,
+    RequestRefused,
+    WorkFailed,
+)
+from haulage.models import (
+    Align,
+    Download,
+    DownloadRequest,
+    Encoding,
+    Fault,
+    FileType,
+    LateColumnPolicy,
+    Sheet,
+    State,
+    TableArrangement,
+)
+from haulage.saving import SavedFile
 
 __all__ = [
     "Align",
+    "ApiUnreachable",
     "Client",
-    "Columns",
     "Download",
     "DownloadFailed",
     "DownloadRequest",
@@ -17,12 +36,12 @@ __all__ = [
     "FileDamaged",
     "FileType",
     "HaulageError",
-    "Multi",
-    "Refused",
-    "Saved",
+    "InvalidBaseUrl",
+    "LateColumnPolicy",
+    "RequestRefused",
+    "SavedFile",
     "Sheet",
     "State",
-    "Unreachable",
+    "TableArrangement",
     "WorkFailed",
-    "WrongAddress",
 ]

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from haulage.errors import DownloadFailed
 from haulage.models import Download, DownloadRequest, State
-from haulage.saving import FileSaver, Progress, Saved, ignore_progress
+from haulage.saving import FileSaver, Progress, SavedFile, ignore_progress
 from haulage.transport import Transport
 
 FIRST_POLL_SECONDS = 0.1
@@ -102,7 +102,7 @@ class Client:
         """Delete the file of a download that has ended."""
         return Download.model_validate(await self._transport.json("DELETE", f"/v1/downloads/{task_id}"))
 
-    async def save(self, download: Download, path: Path, *, progress: Progress = ignore_progress) -> Saved:
+    async def save(self, download: Download, path: Path, *, progress: Progress = ignore_progress) -> SavedFile:
         """Save the file of a finished download; on failure the path keeps its former content.
 
         After a broken connection the transfer resumes. Size and, for CSV, the number of rows are checked.

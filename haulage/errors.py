@@ -12,15 +12,15 @@ class HaulageError(Exception):
     """Base class of the errors of this package. The message is for people."""
 
 
-class WrongAddress(HaulageError):
+class InvalidBaseUrl(HaulageError):
     """The base URL is not an HTTP address."""
 
 
-class Unreachable(HaulageError):
+class ApiUnreachable(HaulageError):
     """The API, or the object store that it redirects to, did not answer within `patience_seconds`."""
 
 
-class Refused(HaulageError):
+class RequestRefused(HaulageError):
     """The API refused the request. `code` is stable and for programs; quote `request_id` when you ask for help."""
 
     def __init__(self, status: int, code: str, detail: str, request_id: str) -> None:

@@ -42,14 +42,14 @@ class Encoding(StrEnum):
     GB18030 = "gb18030"
 
 
-class Columns(StrEnum):
+class LateColumnPolicy(StrEnum):
     """Handling of a key that appears only after the first page: fail and name it, or add a column."""
 
     CLOSED = "closed"
     OPEN = "open"
 
 
-class Multi(StrEnum):
+class TableArrangement(StrEnum):
     """Layout of several tables of a workbook: below each other on one sheet, or each on a sheet of its own."""
 
     PAGE = "page"
@@ -100,7 +100,7 @@ class DownloadRequest(BaseModel):
     operator_id: str | None = None
     page_size: int | None = None
     encoding: Encoding | None = None
-    columns: Columns | None = None
+    columns: LateColumnPolicy | None = None
     first_page: int | None = None
     force_continue: bool | None = None
     allow_repeats: bool | None = None
@@ -115,7 +115,7 @@ class DownloadRequest(BaseModel):
     header: Any = None
     footer: Any = None
     template: Any = None
-    multi: Multi | None = None
+    multi: TableArrangement | None = None
     sheets: Sequence[Sheet] | None = None
     default_width: float | None = None
     default_height: float | None = None

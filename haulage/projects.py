@@ -5,7 +5,7 @@ from __future__ import annotations
 from haulage.transport import Transport
 
 
-async def find_project_id(base_url: str, key: str, *, patience_seconds: float = 60.0) -> str | None:
+async def find_project_id_of_key(base_url: str, key: str, *, patience_seconds: float = 60.0) -> str | None:
     """Return the project that a key belongs to; None for the administrator's key."""
     transport = Transport(base_url, key, patience_seconds)
     await transport.open()

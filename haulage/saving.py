@@ -12,7 +12,7 @@ from typing import BinaryIO
 import aiohttp
 from yarl import URL
 
-from haulage.errors import FileDamaged, Unreachable
+from haulage.errors import ApiUnreachable, FileDamaged
 from haulage.models import Download
 from haulage.transport import Transport, describe_error
 
@@ -31,7 +31,7 @@ def ignore_progress(_done: int, _size: int) -> None:
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedFile:
     """A file that was saved."""
 
     path: Path
@@ -39,7 +39,7 @@ class Saved:
     rows: int
 
 
-class LineCounter:
+class CsvLineCounter:
     """Counts the lines of a CSV file in pieces, without the line ends within quotes."""
 
     def __init__(self) -> None:
@@ -65,19 +65,19 @@ class FileSaver:
         self._size = download.bytes or 0
         self._etag = ""
         self._done = 0
-        self._lines = LineCounter()
+        self._lines = CsvLineCounter()
 
-    async def run(self) -> Saved:
+    async def run(self) -> SavedFile:
         """Fetch the file into a temporary one, check it, and move it into place."""
         part = self._path.with_name(f".{self._path.name}.{self._download.task_id}.part")
         try:
             with part.open("wb") as out:
                 await self._fetch(out)
-            self._check()
+            self._check_size_and_rows()
             part.replace(self._path)
         finally:
             part.unlink(missing_ok=True)
-        return Saved(self._path, self._done, self._download.rows)
+        return SavedFile(self._path, self._done, self._download.rows)
 
     async def _fetch(self, out: BinaryIO) -> None:
         """Fetch to the end, with a new link after each interruption; give up when no byte arrives for too long."""
@@ -86,18 +86,18 @@ class FileSaver:
             arrived_at, arrived = time.monotonic(), 0
             while True:
                 try:
-                    return await self._read(session, out)
+                    return await self._fetch_remaining_bytes(session, out)
                 except (aiohttp.ClientError, TimeoutError) as broken:
                     if self._done > arrived:
                         arrived_at, arrived = time.monotonic(), self._done
                     if time.monotonic() - arrived_at > self._transport.patience_seconds:
                         why = describe_error(broken)
-                        raise Unreachable(
+                        raise ApiUnreachable(
                             f"The file stopped coming at {self._done:,} of {self._size:,} bytes: {why}."
                         ) from broken
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _read(self, session: aiohttp.ClientSession, out: BinaryIO) -> None:
+    async def _fetch_remaining_bytes(self, session: aiohttp.ClientSession, out: BinaryIO) -> None:
         link = await self._transport.location(f"/v1/downloads/{self._download.task_id}/file")
         headers = {"Accept-Encoding": "identity"}
         if self._etag:
@@ -111,20 +111,20 @@ class FileSaver:
                     f"asked for byte {self._done}, got {response.headers['Content-Range']}"
                 )
             async for piece in response.content.iter_chunked(READ_BYTES):
-                await asyncio.to_thread(self._take, out, piece)
+                await asyncio.to_thread(self._write_and_count, out, piece)
                 self._progress(self._done, self._size)
 
     def _start_over(self, out: BinaryIO, etag: str) -> None:
         out.seek(0)
         out.truncate()
-        self._done, self._lines, self._etag = 0, LineCounter(), etag
+        self._done, self._lines, self._etag = 0, CsvLineCounter(), etag
 
-    def _take(self, out: BinaryIO, piece: bytes) -> None:
+    def _write_and_count(self, out: BinaryIO, piece: bytes) -> None:
         out.write(piece)
         self._lines.add(piece)
         self._done += len(piece)
 
-    def _check(self) -> None:
+    def _check_size_and_rows(self) -> None:
         if self._done != self._size:
             raise FileDamaged(f"{self._done:,} bytes arrived of a file of {self._size:,}. Fetch it again.")
         if not self._download.file_name.endswith(".csv"):

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from haulage.errors import Refused, Unreachable, WrongAddress
+from haulage.errors import ApiUnreachable, InvalidBaseUrl, RequestRefused
 
 RETRY_STATUSES = frozenset({429, 502, 503, 504})
 FIRST_PAUSE_SECONDS = 0.2
@@ -30,7 +30,7 @@ class Transport:
     """
 
     def __init__(self, base_url: str, key: str, patience_seconds: float) -> None:
-        _check(base_url)
+        _require_http_base_url(base_url)
         self.base_url = base_url.rstrip("/")
         self.patience_seconds = patience_seconds
         self._headers = {"Authorization": f"Bearer {key}"}
@@ -76,7 +76,7 @@ class Transport:
             if time.monotonic() + wait > deadline:
                 if isinstance(response, _Response):
                     return response
-                raise Unreachable(f"{self.base_url} does not answer: {describe_error(response)}.") from response
+                raise ApiUnreachable(f"{self.base_url} does not answer: {describe_error(response)}.") from response
             await asyncio.sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
@@ -123,14 +123,14 @@ def describe_error(error: Exception) -> str:
             return str(error) or type(error).__name__
 
 
-def _check(base_url: str) -> None:
+def _require_http_base_url(base_url: str) -> None:
     try:
         url = URL(base_url)
         is_usable = url.scheme in ("http", "https") and bool(url.host)
     except ValueError:
         is_usable = False
     if not is_usable:
-        raise WrongAddress(f"“{base_url}” is no address of an API. Give one like https://haulage.example.com.")
+        raise InvalidBaseUrl(f"“{base_url}” is no address of an API. Give one like https://haulage.example.com.")
 
 
 def _parse_object(body: bytes) -> dict[str, Any] | None:
@@ -141,15 +141,15 @@ def _parse_object(body: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _build_refused(response: _Response, request: str) -> Refused:
+def _build_refused(response: _Response, request: str) -> RequestRefused:
     if response.body is None or "detail" not in response.body:
-        return Refused(
+        return RequestRefused(
             response.status, "no_haulage_api", f"{request} answered {response.status}, not as Haulage does.", ""
         )
     problem = response.body
     faults = [f"{each['path']}: {each['message']}" for each in problem.get("errors", [])]
     # The detail names the first of them already.
     wrong = "; ".join(fault for fault in faults if fault not in problem["detail"])
-    return Refused(
+    return RequestRefused(
         response.status, problem["code"], f"{problem['detail']} {wrong}".strip(), problem.get("request_id", "")
     )

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validator
 
 
-def _require_scheme_and_host(value: str) -> str:
+def _require_only_scheme_and_host(value: str) -> str:
     """Refuse a path: links with one would be signed differently from how they arrive."""
     parts = urlsplit(value)
     if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/")):
@@ -17,7 +17,7 @@ def _require_scheme_and_host(value: str) -> str:
     return value
 
 
-PublicBase = Annotated[str, AfterValidator(_require_scheme_and_host)]
+PublicBase = Annotated[str, AfterValidator(_require_only_scheme_and_host)]
 
 
 def _convert_to_asyncpg_url(url: SecretStr) -> SecretStr:
@@ -41,13 +41,13 @@ class TlsSettings(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _require_pair(self) -> Self:
+    def _require_cert_with_key(self) -> Self:
         if (self.cert_file is None) != (self.key_file is None):
             raise ValueError("CERT_FILE and KEY_FILE belong together. Set both, or neither")
         return self
 
 
-def _require_secure(secure: bool, tls: TlsSettings) -> None:
+def _require_secure_for_tls_settings(secure: bool, tls: TlsSettings) -> None:
     """Refuse TLS settings that a plain connection would ignore."""
     if not secure and tls != TlsSettings():
         raise ValueError("the settings below TLS have no effect while SECURE is false. Set SECURE to true")
@@ -67,7 +67,7 @@ class DatabaseSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:
-        _require_secure(self.secure, self.tls)
+        _require_secure_for_tls_settings(self.secure, self.tls)
         return self
 
 
@@ -87,11 +87,11 @@ class ObjectSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:
-        _require_secure(self.secure, self.tls)
+        _require_secure_for_tls_settings(self.secure, self.tls)
         return self
 
 
-class EngineTimingSettings(BaseModel):
+class EngineClientSettings(BaseModel):
     """The use of Temporal. Its address, namespace, keys and TLS come from `TEMPORAL_…` (temporalio.envconfig)."""
 
     encrypt_payloads: bool = Field(

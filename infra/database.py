@@ -87,7 +87,7 @@ class UtcTime(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC)
 
 
-class _RetryingSession(SyncSession):
+class _FirstStatementRetryingSession(SyncSession):
     """Run the first statement of a transaction once more where PostgreSQL chose it to end a deadlock.
 
     Nothing came before it, so that a new transaction stands where the old one stood. A later statement is not
@@ -118,7 +118,7 @@ class _RetryingSession(SyncSession):
 class Session(AsyncSession):
     """SQLModel's session without its warning at each `execute`, which is the only way to run text and DDL."""
 
-    sync_session_class = _RetryingSession
+    sync_session_class = _FirstStatementRetryingSession
     execute = PlainSession.execute
 
     async def copy_rows_into(self, table: str, columns: Sequence[str], rows: bytes) -> None:
@@ -149,7 +149,7 @@ class Database:
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
         """A transaction: committed when the block ends, rolled back when it raises."""
-        with _measure_loan():
+        with _measure_connection_use():
             async with Session(self._pool, expire_on_commit=False) as session:
                 yield session
                 await session.commit()
@@ -157,7 +157,7 @@ class Database:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
         """Lend the driver's connection, without a transaction. JSON goes in and out as text."""
-        with _measure_loan():
+        with _measure_connection_use():
             async with self._pool.connect() as connection:
                 try:
                     yield await _get_driver_connection(connection)
@@ -198,7 +198,9 @@ class Database:
         while True:
             try:
                 async with self._single.connect() as connection:
-                    async for payload in _iterate_notifications(await _get_driver_connection(connection), channel):
+                    async for payload in _iterate_notifications_until_broken(
+                        await _get_driver_connection(connection), channel
+                    ):
                         failures = 0
                         yield payload
             except DATABASE_ERRORS as error:
@@ -229,7 +231,7 @@ _LOANS_FAILED: Final = metrics.DATABASE_SECONDS.labels("failed")
 
 
 @contextmanager
-def _measure_loan() -> Iterator[None]:
+def _measure_connection_use() -> Iterator[None]:
     """Measure a transaction or a loan of a connection; one that a caller's own error ends counts as done."""
     began, histogram = time.perf_counter(), _LOANS_DONE
     try:
@@ -334,7 +336,9 @@ async def _get_driver_connection(connection: AsyncConnection) -> asyncpg.Connect
     return cast("asyncpg.Connection[asyncpg.Record]", raw.driver_connection)
 
 
-async def _iterate_notifications(connection: asyncpg.Connection[asyncpg.Record], channel: str) -> AsyncIterator[str]:
+async def _iterate_notifications_until_broken(
+    connection: asyncpg.Connection[asyncpg.Record], channel: str
+) -> AsyncIterator[str]:
     """Yield notifications until the connection breaks."""
     received: asyncio.Queue[str | None] = asyncio.Queue()
     connection.add_termination_listener(lambda _: received.put_nowait(None))

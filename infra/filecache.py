@@ -45,7 +45,7 @@ class _CacheEntry:
         return self.root / self.biz / self.sha256
 
     @property
-    def pin_path(self) -> Path:
+    def pin_lock_path(self) -> Path:
         """Locked, shared, by all users of the file; its modification time is that of the last use."""
         return self.root / _INTERNAL / "pins" / f"{self.biz}.{self.sha256}"
 
@@ -75,11 +75,11 @@ class FileCache:
         self._turns: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def provide_pinned(self, biz: int, sha256: str, fetch: FetchFile) -> AsyncIterator[Path]:
+    async def provide_pinned(self, business_id: int, sha256: str, fetch: FetchFile) -> AsyncIterator[Path]:
         """Yield the path of the complete file, and keep the file there while the body runs.
 
         Args:
-            biz: The business that owns the file.
+            business_id: The business that owns the file.
             sha256: The digest that the content must have.
             fetch: Writes the content to a path; called only if the file is missing or damaged, and by one process of
                 the host at a time.
@@ -89,19 +89,19 @@ class FileCache:
         """
         if not _SHA256.fullmatch(sha256):
             raise ValueError(f"{sha256!r} is no SHA-256. Give 64 digits of 0-9 and a-f.")
-        entry = _CacheEntry(self._root, str(biz), sha256)
-        async with _hold_shared_lock(entry.pin_path):
+        entry = _CacheEntry(self._root, str(business_id), sha256)
+        async with _hold_shared_lock_and_touch(entry.pin_lock_path):
             if not self._is_verified(entry):
                 await self._fetch_unless_verified(entry, fetch)
             yield entry.path
 
-    def require_verification(self, biz: int, sha256: str) -> None:
+    def forget_verification(self, biz: int, sha256: str) -> None:
         """Check the whole file again before its next use."""
         self._verified.pop(_CacheEntry(self._root, str(biz), sha256).path, None)
 
     async def _fetch_unless_verified(self, entry: _CacheEntry, fetch: FetchFile) -> None:
         turn = self._turns.setdefault(entry.path, asyncio.Lock())
-        async with turn, _hold_exclusive_lock(entry.fetch_lock_path):
+        async with turn, _hold_exclusive_lock_then_delete(entry.fetch_lock_path):
             if self._is_verified(entry) or await asyncio.to_thread(self._verify_digest, entry):
                 return
             try:
@@ -116,7 +116,7 @@ class FileCache:
         partial = _prepare_partial_path(entry)
         try:
             await fetch(partial)
-            await asyncio.to_thread(self._move_into_cache, entry, partial)
+            await asyncio.to_thread(self._verify_and_move_into_cache, entry, partial)
         finally:
             partial.unlink(missing_ok=True)
 
@@ -135,7 +135,7 @@ class FileCache:
         self._verified[entry.path] = stamp
         return True
 
-    def _move_into_cache(self, entry: _CacheEntry, partial: Path) -> None:
+    def _verify_and_move_into_cache(self, entry: _CacheEntry, partial: Path) -> None:
         digest = _compute_sha256(partial)
         if digest != entry.sha256:
             raise SourceFault(
@@ -163,24 +163,24 @@ class FileCache:
     def _remove_leftovers(self) -> None:
         internal = self._root / _INTERNAL
         for partial in (internal / "partials").glob("*"):
-            with _try_exclusive_lock(internal / "flights" / partial.stem) as locked:
+            with _try_exclusive_lock_then_delete(internal / "flights" / partial.stem) as locked:
                 if locked:
                     partial.unlink(missing_ok=True)
         for pin in (internal / "pins").glob("*"):
             biz, _, sha256 = pin.name.partition(".")
             if not (self._root / biz / sha256).exists():
-                with _try_exclusive_lock(pin):
+                with _try_exclusive_lock_then_delete(pin):
                     pass  # releasing the lock removes the file
 
     def _iterate_cached_files(self) -> Iterator[_CachedFile]:
         for path in self._root.glob("[0-9]*/*"):
             entry = _CacheEntry(self._root, path.parent.name, path.name)
             if status := _read_status(path):
-                used = _read_status(entry.pin_path) or status
+                used = _read_status(entry.pin_lock_path) or status
                 yield _CachedFile(entry, status.st_size, used.st_mtime)
 
     def _evict_unless_pinned(self, entry: _CacheEntry) -> bool:
-        with _try_exclusive_lock(entry.pin_path) as locked:
+        with _try_exclusive_lock_then_delete(entry.pin_lock_path) as locked:
             if locked:
                 entry.path.unlink(missing_ok=True)
                 self._verified.pop(entry.path, None)
@@ -231,7 +231,7 @@ def _read_change_stamp(path: Path) -> Stamp | None:
 
 
 @asynccontextmanager
-async def _hold_shared_lock(path: Path) -> AsyncIterator[None]:
+async def _hold_shared_lock_and_touch(path: Path) -> AsyncIterator[None]:
     """Wait for a shared lock, and set the file's modification time to now."""
     descriptor = await _wait_for_lock(path, fcntl.LOCK_SH)
     try:
@@ -242,7 +242,7 @@ async def _hold_shared_lock(path: Path) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _hold_exclusive_lock(path: Path) -> AsyncIterator[None]:
+async def _hold_exclusive_lock_then_delete(path: Path) -> AsyncIterator[None]:
     """Wait for an exclusive lock; remove the file afterwards."""
     descriptor = await _wait_for_lock(path, fcntl.LOCK_EX)
     try:
@@ -252,7 +252,7 @@ async def _hold_exclusive_lock(path: Path) -> AsyncIterator[None]:
 
 
 @contextmanager
-def _try_exclusive_lock(path: Path) -> Iterator[bool]:
+def _try_exclusive_lock_then_delete(path: Path) -> Iterator[bool]:
     """Yield whether the exclusive lock was free and is now held; if so, remove the file afterwards."""
     descriptor = _try_lock(path, fcntl.LOCK_EX)
     try:

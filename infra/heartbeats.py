@@ -103,10 +103,10 @@ class _HeartbeatFallbackThread:
         self._lock = threading.Lock()
         self._is_running = False
 
-    def add(self, standby: _HeartbeatFallback) -> None:
+    def add(self, fallback: _HeartbeatFallback) -> None:
         """Add an activity; start the thread if it does not run."""
         with self._lock:
-            self._all.add(standby)
+            self._all.add(fallback)
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._run, name="heartbeats", daemon=True).start()
@@ -117,9 +117,9 @@ class _HeartbeatFallbackThread:
             self._all.discard(standby)
 
     def _run(self) -> None:
-        asyncio.run(self._send_late_heartbeats())
+        asyncio.run(self._send_late_heartbeats_until_idle())
 
-    async def _send_late_heartbeats(self) -> None:
+    async def _send_late_heartbeats_until_idle(self) -> None:
         needed_at = time.monotonic()
         while True:
             await asyncio.sleep(PAUSE_SECONDS / 2)

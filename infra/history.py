@@ -65,7 +65,7 @@ _FINAL_EVENTS = {
 }
 
 
-async def list_activities(
+async def list_newest_activities(
     client: Client, description: WorkflowExecutionDescription, limit: int
 ) -> tuple[list[ActivityRecord], bool]:
     """Return the newest activities of a run, newest first, and whether these are all."""

@@ -70,7 +70,7 @@ CONTEXT_HEADER: Final = "haulage-context"
 _CONTEXT_FIELDS: Final = ("request_id", "project_id")
 
 
-class ContextInterceptor(client.Interceptor, worker.Interceptor):
+class LoggingAndFaultInterceptor(client.Interceptor, worker.Interceptor):
     """Log and measure workflows and activities, and report a `Fault` as an error that is not retried.
 
     Their log lines have the ids of the workflow, the run and the project, and of the request that started them.
@@ -91,7 +91,7 @@ class ContextInterceptor(client.Interceptor, worker.Interceptor):
 
 class _ContextClient(client.OutboundInterceptor):
     async def start_workflow(self, input: client.StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002
-        input.headers = _add_context(input.headers)
+        input.headers = _add_log_context_header(input.headers)
         return await super().start_workflow(input)
 
     async def start_update_with_start_workflow(
@@ -99,19 +99,19 @@ class _ContextClient(client.OutboundInterceptor):
         input: client.StartWorkflowUpdateWithStartInput,  # noqa: A002
     ) -> client.WorkflowUpdateHandle[Any]:
         start = input.start_workflow_input
-        start.headers = _add_context(start.headers)
+        start.headers = _add_log_context_header(start.headers)
         return await super().start_update_with_start_workflow(input)
 
 
-def _add_context(headers: Mapping[str, Payload], **fields: str) -> Mapping[str, Payload]:
+def _add_log_context_header(headers: Mapping[str, Payload], **fields: str) -> Mapping[str, Payload]:
     """Add the ids that are bound to log lines to headers; later fields replace those."""
-    bound = {name: value for name in _CONTEXT_FIELDS if (value := log.get_bound(name)) is not None}
+    bound = {name: value for name in _CONTEXT_FIELDS if (value := log.get_bound_field(name)) is not None}
     if not (values := {**bound, **fields}):
         return headers
     return {**headers, CONTEXT_HEADER: Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(values).encode())}
 
 
-def _read_context(headers: Mapping[str, Payload]) -> dict[str, str]:
+def _read_log_context_header(headers: Mapping[str, Payload]) -> dict[str, str]:
     """Return the ids in headers; nothing where another version or another client wrote something else."""
     if (payload := headers.get(CONTEXT_HEADER)) is None:
         return {}
@@ -131,12 +131,12 @@ class _ContextActivity(ActivityInboundInterceptor):
             wait = info.started_time - info.current_attempt_scheduled_time
             metrics.ACTIVITY_WAITS.labels(info.activity_type).observe(max(0.0, wait.total_seconds()))
         with (
-            log.bound_fields(
+            log.bind_temporarily(
                 workflow_id=info.workflow_id,
                 run_id=info.workflow_run_id,
                 activity=info.activity_type,
                 attempt=info.attempt,
-                **_read_context(input.headers),
+                **_read_log_context_header(input.headers),
             ),
             _log_and_measure_outcome(info.activity_type),
         ):
@@ -186,26 +186,29 @@ class _ContextWorkflow(WorkflowInboundInterceptor):
 
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002
         info = workflow.info()
-        with log.bound_fields(
-            workflow_id=info.workflow_id, run_id=info.run_id, workflow=info.workflow_type, **_find_context(info)
+        with log.bind_temporarily(
+            workflow_id=info.workflow_id,
+            run_id=info.run_id,
+            workflow=info.workflow_type,
+            **_build_workflow_log_context(info),
         ):
             try:
                 result = await super().execute_workflow(input)
             except FailureError as error:
-                _report_failure(info, error)
+                _log_and_count_failure(info, error)
                 raise
             _log_end(info, logging.INFO, "completed")
             return result
 
 
-def _find_context(info: workflow.Info) -> dict[str, str]:
+def _build_workflow_log_context(info: workflow.Info) -> dict[str, str]:
     """Return the ids of a workflow's log lines and of its activities': its project, and the request that began it."""
     project_id = info.typed_search_attributes.get(_PROJECT)
     own = {} if project_id in {None, ALL_PROJECTS} else {"project_id": str(project_id)}
-    return {**_read_context(info.headers), **own}
+    return {**_read_log_context_header(info.headers), **own}
 
 
-def _report_failure(info: workflow.Info, error: FailureError) -> None:
+def _log_and_count_failure(info: workflow.Info, error: FailureError) -> None:
     """Count and log a workflow that fails in the engine; what a user can mend completes with `HaulageState=failed`."""
     if workflow.unsafe.is_replaying():
         return
@@ -233,25 +236,25 @@ class _ContextOutbound(worker.WorkflowOutboundInterceptor):
 
     @cached_property
     def _context(self) -> dict[str, str]:
-        return _find_context(workflow.info())
+        return _build_workflow_log_context(workflow.info())
 
     def start_activity(self, input: worker.StartActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002
-        input.headers = _add_context(input.headers, **self._context)
+        input.headers = _add_log_context_header(input.headers, **self._context)
         return super().start_activity(input)
 
     def start_local_activity(self, input: worker.StartLocalActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002
-        input.headers = _add_context(input.headers, **self._context)
+        input.headers = _add_log_context_header(input.headers, **self._context)
         return super().start_local_activity(input)
 
     async def start_child_workflow(
         self,
         input: worker.StartChildWorkflowInput,  # noqa: A002
     ) -> ChildWorkflowHandle[Any, Any]:
-        input.headers = _add_context(input.headers, **self._context)
+        input.headers = _add_log_context_header(input.headers, **self._context)
         return await super().start_child_workflow(input)
 
     def continue_as_new(self, input: worker.ContinueAsNewInput) -> NoReturn:  # noqa: A002
-        input.headers = _add_context(input.headers, **self._context)
+        input.headers = _add_log_context_header(input.headers, **self._context)
         super().continue_as_new(input)
 
 
@@ -281,7 +284,7 @@ class _LinkClient(client.OutboundInterceptor):
         self._base = base
 
     async def start_workflow(self, input: client.StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002
-        input.static_details = build_console_link(self._base, input.id)
+        input.static_details = build_markdown_console_link(self._base, input.id)
         return await super().start_workflow(input)
 
     async def start_update_with_start_workflow(
@@ -289,7 +292,7 @@ class _LinkClient(client.OutboundInterceptor):
         input: client.StartWorkflowUpdateWithStartInput,  # noqa: A002
     ) -> client.WorkflowUpdateHandle[Any]:
         start = input.start_workflow_input
-        start.static_details = build_console_link(self._base, start.id)
+        start.static_details = build_markdown_console_link(self._base, start.id)
         return await super().start_update_with_start_workflow(input)
 
     async def create_schedule(self, input: client.CreateScheduleInput) -> client.ScheduleHandle:  # noqa: A002
@@ -311,7 +314,7 @@ class _LinkClient(client.OutboundInterceptor):
 
     def _add_link(self, schedule: client.Schedule) -> None:
         if isinstance(schedule.action, ScheduleActionStartWorkflow):
-            schedule.action.static_details = build_console_link(self._base, schedule.action.id)
+            schedule.action.static_details = build_markdown_console_link(self._base, schedule.action.id)
 
 
 class _LinkWorkflow(WorkflowInboundInterceptor):
@@ -331,7 +334,7 @@ class _LinkOutbound(worker.WorkflowOutboundInterceptor):
         input: worker.StartChildWorkflowInput,  # noqa: A002
     ) -> ChildWorkflowHandle[Any, Any]:
         # A replay does not compare details, so that they may change from one version to the next.
-        input.static_details = build_console_link(self._base, input.id)
+        input.static_details = build_markdown_console_link(self._base, input.id)
         return await super().start_child_workflow(input)
 
 
@@ -345,7 +348,7 @@ def find_console_path(workflow_id: str) -> str | None:
     return None
 
 
-def build_console_link(base: str, workflow_id: str) -> str | None:
+def build_markdown_console_link(base: str, workflow_id: str) -> str | None:
     """Return the link to a workflow's page in Markdown; None if it has none, or the console's address is not set."""
     path = find_console_path(workflow_id) if base else None
     return path and f"[Open in the console]({base.rstrip('/')}{path})"

@@ -112,13 +112,13 @@ def bind(**values: Any) -> None:
     _bound.set({**_bound.get(), **values})
 
 
-def get_bound(name: str) -> Any:
+def get_bound_field(name: str) -> Any:
     """Return a field that is bound to the running task; None if there is none."""
     return _bound.get().get(name)
 
 
 @contextmanager
-def bound_fields(**values: Any) -> Iterator[None]:
+def bind_temporarily(**values: Any) -> Iterator[None]:
     """Add fields to all lines that are logged while the body runs."""
     before = _bound.get()
     _bound.set({**before, **values})

@@ -77,23 +77,23 @@ ENGINE_OUTAGE_STATUSES: Final = frozenset(
 )
 
 
-def is_absent(error: RPCError) -> bool:
+def is_workflow_or_schedule_missing(error: RPCError) -> bool:
     """Return whether Temporal says that the workflow or schedule does not exist.
 
     One that has just started may not know its own namespace for a moment, which says nothing of what is in it.
     """
-    return error.status is RPCStatusCode.NOT_FOUND and not _misses_namespace(error)
+    return error.status is RPCStatusCode.NOT_FOUND and not _is_namespace_missing(error)
 
 
-def _misses_namespace(error: RPCError) -> bool:
+def _is_namespace_missing(error: RPCError) -> bool:
     return error.status is RPCStatusCode.NOT_FOUND and error.message.startswith("Namespace ")
 
 
-def find_component(error: BaseException) -> Component | None:
+def find_component_in_outage(error: BaseException) -> Component | None:
     """Return the component whose outage an error reports; None if it reports none, or does not say of which."""
     match error:
         case RPCError():
-            is_out = error.status in ENGINE_OUTAGE_STATUSES or _misses_namespace(error)
+            is_out = error.status in ENGINE_OUTAGE_STATUSES or _is_namespace_missing(error)
             return Component.ENGINE if is_out else None
         # Our queries raise nothing: the failure is that of `infra.query_guard`.
         case (
@@ -112,7 +112,7 @@ def find_component(error: BaseException) -> Component | None:
 
 def is_outage(error: BaseException) -> bool:
     """Return whether an error reports that some component cannot be reached or does not serve at present."""
-    return isinstance(error, (ConnectionError, TimeoutError)) or find_component(error) is not None
+    return isinstance(error, (ConnectionError, TimeoutError)) or find_component_in_outage(error) is not None
 
 
 def is_deadlock(error: DBAPIError) -> bool:
@@ -141,7 +141,7 @@ def describe_outage(error: BaseException) -> str:
     """Return a sentence for callers about an outage: which component, and what to do. It contains no address."""
     if isinstance(error, PayloadKeyMissing):
         return str(error)
-    match find_component(error):
+    match find_component_in_outage(error):
         case None:
             return "A component that this request needs does not answer at present. Try again in a moment."
         case Component.ENGINE:

@@ -69,9 +69,9 @@ class PayloadKey:
         self._secret = _decode_key(text)
         self.key_id = hashlib.sha256(b"haulage payload key\0" + self._secret).hexdigest()[:16]
         # A bound method would keep the cache of one key beside that of another.
-        self.derive = lru_cache(DERIVED_KEYS_KEPT)(self._derive)
+        self.derive = lru_cache(DERIVED_KEYS_KEPT)(self._derive_cipher)
 
-    def _derive(self, salt: bytes) -> AESGCM:
+    def _derive_cipher(self, salt: bytes) -> AESGCM:
         """Return the cipher of a process, whose salt this is."""
         return AESGCM(HKDF(SHA256(), KEY_BYTES, salt, b"haulage payload").derive(self._secret))
 

@@ -30,7 +30,7 @@ _DIRECT_QUERY = "legacy_query"
 """The SDK's name for a query outside of any workflow task."""
 
 
-class GuardedWorkflowRunner(WorkflowRunner):
+class WorkflowTaskOnlyRunner(WorkflowRunner):
     """Run workflows as another runner does, and refuse activations that belong to no workflow task.
 
     Args:
@@ -46,14 +46,14 @@ class GuardedWorkflowRunner(WorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """See base class."""
-        return GuardedWorkflowInstance(self._inner.create_instance(det))
+        return WorkflowTaskOnlyInstance(self._inner.create_instance(det))
 
     def set_worker_level_failure_exception_types(self, types: object) -> None:
         """See base class."""
         self._inner.set_worker_level_failure_exception_types(types)  # type: ignore[arg-type]
 
 
-class GuardedWorkflowInstance(WorkflowInstance):
+class WorkflowTaskOnlyInstance(WorkflowInstance):
     """A workflow that acts only within workflow tasks.
 
     Each workflow task has its own time. An activation with the time of the task before, and events farther on in
@@ -78,7 +78,7 @@ class GuardedWorkflowInstance(WorkflowInstance):
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """Pass the activation on, or fail it if it belongs to no workflow task."""
         if {job.WhichOneof("variant") for job in act.jobs} <= _PASSIVE_JOBS:
-            return self._activate_unless_too_early(act)
+            return self._activate_unless_query_before_task(act)
         at = act.timestamp.ToNanoseconds()
         # During a replay, tasks may share a time where the engine's clock is coarse; all their events are in history.
         if at == self._time and act.history_length > self._events and not act.is_replaying:
@@ -88,7 +88,7 @@ class GuardedWorkflowInstance(WorkflowInstance):
         self._tasks += not act.is_replaying
         return self._inner.activate(act)
 
-    def _activate_unless_too_early(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+    def _activate_unless_query_before_task(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         is_direct = any(job.query_workflow.query_id == _DIRECT_QUERY for job in act.jobs)
         if is_direct and self._was_replayed and self._tasks == 1 and not self._is_answering:
             return _build_refusal(act)

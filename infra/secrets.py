@@ -53,11 +53,11 @@ def create_random_token() -> str:
     try:
         return _block.pop()
     except IndexError:
-        _block.extend(_create_random_tokens())
+        _block.extend(_create_token_block())
         return _block.pop()
 
 
-def _create_random_tokens() -> Iterator[str]:
+def _create_token_block() -> Iterator[str]:
     block = os.urandom(BLOCK_TOKENS * TOKEN_BYTES)
     return (block[start : start + TOKEN_BYTES].hex() for start in range(0, len(block), TOKEN_BYTES))
 

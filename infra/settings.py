@@ -12,9 +12,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from domain import egress
 from domain.faults import Invalid
-from domain.quotas import PartyQuotas, QuotaLimits
+from domain.quotas import DownloadQuotaLimits, QuotaLimits
 from infra.address_settings import AddressSettings
-from infra.component_settings import DatabaseSettings, EngineTimingSettings, ObjectSettings, PublicBase
+from infra.component_settings import DatabaseSettings, EngineClientSettings, ObjectSettings, PublicBase
 
 
 class GuardSettings(BaseModel):
@@ -64,7 +64,7 @@ class ApiSettings(BaseModel):
 
     @field_validator("admin_keys", mode="before")
     @classmethod
-    def _read_empty_as_none(cls, value: object) -> object:
+    def _read_empty_as_no_keys(cls, value: object) -> object:
         """Accept an empty variable, as a compose file passes one that is not set."""
         return {} if value == "" else value
 
@@ -107,7 +107,7 @@ class WorkerSettings(BaseModel):
     render_slots: int = Field(default=1, ge=1, description="workbooks rendered at a time; each uses a core")
 
 
-class EmbeddedSettings(BaseModel):
+class EmbeddedPortSettings(BaseModel):
     """The ports of the embedded components on 127.0.0.1. If one is in use, the next free one is taken; 0 for any."""
 
     engine_port: int = 7233
@@ -144,7 +144,7 @@ class DownloadSettings(BaseModel):
         ge=1,
         description="how long an ended download without a file is listed, at least as long as its Idempotency-Key",
     )
-    operator_quotas: PartyQuotas = PartyQuotas()
+    operator_quotas: DownloadQuotaLimits = DownloadQuotaLimits()
 
 
 class WebhookSettings(BaseModel):
@@ -190,7 +190,7 @@ class GseSettings(BaseModel):
     )
 
 
-def _require_valid_template(value: str) -> str:
+def _require_valid_repository_template(value: str) -> str:
     """Refuse a template that cannot be filled in, at the start rather than in the middle of a job."""
     names = "{biz_id}, {app_id}, {path} and {signature}"
     try:
@@ -227,7 +227,7 @@ class TransferSettings(BaseModel):
     host_wait_seconds: float = Field(
         default=15.0, gt=0, description="a host that takes no activity for this long is replaced"
     )
-    repository: Annotated[str, AfterValidator(_require_valid_template)] = Field(
+    repository: Annotated[str, AfterValidator(_require_valid_repository_template)] = Field(
         default="store:transfers/{biz_id}/{signature}",
         description="where files are fetched: a URL, or store: and a key, with {biz_id}, {app_id}, {path}, {signature}",
     )
@@ -299,7 +299,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = DatabaseSettings()
     objects: ObjectSettings = ObjectSettings()
     guard: GuardSettings = GuardSettings()
-    engine: EngineTimingSettings = EngineTimingSettings()
+    engine: EngineClientSettings = EngineClientSettings()
     api: ApiSettings = ApiSettings()
     secrets: SecretSettings = SecretSettings()
     worker: WorkerSettings = WorkerSettings()
@@ -311,7 +311,7 @@ class Settings(BaseSettings):
     addresses: AddressSettings = AddressSettings()
     tasks: TaskSettings = TaskSettings()
     traces: TraceSettings = TraceSettings()
-    embedded: EmbeddedSettings = EmbeddedSettings()
+    embedded: EmbeddedPortSettings = EmbeddedPortSettings()
     quotas: QuotaLimits = QuotaLimits()
 
 

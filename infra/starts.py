@@ -139,13 +139,13 @@ async def get_or_create_schedule(client: Client, name: str, schedule: Schedule) 
     try:
         await handle.describe()
     except RPCError as error:
-        if not outages.is_absent(error):
+        if not outages.is_workflow_or_schedule_missing(error):
             raise
         return await create_or_update_schedule(client, name, schedule)
     return handle
 
 
-async def start_intervals(client: Client, name: str, schedule: Schedule) -> None:
+async def set_schedule_intervals_if_none(client: Client, name: str, schedule: Schedule) -> None:
     """Give a schedule that has no interval those of this one; do nothing if it has some, or is missing."""
     handle = client.get_schedule_handle(name)
     try:
@@ -153,7 +153,7 @@ async def start_intervals(client: Client, name: str, schedule: Schedule) -> None
         if not spec.intervals:
             await handle.update(lambda current: _build_schedule_update(current, schedule))
     except RPCError as error:
-        if not outages.is_absent(error):
+        if not outages.is_workflow_or_schedule_missing(error):
             raise
 
 
@@ -162,7 +162,7 @@ async def remove_schedule(client: Client, name: str) -> None:
     try:
         await client.get_schedule_handle(name).delete()
     except RPCError as error:
-        if not outages.is_absent(error):
+        if not outages.is_workflow_or_schedule_missing(error):
             raise
 
 
@@ -171,7 +171,7 @@ async def is_schedule_paused(client: Client, name: str) -> bool:
     try:
         return (await client.get_schedule_handle(name).describe()).schedule.state.paused
     except RPCError as error:
-        if not outages.is_absent(error):
+        if not outages.is_workflow_or_schedule_missing(error):
             raise
         return False
 

@@ -44,9 +44,9 @@ from domain import VERSION
 from domain.faults import Invalid
 from infra import payloads, tls, tracing
 from infra.component_settings import TlsSettings
-from infra.interceptors import ConsoleLinkInterceptor, ContextInterceptor
+from infra.interceptors import ConsoleLinkInterceptor, LoggingAndFaultInterceptor
 from infra.outages import EngineUnreachable
-from infra.query_guard import GuardedWorkflowRunner, QueryRetryInterceptor
+from infra.query_guard import QueryRetryInterceptor, WorkflowTaskOnlyRunner
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -139,21 +139,21 @@ def build_plugin(
         data_converter=payloads.add_codec(data_converter, codec),
         interceptors=[
             *tracing.build_interceptors(),
-            ContextInterceptor(),
+            LoggingAndFaultInterceptor(),
             ConsoleLinkInterceptor(console),
             QueryRetryInterceptor(),
         ],
-        workflow_runner=_make_sandboxed_runner if sandboxed else _make_runner,
+        workflow_runner=_build_sandboxed_runner if sandboxed else _build_unsandboxed_runner,
     )
 
 
-def _make_runner(existing: WorkflowRunner | None) -> WorkflowRunner:
-    return GuardedWorkflowRunner(UnsandboxedWorkflowRunner())
+def _build_unsandboxed_runner(existing: WorkflowRunner | None) -> WorkflowRunner:
+    return WorkflowTaskOnlyRunner(UnsandboxedWorkflowRunner())
 
 
-def _make_sandboxed_runner(existing: WorkflowRunner | None) -> WorkflowRunner:
+def _build_sandboxed_runner(existing: WorkflowRunner | None) -> WorkflowRunner:
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
-    return GuardedWorkflowRunner(SandboxedWorkflowRunner(restrictions=restrictions))
+    return WorkflowTaskOnlyRunner(SandboxedWorkflowRunner(restrictions=restrictions))
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def get_or_start_telemetry() -> SdkTelemetry:
 def _build_log_forwarding() -> LoggingConfig:
     """Have the SDK's core log by the standard library, whose lines are JSON: by itself it writes coloured text."""
     logger = logging.getLogger(CORE_LOGGER)
-    logger.addFilter(_move_fields_to_structlog)
+    logger.addFilter(_replace_core_log_by_its_fields)
     return LoggingConfig(
         filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
         forwarding=LogForwardingConfig(
@@ -187,7 +187,7 @@ def _build_log_forwarding() -> LoggingConfig:
     )
 
 
-def _move_fields_to_structlog(record: logging.LogRecord) -> bool:
+def _replace_core_log_by_its_fields(record: logging.LogRecord) -> bool:
     """Replace the SDK's own record by its fields, which a line can hold."""
     if (core := record.__dict__.pop("temporal_log", None)) is not None:
         record.__dict__["target"], record.__dict__["fields"] = core.target, core.fields
@@ -224,7 +224,7 @@ async def connect(
             grpc_compression=GrpcCompression.NONE,
         )
     except RuntimeError as error:
-        reason = tls.explain_engine(str(error)) if config.get("tls") else None
+        reason = tls.explain_engine_error(str(error)) if config.get("tls") else None
         raise EngineUnreachable(reason or str(error)) from error
 
 
@@ -285,7 +285,7 @@ async def describe_queue(engine: Client, queue: str, kind: TaskQueueType.ValueTy
     return await engine.workflow_service.describe_task_queue(request, timeout=DESCRIBE_TIMEOUT)
 
 
-def list_builds(description: DescribeTaskQueueResponse, within: timedelta = POLLED_WITHIN) -> set[str]:
+def list_polling_build_ids(description: DescribeTaskQueueResponse, within: timedelta = POLLED_WITHIN) -> set[str]:
     """Return the build ids of the workers that polled a queue no longer ago than `within`."""
     since = datetime.now(UTC) - within
     recent = (each for each in description.pollers if each.last_access_time.ToDatetime(UTC) > since)

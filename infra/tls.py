@@ -34,7 +34,7 @@ _ENGINE_REFUSALS: Final = ("AlertReceived", "fatal alert", "error after connecti
 
 
 @dataclass(frozen=True, slots=True)
-class TlsNames:
+class TlsSettingNames:
     """The names of a component and of the settings that lead to it, for sentences."""
 
     component: str
@@ -47,13 +47,13 @@ class TlsNames:
     server_name: str
 
     @classmethod
-    def of_section(cls, component: str, section: str, address: str) -> TlsNames:
+    def of_section(cls, component: str, section: str, address_setting: str) -> TlsSettingNames:
         """Return the names in a section of our own settings."""
         prefix = f"HAULAGE_{section}__"
         tls = f"{prefix}TLS__"
         return cls(
             component,
-            prefix + address,
+            prefix + address_setting,
             f"{prefix}SECURE",
             f"{tls}CA_FILE",
             f"{tls}CERT_FILE",
@@ -62,9 +62,9 @@ class TlsNames:
         )
 
 
-DATABASE: Final = TlsNames.of_section("PostgreSQL", "DATABASE", "URL")
-STORE: Final = TlsNames.of_section("the object store", "OBJECTS", "ENDPOINT")
-ENGINE: Final = TlsNames(
+DATABASE: Final = TlsSettingNames.of_section("PostgreSQL", "DATABASE", "URL")
+STORE: Final = TlsSettingNames.of_section("the object store", "OBJECTS", "ENDPOINT")
+ENGINE: Final = TlsSettingNames(
     "Temporal",
     "TEMPORAL_ADDRESS",
     "TEMPORAL_TLS",
@@ -75,7 +75,7 @@ ENGINE: Final = TlsNames(
 )
 
 
-class NamedContext(ssl.SSLContext):
+class FixedServerNameContext(ssl.SSLContext):
     """A context that checks servers against one name, whatever host the connection was opened to."""
 
     server_name = ""
@@ -98,13 +98,13 @@ class NamedContext(ssl.SSLContext):
         return super().wrap_socket(*arguments, **options)
 
 
-def build_context(tls: TlsSettings, names: TlsNames) -> ssl.SSLContext:
+def build_context(tls: TlsSettings, names: TlsSettingNames) -> ssl.SSLContext:
     """Return a context that checks the server's certificate and name, and shows our own certificate if there is one.
 
     Raises:
         Invalid: A file cannot be read or holds something else; the sentence names its setting.
     """
-    context = NamedContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = FixedServerNameContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.server_name = tls.server_name
     # A slim image has no certificates of its own.
@@ -120,7 +120,7 @@ def build_context(tls: TlsSettings, names: TlsNames) -> ssl.SSLContext:
     return context
 
 
-def explain(error: BaseException, names: TlsNames) -> str | None:
+def explain(error: BaseException, names: TlsSettingNames) -> str | None:
     """Return what is wrong with TLS to a component and which setting to change; None if the error is about no TLS."""
     for each in _iterate_causes(error):
         match each:
@@ -139,7 +139,7 @@ def explain(error: BaseException, names: TlsNames) -> str | None:
     return None
 
 
-def explain_engine(text: str) -> str | None:
+def explain_engine_error(text: str) -> str | None:
     """Return what `explain` does for the text of the engine's client, which is written in Rust."""
     if "corrupt message" in text or "InvalidMessage" in text:
         return _describe_plain_server(ENGINE)
@@ -151,11 +151,11 @@ def explain_engine(text: str) -> str | None:
     return None
 
 
-def _describe_plain_server(names: TlsNames) -> str:
+def _describe_plain_server(names: TlsSettingNames) -> str:
     return f"{_capitalize(names.component)} does not speak TLS. Correct {names.address} or {names.secure}."
 
 
-def _describe_refusal(reason: str, names: TlsNames) -> str:
+def _describe_refusal(reason: str, names: TlsSettingNames) -> str:
     """Return the sentence for a server that does not accept what we show."""
     return (
         f"{_capitalize(names.component)} refused our certificate, or wants one ({reason}). "
@@ -163,7 +163,7 @@ def _describe_refusal(reason: str, names: TlsNames) -> str:
     )
 
 
-def _explain_certificate(code: int, reason: str, names: TlsNames) -> str:
+def _explain_certificate(code: int, reason: str, names: TlsSettingNames) -> str:
     what = f"The certificate of {names.component}"
     if code in {_EXPIRED, _NOT_YET_VALID}:
         return f"{what} is not valid at this time ({reason}). Renew it at the server that {names.address} names."
@@ -178,14 +178,14 @@ def _explain_certificate(code: int, reason: str, names: TlsNames) -> str:
 
 
 @contextmanager
-def _name_file(setting: str, path: Path | str, content: str) -> Iterator[None]:
+def _name_file(setting: str, path: Path | str, expected_content: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         # Of ssl.SSLError, which is one, the text says where in OpenSSL it arose.
         if isinstance(error, ssl.SSLError):
             reason = str(error.reason or "no PEM").lower().replace("_", " ")
-            raise _build_file_fault(f"{setting}: {path} does not hold {content} ({reason}).") from None
+            raise _build_file_fault(f"{setting}: {path} does not hold {expected_content} ({reason}).") from None
         raise _build_file_fault(f"{setting}: {path} cannot be read ({error.strerror or error}).") from None
 
 

@@ -102,7 +102,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         )
 
 
-async def require_ready(services: Services) -> None:
+async def require_ready_and_record_key_use(services: Services) -> None:
     """Check that the database is at this version's revision, and that no key of payloads is missing.
 
     Raises:
@@ -111,7 +111,7 @@ async def require_ready(services: Services) -> None:
     """
     await migrate.require_head_revision(services.database)
     await payload_keys.require_keys(services.database, services.settings)
-    await payload_keys.note_use(services.database, services.settings)
+    await payload_keys.record_payload_key_use(services.database, services.settings)
 
 
 def _build_own_export_url(settings: Settings) -> str:

@@ -88,7 +88,7 @@ async def list_page(
         statement = statement.where(col(AuditEntry.happened_at) >= filters.happened_after)
     if filters.happened_before is not None:
         statement = statement.where(col(AuditEntry.happened_at) < filters.happened_before)
-    statement = keyset.select_page(statement, (AuditEntry.happened_at, AuditEntry.id), after, limit)
+    statement = keyset.select_page_and_one_more(statement, (AuditEntry.happened_at, AuditEntry.id), after, limit)
     return (await session.exec(statement)).all()
 
 

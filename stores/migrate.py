@@ -55,24 +55,24 @@ async def migrate(database_url: str, options: Mapping[str, Any] = NO_OPTIONS) ->
     Raises:
         WrongRevision: The database is at a revision that this version does not know.
     """
-    await _run_under_lock(database_url, lambda config: command.upgrade(config, "head"), options)
+    await _run_migration_under_lock(database_url, lambda config: command.upgrade(config, "head"), options)
 
 
 async def downgrade(database_url: str, target: str) -> None:
     """Migrate the database back to an older revision, or to `base`; data that only newer ones can hold is lost."""
-    await _run_under_lock(database_url, lambda config: command.downgrade(config, target))
+    await _run_migration_under_lock(database_url, lambda config: command.downgrade(config, target))
 
 
 async def draft_migration(database_url: str, title: str) -> Path:
     """Write a migration from this version's revision to the present table models; read it before you commit it."""
     written: list[Path] = []
 
-    def write(config: Config) -> None:
+    def write_revision(config: Config) -> None:
         number = f"{len(_list_known_revisions()) + 1:04d}"
         script = command.revision(config, title, autogenerate=True, rev_id=number)
         written.extend(Path(one.path) for one in [script] if isinstance(one, Script))
 
-    await _run_under_lock(database_url, write)
+    await _run_migration_under_lock(database_url, write_revision)
     [path] = written
     return path
 
@@ -101,7 +101,7 @@ def get_head_revision() -> str:
     return revision
 
 
-async def _run_under_lock(
+async def _run_migration_under_lock(
     database_url: str, step: Callable[[Config], None], options: Mapping[str, Any] = NO_OPTIONS
 ) -> None:
     engine = create_async_engine(

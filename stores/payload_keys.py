@@ -37,7 +37,7 @@ async def require_keys(database: Database, settings: Settings) -> None:
     codec = payloads.build_codec(settings)
     held = codec.key_ids if codec else []
     accepted = {*held, *settings.secrets.payloads_given_up}
-    for used in await list_used(database):
+    for used in await list_used_keys(database):
         if used.key_id not in accepted:
             raise Invalid(
                 "payload_key_missing",
@@ -48,7 +48,7 @@ async def require_keys(database: Database, settings: Settings) -> None:
             )
 
 
-async def note_use(database: Database, settings: Settings) -> None:
+async def record_payload_key_use(database: Database, settings: Settings) -> None:
     """Note the key that this process encrypts with from now on, if there is one."""
     codec = payloads.build_codec(settings)
     if codec is None or not codec.encrypts:
@@ -57,7 +57,7 @@ async def note_use(database: Database, settings: Settings) -> None:
         await connection.execute(_NOTE_USE, codec.key_ids[0])
 
 
-async def list_used(database: Database) -> Sequence[UsedKey]:
+async def list_used_keys(database: Database) -> Sequence[UsedKey]:
     """Return the keys that were used, the oldest first."""
     async with database.session() as session:
         rows = await session.exec(select(PayloadKeyUse).order_by(col(PayloadKeyUse.first_used_at)))

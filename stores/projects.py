@@ -113,7 +113,7 @@ async def find_name(database: Database, project_id: str | None) -> str | None:
 
 async def list_page(session: Session, after: tuple[datetime, str] | None, limit: int) -> Sequence[Project]:
     """Return projects, newest first, and one more if another page follows."""
-    statement = keyset.select_page(select(Project), (Project.created_at, Project.project_id), after, limit)
+    statement = keyset.select_page_and_one_more(select(Project), (Project.created_at, Project.project_id), after, limit)
     return (await session.exec(statement)).all()
 
 
@@ -144,7 +144,7 @@ async def list_keys(
 ) -> Sequence[ApiKey]:
     """Return a project's keys, newest first, also revoked ones, and one more if another page follows."""
     statement = select(ApiKey).where(ApiKey.project_id == project_id)
-    statement = keyset.select_page(statement, (ApiKey.created_at, ApiKey.key_id), after, limit)
+    statement = keyset.select_page_and_one_more(statement, (ApiKey.created_at, ApiKey.key_id), after, limit)
     return (await session.exec(statement)).all()
 
 

@@ -76,7 +76,7 @@ async def list_deliveries(
 ) -> Sequence[Delivery]:
     """Return a page of an owner's deliveries, newest first, and one more if another page follows."""
     statement = select(Delivery).where(*_build_owner_conditions(project_id, owner))
-    statement = keyset.select_page(statement, (Delivery.created_at, Delivery.delivery_id), after, limit)
+    statement = keyset.select_page_and_one_more(statement, (Delivery.created_at, Delivery.delivery_id), after, limit)
     async with database.session() as session:
         return (await session.exec(statement)).all()
 

@@ -38,9 +38,9 @@ class TaskQueue:
     served_with: str = ""
     """The queue whose workers serve this one as well; a worker cannot be asked for this one by name."""
 
-    def is_among(self, names: Sequence[str]) -> bool:
+    def is_served_by_worker_of(self, queue_names: Sequence[str]) -> bool:
         """Return whether a worker of the named queues serves this one."""
-        return (self.served_with or self.name) in names
+        return (self.served_with or self.name) in queue_names
 
 
 class SystemNames(Protocol):

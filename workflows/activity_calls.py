@@ -37,7 +37,7 @@ class ActivityOptions(TypedDict):
     retry_policy: RetryPolicy
 
 
-class QueuedActivityOptions(ActivityOptions):
+class ActivityOptionsWithQueueTimeout(ActivityOptions):
     """Options of a short activity on a queue that may have no worker."""
 
     schedule_to_start_timeout: timedelta
@@ -112,7 +112,7 @@ SHIPPING: Final = LongActivityOptions(
 )
 
 # Orders. The clock is a request that may have to wait for its turn.
-CLOCK_READING: Final = QueuedActivityOptions(
+CLOCK_READING: Final = ActivityOptionsWithQueueTimeout(
     schedule_to_start_timeout=timedelta(seconds=60),
     start_to_close_timeout=timedelta(seconds=60),
     retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=3),

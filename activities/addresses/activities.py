@@ -74,8 +74,10 @@ class AddressCycleActivities:
             config = await self._configuration.load_newest()
             plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
             if not plan.loaded:
-                await delivery.confirm_unsure_messages(self._database, config.modules)
-                if await delivery.retry_completable_swaps(self._database, config.settings.retries, config.modules):
+                await delivery.confirm_unconfirmed_messages(self._database, config.modules)
+                if await delivery.retry_given_up_swaps_with_both_sides(
+                    self._database, config.settings.retries, config.modules
+                ):
                     plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
                 # Messages that operators skipped are done without a cycle.
                 await cycle.move_done_to_history(self._database)
@@ -109,14 +111,16 @@ class AddressCycleActivities:
             )
 
     @activity.defn(name="address_archive")
-    async def confirm_and_archive(self, ended: ArchiveInput | None = None) -> int:
+    async def confirm_and_archive_messages(self, ended: ArchiveInput | None = None) -> int:
         """Ask about unconfirmed messages, then move done messages to the history.
 
         Args:
             ended: The cycle; None where a workflow of an earlier version calls.
         """
         async with send_heartbeats():
-            await delivery.confirm_unsure_messages(self._database, (await self._configuration.load_newest()).modules)
+            await delivery.confirm_unconfirmed_messages(
+                self._database, (await self._configuration.load_newest()).modules
+            )
             archived = await cycle.move_done_to_history(self._database)
         if ended is not None:
             metrics.ADDRESS_CYCLE_SECONDS.observe(ended.seconds)
@@ -130,7 +134,7 @@ class AddressCycleActivities:
         try:
             schedule = await self._engine.get_schedule_handle(names.CYCLE_SCHEDULE).describe()
         except RPCError as error:
-            if outages.is_absent(error):
+            if outages.is_workflow_or_schedule_missing(error):
                 return False
             raise
         return schedule.schedule.state.paused
@@ -303,13 +307,15 @@ class LogicalDeleteActivities:
     ) -> tuple[list[ListedLogicalDelete], set[Module]]:
         """Ask the modules, write their answers, and return them with the modules that gave none."""
         ids = [each.address_id for each in listed]
-        answers = await asyncio.gather(*(self._list_open_orders_or_none(module, ids) for module in IN_FLIGHT_MODULES))
+        answers = await asyncio.gather(
+            *(self._list_addresses_with_open_orders_or_none(module, ids) for module in IN_FLIGHT_MODULES)
+        )
         in_flight = dict(zip(IN_FLIGHT_MODULES, answers, strict=True))
         checked = [each.with_reported_orders(in_flight) for each in listed]
         await logical_deletes.write_check_results(self._database, checked)
         return checked, {module for module, answer in in_flight.items() if answer is None}
 
-    async def _list_open_orders_or_none(self, module: Module, ids: Sequence[int]) -> Set[int] | None:
+    async def _list_addresses_with_open_orders_or_none(self, module: Module, ids: Sequence[int]) -> Set[int] | None:
         try:
             return await self._modules.list_addresses_with_open_orders(module, ids)
         except ModuleFailure:

@@ -56,7 +56,7 @@ async def apply_step(
         messages = await load_unfinished_messages(database, params.cycle_id, group)
         blocked = await find_blocked_messages(database, settings, params, messages)
         sendable = [each for each in messages if each.operation.seq not in blocked]
-        answers = await _send_and_collect_results(modules, sendable)
+        answers = await _check_swaps_and_send_messages(modules, sendable)
         updates = [
             combine_module_results(each.operation, each.reason, answers[each.operation.seq]) for each in sendable
         ]
@@ -74,7 +74,7 @@ async def apply_step(
     return total
 
 
-async def _send_and_collect_results(
+async def _check_swaps_and_send_messages(
     modules: DeliveryModulesClient, messages: Sequence[LoggedMessage]
 ) -> ResultsByMessage:
     """Send messages, and return the results; swaps that no module has acknowledged are looked up first."""
@@ -127,7 +127,7 @@ LateResults: TypeAlias = dict[int, OperationResult | None]
 UNCONFIRMED_PAGE: Final = 500
 
 
-async def confirm_unsure_messages(database: Database, modules: DeliveryModulesClient) -> None:
+async def confirm_unconfirmed_messages(database: Database, modules: DeliveryModulesClient) -> None:
     """Ask the modules that may have applied done messages, and list the addresses that they keep because of them."""
     silent: set[Module] = set()
     last, page = 0, UNCONFIRMED_PAGE
@@ -136,7 +136,7 @@ async def confirm_unsure_messages(database: Database, modules: DeliveryModulesCl
             each.pair.id: each
             for each in await delivery.list_unconfirmed_messages(database, silent, last, UNCONFIRMED_PAGE)
         }
-        for group in ordering.group_independent_swaps(each.pair for each in by_id.values()):
+        for group in ordering.group_swaps_without_shared_uprns(each.pair for each in by_id.values()):
             silent |= await _confirm_messages(database, modules, [by_id[id_] for id_ in group], silent)
         last, page = max(by_id, default=0), len(by_id)
 
@@ -146,7 +146,7 @@ async def _confirm_messages(
 ) -> Set[Module]:
     """Ask the modules that are not silent, write their answers, and return those that gave none."""
     answers = await asyncio.gather(
-        *(_repeat_applied_operations(modules, module, messages) for module in Module if module not in silent)
+        *(_repeat_operations_module_has_applied(modules, module, messages) for module in Module if module not in silent)
     )
     answers_by_module = dict(zip((module for module in Module if module not in silent), answers, strict=True))
     reasons: dict[int, str | None] = {}
@@ -154,26 +154,32 @@ async def _confirm_messages(
     for each in messages:
         seq, reason = each.message.operation.seq, each.message.reason
         late_results = {
-            module: answer for module in each.possible_modules if (answer := answers_by_module.get(module, {}).get(seq))
+            module: answer for module in each.unsure_modules if (answer := answers_by_module.get(module, {}).get(seq))
         }
         updates.append(combine_module_results(each.message.operation, reason, late_results))
-        left = [module for module in each.possible_modules if not _is_settled(each, answers_by_module.get(module, {}))]
+        left = [
+            module
+            for module in each.unsure_modules
+            if not _is_confirmed_by_answers(each, answers_by_module.get(module, {}))
+        ]
         if left != reason.unsure:
             written = reason.model_copy(update={"unsure": left}).to_json()
             reasons[seq] = None if written == "{}" else written
     if reasons:
         await delivery.write_confirmations(database, updates, reasons)
-    return {module for module, said in answers_by_module.items() if _is_silent(module, messages, said)}
+    return {
+        module for module, said in answers_by_module.items() if _left_any_message_unanswered(module, messages, said)
+    }
 
 
-async def _repeat_applied_operations(
+async def _repeat_operations_module_has_applied(
     modules: DeliveryModulesClient, module: Module, messages: Sequence[UnconfirmedMessage]
 ) -> LateResults:
     """Return the results of the operations that the module has applied.
 
     An operation that it has not applied is not sent: only an applied one can be repeated without effect.
     """
-    operations = [each.message.operation for each in messages if module in each.possible_modules]
+    operations = [each.message.operation for each in messages if module in each.unsure_modules]
     if not operations:
         return {}
     try:
@@ -189,7 +195,7 @@ async def _repeat_applied_operations(
     return answers
 
 
-def _is_settled(message: UnconfirmedMessage, answers: LateResults) -> bool:
+def _is_confirmed_by_answers(message: UnconfirmedMessage, answers: LateResults) -> bool:
     seq = message.message.operation.seq
     if seq not in answers:
         return False
@@ -197,28 +203,28 @@ def _is_settled(message: UnconfirmedMessage, answers: LateResults) -> bool:
     return message.is_final if answer is None else answer.is_acknowledged
 
 
-def _is_silent(module: Module, messages: Sequence[UnconfirmedMessage], answers: LateResults) -> bool:
+def _left_any_message_unanswered(module: Module, messages: Sequence[UnconfirmedMessage], answers: LateResults) -> bool:
     """Whether a module was asked and left something unanswered, so that it is not asked again in this run."""
     if not answers:
-        return any(module in each.possible_modules for each in messages)
+        return any(module in each.unsure_modules for each in messages)
     return any(answer is not None and not answer.is_acknowledged for answer in answers.values())
 
 
 GIVEN_UP_PAGE: Final = 500
 
 
-async def retry_completable_swaps(database: Database, retries: int, modules: DeliveryModulesClient) -> int:
+async def retry_given_up_swaps_with_both_sides(database: Database, retries: int, modules: DeliveryModulesClient) -> int:
     """Give one more try to each given-up swap whose waiting modules have both sides, and return their number.
 
     Nothing changes while a module cannot be asked: it may be the one that misses a side.
     """
     total, last, page = 0, 0, GIVEN_UP_PAGE
     while page == GIVEN_UP_PAGE:
-        swaps = await delivery.list_given_up_swaps(database, retries, last, GIVEN_UP_PAGE)
+        swaps = await delivery.list_swaps_given_up_for_missing_side(database, retries, last, GIVEN_UP_PAGE)
         last, page = max((each.operation.seq for each in swaps), default=0), len(swaps)
         if not swaps or (lookups := await _look_up_in_all_modules(modules, swaps)) is None:
             break
-        if complete := [each.operation.seq for each in swaps if _has_both_sides(each, lookups)]:
+        if complete := [each.operation.seq for each in swaps if _waiting_modules_have_both_sides(each, lookups)]:
             revived = await delivery.retry_given_up_swaps(database, retries, complete)
             log.get(__name__).info("address_swaps_revived", messages=revived)
             total += len(revived)
@@ -237,6 +243,6 @@ async def _look_up_in_all_modules(
     return dict(zip(Module, lookups, strict=True))
 
 
-def _has_both_sides(swap: LoggedMessage, lookups: Mapping[Module, ModuleLookup]) -> bool:
+def _waiting_modules_have_both_sides(swap: LoggedMessage, lookups: Mapping[Module, ModuleLookup]) -> bool:
     """Whether each module that has not acknowledged it has both sides."""
     return all(uprn in lookups[module].live for module in swap.waits_for for uprn in swap.candidate.uprns)

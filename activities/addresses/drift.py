@@ -59,19 +59,19 @@ class AddressDifference(NamedTuple):
     sides: Fingerprints
 
 
-def compare_sides(uprn: int, sides: Fingerprints) -> AddressDifference | None:
+def compare_fingerprints(uprn: int, fingerprints: Fingerprints) -> AddressDifference | None:
     """Return how the modules differ, or None if they agree."""
-    live = [side for side in sides.values() if side]
+    live = [side for side in fingerprints.values() if side]
     kinds = [
         kind
         for kind, differs in (
-            (DifferenceKind.PRESENCE, 0 < len(live) < len(sides)),
+            (DifferenceKind.PRESENCE, 0 < len(live) < len(fingerprints)),
             (DifferenceKind.ADDRESS_ID, len({side.address_id for side in live}) > 1),
             (DifferenceKind.RECORD, len({side.digest for side in live}) > 1),
         )
         if differs
     ]
-    return AddressDifference(uprn, tuple(kinds), sides) if kinds else None
+    return AddressDifference(uprn, tuple(kinds), fingerprints) if kinds else None
 
 
 def build_fingerprint(entry: AddressEntry) -> AddressFingerprint:
@@ -210,7 +210,7 @@ class DriftFindings:
     def add_uprn(self, uprn: int, sides: Fingerprints) -> None:
         self.compared += 1
         self.live.update(module for module, side in sides.items() if side)
-        if difference := compare_sides(uprn, sides):
+        if difference := compare_fingerprints(uprn, sides):
             self.add_difference(difference)
 
     def add_difference(self, difference: AddressDifference) -> None:
@@ -219,7 +219,7 @@ class DriftFindings:
         if len(self.shown) < DIFFERENCES_MAX:
             self.shown.append(difference)
 
-    def remove_difference(self, difference: AddressDifference) -> None:
+    def subtract_difference_from_counts(self, difference: AddressDifference) -> None:
         """Remove a difference that a change in progress had caused."""
         self.different -= 1
         self.kinds.subtract(difference.kinds)
@@ -254,8 +254,8 @@ class DriftActivities:
             before = seen[start : start + RECHECK_BATCH]
             now = await look_up_fingerprints_of_many(self._modules, [each.uprn for each in before])
             for difference in before:
-                findings.remove_difference(difference)
-                if still := compare_sides(difference.uprn, now[difference.uprn]):
+                findings.subtract_difference_from_counts(difference)
+                if still := compare_fingerprints(difference.uprn, now[difference.uprn]):
                     findings.add_difference(still)
 
     async def _write_report(

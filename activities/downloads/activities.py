@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 from activities.downloads import assembly, books, probing
 from activities.downloads.fetching import RangeFetcher
 from activities.downloads.stager import BookStager, RangeStager, load_ledger_and_tail
-from clients.sources import InlinePages, PageSource, RetryLater, SourceClient
+from clients.sources import InlinePages, RetryingPageReader, RetryLater, SourceClient
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
     AssembleInput,
@@ -36,7 +36,7 @@ from domain.downloads.activity_models import (
     TableProbe,
 )
 from domain.downloads.models import DownloadSpec, DownloadState, FetchProgress, StoredFile
-from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
+from domain.downloads.staging import RenderedSegment, StagedPartsInvalid, StagedRowsTooOld
 from domain.redaction import Redactor
 from excel.template.models import Drawing
 from infra import log, metrics, outages
@@ -76,11 +76,11 @@ class DownloadActivities:
         await quotas.take_active_slots_beyond_quota(self._database, record.spec)
 
     @activity.defn(name="download_probe")
-    async def probe_sources(self, request: ProbeInput) -> ProbeResult:
+    async def probe_sources_and_prepare_uploads(self, request: ProbeInput) -> ProbeResult:
         """Probe the sources; keep staged rows if they may be used, otherwise delete them and begin new uploads."""
         async with send_heartbeats():
             try:
-                return ProbeResult(sources=await self._probe_or_resume(request))
+                return ProbeResult(sources=await self._probe_and_resume_or_start_over(request))
             except RetryLater as later:
                 return ProbeResult(wait=later.wait)
 
@@ -90,13 +90,13 @@ class DownloadActivities:
         spec = fetch.spec
         # After the window old rows must not be mixed with new ones, whether the worker was killed or stopped.
         if (activity.info().attempt > 1 or fetch.checks_staging_age) and await self._is_staging_recent(spec) is False:
-            raise StagingExpired(f"nothing was staged for {spec.resume_window_seconds} s")
+            raise StagedRowsTooOld(f"nothing was staged for {spec.resume_window_seconds} s")
         with _convert_missing_to_staging_error():
             stager, source = await self._open_stager(fetch), self._open_source(spec)
             async with send_heartbeats(
                 lambda: [FetchProgress(range=fetch.pages.number_among_all_tables, rows=stager.rows)]
             ):
-                with source.hold_large_page_slot():
+                with source.redact_faults_and_release_slot():
                     report = await RangeFetcher(source, stager, fetch).fetch_until(
                         deadline=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
                     )
@@ -104,7 +104,7 @@ class DownloadActivities:
         if report.done and not report.new_columns and extent.is_exact and not stager.has_gaps:
             expected = plan.count_rows_of_range(fetch.pages, extent.total or 0, extent.page_size)
             if report.rows != expected:
-                raise StagingError(f"range {report.number} staged {report.rows} rows, not {expected}")
+                raise StagedPartsInvalid(f"range {report.number} staged {report.rows} rows, not {expected}")
         return report
 
     @activity.defn(name="download_assemble")
@@ -122,11 +122,11 @@ class DownloadActivities:
                 return await books.render_segment(self._objects, render)
 
     @activity.defn(name="download_bind")
-    async def combine_books(self, bind: CombineBooksInput) -> StoredFile:
+    async def combine_books(self, combine: CombineBooksInput) -> StoredFile:
         """Combine the books into one file, and write its manifest last."""
         async with send_heartbeats():
             with _convert_missing_to_staging_error():
-                return await books.combine_books(self._objects, bind)
+                return await books.combine_books(self._objects, combine)
 
     @activity.defn(name="download_discard")
     async def delete_unfinished(self, spec: DownloadSpec) -> None:
@@ -134,7 +134,7 @@ class DownloadActivities:
         await self._delete_objects_and_uploads(spec)
 
     @activity.defn(name="download_finish")
-    async def record_end(self, finish: RecordEndInput) -> None:
+    async def record_end_and_release_slots(self, finish: RecordEndInput) -> None:
         """Write the result into the catalogue, and notify the API."""
         spec, file = finish.spec, finish.outcome.file
         # A failed download may still be retried with the rows that were sent along; housekeeping deletes them later.
@@ -142,7 +142,7 @@ class DownloadActivities:
             for key in spec.inline_keys:
                 await self._objects.delete(key)
         # Before the notification: a caller who then starts the next download must find the slot free.
-        await quotas.release_active_slots(
+        await quotas.release_slots_and_count_file_size(
             self._database,
             spec.project_id,
             spec.operator_id,
@@ -153,7 +153,7 @@ class DownloadActivities:
         await catalogue.record_result_and_notify(self._database, finish)
         _count_and_log_end(finish)
 
-    async def _probe_or_resume(self, request: ProbeInput) -> SourcesProbe:
+    async def _probe_and_resume_or_start_over(self, request: ProbeInput) -> SourcesProbe:
         spec, earlier = request.spec, request.earlier
         tables = [await self._probe_table(request, table) for table in range(spec.table_count)]
         probes, drawing = [table.probe for table in tables], _build_drawing(spec, tables)
@@ -161,10 +161,10 @@ class DownloadActivities:
         if earlier and _has_same_probes(earlier.tables, probes) and await self._is_staging_recent(spec):
             return earlier.model_copy(update={"resumed": True})
         if drawing is not None and not request.single_fetcher:
-            probes[0].books = await books.plan_fetched_books(spec, drawing, probes[0], tables[0].sample)
+            probes[0].books = await books.count_books_rendered_by_fetchers(spec, drawing, probes[0], tables[0].sample)
         # An attempt that died after it began an upload left that behind.
         await self._delete_objects_and_uploads(spec)
-        return await self._begin_uploads(spec, drawing, probes)
+        return await self._store_drawing_and_begin_uploads(spec, drawing, probes)
 
     async def _open_stager(self, fetch: FetchRangeInput) -> RangeStager:
         ledger, gathered = await load_ledger_and_tail(self._objects, fetch)
@@ -172,28 +172,28 @@ class DownloadActivities:
             return BookStager(self._objects, fetch, ledger, gathered, self._render_slots)
         return RangeStager(self._objects, fetch, ledger, gathered)
 
-    def _open_source(self, spec: DownloadSpec) -> PageSource:
+    def _open_source(self, spec: DownloadSpec) -> RetryingPageReader:
         """Open the source of a download, or the rows that were sent with it."""
         services, settings = self._services, self._services.settings.downloads
         if spec.inline_key is not None:
-            return PageSource(settings, InlinePages(services.objects, spec.inline_key))
+            return RetryingPageReader(settings, InlinePages(services.objects, spec.inline_key))
         if spec.source_url is None:
             raise ValueError(f"download {spec.task_id} has neither a source URL nor rows of its own")
         sealed = spec.source_headers
         headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
         url = services.sealer.open(spec.source_url)
         pages = SourceClient(services.http, services.gate, settings, url, headers, self._large_pages)
-        return PageSource(settings, pages, spec.first_page, Redactor(url, headers), spec.table)
+        return RetryingPageReader(settings, pages, spec.first_page, Redactor(url, headers), spec.table)
 
     async def _probe_table(self, request: ProbeInput, table: int) -> probing.ProbedTable:
         spec, more = request.spec, request.columns.get(table, [])
         drawing = spec.drawing.tables[table] if spec.drawing is not None else None
-        of_table = spec.for_table(table)
+        of_table = spec.build_table_spec(table)
         return await probing.probe_table(
             self._open_source(of_table), of_table, drawing, more, request.tries, request.page_size_max
         )
 
-    async def _begin_uploads(
+    async def _store_drawing_and_begin_uploads(
         self, spec: DownloadSpec, drawing: Drawing | None, probes: list[TableProbe]
     ) -> SourcesProbe:
         """Begin the uploads for rows or books, and store the drawing."""
@@ -203,7 +203,7 @@ class DownloadActivities:
             probes[0].upload_id = await books.begin_archive_upload(self._objects, spec)
             return SourcesProbe(tables=probes, archive=probes[0].upload_id)
         for table, probe in enumerate(probes):
-            of_table = spec.for_table(table)
+            of_table = spec.build_table_spec(table)
             probe.upload_id = await self._objects.begin_upload(
                 names.build_joined_parts_key(of_table),
                 content_type=sinks.build_sink(spec).content_type,
@@ -252,7 +252,7 @@ class DownloadHousekeeping:
         return len(rows)
 
     @activity.defn(name=names.SWEEP)
-    async def remove_abandoned_staging(self) -> StagingCleanupResult:
+    async def remove_abandoned_staging_and_old_rows(self) -> StagingCleanupResult:
         """Remove staging and uploads that are a day old and whose workflow has ended, and rows past their retention."""
         await Limiter(self._database).delete_expired()
         ended = datetime.now(UTC) - self._retention
@@ -285,7 +285,7 @@ class DownloadHousekeeping:
                 names.build_download_workflow_id(project_id, task_id)
             ).describe()
         except RPCError as error:
-            if outages.is_absent(error):
+            if outages.is_workflow_or_schedule_missing(error):
                 return False
             raise
         return description.status is WorkflowExecutionStatus.RUNNING
@@ -330,11 +330,11 @@ def _has_same_probes(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -
 
 @contextmanager
 def _convert_missing_to_staging_error() -> Iterator[None]:
-    """Raise `StagingError` for a missing upload or object, which no retry brings back: the download starts over."""
+    """Raise `StagedPartsInvalid` for a missing upload or object, which no retry brings back: it starts over."""
     try:
         yield
     except (UploadMissing, ObjectMissing) as error:
-        raise StagingError(str(error)) from error
+        raise StagedPartsInvalid(str(error)) from error
 
 
 def _find_newest_by_download(listed: Iterable[ListedObject]) -> dict[str, datetime]:

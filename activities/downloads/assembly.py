@@ -21,7 +21,7 @@ from domain.downloads.staging import (
     RangeLedger,
     RenderedSegment,
     StagedFrame,
-    StagingError,
+    StagedPartsInvalid,
     UploadedPiece,
     read_frames,
 )
@@ -40,7 +40,7 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
     if (manifest := await read_manifest_and_delete_staging(objects, spec)) is not None:
         return AssembleResult(file=manifest.file)
     ledgers = [
-        await _read_ledgers(objects, spec.for_table(table), count) for table, count in enumerate(assemble.ranges)
+        await _read_ledgers(objects, spec.build_table_spec(table), count) for table, count in enumerate(assemble.ranges)
     ]
     warnings = assemble.warnings + [
         warning
@@ -56,11 +56,13 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
     if sources.archive:
         return known.model_copy(update={"rendered": _collect_rendered(ledgers[0]), "archive": sources.archive})
     joined = [
-        await _TableJoiner(objects, spec.for_table(table), probe, ledgers[table]).join()
+        await _TableJoiner(objects, spec.build_table_spec(table), probe, ledgers[table]).join()
         for table, probe in enumerate(sources.tables)
     ]
     if spec.type is FileType.EXCEL:
-        shared = await books.plan_staged_books(objects, spec, sources, [table.rows for table in joined])
+        shared = await books.plan_staged_books_and_begin_archive(
+            objects, spec, sources, [table.rows for table in joined]
+        )
         return shared.model_copy(update={"warnings": known.warnings, "has_gaps": known.has_gaps})
     return AssembleResult(file=await _make_file_and_manifest(objects, spec, sources.tables[0], joined[0], warnings))
 
@@ -73,7 +75,7 @@ def _collect_rendered(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
     """
     rendered = [ledger.rendered for ledger in ledgers if ledger.rendered is not None]
     if len(rendered) < len(ledgers):
-        raise StagingError(f"{len(rendered)} of {len(ledgers)} ranges are rendered")
+        raise StagedPartsInvalid(f"{len(rendered)} of {len(ledgers)} ranges are rendered")
     return rendered
 
 
@@ -140,7 +142,7 @@ async def _make_file_and_manifest(
         staged, metadata = names.build_joined_parts_key(spec), {"task": spec.task_id}
         rendered = await render_parquet(objects, staged, names.build_file_key(spec), metadata=metadata)
         if rendered.rows != joined.rows:
-            raise StagingError(f"{rendered.rows} rows were rendered where {joined.rows} are staged")
+            raise StagedPartsInvalid(f"{rendered.rows} rows were rendered where {joined.rows} are staged")
         parts, etag, size = [], rendered.stored.etag, rendered.stored.size
     manifest = FileManifest(
         task_id=spec.task_id,
@@ -174,7 +176,7 @@ class _TableJoiner:
         rows = sum(ledger.rows for ledger in self._ledgers)
         has_gaps = any(ledger.has_gaps for ledger in self._ledgers)
         if self._probe.extent.is_exact and not has_gaps and rows != self._probe.extent.total:
-            raise StagingError(f"{rows} rows are staged where the source has {self._probe.extent.total}")
+            raise StagedPartsInvalid(f"{rows} rows are staged where the source has {self._probe.extent.total}")
         placed = await self._upload_missing_parts(staging.list_file_pieces(self._ledgers))
         return _JoinedTable(rows, placed, await self._complete_and_verify_upload(placed))
 
@@ -206,7 +208,7 @@ class _TableJoiner:
         head = await self._objects.head(self._joined_key)
         size = sum(part.size for part in parts)
         if head is None or head.size != size:
-            raise StagingError(f"the store holds {head}, the parts have {size} bytes")
+            raise StagedPartsInvalid(f"the store holds {head}, the parts have {size} bytes")
         if head.etag != compute_composite_etag([part.etag for part in parts]):
             # With encryption by a key service an ETag is no digest, so the bytes are compared.
             await self._compare_with_digests(placed)
@@ -223,7 +225,7 @@ class _TableJoiner:
                 digest.update(piece[:left])
                 rest, left = piece[left:], left - min(left, len(piece))
             if digest.hexdigest() != part.sha256:
-                raise StagingError(f"part {part.number} in the store is not the one that was put there")
+                raise StagedPartsInvalid(f"part {part.number} in the store is not the one that was put there")
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ class RenderedParquet:
 
 
 async def render_parquet(
-    objects: ObjectStore, staged: str, key: str, *, metadata: Mapping[str, str]
+    objects: ObjectStore, staged_key: str, key: str, *, metadata: Mapping[str, str]
 ) -> RenderedParquet:
     """Render the frames under *staged* to a Parquet file under *key*; a repeated call makes the same file."""
     # Workflows import the activities for their signatures, and must not load Arrow.
@@ -245,29 +247,29 @@ async def render_parquet(
         ParquetRenderer,
     )
 
-    survey = ColumnTypeInference(await _read_head_frame(objects, staged))
-    async for pages in _read_row_groups(objects, staged):
+    survey = ColumnTypeInference(await _read_head_frame(objects, staged_key))
+    async for pages in _read_row_groups(objects, staged_key):
         await asyncio.to_thread(survey.add, pages)
-    content = _stream_parquet(objects, staged, ParquetRenderer(survey))
+    content = _stream_parquet(objects, staged_key, ParquetRenderer(survey))
     stored = await objects.put_stream(key, content, content_type=PARQUET_TYPE, metadata=metadata)
     return RenderedParquet(stored, survey.rows)
 
 
-async def _stream_parquet(objects: ObjectStore, staged: str, renderer: ParquetRenderer) -> AsyncIterator[bytes]:
-    async for pages in _read_row_groups(objects, staged):
+async def _stream_parquet(objects: ObjectStore, staged_key: str, renderer: ParquetRenderer) -> AsyncIterator[bytes]:
+    async for pages in _read_row_groups(objects, staged_key):
         yield await asyncio.to_thread(renderer.write_row_group, pages)
     yield await asyncio.to_thread(renderer.finish)
 
 
-async def _read_head_frame(objects: ObjectStore, staged: str) -> StagedFrame:
-    async with aclosing(objects.stream(staged)) as content, aclosing(read_frames(content)) as pages:
+async def _read_head_frame(objects: ObjectStore, staged_key: str) -> StagedFrame:
+    async with aclosing(objects.stream(staged_key)) as content, aclosing(read_frames(content)) as pages:
         return await anext(pages)
 
 
-async def _read_row_groups(objects: ObjectStore, staged: str) -> AsyncIterator[list[StagedFrame]]:
+async def _read_row_groups(objects: ObjectStore, staged_key: str) -> AsyncIterator[list[StagedFrame]]:
     """Yield the pages behind the head in groups, each a row group of the file."""
     group, size = list[StagedFrame](), 0
-    async with aclosing(objects.stream(staged)) as content, aclosing(read_frames(content)) as pages:
+    async with aclosing(objects.stream(staged_key)) as content, aclosing(read_frames(content)) as pages:
         await anext(pages)
         async for page in pages:
             group.append(page)

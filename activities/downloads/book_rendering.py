@@ -211,7 +211,7 @@ class StagedRowReader:
 
     def __init__(self, objects: ObjectStore, spec: DownloadSpec, shapes: Sequence[TableShape]) -> None:
         self._objects = objects
-        self._orders = [spec.for_table(table) for table in range(len(shapes))]
+        self._orders = [spec.build_table_spec(table) for table in range(len(shapes))]
         self._shapes = shapes
 
     async def count_rows(self, table: int) -> int:
@@ -220,7 +220,7 @@ class StagedRowReader:
 
     async def read_pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
         """Yield the rows of a table from a given one on, page by page."""
-        start, before = await self._find_part_with_row(table, first_row)
+        start, before = await self._find_start_of_part_with_row(table, first_row)
         async with (
             aclosing(self._objects.stream(names.build_joined_parts_key(self._orders[table]), start)) as content,
             aclosing(_read_pages(content, self._shapes[table].columns, first_row - before)) as pages,
@@ -228,7 +228,7 @@ class StagedRowReader:
             async for page in pages:
                 yield page
 
-    async def _find_part_with_row(self, table: int, row: int) -> tuple[int, int]:
+    async def _find_start_of_part_with_row(self, table: int, row: int) -> tuple[int, int]:
         """Return the start of the part that holds a row, in bytes and in rows; every part begins with a page."""
         start = rows = 0
         for part in (await self._read_assembly_record(table)).parts:
@@ -258,10 +258,10 @@ class BufferedRowReader:
     async def read_pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
         """Yield the rows from a given one on, page by page."""
 
-        async def content() -> AsyncIterator[bytes]:
+        async def stream_content() -> AsyncIterator[bytes]:
             yield self._content
 
-        async with aclosing(_read_pages(content(), self._shape.columns, first_row)) as pages:
+        async with aclosing(_read_pages(stream_content(), self._shape.columns, first_row)) as pages:
             async for page in pages:
                 yield page
 

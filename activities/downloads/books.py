@@ -30,7 +30,7 @@ from domain.downloads.staging import (
     PartRecord,
     RenderedBook,
     RenderedSegment,
-    StagingError,
+    StagedPartsInvalid,
     ZipMember,
     ZipTooLarge,
     encode_central_directory,
@@ -59,18 +59,20 @@ def require_rows_within_single_book(spec: DownloadSpec, drawing: Drawing | None,
     Raises:
         SourceFault: They do not.
     """
-    if drawing is not None and _is_single_book(drawing):
+    if drawing is not None and _must_be_single_book(drawing):
         _plan_single_book(sum(probe.extent.total or 0 for probe in probes), spec.file_max_rows)
 
 
-async def plan_fetched_books(spec: DownloadSpec, drawing: Drawing, probe: TableProbe, sample: BufferedRowReader) -> int:
+async def count_books_rendered_by_fetchers(
+    spec: DownloadSpec, drawing: Drawing, probe: TableProbe, sample: BufferedRowReader
+) -> int:
     """Return how many books fetchers render themselves, one for each range; 0 if rows are staged first.
 
     Args:
         sample: The rows of the first page.
     """
     total = probe.extent.total
-    if not probe.extent.is_exact or total is None or spec.inline_key is not None or _is_single_book(drawing):
+    if not probe.extent.is_exact or total is None or spec.inline_key is not None or _must_be_single_book(drawing):
         return 0
     if plan.choose_fetcher_count(total, probe.extent.page_size) == 1:
         return 0
@@ -80,7 +82,7 @@ async def plan_fetched_books(spec: DownloadSpec, drawing: Drawing, probe: TableP
     return len(found) if _can_be_archive_parts(spec, found, row_bytes) and gathered_bytes <= GATHERED_MAX_BYTES else 0
 
 
-async def plan_staged_books(
+async def plan_staged_books_and_begin_archive(
     objects: ObjectStore, spec: DownloadSpec, sources: SourcesProbe, rows: Sequence[int]
 ) -> AssembleResult:
     """Divide the staged rows among books.
@@ -89,7 +91,7 @@ async def plan_staged_books(
         rows: Number of rows of each table.
     """
     drawing = await read_drawing(objects, spec)
-    if _is_single_book(drawing):
+    if _must_be_single_book(drawing):
         return AssembleResult(segments=_plan_single_book(sum(rows), spec.file_max_rows))
     (count,) = rows
     row_bytes = 0.0
@@ -118,7 +120,7 @@ async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows
     renderer = BookRenderer(spec, await read_drawing(objects, spec), [shape], rows)
     rendered = await _render_and_store_books(objects, spec, segment, fetch.archive, renderer)
     if rendered.part is None:
-        raise StagingError(f"the books of range {fetch.pages.index} are too small for a part of the archive")
+        raise StagedPartsInvalid(f"the books of range {fetch.pages.index} are too small for a part of the archive")
     return rendered
 
 
@@ -145,13 +147,15 @@ def _plan_segments(spec: DownloadSpec, rows: int, row_bytes: float) -> list[RowS
     return plan_segments(rows, row_bytes, spec.file_max_bytes - BOOK_OVERHEAD_BYTES, spec.file_max_rows)
 
 
-def _can_be_archive_parts(spec: DownloadSpec, found: Sequence[RowSegment], row_bytes: float) -> bool:
+def _can_be_archive_parts(spec: DownloadSpec, segments: Sequence[RowSegment], row_bytes: float) -> bool:
     """Return whether books of these segments are large enough for parts of an upload and small enough for memory."""
-    smallest = found[-1].rows * row_bytes
-    return len(found) > 1 and smallest >= PART_MARGIN * staging.PART_MIN_BYTES and spec.file_max_bytes <= PART_MAX_BYTES
+    smallest = segments[-1].rows * row_bytes
+    return (
+        len(segments) > 1 and smallest >= PART_MARGIN * staging.PART_MIN_BYTES and spec.file_max_bytes <= PART_MAX_BYTES
+    )
 
 
-def _is_single_book(drawing: Drawing) -> bool:
+def _must_be_single_book(drawing: Drawing) -> bool:
     """Return whether the book cannot be split, because it has several tables or rows under row heads."""
     template = drawing.tables[0].template
     return len(drawing.tables) > 1 or (template is not None and bool(read_template(template).rows))
@@ -166,7 +170,9 @@ async def _render_and_store_books(
     try:
         async with aclosing(files):
             return await (
-                storage.store_as_part(archive_upload, files) if archive_upload else storage.store_as_objects(files)
+                storage.store_as_part_if_large_enough(archive_upload, files)
+                if archive_upload
+                else storage.store_as_objects(files)
             )
     except UncoveredRows as error:
         raise SourceFault(
@@ -204,7 +210,9 @@ class _BookStorage:
             books.append(self._describe_book(file, len(books), stored.etag))
         return RenderedSegment(books=books)
 
-    async def store_as_part(self, upload_id: str, files: AsyncGenerator[TemporaryBookFile]) -> RenderedSegment:
+    async def store_as_part_if_large_enough(
+        self, upload_id: str, files: AsyncGenerator[TemporaryBookFile]
+    ) -> RenderedSegment:
         """Store all books as one part of the archive, or nothing if they are too small for a part."""
         books, pieces = list[RenderedBook](), list[bytes]()
         async for file in files:
@@ -243,26 +251,26 @@ def _plan_single_book(rows: int, max_rows: int) -> list[RowSegment]:
         ) from None
 
 
-async def combine_books(objects: ObjectStore, bind: CombineBooksInput) -> StoredFile:
+async def combine_books(objects: ObjectStore, combine: CombineBooksInput) -> StoredFile:
     """Combine all books into one file. A repeated call finds what an earlier attempt did."""
-    spec = bind.spec
+    spec = combine.spec
     manifest = await read_manifest_and_delete_staging(objects, spec)
     if manifest is None:
-        manifest = await _make_file_manifest(objects, bind)
+        manifest = await _make_file_and_build_manifest(objects, combine)
         await write_manifest_and_delete_staging(objects, spec, manifest)
     if manifest.files > 1:
         for upload in await objects.list_open_uploads(names.build_files_prefix(spec)):
             await objects.abort(upload.key, upload.upload_id)
-        for key in _list_book_keys(bind):
+        for key in _list_book_keys(combine):
             await objects.delete(key)
     return manifest.file
 
 
-async def _make_file_manifest(objects: ObjectStore, bind: CombineBooksInput) -> FileManifest:
+async def _make_file_and_build_manifest(objects: ObjectStore, bind: CombineBooksInput) -> FileManifest:
     spec, books = bind.spec, bind.books
     rows, total = sum(book.report.rows for book in books), bind.sources.exact_total_rows
     if total is not None and not bind.has_gaps and rows != total:
-        raise StagingError(f"{rows} rows were rendered where the source has {total}")
+        raise StagedPartsInvalid(f"{rows} rows were rendered where the source has {total}")
     shapes = [probe.shape for probe in bind.sources.tables]
     left_out = dict.fromkeys([*(key for shape in shapes for key in shape.left_out or []), *bind.left_out])
     file = _describe_single_book(bind) if len(books) == 1 else await _make_archive(objects, bind)
@@ -325,7 +333,7 @@ async def _complete_archive(
         await objects.complete(key, bind.archive, [*parts, last])
     head, size = await objects.head(key), sum(part.bytes for part in placed) + len(directory)
     if head is None or head.size != size:
-        raise StagingError(f"the store holds {head}, the parts have {size} bytes")
+        raise StagedPartsInvalid(f"the store holds {head}, the parts have {size} bytes")
     return size, head.etag
 
 

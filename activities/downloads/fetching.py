@@ -11,10 +11,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from activities.downloads.stager import RangeStager
-from clients.sources import PageSource, RetryLater, means_beyond_last_page
+from clients.sources import RetryingPageReader, RetryLater, means_beyond_last_page
 from domain.downloads import plan, repeats, sinks
 from domain.downloads.activity_models import FetchRangeInput, FetchRangeResult
-from domain.downloads.models import ColumnPolicy, FetchProgress
+from domain.downloads.models import FetchProgress, NewColumnPolicy
 from domain.downloads.pages import (
     NewColumnsFound,
     build_new_column_fault,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class RangeFetcher:
     """Fetches the pages of a range in order, from where its stager resumes."""
 
-    def __init__(self, source: PageSource, stager: RangeStager, fetch: FetchRangeInput) -> None:
+    def __init__(self, source: RetryingPageReader, stager: RangeStager, fetch: FetchRangeInput) -> None:
         self._source = source
         self._stager = stager
         self._fetch = fetch
@@ -66,7 +66,7 @@ class RangeFetcher:
                 return self._build_result(done=True, new_columns=await self._collect_new_columns(found))
         except SourceFault as fault:
             await self._stager.store_tail()
-            await self._add_fault_notes(fault)
+            await self._decide_transience_and_add_notes(fault)
             raise
         except RetryLater as later:
             await self._stager.store_tail()
@@ -78,7 +78,7 @@ class RangeFetcher:
         """Stage pages until the monotonic clock reads `deadline`; return whether one of them is the last."""
         async with aclosing(self._read_ahead(deadline)) as answers:
             async for page in answers:
-                if self._is_last_page(page):
+                if self._ends_source_without_total(page):
                     return True
                 has_gaps = page.has_more and page.rows < self._extent.page_size
                 mark = repeats.build_page_mark(page.rows, page.digest)
@@ -93,7 +93,7 @@ class RangeFetcher:
                 )
         return False
 
-    async def _add_fault_notes(self, fault: SourceFault) -> None:
+    async def _decide_transience_and_add_notes(self, fault: SourceFault) -> None:
         """Add to a fault the progress of the range, and what may help: waiting for the source, or smaller pages."""
         progress = FetchProgress(range=self._pages.number_among_all_tables, rows=self._stager.rows)
         if fault.transient:
@@ -113,12 +113,12 @@ class RangeFetcher:
             rows=self._stager.rows,
             done=done,
             new_columns=new_columns or [],
-            left_out=self._encoder.reader.newly_left_out_keys,
+            left_out=self._encoder.reader.left_out_keys_beyond_shape,
             warnings=self._warnings,
             wait=wait,
         )
 
-    def _is_last_page(self, page: EncodedPage) -> bool:
+    def _ends_source_without_total(self, page: EncodedPage) -> bool:
         """Return whether a page ends a source without a total: it is empty and announces no more."""
         if self._pages.end is not None:
             return False
@@ -167,7 +167,7 @@ class RangeFetcher:
         if not self._extent.is_last_page_full:
             return
 
-        def parse(body: bytes) -> list[bytes]:
+        def read_rows_if_repeated(body: bytes) -> list[bytes]:
             """Return the rows if they repeat another page."""
             beyond = self._encoder.encode(body)
             if repeats.build_page_mark(beyond.rows, beyond.digest) in self._stager.marks:
@@ -176,10 +176,10 @@ class RangeFetcher:
             return []
 
         try:
-            again = await self._source.read_page(end, self._extent.page_size, parse, self._tries)
+            again = await self._source.read_page(end, self._extent.page_size, read_rows_if_repeated, self._tries)
             if again:
                 # A single repetition may come from a cache, which hides rows that are there.
-                again = await self._source.read_page(end, self._extent.page_size, parse, self._tries)
+                again = await self._source.read_page(end, self._extent.page_size, read_rows_if_repeated, self._tries)
             if end == 1:
                 await self._require_page_is_honoured(again)
         except NewColumnsFound as found:
@@ -235,7 +235,7 @@ class RangeFetcher:
             NewColumnsFound: New columns are not allowed.
         """
         number = self._stager.next_page
-        if self._fetch.spec.columns is not ColumnPolicy.OPEN:
+        if self._fetch.spec.columns is not NewColumnPolicy.OPEN:
             raise build_new_column_fault(
                 found, self._fetch.probe.shape.columns, self._extent.to_source_page_number(number)
             )
@@ -281,22 +281,22 @@ class RangeFetcher:
     def _start_reading(self, number: int) -> asyncio.Task[EncodedPage]:
         source_number = self._extent.to_source_page_number(number)
 
-        def parse(body: bytes) -> EncodedPage:
+        def encode_and_check_page(body: bytes) -> EncodedPage:
             page = self._encoder.encode(body)
             if (number - self._pages.first) * self._extent.page_size * self._fetch.ranges < ROWS_REMEMBERED:
-                page = replace(page, row_mark=repeats.build_row_mark(read_raw_rows(body)))
+                page = replace(page, row_mark=repeats.build_rows_mark(read_raw_rows(body)))
             self._extent.require_consistent_page(number, page.rows, page.total, has_more=page.has_more)
             self._seen.require_no_repetition(source_number, repeats.build_page_mark(page.rows, page.digest))
             return page
 
-        async def read_page() -> EncodedPage:
-            page = await self._source.read_page(number, self._extent.page_size, parse, self._tries)
+        async def read_page_and_confirm_end() -> EncodedPage:
+            page = await self._source.read_page(number, self._extent.page_size, encode_and_check_page, self._tries)
             if self._is_empty_last_page(page):
-                page = await self._confirm_end_of_source(number, parse)
+                page = await self._confirm_end_of_source(number, encode_and_check_page)
             self._seen.add(source_number, repeats.build_page_mark(page.rows, page.digest))
             return page
 
-        return asyncio.create_task(read_page())
+        return asyncio.create_task(read_page_and_confirm_end())
 
 
 def _build_empty_page_fault(page: int, rows: int) -> SourceFault:

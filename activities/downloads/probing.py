@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from pydantic import JsonValue
 
 from activities.downloads.book_rendering import BufferedRowReader
-from clients.sources import PageSource, means_beyond_last_page, parse_off_loop
+from clients.sources import RetryingPageReader, means_beyond_last_page, parse_in_thread_if_large
 from domain.downloads import repeats, sinks
 from domain.downloads.activity_models import TableProbe
 from domain.downloads.models import DownloadSpec, FileType
 from domain.downloads.pages import FirstPage, read_first_page, read_row_texts
 from domain.downloads.plan import SourceExtent, reduce_page_size
-from domain.downloads.retries import TIMEOUTS_MAX, PageTries, is_timeout
+from domain.downloads.retries import TIMEOUTS_MAX, PageAttempts, is_timeout
 from domain.downloads.shape import choose_table_shape
 from domain.downloads.shape import require_column_limits as _require_usable
 from domain.faults import SourceFault
@@ -38,11 +38,11 @@ class ProbedTable:
 
 
 async def probe_table(
-    source: PageSource,
+    source: RetryingPageReader,
     spec: DownloadSpec,
     drawing: TableDrawing | None,
     more_columns: list[str],
-    tries: Sequence[PageTries] = (),
+    failed_tries: Sequence[PageAttempts] = (),
     page_size_max: int | None = None,
 ) -> ProbedTable:
     """Probe the source of a table.
@@ -52,11 +52,11 @@ async def probe_table(
         spec: The spec of the table.
         drawing: The drawing that the request asks for, if any; what the source answers overrides it.
         more_columns: Known columns beyond those of the first page.
-        tries: Failed attempts of each request before a wait.
+        failed_tries: Failed attempts of each request before a wait.
         page_size_max: Upper bound of the page size, after larger pages timed out.
     """
-    with source.hold_large_page_slot():
-        first, extent = await _SourceProber(source, spec, tries, page_size_max).probe()
+    with source.redact_faults_and_release_slot():
+        first, extent = await _SourceProber(source, spec, failed_tries, page_size_max).probe()
         return await _build_probe(spec, drawing, more_columns, first, extent)
 
 
@@ -65,7 +65,7 @@ async def _build_probe(
 ) -> ProbedTable:
     first = replace(first, columns=list(dict.fromkeys([*first.columns, *more_columns])))
     if drawing is not None:
-        drawing = _merge_drawing(drawing, first)
+        drawing = _override_drawing_from_source(drawing, first)
     shape = choose_table_shape(spec.type, first, drawing)
     _require_usable(shape.columns)
     if first.rows and not shape.columns and spec.type is not FileType.CSV:
@@ -77,7 +77,7 @@ async def _build_probe(
     # Workflows import the activities for their signatures, and must not load Arrow.
     from domain.downloads.shape import PageEncoder  # noqa: PLC0415
 
-    page = await parse_off_loop(PageEncoder(shape, sinks.build_sink(spec)).encode, first.text)
+    page = await parse_in_thread_if_large(PageEncoder(shape, sinks.build_sink(spec)).encode, first.text)
     probe = TableProbe(
         extent=extent,
         shape=shape,
@@ -96,7 +96,11 @@ class _SourceProber:
     """
 
     def __init__(
-        self, source: PageSource, spec: DownloadSpec, tries: Sequence[PageTries], page_size_max: int | None = None
+        self,
+        source: RetryingPageReader,
+        spec: DownloadSpec,
+        tries: Sequence[PageAttempts],
+        page_size_max: int | None = None,
     ) -> None:
         self._source = source
         self._spec = spec
@@ -137,7 +141,7 @@ class _SourceProber:
         if self._spec.first_page:
             await self._require_no_page_before(first)
         elif not first.rows:
-            await self._require_no_page_behind()
+            await self._require_second_page_empty()
         if first.rows > self._page_size:
             return first, self._build_whole_extent(first)
         _require_total_covers(first)
@@ -188,13 +192,13 @@ class _SourceProber:
         if not first.rows or first.rows >= should:
             return first, self._build_extent(first)
         if first.total is None or self._spec.force_continue or first.has_more:
-            return first, (await self._detect_cap(first) or self._build_extent(first))
+            return first, (await self._detect_page_size_cap(first) or self._build_extent(first))
         # Its total says that there are more rows, so it caps its pages.
         return first, self._build_extent(first, page_size=first.rows)
 
     async def _require_no_page_before(self, first: FirstPage) -> None:
         """Check that page 0 has no rows of its own if the source counts from 1."""
-        rows = await parse_off_loop(read_row_texts, first.text)
+        rows = await parse_in_thread_if_large(read_row_texts, first.text)
 
         def require_none_or_same_rows(body: bytes) -> list[bytes]:
             # Checked while parsing, so that it is retried: a single answer may come from a cache.
@@ -213,7 +217,7 @@ class _SourceProber:
         if before and before != await self._request(0, self._page_size, read_row_texts):
             raise _build_page_numbering_fault(len(before))
 
-    async def _require_no_page_behind(self) -> None:
+    async def _require_second_page_empty(self) -> None:
         """Check that page 1 has no rows if page 0 has none; otherwise the source counts from 1."""
 
         def require_no_rows(body: bytes) -> None:
@@ -230,7 +234,7 @@ class _SourceProber:
             if not means_beyond_last_page(fault):
                 raise
 
-    async def _detect_cap(self, first: FirstPage) -> SourceExtent | None:
+    async def _detect_page_size_cap(self, first: FirstPage) -> SourceExtent | None:
         """Return the extent if the source caps its pages at the rows of the first one; None if that page was short
         otherwise.
 
@@ -240,7 +244,7 @@ class _SourceProber:
         smaller = await self._request(1, first.rows, read_row_texts)
         if not smaller:
             return None
-        rows = set(await parse_off_loop(read_row_texts, first.text))
+        rows = set(await parse_in_thread_if_large(read_row_texts, first.text))
         if rows.issuperset(smaller):
             # The source filters after paging, as these rows were on the first page too; or a cache answered that
             # page.
@@ -305,7 +309,7 @@ def _build_bad_total_fault(reported: str) -> SourceFault:
     )
 
 
-def _merge_drawing(drawing: TableDrawing, first: FirstPage) -> TableDrawing:
+def _override_drawing_from_source(drawing: TableDrawing, first: FirstPage) -> TableDrawing:
     """Return the drawing with what the source answers of it.
 
     Raises:

@@ -130,7 +130,7 @@ class RangeStager:
     async def finish_range(self) -> RangeLedger:
         """Upload the rest as a part, or store it as the tail of a range that is too small for one."""
         if self._pieces_bytes and (self.ledger.parts or self._pieces_bytes >= staging.PART_MIN_BYTES):
-            await self._upload_pages(len(self._pieces))
+            await self._upload_pieces_as_part(len(self._pieces))
         else:
             await self.store_tail()
         return self.ledger
@@ -143,11 +143,11 @@ class RangeStager:
             if size >= staging.PART_BYTES:
                 if self._pieces_bytes - size < staging.PART_MIN_BYTES:
                     return False
-                await self._upload_pages(count)
+                await self._upload_pieces_as_part(count)
                 return True
         return False
 
-    async def _upload_pages(self, count: int) -> None:
+    async def _upload_pieces_as_part(self, count: int) -> None:
         """Upload the first pieces as a part."""
         data, last = _join_pieces(self._pieces[:count]), self._pieces[count - 1]
         # Free the pieces before sending: if the upload fails, this attempt is over.
@@ -159,7 +159,7 @@ class RangeStager:
         )
         rows = last.rows - self._rows_in_parts
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
-        await self._write_ledger([*self.ledger.parts, record], None, last.next_page, last.rows)
+        await self._write_ledger_and_delete_old_tail([*self.ledger.parts, record], None, last.next_page, last.rows)
 
     async def store_tail(self) -> None:
         """Store the remaining pieces as a tail, from which a retry resumes."""
@@ -170,13 +170,13 @@ class RangeStager:
         stored = await self._objects.put(key, data, content_type=PART_TYPE)
         rows = self.rows - self._rows_in_parts
         tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_build_marks(self._pieces))
-        await self._write_ledger(self.ledger.parts, tail, self.next_page, self.rows)
+        await self._write_ledger_and_delete_old_tail(self.ledger.parts, tail, self.next_page, self.rows)
 
     @property
     def _rows_in_parts(self) -> int:
         return sum(part.rows for part in self.ledger.parts)
 
-    async def _write_ledger(
+    async def _write_ledger_and_delete_old_tail(
         self,
         parts: list[PartRecord],
         tail: TailRecord | None,
@@ -230,7 +230,7 @@ class BookStager(RangeStager):
             async with self._render_slots:
                 rows = BufferedRowReader(_join_pieces(self._pieces), self.rows, self._fetch.probe.shape)
                 rendered = await books.render_fetched_rows(self._objects, self._fetch, rows)
-            await self._write_ledger([], None, self.next_page, self.rows, rendered)
+            await self._write_ledger_and_delete_old_tail([], None, self.next_page, self.rows, rendered)
         return self.ledger
 
     async def _upload_part_if_full(self) -> bool:

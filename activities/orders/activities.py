@@ -110,7 +110,9 @@ class OrderActivities:
         if params.purpose is ReadPurpose.SWEEP:
             return AlarmsResult(
                 alarms=[
-                    build_alarm(here.row, here.row.notify, "orders.sweep_failed", _build_sweep_message(here, params))
+                    build_alarm(
+                        here.row, here.row.notify, "orders.sweep_failed", _build_failed_sweep_message(here, params)
+                    )
                 ]
             )
         redo = "Redo" if params.fault.retryable else "Redo it once that is mended, or"
@@ -158,9 +160,9 @@ class PlatformActivities:
         """Make one attempt at a slice: read, confirm, and commit orders and the ledger's row in one transaction."""
         async with send_heartbeats(at_once=False):
             with slice_attempts.convert_failures():
-                return await self._read_or_raise(params)
+                return await self._make_slice_attempt(params)
 
-    async def _read_or_raise(self, params: ReadSliceInput) -> ReadSliceResult:
+    async def _make_slice_attempt(self, params: ReadSliceInput) -> ReadSliceResult:
         attempt = await attempts.begin_attempt(self._database, params)
         here = attempt.here
         if attempt.refusal is not None:
@@ -187,7 +189,7 @@ class PlatformActivities:
         if slice_attempts.is_resumable(failure):
             place = await slice_attempts.store_answers(self._objects, params, answers)
             return slice_attempts.add_resume_point(result, failure, place, answers.gained)
-        if answers.has_answers and result.trouble is FailureKind.REFUSED:
+        if answers.has_logged_answers and result.trouble is FailureKind.REFUSED:
             return slice_attempts.convert_midway_refusal(result, capability.paging.kind)
         return result
 
@@ -205,37 +207,37 @@ class PlatformActivities:
             contents = await (reading.read_once() if params.purpose is ReadPurpose.SWEEP else reading.read_confirmed())
         except WindowTooLarge:
             return await self._split_slice(params, halves or ())
-        is_zone_right = here.row.zone_checked_at is None and await reading.confirm_zone()
-        copies = await self._fetch_unknown_details(here, reading, list(contents.copies.values()))
-        read = await self._store_pages_and_commit(here, params, contents, copies, is_zone_right=is_zone_right)
+        is_zone_right = here.row.zone_checked_at is None and await reading.confirm_zone_if_possible()
+        copies = await self._fetch_details_of_new_versions(here, reading, list(contents.copies.values()))
+        read = await self._store_pages_and_commit(here, params, contents, copies, is_zone_confirmed=is_zone_right)
         await slice_attempts.delete_answers(self._objects, params)
         return read
 
     def build_connector(
         self,
         here: PlatformState,
-        order: ReadSliceInput | None = None,
+        slice_input: ReadSliceInput | None = None,
         answers: AnswerLog | None = None,
         budget: TimeBudget | None = None,
     ) -> Connector:
         """Build a connector with the platform's configured rate and credentials."""
-        settings = order.settings if order else here.settings
+        settings = slice_input.settings if slice_input else here.settings
         keys = build_credentials_reader(self._settings.credentials_folder, settings.credentials)
-        capability = settings.apply_to(here.capability)
-        budget = TimeBudget.for_attempt(settings.timeout) if order else budget
+        capability = settings.apply_rate_and_api_version(here.capability)
+        budget = TimeBudget.for_attempt(settings.timeout) if slice_input else budget
         per_day = self._quotas.with_overrides(here.quotas).platform_requests_per_day
         quota = ProjectQuota(here.row.project_id, per_day)
         return self._connectors.build_connector(
             capability, here.account, keys, answers=answers, budget=budget, quota=quota
         )
 
-    async def _fetch_unknown_details(
+    async def _fetch_details_of_new_versions(
         self, here: PlatformState, reading: WindowReader, copies: list[FetchedOrder]
     ) -> list[FetchedOrder]:
         """Fetch the details of listed orders that are not stored in this version yet."""
         if here.capability.detail is None:
             return copies
-        ours = await order_copies.list_ids_stored_as_new(self._database, here.account, copies)
+        ours = await order_copies.list_ids_stored_at_least_as_new(self._database, here.account, copies)
         return await reading.fetch_details([copy for copy in copies if copy.order.order_id not in ours])
 
     async def _split_slice(self, params: ReadSliceInput, halves: tuple[TimeWindow, ...]) -> ReadSliceResult:
@@ -253,7 +255,7 @@ class PlatformActivities:
         contents: WindowContents,
         copies: list[FetchedOrder],
         *,
-        is_zone_right: bool,
+        is_zone_confirmed: bool,
     ) -> ReadSliceResult:
         key = names.build_raw_pages_key(params.platform, params.window, params.holder.rpartition("/")[2])
         await slice_attempts.store_pages(self._objects, key, contents.pages)
@@ -267,7 +269,7 @@ class PlatformActivities:
             total=contents.total,
             outside=contents.outside,
             undated=contents.undated,
-            is_zone_right=is_zone_right,
+            is_zone_right=is_zone_confirmed,
         )
         result = await attempts.commit_orders(self._database, here, params, reading)
         if result.ending is ReadOutcome.OVER:
@@ -324,7 +326,7 @@ class BackfillActivities:
         return AlarmsResult(alarms=[clock] if clock else [])
 
 
-def _build_sweep_message(here: PlatformState, params: FailSliceInput) -> str:
+def _build_failed_sweep_message(here: PlatformState, params: FailSliceInput) -> str:
     return (
         f"The sweep of the slice {params.window} of platform {params.platform} has failed twice in a row, this time "
         f"after {params.attempts} attempts: {params.fault.sentence} What was read before is kept; orders that appeared "

@@ -51,15 +51,17 @@ def build_stored_frame(side: OrderVersions) -> pd.DataFrame:
     return build_frame((order_id, line.modified_at, line.version) for order_id, line in side.items())
 
 
-def compare_orders(platform: pd.DataFrame, stored: pd.DataFrame, newer: pd.DataFrame) -> OrderComparison:
+def compare_orders(
+    platform: pd.DataFrame, stored: pd.DataFrame, stored_at_other_times: pd.DataFrame
+) -> OrderComparison:
     """Compare the orders of both sides.
 
     Args:
         platform: What the platform lists.
         stored: What is stored with a time of modification within the window.
-        newer: Orders of `platform` that are stored with another time of modification.
+        stored_at_other_times: Orders of `platform` that are stored with another time of modification.
     """
-    here = pd.concat([stored, newer])
+    here = pd.concat([stored, stored_at_other_times])
     both = platform.merge(here, on="order_id", how="left", suffixes=("", "_here"))
     is_older = (both["modified_at_here"] < both["modified_at"]) | (
         (both["modified_at_here"] == both["modified_at"]) & (both["version_here"] < both["version"]).fillna(False)

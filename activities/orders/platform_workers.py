@@ -30,7 +30,7 @@ from infra.database import DATABASE_ERRORS
 from infra.temporal import BUILD_ID
 from services.services import Services
 from stores.orders import health, platforms
-from stores.orders.slices import SliceCounts
+from stores.orders.slices import OpenAndFailedSliceCounts
 
 CONTROL_SLOTS: Final = 20
 IDLE_SLOTS: Final = 5
@@ -198,7 +198,7 @@ async def _refresh_gauges(services: Services, shown: set[str]) -> set[str]:
     for row in seen.rows:
         for column, gauge in _SINCE_GAUGES.items():
             gauge.labels(row.platform).set(getattr(row, column) is not None)
-        counts = seen.counts.get(row.platform, SliceCounts())
+        counts = seen.counts.get(row.platform, OpenAndFailedSliceCounts())
         for name, gauge in _COUNT_GAUGES.items():
             gauge.labels(row.platform).set(getattr(counts, name))
         platform_now = seen.now + timedelta(seconds=row.skew_seconds or 0.0)

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from activities.orders.window_checks import PageSortCheck, WindowCompleteness, confirm_zone, determine_window_end
+from activities.orders.window_checks import (
+    PageSortCheck,
+    WindowCompleteness,
+    confirm_zone_if_possible,
+    determine_window_end,
+)
 from clients.platforms import Connector, IdenticalPages, InconsistentAnswers, OrderPage, PlatformFailure, TooManyRows
 from domain.orders.capability import FilteredTimestamp, PagingKind, PlatformOrder
 from domain.orders.confirmation import PASSES_MAX, PagingPass, PassHistory, PassVerdict
@@ -110,7 +115,7 @@ class WindowReader:
 
     async def read_once(self) -> WindowContents:
         """Read the window in one pass, and check that the platform did not stop early."""
-        return await self._read_in_parts(WindowReader._read_once_and_check_end)
+        return await self._read_whole_or_in_halves(WindowReader._read_once_and_check_end)
 
     async def read_confirmed(self) -> WindowContents:
         """Read the window until it is confirmed: again where rows have moved or totals do not agree.
@@ -120,9 +125,9 @@ class WindowReader:
             TooManyRows: It is too short to be split, and the platform withholds some of it.
             InconsistentAnswers: The passes do not come to agree with the platform's totals.
         """
-        return await self._read_in_parts(WindowReader._read_until_confirmed)
+        return await self._read_whole_or_in_halves(WindowReader._read_until_confirmed)
 
-    async def _read_in_parts(self, read: Callable[[WindowReader], Awaitable[None]]) -> WindowContents:
+    async def _read_whole_or_in_halves(self, read: Callable[[WindowReader], Awaitable[None]]) -> WindowContents:
         query = self._connector.capability.query
         halves = self._window.split_in_halves(query.window_min_seconds)
         is_too_long = self._window.is_longer_than(query.window_max_seconds)
@@ -138,7 +143,7 @@ class WindowReader:
                 return self.contents
         self.contents = WindowContents()
         for half in halves:
-            self.contents.add_part(await WindowReader(self._connector, half, None)._read_in_parts(read))
+            self.contents.add_part(await WindowReader(self._connector, half, None)._read_whole_or_in_halves(read))
         return self.contents
 
     async def _read_once_and_check_end(self) -> None:
@@ -147,7 +152,7 @@ class WindowReader:
         while record.is_doubtful and not seen.issuperset(record.ids) and self.contents.passes < PASSES_MAX:
             seen.update(record.ids)
             record = await self._read_pass(total)
-        await self._require_end(record, total)
+        await self._require_complete_window(record, total)
 
     async def _read_until_confirmed(self) -> None:
         capability = self._connector.capability
@@ -168,11 +173,11 @@ class WindowReader:
             )
         if verdict is PassVerdict.UNSTABLE:
             raise self._build_unstable_failure(passes.done)
-        await self._require_end(record, total)
+        await self._require_complete_window(record, total)
 
-    async def _require_end(self, record: _PassRecord, total: int | None) -> None:
+    async def _require_complete_window(self, record: _PassRecord, total: int | None) -> None:
         """Check that the platform did not stop at an undeclared limit; a smaller window may stay below it."""
-        end = await self._determine_end(record, total)
+        end = await self._determine_completeness(record, total)
         least_seconds = self._connector.capability.query.window_min_seconds
         if (
             end is WindowCompleteness.CUT
@@ -183,7 +188,7 @@ class WindowReader:
             # hides it again; nothing smaller can be requested, so the window would fail.
             total = self.contents.total = await self._count_within_limit()
             record = await self._read_pass(total)
-            end = await self._determine_end(record, total)
+            end = await self._determine_completeness(record, total)
         if end is WindowCompleteness.WHOLE:
             return
         if record.doubt is not None:
@@ -199,7 +204,7 @@ class WindowReader:
             )
         self.contents.may_be_cut = True
 
-    async def _determine_end(self, record: _PassRecord, total: int | None) -> WindowCompleteness:
+    async def _determine_completeness(self, record: _PassRecord, total: int | None) -> WindowCompleteness:
         return await determine_window_end(
             self._connector,
             self._window,
@@ -238,9 +243,9 @@ class WindowReader:
             raise failures.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def confirm_zone(self) -> bool:
+    async def confirm_zone_if_possible(self) -> bool:
         """Check the platform's time zone by an order of the window."""
-        return await confirm_zone(self._connector, self._window, self.contents.copies)
+        return await confirm_zone_if_possible(self._connector, self._window, self.contents.copies)
 
     async def _count_within_limit(self) -> int | None:
         total = await self._connector.fetch_row_count(self._window)
@@ -263,7 +268,7 @@ class WindowReader:
                 record.ids += ids
                 record.repeated += page.repeated
                 record.is_unsorted |= page.is_unsorted
-                record.is_doubtful |= self._is_doubtful(page, distinct)
+                record.is_doubtful |= self._may_belong_to_other_request(page, distinct)
                 record.sequence.add(page.orders)
                 distinct.update(ids)
                 if self._rows_max is not None and len(distinct) > self._rows_max:
@@ -278,7 +283,7 @@ class WindowReader:
             record.doubt = alike
         return record
 
-    def _is_doubtful(self, page: OrderPage, before: Set[str]) -> bool:
+    def _may_belong_to_other_request(self, page: OrderPage, before: Set[str]) -> bool:
         """Return whether a page may be that of another request, from its orders and those of the pages before it."""
         capability = self._connector.capability
         if page.outside and capability.query.field is FilteredTimestamp.MODIFIED:

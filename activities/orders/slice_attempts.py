@@ -148,8 +148,8 @@ def convert_midway_refusal(attempt: AttemptFailure, paging: PagingKind) -> Attem
     return attempt.model_copy(update={"trouble": FailureKind.FAILED, "fault": fault})
 
 
-def _set_retryable(attempt: AttemptFailure, may_pass: bool) -> FaultRecord:
-    return attempt.fault.model_copy(update={"retryable": may_pass})
+def _set_retryable(attempt: AttemptFailure, is_retryable: bool) -> FaultRecord:
+    return attempt.fault.model_copy(update={"retryable": is_retryable})
 
 
 def to_attempt_failure(failure: PlatformFailure) -> AttemptFailure:

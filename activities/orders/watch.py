@@ -49,7 +49,7 @@ SLICES_AT_ONCE: Final = 100
 """Limit of slices that one scan reports."""
 
 
-class ScanActivities:
+class OverdueScanActivities:
     """Activities that look for slices and backfills that should have ended."""
 
     def __init__(self, services: Services) -> None:
@@ -66,7 +66,7 @@ class ScanActivities:
     async def _report_stale_slices(self) -> list[Alarm]:
         """Mark slices that take too long as reported, and return their alarms."""
         overdue = await health.list_stale_slices(self._database, self._stale_after, SLICES_AT_ONCE)
-        ids = [each.slice_id for each in overdue.slices if not await self._may_take_longer(each)]
+        ids = [each.slice_id for each in overdue.slices if not await self._fail_lost_reread_or_check_pause(each)]
         reported, platforms = await health.mark_stale_reported(self._database, overdue, ids)
         alarms = []
         for each in overdue.slices:
@@ -87,7 +87,7 @@ class ScanActivities:
         ]
         return [alarm for alarm in closed if alarm]
 
-    async def _may_take_longer(self, stale: StaleSlice) -> bool:
+    async def _fail_lost_reread_or_check_pause(self, stale: StaleSlice) -> bool:
         """Return whether a slice may take longer, or its reading has ended without a record."""
         if stale.reread_since is not None:
             workflow_id = names.build_slice_workflow_id(stale.platform, stale.window, names.REDO_SUFFIX)
@@ -110,7 +110,7 @@ async def is_workflow_running(engine: Client, workflow_id: str) -> bool:
     try:
         description = await engine.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
-        if not outages.is_absent(error):
+        if not outages.is_workflow_or_schedule_missing(error):
             raise
         return False
     return description.status is WorkflowExecutionStatus.RUNNING

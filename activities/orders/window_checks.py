@@ -59,7 +59,7 @@ async def determine_window_end(
     window: TimeWindow,
     copies: Mapping[str, FetchedOrder],
     largest_page: int,
-    sequence: PageSortCheck,
+    sort_check: PageSortCheck,
     total: int | None = None,
     *,
     is_doubted: bool = False,
@@ -71,7 +71,7 @@ async def determine_window_end(
         window: The window that was read.
         copies: The orders that were listed, by id.
         largest_page: Orders of the largest page.
-        sequence: Whether the pages were sorted.
+        sort_check: Whether the pages were sorted.
         total: The platform's own count; ignored where it is less than what was listed.
         is_doubted: Whether something else suggests that orders were withheld.
     """
@@ -81,7 +81,7 @@ async def determine_window_end(
     may_be_bound = not is_counted and _may_have_hit_limit(rows, largest_page, capability.paging.size)
     if not is_doubted and (capability.paging.rows_max is not None or not (is_round or may_be_bound)):
         return WindowCompleteness.WHOLE
-    edges = list(_list_parts_beyond_last_order(capability, window, copies, sequence))
+    edges = list(_list_parts_beyond_last_order(capability, window, copies, sort_check))
     is_shown = bool(edges)
     for edge in edges:
         page = await connector.fetch_first_page(edge)
@@ -92,15 +92,15 @@ async def determine_window_end(
     return WindowCompleteness.UNKNOWN if (is_round or is_doubted) and not is_shown else WindowCompleteness.WHOLE
 
 
-def _may_have_hit_limit(rows: int, largest_page: int, size: int) -> bool:
+def _may_have_hit_limit(rows: int, largest_page: int, page_size: int) -> bool:
     """Return whether the last page was full, as far as the number of orders shows it, or there were many pages."""
-    if not rows or (rows == largest_page < size):
+    if not rows or (rows == largest_page < page_size):
         return False
     return rows % largest_page == 0 or rows >= PAGES_MANY * largest_page
 
 
 def _list_parts_beyond_last_order(
-    capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sequence: PageSortCheck
+    capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sort_check: PageSortCheck
 ) -> Iterator[TimeWindow]:
     """List the parts of the window beyond the last order, in the direction in which it is sorted."""
     if capability.query.field is FilteredTimestamp.CREATED:
@@ -110,12 +110,12 @@ def _list_parts_beyond_last_order(
         return
     least = max(SECOND, timedelta(seconds=capability.query.window_min_seconds))
     if (
-        sequence.rises
+        sort_check.rises
         and (start := min(floor_to_second(max(times)), floor_to_second(window.end - least))) > window.start
     ):
         yield TimeWindow(start=start, end=window.end)
     if (
-        sequence.falls
+        sort_check.falls
         and (end := max(floor_to_second(min(times)) + SECOND, _round_up_to_second(window.start + least))) < window.end
     ):
         yield TimeWindow(start=window.start, end=end)
@@ -126,7 +126,9 @@ def _round_up_to_second(moment: datetime) -> datetime:
     return whole if whole == moment else whole + SECOND
 
 
-async def confirm_zone(connector: Connector, window: TimeWindow, copies: Mapping[str, FetchedOrder]) -> bool:
+async def confirm_zone_if_possible(
+    connector: Connector, window: TimeWindow, copies: Mapping[str, FetchedOrder]
+) -> bool:
     """Request an order by the very second of its modification.
 
     Returns:
@@ -142,7 +144,9 @@ async def confirm_zone(connector: Connector, window: TimeWindow, copies: Mapping
     orders = [copy.order for copy in copies.values()]
     # An order without a time counts as old as the window; one from the future cannot be requested.
     dated = [order for order in orders if asked.first < order.modified_at <= now]
-    if not dated and _is_of_another_zone(shifted := [o for o in orders if o.modified_at != asked.first], asked):
+    if not dated and _are_orders_from_another_zone(
+        shifted := [o for o in orders if o.modified_at != asked.first], asked
+    ):
         dated = [order for order in shifted if order.modified_at <= now]
         if not dated:
             raise _build_zone_failure(shifted[0])
@@ -151,7 +155,7 @@ async def confirm_zone(connector: Connector, window: TimeWindow, copies: Mapping
     for order in dated[:ZONE_CANDIDATES]:
         start = floor_to_second(order.modified_at)
         try:
-            if order.order_id in await _list_orders(connector, TimeWindow(start=start, end=start + least)):
+            if order.order_id in await _fetch_orders_by_id(connector, TimeWindow(start=start, end=start + least)):
                 return True
         except TooManyRows:
             return True
@@ -171,13 +175,13 @@ async def _has_been_modified(connector: Connector, copy: FetchedOrder) -> bool:
     if longest := connector.capability.query.window_max_seconds:
         start = max(start, end - timedelta(seconds=longest))
     try:
-        now = (await _list_orders(connector, TimeWindow(start=start, end=end))).get(copy.order.order_id)
+        now = (await _fetch_orders_by_id(connector, TimeWindow(start=start, end=end))).get(copy.order.order_id)
     except TooManyRows:
         return False
     return now is not None and now.modified_at > copy.order.modified_at
 
 
-async def _list_orders(connector: Connector, window: TimeWindow) -> dict[str, PlatformOrder]:
+async def _fetch_orders_by_id(connector: Connector, window: TimeWindow) -> dict[str, PlatformOrder]:
     found: dict[str, PlatformOrder] = {}
     with suppress(IdenticalPages):
         async for page in connector.iterate_pages(window, await connector.fetch_row_count(window)):
@@ -195,7 +199,7 @@ def _build_zone_failure(order: PlatformOrder) -> WrongTimeZone:
     )
 
 
-def _is_of_another_zone(orders: list[PlatformOrder], asked: QueryBounds) -> bool:
+def _are_orders_from_another_zone(orders: list[PlatformOrder], asked: QueryBounds) -> bool:
     """Return whether all orders lie outside of the window, by a distance that two time zones can have."""
     if len(orders) < ZONE_LOOKS:
         return False

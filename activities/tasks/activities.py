@@ -23,7 +23,7 @@ from infra.database import Database
 from infra.housekeeping import LONGEST_SECONDS
 from services.services import Services
 from stores.tasks import archive, contents, lanes
-from stores.tasks.contents import StoredText
+from stores.tasks.contents import StoredTextReference
 
 RUNS_MAX: Final = 5_000
 """Runs deleted by one execution; the next one continues."""
@@ -47,7 +47,7 @@ class LaneActivities:
     async def save_checkpoint(self, checkpoint: CheckpointInput) -> CheckpointResult:
         """Save a lane's head and its ended tasks in one transaction."""
         result = await lanes.save_checkpoint(self._database, checkpoint)
-        _report_ended(checkpoint)
+        _count_and_log_ended_tasks(checkpoint)
         return result
 
     @activity.defn(name="task_close_lane")
@@ -57,7 +57,7 @@ class LaneActivities:
         _log.info("task_lane_closed", type=lane.type, pos=lane.pos)
 
 
-def _report_ended(checkpoint: CheckpointInput) -> None:
+def _count_and_log_ended_tasks(checkpoint: CheckpointInput) -> None:
     """Count the tasks that a checkpoint has archived, and log them in one line.
 
     An attempt that is repeated after its transaction counts them once more.
@@ -88,7 +88,7 @@ class TaskHousekeeping:
     @activity.defn(name=names.PURGE)
     async def purge(self) -> None:
         """Remove old runs, tasks and texts. Lanes are queried last, because they may not answer."""
-        await self._delete_runs()
+        await self._delete_old_lane_runs()
         tasks = texts = 0
         try:
             if self._archive_retention:
@@ -102,7 +102,7 @@ class TaskHousekeeping:
         if tasks or texts:
             _log.info("tasks_removed", tasks=tasks, texts=texts)
 
-    async def _delete_runs(self) -> None:
+    async def _delete_old_lane_runs(self) -> None:
         """Delete the histories of runs that continued as new: each holds every task once for each request about it."""
         before = datetime.now(UTC) - self._runs_retention
         query = (
@@ -122,7 +122,7 @@ class TaskHousekeeping:
             await self._engine.workflow_service.delete_workflow_execution(request)
         except RPCError as error:
             # The list shows a deleted run for a while.
-            if not outages.is_absent(error):
+            if not outages.is_workflow_or_schedule_missing(error):
                 raise
 
 
@@ -171,7 +171,7 @@ class TaskLocator:
                 )
             except RPCError as error:
                 # It has closed meanwhile, or is not started yet.
-                if outages.is_absent(error):
+                if outages.is_workflow_or_schedule_missing(error):
                     return
                 raise
             self._heartbeat()
@@ -187,12 +187,12 @@ async def remove_expired_tasks(
     before = round((datetime.now(UTC) - retention).timestamp() * 1_000)
     until = time.monotonic() + LONGEST_SECONDS
     removed = 0
-    for type_ in await archive.list_types(database):
+    for type_ in await archive.list_all_types(database):
         for status in FINAL:
             since, is_over = 0, False
             while not is_over and time.monotonic() < until:
                 expired = await archive.list_expired(database, type_, int(status), since, before, BATCH)
-                count = await _remove_tasks(database, locator, [each.task_id for each in expired])
+                count = await _remove_tasks_not_in_lanes(database, locator, [each.task_id for each in expired])
                 is_over = len(expired) < BATCH or (not count and expired[-1].create_time == since)
                 since = expired[-1].create_time if expired else since
                 removed += count
@@ -200,7 +200,7 @@ async def remove_expired_tasks(
     return removed
 
 
-async def _remove_tasks(database: Database, locator: TaskLocator, task_ids: Sequence[str]) -> int:
+async def _remove_tasks_not_in_lanes(database: Database, locator: TaskLocator, task_ids: Sequence[str]) -> int:
     # A lane that still has an archived task archives it again, and it would be counted twice.
     live = await locator.list_live_text_references(task_ids)
     archived = [task_id for task_id in task_ids if task_id not in live]
@@ -216,13 +216,15 @@ async def remove_unused_texts(database: Database, locator: TaskLocator, heartbea
     removed, checked = 0, BATCH
     while checked >= BATCH and time.monotonic() < until:
         texts = await contents.list_unchecked_texts(database, before, BATCH)
-        removed += await _remove_texts(database, locator, texts, before)
+        removed += await _remove_unreferenced_texts(database, locator, texts, before)
         checked = len(texts)
         heartbeat()
     return removed
 
 
-async def _remove_texts(database: Database, locator: TaskLocator, texts: Sequence[StoredText], before: datetime) -> int:
+async def _remove_unreferenced_texts(
+    database: Database, locator: TaskLocator, texts: Sequence[StoredTextReference], before: datetime
+) -> int:
     if not texts:
         return 0
     references = await locator.list_text_references({each.task_id for each in texts})

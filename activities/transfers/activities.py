@@ -14,11 +14,11 @@ from temporalio import activity
 
 from activities.transfers.journal import GseTaskJournal
 from activities.transfers.repository import FileRepository
-from activities.transfers.sending import SendingContext, ShardSender
+from activities.transfers.sending import ShardSender, ShardSendingParameters
 from clients.gse import GseFailure
 from domain.transfers import names
 from domain.transfers.activity_models import (
-    CancelTargetsInput,
+    CancelProjectTargetsInput,
     CheckAgentsInput,
     EndTargetsInput,
     FetchFileInput,
@@ -125,12 +125,12 @@ class TransferActivities:
             fetch = self._repository.build_file_writer(file, input_.signature)
 
             async def check_file() -> None:
-                self._files.require_verification(file.biz_id, input_.signature)
+                self._files.forget_verification(file.biz_id, input_.signature)
                 async with self._files.provide_pinned(file.biz_id, input_.signature, fetch):
                     pass
 
             async with self._files.provide_pinned(file.biz_id, input_.signature, fetch) as path:
-                context = SendingContext(
+                context = ShardSendingParameters(
                     spec=spec,
                     path=path,
                     fetched_at=input_.fetched_at or time.time(),
@@ -147,7 +147,7 @@ class TransferActivities:
         await targets.end_unfinished_targets(self._database, input_.job.job_id, input_.numbers, input_.outcome)
 
     @activity.defn(name="transfer_cancel_targets")
-    async def cancel_targets(self, input_: CancelTargetsInput) -> None:
+    async def cancel_targets(self, input_: CancelProjectTargetsInput) -> None:
         """Save that all targets of these projects are cancelled; workers that send them see it at the next poll."""
         await targets.save_cancellation(self._database, input_.job.job_id, input_.project_ids)
 

@@ -36,7 +36,7 @@ _log = log.get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class SendingContext:
+class ShardSendingParameters:
     """What a shard is sent with, beside its targets."""
 
     spec: TransferSpec
@@ -60,7 +60,7 @@ class ShardSender:
         lease: ShardLease,
         journal: GseTaskJournal,
         progress: ShardProgress,
-        context: SendingContext,
+        context: ShardSendingParameters,
     ) -> None:
         self._gse = gse
         self._lease = lease
@@ -123,7 +123,7 @@ class ShardSender:
         sent = [target for target in targets if target.due_at is None]
         self._progress.mark_cancelling(sent)
         new = [target for target in sent if target.key not in self._terminated_targets]
-        if new and await self._request_termination(new):
+        if new and await self._try_request_termination(new):
             self._terminated_targets.update(target.key for target in new)
 
     async def _terminate_broken_tasks(self) -> None:
@@ -133,7 +133,7 @@ class ShardSender:
                 targets = self._progress.list_unfinished_of_task(task)
                 # A worker that takes over must not read `terminated` as GSE's own decision.
                 await self._save_changes(tasks=True)
-                if await self._request_termination(targets):
+                if await self._try_request_termination(targets):
                     await self._context.check_file()
                     await self._poll_task(task)
                     self._terminated_tasks.add(task.number)
@@ -196,7 +196,7 @@ class ShardSender:
             # The advice of the error is about this call; the targets are, or may be, sent again.
             self._progress.record_query_error(task, error.answered)
             if not isinstance(error, GseForbidden):
-                self._progress.record_unknown_task(task, error.answered, time.time(), error.code)
+                self._progress.fail_task_if_unknown_for_long(task, error.answered, time.time(), error.code)
         except GseFailure as error:
             self._progress.record_query_error(task, str(error))  # it is down; the next poll asks again
         else:
@@ -204,7 +204,7 @@ class ShardSender:
 
     async def _end_at_deadline(self) -> None:
         """Have GSE terminate unfinished targets, accept successes for a while, then end the rest."""
-        terminating = asyncio.create_task(self._terminate_until_accepted(list(self._progress.unfinished)))
+        terminating = asyncio.create_task(self._terminate_until_answered(list(self._progress.unfinished)))
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._context.terminate_wait_seconds):
@@ -217,9 +217,9 @@ class ShardSender:
         self._progress.end_unfinished_at_deadline()
         await self._save_changes()
 
-    async def _terminate_until_accepted(self, targets: Sequence[ShardTarget]) -> None:
+    async def _terminate_until_answered(self, targets: Sequence[ShardTarget]) -> None:
         while True:
-            if await self._request_termination(targets):
+            if await self._try_request_termination(targets):
                 return
             await asyncio.sleep(TERMINATE_POLL_SECONDS)
 
@@ -230,16 +230,16 @@ class ShardSender:
         for task in self._progress.active_tasks:
             await self._poll_task(task)
 
-    async def _request_termination(self, targets: Sequence[ShardTarget]) -> bool:
+    async def _try_request_termination(self, targets: Sequence[ShardTarget]) -> bool:
         """Ask GSE to terminate targets; return whether it answered. A refused target is one that GSE does not have."""
         try:
             for task, group in group_by_task(targets, self._progress.tasks):
-                await self._terminate_agents(task, [_build_agent(target, self._user) for target in group])
+                await self._terminate_task_on_agents(task, [_build_agent(target, self._user) for target in group])
         except GseFailure:
             return False
         return True
 
-    async def _terminate_agents(self, task: GseTask, agents: Sequence[GseAgent]) -> None:
+    async def _terminate_task_on_agents(self, task: GseTask, agents: Sequence[GseAgent]) -> None:
         """Terminate agents of one task; split a refused call in halves, because one unknown agent fails it for all."""
         try:
             await self._gse.terminate(task.task_id or "", agents)
@@ -248,8 +248,8 @@ class ShardSender:
                 _log.warning("gse_terminate_refused", task_id=task.task_id, error=str(error))
                 return
             middle = len(agents) // 2
-            await self._terminate_agents(task, agents[:middle])
-            await self._terminate_agents(task, agents[middle:])
+            await self._terminate_task_on_agents(task, agents[:middle])
+            await self._terminate_task_on_agents(task, agents[middle:])
 
     async def _save_changes(self, *, tasks: bool = False) -> None:
         changes = self._progress.take_changed_targets()

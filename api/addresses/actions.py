@@ -110,7 +110,7 @@ async def retry_message(call: Call, path: MessagePath, body: OperatorRequest) ->
     done = await actions.retry_message(call.services.database, path.message_id, Actor(body.who, body.reason))
     message = await queries.load_message(call, path.message_id)
     if not done:
-        raise _build_not_retried(message)
+        raise _build_not_retryable_conflict(message)
     call.request.app[CYCLE_TRIGGER].request_cycle()
     return message
 
@@ -128,7 +128,7 @@ async def retry_linked_messages(call: Call, path: MessagePath, body: OperatorReq
     """
     outcome = await actions.retry_linked_messages(call.services.database, path.message_id, Actor(body.who, body.reason))
     if not outcome.changed:
-        raise _build_not_retried(await queries.load_message(call, path.message_id))
+        raise _build_not_retryable_conflict(await queries.load_message(call, path.message_id))
     call.request.app[CYCLE_TRIGGER].request_cycle()
     return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
 
@@ -185,29 +185,29 @@ async def skip_message(call: Call, path: MessagePath, body: SkipMessageRequest) 
     )
     message = await queries.load_message(call, path.message_id)
     if not done:
-        raise _build_not_skipped(message)
+        raise _build_not_skippable_conflict(message)
     # Messages that waited for it are due now.
     call.request.app[CYCLE_TRIGGER].request_cycle()
     return message
 
 
-def _build_not_retried(message: MessageResponse) -> Conflict:
+def _build_not_retryable_conflict(message: MessageResponse) -> Conflict:
     if message.state is MessageState.WAITING:
         return Conflict(
             "message_not_failed",
             f"Message {message.id} has not been tried yet.",
             "The next cycle loads it; if none runs, see GET /v1/addresses/cycle.",
         )
-    return _build_not_free(message)
+    return _build_done_or_busy_conflict(message)
 
 
 async def _build_message_filter(call: Call, conditions: FailedMessagesFilter) -> MessageFilter:
     return conditions.to_message_filter((await load_effective_settings(call)).retries)
 
 
-def _build_not_skipped(message: MessageResponse) -> Conflict:
+def _build_not_skippable_conflict(message: MessageResponse) -> Conflict:
     if message.state in (MessageState.DONE, MessageState.PROCESSING):
-        return _build_not_free(message)
+        return _build_done_or_busy_conflict(message)
     have = [module for module, ack in message.acks.items() if ack.ack == "Y"]
     unsure = [module for module in (message.waits.unsure if message.waits else ()) if module not in have]
     facts = [
@@ -226,7 +226,7 @@ def _build_not_skipped(message: MessageResponse) -> Conflict:
     )
 
 
-def _build_not_free(message: MessageResponse) -> Conflict:
+def _build_done_or_busy_conflict(message: MessageResponse) -> Conflict:
     if message.state is MessageState.DONE:
         return Conflict(
             "message_done", f"Message {message.id} is done.", "Only unfinished messages can be retried or skipped."

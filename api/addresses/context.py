@@ -28,13 +28,15 @@ class PushInbox:
     def __init__(self, services: Services, trigger: CycleTrigger) -> None:
         self._inbox = Inbox(services.database, services.settings.addresses.message_max_bytes)
         self._trigger = trigger
-        self._batches = BatchedLookup(self._write_batch, PUSH_BATCH_MAX)
+        self._batches = BatchedLookup(self._store_batch_and_mark_all_stored, PUSH_BATCH_MAX)
 
     async def store(self, message: DeliveredMessage) -> None:
         """Return when the message is durable: in the log, in it before, or in quarantine."""
         await self._batches.get(message)
 
-    async def _write_batch(self, batch: Sequence[DeliveredMessage]) -> Mapping[DeliveredMessage, bool]:
+    async def _store_batch_and_mark_all_stored(
+        self, batch: Sequence[DeliveredMessage]
+    ) -> Mapping[DeliveredMessage, bool]:
         result = await self._inbox.store_messages(batch)
         if result.new:
             self._trigger.request_cycle()

@@ -30,13 +30,13 @@ _NAME_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _NAME_PATTERN: Final = r"^[0-9]{8}T[0-9]{6}Z$"
 
 
-class DriftPath(Request):
+class ComparisonPath(Request):
     """The name of a comparison: the time at which it was requested."""
 
     report: str = Field(pattern=_NAME_PATTERN, examples=["20261120T134600Z"])
 
 
-class DriftCounts(Response):
+class ComparisonCounts(Response):
     """The result of a comparison."""
 
     made_at: AwareDatetime
@@ -53,13 +53,13 @@ class DriftCounts(Response):
     url: str = Field(description="a link to the workbook, valid for 15 minutes")
 
 
-class DriftResponse(Response):
+class ComparisonResponse(Response):
     """The progress of a comparison."""
 
     report: str
     progress: WorkflowProgress
     fault: str | None = Field(description="why it failed")
-    found: DriftCounts | None
+    found: ComparisonCounts | None
 
     @computed_field(description="the workflow's id in Temporal, until its retention ends")  # type: ignore[prop-decorator] # mypy knows no decorated properties
     @property
@@ -68,7 +68,7 @@ class DriftResponse(Response):
         return names.build_comparison_workflow_id(self.report)
 
 
-class DriftSummary(Response):
+class ComparisonSummary(Response):
     """A comparison in a list."""
 
     report: str
@@ -78,61 +78,61 @@ class DriftSummary(Response):
     different: int | None
 
 
-class DriftsResponse(Response):
-    items: list[DriftSummary]
+class ComparisonsResponse(Response):
+    items: list[ComparisonSummary]
 
 
 @routes.get("/v1/addresses/drift", access=Access.ADMIN)
-async def list_comparisons(call: Call) -> DriftsResponse:
+async def list_comparisons(call: Call) -> ComparisonsResponse:
     """List the latest comparisons, newest first, at most twenty."""
     engine, store = call.services.engine, call.services.objects
     keys = {each.key.removeprefix(names.DRIFT_PREFIX) for each in await store.list(names.DRIFT_PREFIX)}
     done = {key.partition(".")[0] for key in keys if key.endswith(names.build_comparison_manifest_key(""))}
-    begun = {each async for each in _list_remembered_names(engine)}
+    begun = {each async for each in _list_comparison_names_in_engine(engine)}
     newest = sorted(done | begun, reverse=True)[:LISTED_MAX]
-    return DriftsResponse(items=await asyncio.gather(*(_load_summary(call, report) for report in newest)))
+    return ComparisonsResponse(items=await asyncio.gather(*(_load_summary(call, report) for report in newest)))
 
 
 @routes.post("/v1/addresses/drift", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
-async def start_comparison(call: Call) -> DriftResponse:
+async def start_comparison(call: Call) -> ComparisonResponse:
     """Compare all addresses of the four modules; this reads each address once."""
     report = datetime.now(UTC).strftime(_NAME_FORMAT)
     await handle.start_comparison(call.services.engine, CompareModulesInput(report=report))
-    return DriftResponse(report=report, progress=WorkflowProgress.RUNNING, fault=None, found=None)
+    return ComparisonResponse(report=report, progress=WorkflowProgress.RUNNING, fault=None, found=None)
 
 
 @routes.get("/v1/addresses/drift/{report}", access=Access.ADMIN, problems={"not_found": Missing})
-async def read_comparison(call: Call, path: DriftPath) -> DriftResponse:
+async def read_comparison(call: Call, path: ComparisonPath) -> ComparisonResponse:
     """Show the progress of a comparison, and its result with a link to the workbook."""
     found = await _load_counts_with_link(call, path.report)
     if found is not None:
-        return DriftResponse(report=path.report, progress=WorkflowProgress.DONE, fault=None, found=found)
+        return ComparisonResponse(report=path.report, progress=WorkflowProgress.DONE, fault=None, found=found)
     engine, workflow_id = call.services.engine, names.build_comparison_workflow_id(path.report)
     match await handle.read_workflow_progress(engine, workflow_id):
         case WorkflowProgress.FAILED:
             why = await handle.read_failure_cause(engine, workflow_id)
-            return DriftResponse(report=path.report, progress=WorkflowProgress.FAILED, fault=why, found=None)
+            return ComparisonResponse(report=path.report, progress=WorkflowProgress.FAILED, fault=why, found=None)
         case WorkflowProgress.RUNNING | WorkflowProgress.DONE as progress:
-            return DriftResponse(report=path.report, progress=progress, fault=None, found=None)
+            return ComparisonResponse(report=path.report, progress=progress, fault=None, found=None)
         case None:
             raise Missing("not_found", f"There is no comparison {path.report}.", "POST /v1/addresses/drift starts one.")
 
 
-async def _list_remembered_names(engine: Client) -> AsyncIterator[str]:
+async def _list_comparison_names_in_engine(engine: Client) -> AsyncIterator[str]:
     """Yield the names of comparisons that the engine remembers, also of running and failed ones."""
     query = f"WorkflowType = '{names.DRIFT_WORKFLOW}'"
     async for each in engine.list_workflows(query, limit=LISTED_MAX):
         yield each.id.removeprefix(names.build_comparison_workflow_id(""))
 
 
-async def _load_summary(call: Call, report: str) -> DriftSummary:
+async def _load_summary(call: Call, report: str) -> ComparisonSummary:
     found = await _load_manifest(call, report)
     progress = (
         WorkflowProgress.DONE
         if found
         else await handle.read_workflow_progress(call.services.engine, names.build_comparison_workflow_id(report))
     )
-    return DriftSummary(
+    return ComparisonSummary(
         report=report,
         ordered_at=datetime.strptime(report, _NAME_FORMAT).replace(tzinfo=UTC),
         # A comparison that the engine no longer has and that wrote no manifest has failed.
@@ -152,12 +152,12 @@ async def _load_manifest(call: Call, report: str) -> CompareModulesResult | None
     return CompareModulesResult.model_validate_json(written)
 
 
-async def _load_counts_with_link(call: Call, report: str) -> DriftCounts | None:
+async def _load_counts_with_link(call: Call, report: str) -> ComparisonCounts | None:
     found = await _load_manifest(call, report)
     if found is None:
         return None
     key = names.build_comparison_workbook_key(report)
-    url = await call.services.objects.presign(
+    url = await call.services.objects.presign_download(
         key, expires_seconds=LINK_SECONDS, file_name=f"addresses-{report}.xlsx", content_type=WORKBOOK_CONTENT_TYPE
     )
-    return DriftCounts(**found.model_dump(exclude={"report", "key"}), url=url)
+    return ComparisonCounts(**found.model_dump(exclude={"report", "key"}), url=url)

@@ -47,7 +47,7 @@ class ConsoleFiles:
     assets: Mapping[str, ConsoleFile]
 
     @property
-    def base_path(self) -> str:
+    def versioned_path(self) -> str:
         """The path of this version's files; modules import each other relatively and so stay within it."""
         return f"{BASE}/{self.version}"
 
@@ -123,7 +123,7 @@ async def open_console(call: Call, query: ConsoleStateQuery) -> web.Response:
 
 
 @routes.get("/console/", access=Access.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
-async def open_console_root(call: Call, query: ConsoleStateQuery) -> web.Response:
+async def open_console_with_slash(call: Call, query: ConsoleStateQuery) -> web.Response:
     """Open the console with a slash at the end."""
     return _build_file_response(call.request, load_console_files().index, CACHE_REVALIDATE)
 
@@ -158,9 +158,9 @@ async def read_asset(call: Call, path: AssetPath) -> web.Response:
     )
 
 
-def _build_file_response(request: web.Request, file: ConsoleFile, caching: str) -> web.Response:
+def _build_file_response(request: web.Request, file: ConsoleFile, cache_control: str) -> web.Response:
     headers = {
-        "Cache-Control": caching,
+        "Cache-Control": cache_control,
         "Content-Security-Policy": CONTENT_SECURITY_POLICY,
         "ETag": f'W/"{file.etag}"',
         "Vary": "Accept-Encoding",

@@ -99,7 +99,7 @@ async def _cancel_run(call: Call, task_id: str) -> DownloadResponse:
     try:
         await _get_workflow_handle(call, task_id).cancel()
     except RPCError as error:
-        if not outages.is_absent(error):
+        if not outages.is_workflow_or_schedule_missing(error):
             raise
         if row is None:
             raise build_missing_download_fault(task_id) from None
@@ -112,7 +112,7 @@ async def _signal_or_restart(call: Call, row: Download, spec: DownloadSpec) -> N
     try:
         await _get_workflow_handle(call, row.task_id).signal(names.RETRY)
     except RPCError as error:
-        if not outages.is_absent(error):
+        if not outages.is_workflow_or_schedule_missing(error):
             raise
     else:
         return

@@ -80,7 +80,7 @@ PREVIEW_QUEUE = web.AppKey("downloads_preview_queue", PreviewQueue)
 
 def _attach_watching_and_previews(app: web.Application, services: Services) -> None:
     """Add to the application what watches downloads and what draws previews."""
-    watching.attach_watching(app, services)
+    watching.add_status_reader_and_watch_registry(app, services)
     queue = app[PREVIEW_QUEUE] = PreviewQueue()
     app.on_cleanup.append(queue.close)
 

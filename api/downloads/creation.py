@@ -32,7 +32,7 @@ from infra import metrics
 from infra.database import Database
 from services.services import Services
 from stores import projects
-from stores.downloads.quotas import release_active_slots
+from stores.downloads.quotas import release_slots_and_count_file_size
 from stores.projects import IdempotencyClaim
 from workflows.downloads import handle
 
@@ -154,7 +154,7 @@ async def _admit_and_start(
         if not await start_download(call.services, spec):
             return await _answer_with_existing(call, task_id)
     except Exception:
-        await release_active_slots(call.services.database, spec.project_id, spec.operator_id, task_id)
+        await release_slots_and_count_file_size(call.services.database, spec.project_id, spec.operator_id, task_id)
         raise
     metrics.DOWNLOADS_ACCEPTED.labels(spec.type).inc()
     return responses.build_response_from_run(

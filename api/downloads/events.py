@@ -244,7 +244,7 @@ async def _end_when_key_revoked(call: Call, subscription: Subscription) -> None:
     while subscription.ending is None:
         await asyncio.sleep(seconds)
         try:
-            await authenticator.authenticate(call.request, call.route, is_streaming=True)
+            await authenticator.authenticate(call.request, call.route, is_response_started=True)
         except Unauthenticated:
             subscription.end(SubscriptionEndReason.KEY_REVOKED)
         except Exception as error:  # noqa: BLE001 (if the key cannot be checked now, it is checked later)

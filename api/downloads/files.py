@@ -89,7 +89,7 @@ async def redirect_to_file(call: Call, path: DownloadPath) -> web.StreamResponse
     It supports ranges, so that an interrupted download can be resumed. If `If-Range` is not the `ETag` of the file, the
     whole file is sent, as its ranges would not fit what was received before.
     """
-    return await _redirect_or_send(call, await _require_stored_file(call, path.task_id))
+    return await _redirect_or_send(call, await _require_file_of_download(call, path.task_id))
 
 
 @routes.head("/v1/downloads/{task_id}/file", access=Access.PROJECT, media_type=OCTETS, problems=NO_FILE_PROBLEMS)
@@ -98,7 +98,7 @@ async def read_file_headers(call: Call, path: DownloadPath) -> web.Response:
 
     There is no redirect, as the address behind it only allows reading.
     """
-    return _build_head_response(await _require_stored_file(call, path.task_id))
+    return _build_head_response(await _require_file_of_download(call, path.task_id))
 
 
 @routes.post(
@@ -109,7 +109,7 @@ async def create_link(call: Call, path: DownloadPath, query: LinkQuery) -> LinkR
 
     It leads to the file until the link or the file expires.
     """
-    found = await _require_stored_file(call, path.task_id)
+    found = await _require_file_of_download(call, path.task_id)
     until = min(datetime.now(UTC) + timedelta(seconds=query.expires_in), found.expires_at).replace(microsecond=0)
     token = sign_link(_get_pepper(call), FileLink(call.project_id, path.task_id, until))
     base = call.services.settings.api.public_base.rstrip("/") or f"{call.request.scheme}://{call.request.host}"
@@ -133,29 +133,29 @@ async def read_link_headers(call: Call, path: LinkPath) -> web.Response:
 async def stream_file(call: Call, task_id: str) -> web.StreamResponse:
     """Send the file of a download, and its address in `Content-Location`."""
     return await _send_file(
-        call, await _require_stored_file(call, task_id), {"Content-Location": f"/v1/downloads/{task_id}"}
+        call, await _require_file_of_download(call, task_id), {"Content-Location": f"/v1/downloads/{task_id}"}
     )
 
 
-async def _redirect_or_send(call: Call, found: DownloadFile) -> web.StreamResponse:
+async def _redirect_or_send(call: Call, file: DownloadFile) -> web.StreamResponse:
     """Redirect to the file; send it whole if the caller wants a range of another version.
 
     Not every store honours `If-Range`, and a redirect cannot remove the `Range` of the caller.
     """
-    headers, etag = call.request.headers, _quote_etag(found)
+    headers, etag = call.request.headers, _quote_etag(file)
     if hdrs.RANGE in headers and headers.get(hdrs.IF_RANGE, etag) != etag:
         call.remove_time_limit()
-        return await _send_file(call, found)
-    return await _redirect_to_store(call, found)
+        return await _send_file(call, file)
+    return await _redirect_to_store(call, file)
 
 
 async def _send_file(
-    call: Call, found: DownloadFile, more: Mapping[str, str] = MappingProxyType({})
+    call: Call, file: DownloadFile, more: Mapping[str, str] = MappingProxyType({})
 ) -> web.StreamResponse:
     """Send a file in pieces, so that memory stays constant."""
-    response = web.StreamResponse(headers={**_build_file_headers(found), **more})
+    response = web.StreamResponse(headers={**_build_file_headers(file), **more})
     await response.prepare(call.request)
-    async for piece in call.services.objects.stream(found.stored.key):
+    async for piece in call.services.objects.stream(file.stored.key):
         async with asyncio.timeout(FILE_SEND_SECONDS):
             await response.write(piece)
     return response
@@ -189,7 +189,7 @@ def require_file(row: Download) -> DownloadFile:
             assert_never(answer.state)
 
 
-async def _require_stored_file(call: Call, task_id: str) -> DownloadFile:
+async def _require_file_of_download(call: Call, task_id: str) -> DownloadFile:
     row = await get_status_reader(call).read_row(call.project_id, task_id)
     if row is None:
         # Without a row it has not been processed yet, or there is no such download.
@@ -205,41 +205,41 @@ async def _require_linked_file(call: Call, token: str) -> DownloadFile:
         Missing: The link is invalid, or its download is gone.
         Gone: The link has expired.
     """
-    opened = verify_link(_get_pepper(call), token)
+    opened = verify_link_signature(_get_pepper(call), token)
     if opened is None:
         raise Missing("not_found", "This link is invalid, or a character of it was lost.", "Ask for a new one.")
     if opened.expires_at <= datetime.now(UTC):
         raise Gone("link_expired", f"This link was good until {_format_time(opened.expires_at)}.", "Ask for a new one.")
-    row = await catalogue.find_of_live_project(call.services.database, opened.project_id, opened.task_id)
+    row = await catalogue.find_download_of_live_project(call.services.database, opened.project_id, opened.task_id)
     if row is None:
         raise build_missing_download_fault(opened.task_id)
     return require_file(row)
 
 
-def _build_head_response(found: DownloadFile) -> web.Response:
+def _build_head_response(file: DownloadFile) -> web.Response:
     """Return the headers of the file, without a body."""
-    return web.Response(headers={**_build_file_headers(found), "Accept-Ranges": "bytes"})
+    return web.Response(headers={**_build_file_headers(file), "Accept-Ranges": "bytes"})
 
 
-def _build_file_headers(found: DownloadFile) -> dict[str, str]:
+def _build_file_headers(file: DownloadFile) -> dict[str, str]:
     return {
-        "Content-Disposition": build_content_disposition(found.stored.name),
-        "Content-Length": str(found.stored.bytes),
-        "Content-Type": found.content_type,
-        "ETag": _quote_etag(found),
+        "Content-Disposition": build_content_disposition(file.stored.name),
+        "Content-Length": str(file.stored.bytes),
+        "Content-Type": file.content_type,
+        "ETag": _quote_etag(file),
     }
 
 
-def _quote_etag(found: DownloadFile) -> str:
-    return f'"{found.stored.etag}"'
+def _quote_etag(file: DownloadFile) -> str:
+    return f'"{file.stored.etag}"'
 
 
-async def _redirect_to_store(call: Call, found: DownloadFile) -> web.Response:
-    address = await call.services.objects.presign(
-        found.stored.key,
+async def _redirect_to_store(call: Call, file: DownloadFile) -> web.Response:
+    address = await call.services.objects.presign_download(
+        file.stored.key,
         expires_seconds=PRESIGNED_SECONDS,
-        file_name=found.stored.name,
-        content_type=found.content_type,
+        file_name=file.stored.name,
+        content_type=file.content_type,
     )
     return web.Response(status=HTTPStatus.FOUND, headers={"Location": address})
 
@@ -277,7 +277,7 @@ def sign_link(pepper: str, link: FileLink) -> str:
     return f"{_encode_base64(text)}.{_encode_base64(_compute_signature(pepper, text))}"
 
 
-def verify_link(pepper: str, token: str) -> FileLink | None:
+def verify_link_signature(pepper: str, token: str) -> FileLink | None:
     """Return the link of a token, or None if the signature is wrong. The caller checks the expiry."""
     body, _, signature = token.partition(".")
     try:

@@ -54,6 +54,6 @@ async def _list_pending_or_empty(services: Services) -> list[DownloadSummary]:
 
 async def _count_unrecorded(services: Services, listed: list[DownloadSummary]) -> Workloads:
     """Count those of the listed downloads that still have no row."""
-    begun = await catalogue.filter_recorded(services.database, [each.task_id for each in listed])
+    begun = await catalogue.filter_task_ids_with_row(services.database, [each.task_id for each in listed])
     left = [each for each in listed if each.task_id not in begun]
     return merge_workloads(*({each.project_id: Workload(waiting=ItemCount(1, each.created_at))} for each in left))

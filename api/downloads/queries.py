@@ -136,7 +136,7 @@ async def list_pending_downloads(services: Services, project_id: str | None) -> 
     runs = services.engine.list_workflows(query, limit=PENDING_READ_MAX)
     found = [await _build_pending_summary(run) async for run in runs]
     # The index of the engine lags: some have been taken up by now, and a retried download has its row.
-    begun = await catalogue.filter_recorded(services.database, [one.task_id for one in found])
+    begun = await catalogue.filter_task_ids_with_row(services.database, [one.task_id for one in found])
     return [one for one in found if one.task_id not in begun]
 
 
@@ -194,9 +194,9 @@ async def list_activity_attempts(call: Call, path: DownloadPath, query: Attempts
     await get_status_reader(call).read(call.project_id, path.task_id)
     handle = call.services.engine.get_workflow_handle(names.build_download_workflow_id(call.project_id, path.task_id))
     try:
-        found, is_all = await history.list_activities(call.services.engine, await handle.describe(), query.limit)
+        found, is_all = await history.list_newest_activities(call.services.engine, await handle.describe(), query.limit)
     except RPCError as error:
-        if not outages.is_absent(error):
+        if not outages.is_workflow_or_schedule_missing(error):
             raise
         return AttemptsResponse(steps=[], more=False)
     return AttemptsResponse(steps=[_build_step_response(step) for step in found], more=not is_all)

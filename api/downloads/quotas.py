@@ -17,9 +17,9 @@ from domain.quotas import (
     DAY_SECONDS,
     MINUTE_SECONDS,
     OPEN_RETRY_SECONDS,
-    ProjectQuotaUsage,
     QuotaLimits,
-    build_exceeded,
+    SingleQuotaUsage,
+    build_quota_exceeded_fault,
 )
 from infra import log
 from stores.downloads import quotas
@@ -47,7 +47,7 @@ async def consume_quotas(call: Call, spec: DownloadSpec) -> None:
     Raises:
         QuotaExhausted: A quota is used up; nothing was counted.
     """
-    standing = await quotas.admit_download(call.services.database, _get_quotas(call), spec)
+    standing = await quotas.take_quotas_all_or_none(call.services.database, _get_download_quotas(call), spec)
     call.request_state.headers |= build_quota_headers(standing)
     violated = [quota for quota in standing if not quota.verdict.allowed]
     if violated:
@@ -55,15 +55,15 @@ async def consume_quotas(call: Call, spec: DownloadSpec) -> None:
         raise _build_exceeded_fault(violated)
 
 
-def _get_quotas(call: Call) -> DownloadQuotas:
+def _get_download_quotas(call: Call) -> DownloadQuotas:
     return DownloadQuotas(call.quotas.downloads, call.services.settings.downloads.operator_quotas)
 
 
-def build_quota_headers(standing: Sequence[QuotaState]) -> dict[str, str]:
+def build_quota_headers(quota_states: Sequence[QuotaState]) -> dict[str, str]:
     """Return the headers `RateLimit-Policy` and `RateLimit`, by the IETF draft httpapi-ratelimit-headers-11."""
     return {
-        "RateLimit-Policy": ", ".join(map(_format_policy, standing)),
-        "RateLimit": ", ".join(map(_format_state, standing)),
+        "RateLimit-Policy": ", ".join(map(_format_policy, quota_states)),
+        "RateLimit": ", ".join(map(_format_state, quota_states)),
     }
 
 
@@ -82,7 +82,7 @@ def _format_state(quota: QuotaState) -> str:
 def _build_exceeded_fault(violated: Sequence[QuotaState]) -> QuotaExhausted:
     seconds = max(map(_compute_wait_seconds, violated))
     is_full = any(quota.kind is QuotaKind.ACTIVE for quota in violated)
-    return build_exceeded(
+    return build_quota_exceeded_fault(
         [quota.name for quota in violated],
         " ".join(map(_describe_exceeded, violated)),
         f"{'Wait until a download ends, or cancel one; ask' if is_full else 'Ask'} again in {_format_wait(seconds)}.",
@@ -151,17 +151,17 @@ async def read_quotas(call: Call, query: QuotasQuery) -> QuotasResponse:
     It returns those of the project, and with `operator_id` those of this operator too. Reading counts nothing.
     """
     standing = await quotas.preview_quotas(
-        call.services.database, _get_quotas(call), call.project_id, query.operator_id
+        call.services.database, _get_download_quotas(call), call.project_id, query.operator_id
     )
     return QuotasResponse(quotas=[_build_usage(quota) for quota in standing])
 
 
-async def read_usage(call: Call, project_id: str, limits: QuotaLimits) -> list[ProjectQuotaUsage]:
+async def read_usage(call: Call, project_id: str, limits: QuotaLimits) -> list[SingleQuotaUsage]:
     """Return how much of its quotas a project has used."""
     of = DownloadQuotas(limits.downloads, call.services.settings.downloads.operator_quotas)
     standing = await quotas.preview_quotas(call.services.database, of, project_id, None)
     described = [(_NAMES[quota.kind], _build_usage(quota)) for quota in standing]
-    return [ProjectQuotaUsage(name, quota.used, quota.first_back_seconds) for name, quota in described]
+    return [SingleQuotaUsage(name, quota.used, quota.first_back_seconds) for name, quota in described]
 
 
 def _build_usage(quota: QuotaState) -> QuotaUsage:

@@ -17,8 +17,8 @@ from domain.downloads.models import (
     PAGE_SIZE_DEFAULT,
     PAGE_SIZE_MAX,
     PAGE_SIZE_MIN,
-    ColumnPolicy,
     FileType,
+    NewColumnPolicy,
     TextEncoding,
 )
 from excel.template.models import Align, TableArrangement
@@ -255,8 +255,8 @@ class ExportRequest(Request):
         "filters after it has paged; of no matter beside `data`",
     )
     allow_repeats: bool = Field(default=False, description="two pages may have the same rows")
-    columns: ColumnPolicy = Field(
-        default=ColumnPolicy.CLOSED, description="whether a key that comes up late is an error or one more column"
+    columns: NewColumnPolicy = Field(
+        default=NewColumnPolicy.CLOSED, description="whether a key that comes up late is an error or one more column"
     )
     type: FileType = FileType.CSV
     file_name: str | None = Field(default=None, max_length=200, description="by default date, time and random letters")

@@ -87,7 +87,7 @@ def build_memo(spec: DownloadSpec) -> DownloadMemo:
 
 def build_response_from_row(row: Download) -> DownloadResponse:
     """Build the response about a download that has ended, or whose run the engine has forgotten."""
-    state = _derive_state(row)
+    state = _compute_state_with_expiry(row)
     return DownloadResponse(
         **_build_summary_fields(row, state),
         phase=DownloadPhase.DONE if state.is_final else DownloadPhase.WAITING,
@@ -97,11 +97,11 @@ def build_response_from_row(row: Download) -> DownloadResponse:
 
 def build_summary_from_row(row: Download) -> DownloadSummary:
     """Build an entry of a list."""
-    return DownloadSummary(**_build_summary_fields(row, _derive_state(row)))
+    return DownloadSummary(**_build_summary_fields(row, _compute_state_with_expiry(row)))
 
 
 def build_response_from_run(
-    project_id: str, task_id: str, kept: DownloadMemo, status: DownloadStatus, created_at: datetime
+    project_id: str, task_id: str, memo: DownloadMemo, status: DownloadStatus, created_at: datetime
 ) -> DownloadResponse:
     """Build the response about a download that runs or is about to run."""
     return DownloadResponse(
@@ -109,9 +109,9 @@ def build_response_from_run(
         project_id=project_id,
         state=status.state,
         label=status.state.chinese_label,
-        type=kept.type,
-        file_name=kept.file_name,
-        operator_id=kept.operator_id,
+        type=memo.type,
+        file_name=memo.file_name,
+        operator_id=memo.operator_id,
         phase=status.phase,
         rows=status.rows,
         total=status.total,
@@ -150,7 +150,7 @@ def _build_summary_fields(row: Download, state: DownloadState) -> dict[str, obje
     }
 
 
-def _derive_state(row: Download) -> DownloadState:
+def _compute_state_with_expiry(row: Download) -> DownloadState:
     """Return the state of a row; a file past its time counts as expired before housekeeping removes it."""
     state = DownloadState(row.state)
     is_over = row.expires_at is not None and row.expires_at <= datetime.now(UTC)
@@ -191,7 +191,7 @@ class RunSnapshot:
     started_at: datetime
 
 
-class RowsHighWaterMarks:
+class HighestReportedRows:
     """Keeps the reported rows of a processing from decreasing when a worker dies.
 
     The heartbeats of its fetchers are lost with a worker until the fetchers run again.
@@ -223,7 +223,7 @@ class StatusReader:
         self._engine = services.engine
         self._reads: dict[DownloadKey, asyncio.Task[RunSnapshot]] = {}
         self._engine_slots = asyncio.Semaphore(ENGINE_READS_MAX)
-        self._high_water_marks = RowsHighWaterMarks()
+        self._high_water_marks = HighestReportedRows()
 
     async def read(self, project_id: str, task_id: str) -> DownloadResponse:
         """Return the current status.
@@ -249,13 +249,15 @@ class StatusReader:
             project_id, task_id, snapshot.memo, snapshot.status, row.created_at if row else snapshot.started_at
         )
 
-    async def read_progress(self, project_id: str, before: DownloadResponse) -> DownloadResponse:
+    async def read_progress(self, project_id: str, previous: DownloadResponse) -> DownloadResponse:
         """Return the status of a download that was running a moment ago, without querying the database unless it has
         ended."""
-        snapshot = await self._read_run(project_id, before.task_id)
+        snapshot = await self._read_run(project_id, previous.task_id)
         if snapshot.status.state.is_final:
-            return await self.read(project_id, before.task_id)
-        return build_response_from_run(project_id, before.task_id, snapshot.memo, snapshot.status, before.created_at)
+            return await self.read(project_id, previous.task_id)
+        return build_response_from_run(
+            project_id, previous.task_id, snapshot.memo, snapshot.status, previous.created_at
+        )
 
     async def read_row(self, project_id: str, task_id: str) -> Download | None:
         """Return the row of a download; None before it was first processed."""
@@ -292,7 +294,7 @@ class StatusReader:
                 metrics.STATUS_QUERIES.inc()
                 description = await handle.describe()
         except RPCError as error:
-            if not outages.is_absent(error):
+            if not outages.is_workflow_or_schedule_missing(error):
                 raise
             raise build_missing_download_fault(task_id) from None
         status = await description.memo_value(names.STATUS_MEMO, type_hint=DownloadStatus)

@@ -21,7 +21,7 @@ from excel.template.models import Drawing, TableArrangement, TableDrawing
 from excel.template.reading import (
     find_sheet_name_faults,
     find_table_faults,
-    find_template_size_faults,
+    find_unreadable_template_faults,
     get_default_sheet_name,
     is_empty_template,
 )
@@ -226,7 +226,7 @@ def _find_drawing_problems(body: DownloadRequest, tables: list[RequestedTable]) 
         yield from build_field_problems(chain.from_iterable(found))
         yield from find_drawing_length_problem(build_drawing(body, tables))
     else:
-        sizes = (find_template_size_faults(table.drawing.template, table.paths["template"]) for table in tables)
+        sizes = (find_unreadable_template_faults(table.drawing.template, table.paths["template"]) for table in tables)
         yield from build_field_problems(chain.from_iterable(sizes))
 
 

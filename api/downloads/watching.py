@@ -117,7 +117,7 @@ class WatchRegistry:
         subscription = Subscription()
         self._projects[project_id].add(subscription)
         try:
-            await self._start_pollers_of_unfinished(project_id)
+            await self._start_pollers_of_unfinished_or_recent(project_id)
             for poller in self._list_pollers(project_id):
                 if poller.last is not None:
                     subscription.push(poller.last)
@@ -157,7 +157,7 @@ class WatchRegistry:
     async def _follow_notifications(self) -> None:
         async for payload in self._database.listen(CHANNEL):
             if payload == LISTENING:
-                await self._request_all_reads()
+                await self._refresh_or_start_all_pollers()
                 continue
             try:
                 self._refresh_or_start_poller(json.loads(payload))
@@ -176,17 +176,17 @@ class WatchRegistry:
         ):
             self._get_or_start_poller(*key)
 
-    async def _request_all_reads(self) -> None:
+    async def _refresh_or_start_all_pollers(self) -> None:
         """Refresh everything that may have changed while the connection was lost."""
         for poller in self._pollers.values():
             poller.request_catalogue_read()
         for project_id in list(self._projects):
             try:
-                await self._start_pollers_of_unfinished(project_id)
+                await self._start_pollers_of_unfinished_or_recent(project_id)
             except Exception as error:  # noqa: BLE001 (the next notification must be handled in any case)
                 _log.warning("download_watch_refresh_failed", project_id=project_id, error=repr(error))
 
-    async def _start_pollers_of_unfinished(self, project_id: str) -> None:
+    async def _start_pollers_of_unfinished_or_recent(self, project_id: str) -> None:
         """Poll what runs in a project or ended so recently that its notification may have been missed."""
         found = await catalogue.list_unfinished_or_recently_ended(
             self._database, project_id, ended_within=_RECENTLY_ENDED, limit=POLLED_PER_PROJECT_MAX
@@ -198,7 +198,7 @@ class WatchRegistry:
 WATCH_REGISTRY = web.AppKey("downloads_watch_registry", WatchRegistry)
 
 
-def attach_watching(app: web.Application, services: Services) -> None:
+def add_status_reader_and_watch_registry(app: web.Application, services: Services) -> None:
     """Add the status reader and the watch registry to the application."""
     status_reader = app[STATUS_READER] = StatusReader(services)
     watches = app[WATCH_REGISTRY] = WatchRegistry(
@@ -270,15 +270,15 @@ class DownloadPoller:
             async with asyncio.timeout(STATUS_CACHE_SECONDS):
                 await self._changed.wait()
 
-    def _push_if_changed(self, answer: DownloadResponse) -> None:
+    def _push_if_changed(self, response: DownloadResponse) -> None:
         """Push a change. Rows never decrease while it runs: rows that are fetched again are not counted twice."""
-        if self.last is not None and not answer.state.is_final:
-            answer = answer.model_copy(update={"rows": max(answer.rows, self.last.rows)})
-        if self.last is not None and _remove_speed(answer) == _remove_speed(self.last):
+        if self.last is not None and not response.state.is_final:
+            response = response.model_copy(update={"rows": max(response.rows, self.last.rows)})
+        if self.last is not None and _remove_speed(response) == _remove_speed(self.last):
             return
-        self.last = answer
+        self.last = response
         for subscription in [*self.subscriptions, *self._projects.get(self.key[0], ())]:
-            subscription.push(answer)
+            subscription.push(response)
 
 
 def _remove_speed(answer: DownloadResponse) -> DownloadResponse:
@@ -314,9 +314,9 @@ class Subscription:
             self._pending.clear()
             self.end(SubscriptionEndReason.TOO_SLOW)
 
-    def end(self, ending: SubscriptionEndReason) -> None:
+    def end(self, reason: SubscriptionEndReason) -> None:
         """End the subscription; pending updates are still delivered."""
-        self.ending = self.ending or ending
+        self.ending = self.ending or reason
         self._changed.set()
 
     async def wait_for_updates(self, timeout_seconds: float | None = None) -> list[DownloadResponse] | None:

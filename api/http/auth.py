@@ -74,33 +74,35 @@ class Authenticator:
             name: key.get_secret_value().encode() for name, key in settings.api.list_admin_keys().items()
         }
         self._pepper = settings.secrets.pepper.get_secret_value()
-        self._callers = CoalescedRead(self._find_caller, SHARED_READ_PAUSE_SECONDS)
-        self._keys = CoalescedRead(self._find_live_key)
+        self._callers = CoalescedRead(self._find_caller_and_record_key_use, SHARED_READ_PAUSE_SECONDS)
+        self._keys = CoalescedRead(self._find_live_key_and_record_use)
         self._projects = CoalescedRead(self._find_quotas)
         self._read_quotas = lru_cache(OVERRIDES_CACHE_MAX)(
             lambda overrides: settings.quotas.with_overrides(json.loads(overrides))
         )
         self._refusals = RefusalDelay(settings.api.wrong_keys_per_minute)
 
-    async def authenticate(self, request: web.Request, route: Route, *, is_streaming: bool = False) -> Caller:
+    async def authenticate(self, request: web.Request, route: Route, *, is_response_started: bool = False) -> Caller:
         """Return the caller of a request, if this route is open to them.
 
         Args:
-            is_streaming: Whether the response is being sent already: then a ticket may have ended meanwhile.
+            is_response_started: Whether the response is being sent already: then a ticket may have ended meanwhile.
 
         Raises:
             Unauthenticated: There is no key, or it is unknown, revoked or expired.
             Missing: The key is valid and does not open this route.
             Forbidden: The key belongs to the project and may not do this.
         """
-        return await self.authorize(await self.identify(request, route, is_streaming=is_streaming), request, route)
+        return await self.authorize(
+            await self.identify(request, route, is_response_started=is_response_started), request, route
+        )
 
-    async def identify(self, request: web.Request, route: Route, *, is_streaming: bool = False) -> Caller:
+    async def identify(self, request: web.Request, route: Route, *, is_response_started: bool = False) -> Caller:
         """Return the caller of a request, whether or not the route is open to them; raises Unauthenticated."""
         if route.access is Access.PUBLIC:
             return Caller()
         if route.takes_ticket and TICKET_PARAMETER in request.query and hdrs.AUTHORIZATION not in request.headers:
-            return await self._identify_by_ticket(request, is_streaming=is_streaming)
+            return await self._identify_by_ticket(request, is_response_started=is_response_started)
         if hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies(request):
             return await self.identify_key(_read_key(request, route), request.remote)
         return await self._identify_by_session(request, route)
@@ -180,11 +182,11 @@ class Authenticator:
         session = ConsoleSession(caller.key_id or "", self.cookies.digest_credential(credential), until)
         return self.cookies.seal_ticket(Ticket(session, caller.project_id or "", path)), until
 
-    async def _identify_by_ticket(self, request: web.Request, *, is_streaming: bool) -> Caller:
-        ticket = self.cookies.read_ticket(request.query[TICKET_PARAMETER])
+    async def _identify_by_ticket(self, request: web.Request, *, is_response_started: bool) -> Caller:
+        ticket = self.cookies.read_ticket_even_if_ended(request.query[TICKET_PARAMETER])
         if ticket is None or ticket.path != request.path:
             raise Unauthenticated("ticket_wrong", "This ticket is not for this address.", "Ask for one with your key.")
-        if ticket.session.until <= datetime.now(UTC) and not is_streaming:
+        if ticket.session.until <= datetime.now(UTC) and not is_response_started:
             raise Unauthenticated("ticket_over", "This ticket has ended.", "Ask for a new one with your key.")
         caller = await self._identify_session_owner(ticket.session)
         quotas = caller.quotas or await self._projects.get(ticket.project_id)
@@ -197,13 +199,13 @@ class Authenticator:
         if not session.key_id:
             return self._identify_admin_session(session)
         record = await self._keys.get(session.key_id)
-        if record is None or not self.cookies.belongs_to(session, record.secret_hash):
+        if record is None or not self.cookies.is_session_of_credential(session, record.secret_hash):
             raise _build_session_error()
         return replace(self._build_caller(session.key_id, record), until=session.until)
 
     def _identify_admin_session(self, session: ConsoleSession) -> Caller:
         for name, key in self._admin_keys.items():
-            if self.cookies.belongs_to(session, key):
+            if self.cookies.is_session_of_credential(session, key):
                 return Caller(is_admin=True, admin_name=name, until=session.until)
         raise _build_session_error()
 
@@ -217,7 +219,7 @@ class Authenticator:
             raise Missing("not_found", f"There is no project {project_id!r}.", "GET /v1/projects lists them.")
         return replace(caller, project_id=project_id, quotas=quotas)
 
-    async def _find_caller(self, token: str) -> Caller | None:
+    async def _find_caller_and_record_key_use(self, token: str) -> Caller | None:
         key = secrets.parse_api_key(token)
         if key is None:
             return None
@@ -235,7 +237,7 @@ class Authenticator:
         quotas = self._read_quotas(record.quota_overrides)
         return Caller(record.project_id, key_id, right=record.right, systems=record.systems, quotas=quotas)
 
-    async def _find_live_key(self, key_id: str) -> KeyCredential | None:
+    async def _find_live_key_and_record_use(self, key_id: str) -> KeyCredential | None:
         """Return the key of a session unless it was revoked."""
         record = await store.find_key_credential(self._database, key_id)
         if record is None or not record.is_live:
@@ -253,7 +255,7 @@ class Authenticator:
 AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
 
 
-class PushAuthenticator:
+class PubSubPushAuthenticator:
     """Authenticate what Google Pub/Sub pushes."""
 
     def __init__(self, http: GuardedClient, settings: PushSettings) -> None:
@@ -284,7 +286,7 @@ class PushAuthenticator:
         raise Unauthenticated("push_refused", "This push carries no valid token.", PUSH_HINT)
 
 
-PUSH_AUTHENTICATOR = web.AppKey("push_authenticator", PushAuthenticator)
+PUSH_AUTHENTICATOR = web.AppKey("push_authenticator", PubSubPushAuthenticator)
 
 
 def require_owner(caller: Caller, project_id: str) -> None:
@@ -352,14 +354,14 @@ def _read_key(request: web.Request, route: Route) -> str:
     headers = request.headers.getall(hdrs.AUTHORIZATION, [])
     scheme, _, credentials = (headers[0] if len(headers) == 1 else "").partition(" ")
     is_basic = route.headerless and scheme.lower() == "basic"
-    key = _read_password(credentials) if is_basic else credentials.strip()
+    key = _read_password_or_user_name(credentials) if is_basic else credentials.strip()
     if not (is_basic or scheme.lower() == "bearer") or not key.isascii() or not key:
         hint = HEADERLESS_KEY_HINT if route.headerless else KEY_HINT
         raise Unauthenticated("key_missing", "This route needs an API key.", hint)
     return key
 
 
-def _read_password(credentials: str) -> str:
+def _read_password_or_user_name(credentials: str) -> str:
     """Return the password of HTTP Basic, or the user name where the password is empty."""
     try:
         user, _, password = base64.b64decode(credentials.strip(), validate=True).decode().partition(":")
@@ -375,9 +377,9 @@ def _list_push_tokens(request: web.Request) -> list[str]:
     The secret comes first: checking it needs no request to Google.
     """
     headers = request.headers.getall("Authorization", [])
-    return [*request.query.getall("token", []), *map(_read_bearer, headers)] or [""]
+    return [*request.query.getall("token", []), *map(_read_bearer_token, headers)] or [""]
 
 
-def _read_bearer(header: str) -> str:
+def _read_bearer_token(header: str) -> str:
     scheme, _, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

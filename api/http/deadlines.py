@@ -65,20 +65,20 @@ class DeadlineQueue:
         deadline = Deadline(self, loop.time() + self._seconds)
         self._deadlines[deadline] = None
         if self._timer is None:
-            self._timer = loop.call_at(deadline.at, self._expire_due)
+            self._timer = loop.call_at(deadline.at, self._cancel_overdue_tasks)
         return deadline
 
     def remove(self, deadline: Deadline) -> None:
         """Forget a deadline that was met or lifted."""
         self._deadlines.pop(deadline, None)
 
-    def _expire_due(self) -> None:
+    def _cancel_overdue_tasks(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         self._timer = None
         for deadline in list(self._deadlines):
             if deadline.at > now:
-                self._timer = loop.call_at(deadline.at, self._expire_due)
+                self._timer = loop.call_at(deadline.at, self._cancel_overdue_tasks)
                 break
             self.remove(deadline)
             deadline.cancel_task()

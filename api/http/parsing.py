@@ -105,7 +105,7 @@ async def parse_body(
     # Such a client may send all parameters in the query.
     text = _decode_utf8(raw) or ("{}" if headerless and hdrs.CONTENT_TYPE not in request.headers else "")
     value = _parse_json(text)
-    if not _is_surely_storable(text) and (errors := list(_list_unstorable_fields(value))):
+    if not _is_surely_storable_and_shallow(text) and (errors := list(_list_unstorable_fields(value))):
         reject_fields("body", errors)
     try:
         return model.model_validate_json(text, strict=True)
@@ -216,7 +216,7 @@ def _reject_constant(name: str) -> NoReturn:
 _strict = json.JSONDecoder(object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)
 
 
-def _is_surely_storable(text: str) -> bool:
+def _is_surely_storable_and_shallow(text: str) -> bool:
     """Return whether a text has no escaped character, and too few brackets to be nested too deeply."""
     return "\\u" not in text and text.count("{") + text.count("[") <= JSON_MAX_DEPTH
 

@@ -21,7 +21,7 @@ from domain.faults import (
     QuotaExhausted,
     SourceFault,
     Unauthenticated,
-    sanitize_text,
+    sanitize_and_shorten_text,
 )
 from infra import outages
 
@@ -44,7 +44,7 @@ FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
 
 def _escape_surrogates(text: str) -> str:
     # A caller's text may hold lone surrogates, which JSON cannot encode.
-    return sanitize_text(text.encode("utf-8", "backslashreplace").decode())
+    return sanitize_and_shorten_text(text.encode("utf-8", "backslashreplace").decode())
 
 
 PrintableText = Annotated[str, BeforeValidator(_escape_surrogates)]

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from api.http.routes import Caller
 from domain.faults import QuotaExhausted
-from domain.quotas import MINUTE_SECONDS, ProjectQuotaUsage, build_exceeded
+from domain.quotas import MINUTE_SECONDS, SingleQuotaUsage, build_quota_exceeded_fault
 
 REFUSAL_DELAY_MAX_SECONDS = 5.0
 KEYS_MAX = 10_000
@@ -29,18 +29,18 @@ class RateMeter:
         self._due: dict[str, float] = {}
         """When what came under a key would all have come at its rate."""
 
-    def count(self, key: str, per_minute: int, patience_seconds: float = 0.0) -> float:
+    def count(self, key: str, per_minute: int, max_early_seconds: float = 0.0) -> float:
         """Count one; return the seconds by which it is early. What is earlier than the patience is not counted."""
         now = self._clock()
         due = self._due.get(key)
         if due is None:
-            self._make_room(now)
+            self._remove_keys_if_full(now)
             due = now
         elif due < now:
             due = now
         # A rounding error must not cost the last one of a minute.
         seconds = due + MINUTE_SECONDS / per_minute - now - MINUTE_SECONDS - 1e-6
-        if seconds <= patience_seconds:
+        if seconds <= max_early_seconds:
             self._due[key] = due + MINUTE_SECONDS / per_minute
         return seconds if seconds > 0 else 0.0
 
@@ -49,7 +49,7 @@ class RateMeter:
         left = max(0.0, self._due.get(key, 0.0) - self._clock())
         return min(per_minute, math.ceil(left * per_minute / MINUTE_SECONDS - 1e-6)), left
 
-    def _make_room(self, now: float) -> None:
+    def _remove_keys_if_full(self, now: float) -> None:
         if len(self._due) >= KEYS_MAX:
             self._due = {each: due for each, due in self._due.items() if due > now}
         if len(self._due) >= KEYS_MAX:
@@ -73,17 +73,17 @@ class RequestRates:
         per_minute = caller.quotas.requests_per_minute
         seconds = self._meter.count(caller.project_id, per_minute)
         if seconds:
-            raise build_exceeded(
+            raise build_quota_exceeded_fault(
                 ["requests_per_minute"],
                 f"This project sends more than {per_minute:,} requests a minute, as many as it may.",
                 "Send fewer, or several things in one request; GET /v1/quotas shows what is used.",
                 seconds,
             )
 
-    def read_usage(self, project_id: str, per_minute: int) -> ProjectQuotaUsage:
+    def read_usage(self, project_id: str, per_minute: int) -> SingleQuotaUsage:
         """Return how much of its quota a project has used in this process."""
         used, seconds = self._meter.read(project_id, per_minute)
-        return ProjectQuotaUsage("requests_per_minute", used, seconds if used else None)
+        return SingleQuotaUsage("requests_per_minute", used, seconds if used else None)
 
 
 REQUEST_RATES = web.AppKey("request_rates", RequestRates)

@@ -78,7 +78,7 @@ class SessionCookies:
         until = (datetime.now(UTC) + self._lifetime).replace(microsecond=0)
         return ConsoleSession(key_id, self.digest_credential(credential), until)
 
-    def belongs_to(self, session: ConsoleSession, credential: bytes) -> bool:
+    def is_session_of_credential(self, session: ConsoleSession, credential: bytes) -> bool:
         """Return whether a session was begun with this credential."""
         return hmac.compare_digest(self.digest_credential(credential), session.digest)
 
@@ -101,7 +101,7 @@ class SessionCookies:
         )
         return self._sealer.seal(text).token.rstrip("=")
 
-    def read_ticket(self, token: str) -> Ticket | None:
+    def read_ticket_even_if_ended(self, token: str) -> Ticket | None:
         """Return a ticket, also one that has ended; None if it is forged."""
         text = self._unseal_or_empty(token)
         purpose, _, rest = text.partition(" ")

@@ -98,7 +98,7 @@ def _describe_error(detail: ErrorDetails, schema: Schema, model: type[BaseModel]
             allowed = _format_range(field, "minLength", "maxLength")
             return f"it has {len(value):,} characters; send {allowed}."
         case "too_short" | "too_long":
-            return f"it has {len(value):,} entries; send {_format_range(field, *_get_bound_names(value))}."
+            return f"it has {len(value):,} entries; send {_format_range(field, *_get_entry_bound_names(value))}."
         case "string_pattern_mismatch":
             return f"{format_value(value)} does not have the form {context['pattern']}; correct it."
         case "timezone_aware":
@@ -200,7 +200,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= VALUE_MAX_CHARACTERS else f"{text[:VALUE_MAX_CHARACTERS]}…"
 
 
-def _get_bound_names(value: Any) -> tuple[str, str]:
+def _get_entry_bound_names(value: Any) -> tuple[str, str]:
     return ("minProperties", "maxProperties") if isinstance(value, dict) else ("minItems", "maxItems")
 
 

@@ -16,7 +16,7 @@ from api.orders.queries import build_webhook_owner, load_project_id, read_backfi
 from api.orders.requests import (
     BackfillPath,
     BackfillRequest,
-    PauseRequest,
+    PauseOrResumeRequest,
     PlatformDeliveryPath,
     ReportRequest,
 )
@@ -40,7 +40,7 @@ UNFINISHED_MAX = 1_000
 
 
 @routes.post("/v1/platforms/{platform}/pause", access=Access.ADMIN, body_optional=True, problems={"not_found": Missing})
-async def pause_platform(call: Call, path: PlatformPath, body: PauseRequest) -> ScheduleResponse:
+async def pause_platform(call: Call, path: PlatformPath, body: PauseOrResumeRequest) -> ScheduleResponse:
     """Pause a platform, its running cycle too: no slice is claimed or begun; those that are being read are finished.
 
     The same as pausing its schedule in the Temporal Web UI.
@@ -53,7 +53,7 @@ async def pause_platform(call: Call, path: PlatformPath, body: PauseRequest) -> 
 @routes.post(
     "/v1/platforms/{platform}/resume", access=Access.ADMIN, body_optional=True, problems={"not_found": Missing}
 )
-async def resume_platform(call: Call, path: PlatformPath, body: PauseRequest) -> ScheduleResponse:
+async def resume_platform(call: Call, path: PlatformPath, body: PauseOrResumeRequest) -> ScheduleResponse:
     """Resume a paused platform; what has settled meanwhile is claimed by the next run."""
     schedule = await _find_or_create_schedule(call, path)
     await schedule.unpause(note=body.note or "resumed through the API")
@@ -97,7 +97,7 @@ async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest)
         await platforms.remove(session, row)
     # The rows go first: without its schedule a platform that is there gets another one.
     running = [each.workflow_id for each in rereads if each.platform == path.platform]
-    await handle.stop_platform(call.services.engine, path.platform, unfinished, running)
+    await handle.delete_schedule_and_terminate_workflows(call.services.engine, path.platform, unfinished, running)
     return RemovedPlatformResponse(platform=path.platform, stopped=len(unfinished))
 
 

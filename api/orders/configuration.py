@@ -13,7 +13,7 @@ from api.http.routes import Access, Call
 from api.orders import quotas
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import read_platform
-from api.orders.requests import PlatformDeclaration, PlatformRequest
+from api.orders.requests import PlatformDeclaration, PlatformSetupRequest
 from api.orders.responses import (
     PlatformConfigResponse,
     PlatformResponse,
@@ -86,7 +86,7 @@ async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -
         "platform_begun": Conflict,
     },
 )
-async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest) -> PlatformResponse:
+async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupRequest) -> PlatformResponse:
     """Set up a platform, or change its address and who receives its alarms.
 
     Its schedule starts at once, unless `paused` is true. Kind, shop and project cannot change once orders were claimed.
@@ -97,7 +97,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest)
         project = await projects.find(session, body.project_id, lock=True)
         if project is None:
             raise Missing("not_found", f"There is no project {body.project_id!r}.", "Make it with POST /v1/projects.")
-        before = await platforms.find_former(session, path.platform, lock=True)
+        before = await platforms.find_including_removed(session, path.platform, lock=True)
         if before is None or before.project_id != body.project_id or before.removed_at is not None:
             await quotas.check_platforms(session, project, call.services.settings.quotas)
         if before is not None and (before.starts_at is not None or before.removed_at is not None):
@@ -110,7 +110,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest)
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
         here = platforms.build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
         here.require_workable_settings()
-    await handle.start_watch(call.services.engine)
+    await handle.start_watch_schedule_intervals(call.services.engine)
     pause_note = "set up paused through the API" if body.paused else ""
     await handle.create_or_update_cycle_schedule(call.services.engine, path.platform, body.project_id, pause_note)
     return await read_platform(call, path)
@@ -211,7 +211,7 @@ def _build_default_config_response(level: PlatformOptionsVersion) -> PlatformCon
     )
 
 
-def _require_valid_setup(call: Call, platform: str, body: PlatformRequest) -> None:
+def _require_valid_setup(call: Call, platform: str, body: PlatformSetupRequest) -> None:
     if platform == DEFAULT_LEVEL:
         raise Invalid(
             "platform_invalid", "The number `default` stands for the shared configuration.", "Choose another number."
@@ -247,7 +247,7 @@ def check_declaration(call: Call, body: PlatformDeclaration) -> Capability:
     return record
 
 
-def _require_unchanged_account(row: OrderPlatform, body: PlatformRequest) -> None:
+def _require_unchanged_account(row: OrderPlatform, body: PlatformSetupRequest) -> None:
     before, now = (row.project_id, row.kind, row.shop), (body.project_id, body.kind, body.shop)
     if before != now:
         raise Conflict(

@@ -32,7 +32,9 @@ class SnapshotCache:
     async def count_orders(self, snapshot: OrderSnapshot) -> int:
         """Return the number of orders."""
         if snapshot not in self._totals:
-            _add_evicting_oldest(self._totals, snapshot, await order_copies.count_snapshot(self._database, snapshot))
+            _add_evicting_oldest(
+                self._totals, snapshot, await order_copies.count_snapshot_orders(self._database, snapshot)
+            )
         return self._totals[snapshot]
 
     async def read_page(self, snapshot: OrderSnapshot, start: int, size: int) -> Sequence[str]:

@@ -19,7 +19,7 @@ from api.http import pagination
 from api.http.pagination import PageResponse
 from api.http.routes import JSON, Access, Call
 from api.orders.context import SNAPSHOTS, routes
-from api.orders.requests import OrdersQuery, SnapshotQuery, SourcePageQuery
+from api.orders.requests import DownloadSourcePageQuery, OrdersQuery, SnapshotQuery
 from api.orders.responses import MarkResponse, OrderResponse
 from domain.faults import Conflict, Gone, Invalid, Missing
 from domain.orders.names import EXPORT_ROUTE
@@ -90,7 +90,7 @@ async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
     media_type=JSON,
     problems={"not_found": Missing, "mark_gone": Gone},
 )
-async def read_source_page(call: Call, query: SourcePageQuery) -> web.StreamResponse:
+async def read_download_source_page(call: Call, query: DownloadSourcePageQuery) -> web.StreamResponse:
     """Answer one page of the download center's protocol: `{"total": …, "data": […]}`."""
     row = await _require_own_platform(call, query.platform)
     snapshot = _build_snapshot(query, _parse_kept_mark(call, query.mark, row))
@@ -113,9 +113,9 @@ def _encode_cursor_key(row: Order) -> str:
     return base64.urlsafe_b64encode("\n".join((row.order_id, row.platform, row.shop)).encode()).decode().rstrip("=")
 
 
-def _decode_cursor_key(name: str) -> tuple[str, str, str]:
+def _decode_cursor_key(encoded_key: str) -> tuple[str, str, str]:
     try:
-        text = base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
+        text = base64.urlsafe_b64decode(encoded_key + "=" * (-len(encoded_key) % 4)).decode()
     except (binascii.Error, ValueError):
         text = ""
     order_id, _, rest = text.partition("\n")

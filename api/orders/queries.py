@@ -40,7 +40,7 @@ from infra.limits import Limiter
 from infra.objects import ObjectMissing
 from stores.orders import backfills, ledger, platforms, slices
 from stores.orders.platforms import PlatformState
-from stores.orders.slices import SliceCounts, SliceFilter
+from stores.orders.slices import OpenAndFailedSliceCounts, SliceFilter
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 HOLES_SHOWN = 100
@@ -54,12 +54,12 @@ async def list_platforms(call: Call, query: PlatformsQuery) -> PageResponse[List
     """List the platforms, newest first."""
     async with call.services.database.session() as session:
         rows = await platforms.list_page(session, query.project_id, query.after, query.limit)
-        counts = await slices.count_by_platform(session, [row.platform for row in rows])
+        counts = await slices.count_open_and_failed_by_platform(session, [row.platform for row in rows])
     return pagination.build_page(
         rows,
         query.limit,
         lambda row: ListedPlatformResponse(
-            **responses.build_platform_fields(row, counts.get(row.platform, SliceCounts()))
+            **responses.build_platform_fields(row, counts.get(row.platform, OpenAndFailedSliceCounts()))
         ),
         lambda row: (row.created_at, row.platform),
     )
@@ -73,16 +73,16 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
         here = await platforms.load(session, path.platform)
         row, now = here.row, await ledger.read_database_time(session)
         platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
-        known = await _find_holes(session, row)
-        counts = await slices.count_by_platform(session, [row.platform])
-        late = await slices.load_lateness(session, row.platform, now)
+        known = await _find_incomplete_windows(session, row)
+        counts = await slices.count_open_and_failed_by_platform(session, [row.platform])
+        late = await slices.load_sweep_findings(session, row.platform, now)
         backfill = await _find_newest_backfill(session, row.platform)
     lag = None
     if platform_now is not None and row.complete_to is not None:
         lag = (platform_now - row.complete_to).total_seconds()
     schedule = await _read_schedule(call, row.platform)
     return PlatformResponse(
-        **responses.build_platform_fields(row, counts.get(row.platform, SliceCounts())),
+        **responses.build_platform_fields(row, counts.get(row.platform, OpenAndFailedSliceCounts())),
         platform_now=platform_now,
         zone_minutes=here.capability.zone_minutes,
         skew_seconds=row.skew_seconds,
@@ -185,7 +185,7 @@ async def read_report(call: Call, path: ReportDayPath) -> ReportResponse:
             f"There is no report of {path.day} for platform {path.platform} yet.",
             "POST …/reports makes one; it takes as long as reading the day.",
         ) from None
-    url = await call.services.objects.presign(
+    url = await call.services.objects.presign_download(
         key,
         expires_seconds=LINK_SECONDS,
         file_name=f"orders-{path.platform}-{path.day}.xlsx",
@@ -237,7 +237,7 @@ def build_webhook_owner(path: PlatformPath) -> WebhookOwner:
     return WebhookOwner(system=names.SYSTEM, id=path.platform)
 
 
-async def _find_holes(session: Session, row: OrderPlatform) -> list[windows.TimeWindow]:
+async def _find_incomplete_windows(session: Session, row: OrderPlatform) -> list[windows.TimeWindow]:
     claimed = ledger.build_watermarks(row)
     if claimed is None:
         return []
@@ -274,7 +274,7 @@ async def _read_schedule(call: Call, platform: str) -> _Schedule:
     try:
         description = await call.services.engine.get_schedule_handle(names.build_cycle_schedule_id(platform)).describe()
     except RPCError as error:
-        if outages.is_absent(error):
+        if outages.is_workflow_or_schedule_missing(error):
             return _Schedule()
         raise
     state, info = description.schedule.state, description.info

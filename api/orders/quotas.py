@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.http.routes import Call
 from clients.platforms import build_project_bucket_name
-from domain.quotas import STANDING_RETRY_SECONDS, ProjectQuotaUsage, QuotaLimits, build_exceeded
+from domain.quotas import STANDING_RETRY_SECONDS, QuotaLimits, SingleQuotaUsage, build_quota_exceeded_fault
 from infra.database import Session
 from infra.limits import Limiter
 from stores.orders import platforms
@@ -19,7 +19,7 @@ async def check_platforms(session: Session, project: Project, defaults: QuotaLim
     """
     limit = defaults.with_overrides(project.quotas).platforms
     if await platforms.count_of_project(session, project.project_id) >= limit:
-        raise build_exceeded(
+        raise build_quota_exceeded_fault(
             ["platforms"],
             f"The project {project.project_id} has {limit:,} platforms, as many as it may.",
             "Set another quota with PUT /v1/projects/{project_id}/quotas.",
@@ -27,10 +27,10 @@ async def check_platforms(session: Session, project: Project, defaults: QuotaLim
         )
 
 
-async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[ProjectQuotaUsage]:
+async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[SingleQuotaUsage]:
     """Return how much of its quotas a project has used."""
     database = call.services.database
     async with database.session() as session:
         used = await platforms.count_of_project(session, project_id)
     requests = await Limiter(database).read_spent_amount(build_project_bucket_name(project_id))
-    return [ProjectQuotaUsage("platforms", used), ProjectQuotaUsage("platform_requests_per_day", requests)]
+    return [SingleQuotaUsage("platforms", used), SingleQuotaUsage("platform_requests_per_day", requests)]

@@ -29,7 +29,7 @@ class PlatformDeclaration(Request):
     capability: Capability | None = Field(default=None, description="what it can do, where its kind is not built in")
 
 
-class PlatformRequest(PlatformDeclaration):
+class PlatformSetupRequest(PlatformDeclaration):
     """One account at a platform."""
 
     project_id: str = Field(max_length=64, description="whose orders they are; its webhook secret signs alarms")
@@ -57,7 +57,7 @@ class TryPlatformRequest(PlatformDeclaration):
     end: BodyTimestamp | None = Field(default=None, description="the platform's now if it is left out")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_start_before_end(self) -> Self:
         validation.require_start_before_end(self.start, self.end)
         return self
 
@@ -68,7 +68,7 @@ class PlatformsQuery(PageQuery):
     project_id: str | None = Field(default=None, max_length=64, description="only those of this project")
 
 
-class PauseRequest(Request):
+class PauseOrResumeRequest(Request):
     """Why a platform is paused or resumed, and by whom."""
 
     note: str = Field(default="", max_length=500, description="shown in the Temporal Web UI, and in the audit log")
@@ -86,10 +86,10 @@ class PlatformDeliveryPath(PlatformPath):
     delivery_id: str = Field(pattern=DELIVERY_ID_PATTERN)
 
 
-def _require_slice_id(name: object) -> object:
-    if isinstance(name, str):
-        windows.parse_slice_id(name)
-    return name
+def _require_slice_id(slice_id: object) -> object:
+    if isinstance(slice_id, str):
+        windows.parse_slice_id(slice_id)
+    return slice_id
 
 
 SliceName = Annotated[
@@ -136,7 +136,7 @@ class SkipSliceRequest(Request):
     reason: str = Field(min_length=3, max_length=500, description="kept in the ledger")
 
 
-class ChooseSlicesRequest(Request):
+class SliceSelectionRequest(Request):
     """Slices: by id, or those of the failed set that match."""
 
     slices: list[SliceName] | None = Field(default=None, min_length=1, max_length=SLICES_MAX)
@@ -159,7 +159,7 @@ class ChooseSlicesRequest(Request):
         return self
 
 
-class SkipSlicesRequest(ChooseSlicesRequest):
+class SkipSlicesRequest(SliceSelectionRequest):
     """Slices to skip, and why."""
 
     reason: str = Field(min_length=3, max_length=500, description="kept in the ledger of each")
@@ -289,7 +289,7 @@ class SnapshotQuery(Request):
         return self
 
 
-class SourcePageQuery(SnapshotQuery):
+class DownloadSourcePageQuery(SnapshotQuery):
     """One page of a snapshot, in the protocol of a download's source."""
 
     mark: str = Field(pattern=f"^{MARK.pattern}$", description="as GET /v1/orders/mark told it")

@@ -14,7 +14,7 @@ from domain.orders import names
 from domain.orders.config import PlatformOptions, SettingOrigin
 from domain.orders.slices import BackfillState, RereadState, SliceState
 from domain.orders.windows import TimeWindow
-from stores.orders.slices import SliceCounts
+from stores.orders.slices import OpenAndFailedSliceCounts
 from stores.tables.orders import OrderBackfill, OrderPlatform, OrderSlice
 
 
@@ -36,7 +36,7 @@ class BackfillResponse(Response):
     workflow_id: str = Field(description="where Temporal shows it")
 
 
-_COUNTED_FIELDS: Final = frozenset(each.name for each in fields(SliceCounts))
+_COUNTED_FIELDS: Final = frozenset(each.name for each in fields(OpenAndFailedSliceCounts))
 
 
 class ListedPlatformResponse(Response):
@@ -172,7 +172,7 @@ class UnchangedSlice(Response):
     detail: str
 
 
-class SlicesResponse(Response):
+class SlicesActionResponse(Response):
     """Result of an action on several slices."""
 
     dry_run: bool = Field(default=False, description="whether nothing was done, because a dry run was asked for")
@@ -275,7 +275,7 @@ class MarkResponse(Response):
     source_url: str = Field(description="what to send as `source_url`, with your key in `headers`")
 
 
-def build_platform_fields(row: OrderPlatform, counts: SliceCounts) -> dict[str, Any]:
+def build_platform_fields(row: OrderPlatform, counts: OpenAndFailedSliceCounts) -> dict[str, Any]:
     """Build the fields that a row and the counts of its slices have."""
     same = {name: getattr(row, name) for name in ListedPlatformResponse.model_fields if name not in _COUNTED_FIELDS}
     return {**same, **asdict(counts)}
@@ -290,7 +290,7 @@ def build_slice_response(row: OrderSlice) -> SliceResponse:
         if name not in {"slice", "window", "state", "finished_at", "reread", "fault", "workflow_id"}
     }
     fault = None if row.fault is None else FaultRecord.model_validate(row.fault)
-    state, finished_at = _derive_state(row)
+    state, finished_at = _derive_state_and_finish_time(row)
     return SliceResponse(
         slice=str(window),
         window=window,
@@ -313,7 +313,7 @@ def _build_reread_response(row: OrderSlice) -> RereadResponse | None:
     return RereadResponse(state=state, since=None, ended_at=row.reread_at, fault=fault)
 
 
-def _derive_state(row: OrderSlice) -> tuple[SliceState, datetime | None]:
+def _derive_state_and_finish_time(row: OrderSlice) -> tuple[SliceState, datetime | None]:
     if row.split_at is not None:
         return SliceState.SPLIT, row.split_at
     if row.skipped_at is not None:

@@ -12,12 +12,12 @@ from api.orders.context import PlatformPath, routes
 from api.orders.queries import build_missing_slice_fault, lock_slice
 from api.orders.requests import (
     SLICES_MAX,
-    ChooseSlicesRequest,
     SkipSliceRequest,
     SkipSlicesRequest,
     SlicePath,
+    SliceSelectionRequest,
 )
-from api.orders.responses import SliceResponse, SlicesResponse, UnchangedSlice
+from api.orders.responses import SliceResponse, SlicesActionResponse, UnchangedSlice
 from domain.faults import Conflict, Missing
 from domain.orders import names, windows
 from domain.orders.activity_models import SliceInput, SliceJob
@@ -43,7 +43,7 @@ async def redo_slice(call: Call, path: SlicePath) -> SliceResponse:
     """Read a slice again: one that failed is completed by it, one that is complete stays so."""
     async with call.services.database.session() as session:
         row = await lock_slice(session, path)
-        _require_ended_slice(row)
+        _require_failed_or_done_slice(row)
         platform = await platforms.require(session, path.platform)
     await _start_redo(call, platform, path.window)
     return responses.build_slice_response(row)
@@ -81,25 +81,25 @@ async def skip_slice(call: Call, path: SlicePath, body: SkipSliceRequest) -> Sli
     status=HTTPStatus.ACCEPTED,
     problems={"not_found": Missing},
 )
-async def redo_slices(call: Call, path: PlatformPath, body: ChooseSlicesRequest) -> SlicesResponse:
+async def redo_slices(call: Call, path: PlatformPath, body: SliceSelectionRequest) -> SlicesActionResponse:
     """Read several slices again: the named ones, or those of the failed set that match.
 
     With `dry_run` the response is the same, and nothing is done.
     """
 
-    async def check(row: OrderSlice) -> None:
-        _require_ended_slice(row)
+    async def require_ended_slice(row: OrderSlice) -> None:
+        _require_failed_or_done_slice(row)
 
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
-        steered = await _apply_to_chosen_slices(session, platform, body, check)
+        steered = await _apply_to_chosen_slices(session, platform, body, require_ended_slice)
     for name in () if body.dry_run else steered.done:
         await _start_redo(call, platform, windows.parse_slice_id(name))
     return steered
 
 
 @routes.post("/v1/platforms/{platform}/slices:split", access=Access.ADMIN, problems={"not_found": Missing})
-async def split_slices(call: Call, path: PlatformPath, body: ChooseSlicesRequest) -> SlicesResponse:
+async def split_slices(call: Call, path: PlatformPath, body: SliceSelectionRequest) -> SlicesActionResponse:
     """Replace several failed slices by their halves, which are read at once."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
@@ -110,7 +110,7 @@ async def split_slices(call: Call, path: PlatformPath, body: ChooseSlicesRequest
 
 
 @routes.post("/v1/platforms/{platform}/slices:skip", access=Access.ADMIN, problems={"not_found": Missing})
-async def skip_slices(call: Call, path: PlatformPath, body: SkipSlicesRequest) -> SlicesResponse:
+async def skip_slices(call: Call, path: PlatformPath, body: SkipSlicesRequest) -> SlicesActionResponse:
     """Give several failed slices up, for one reason."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
@@ -125,9 +125,9 @@ async def skip_slices(call: Call, path: PlatformPath, body: SkipSlicesRequest) -
 async def _apply_to_chosen_slices(
     session: Session,
     platform: OrderPlatform,
-    choice: ChooseSlicesRequest,
+    choice: SliceSelectionRequest,
     action: Callable[[OrderSlice], Awaitable[None]],
-) -> SlicesResponse:
+) -> SlicesActionResponse:
     """Apply an action to all chosen slices; those that do not allow it are left unchanged, with the reason.
 
     A dry run applies it, too, and rolls it back.
@@ -150,10 +150,12 @@ async def _apply_to_chosen_slices(
     next_start = rows[SLICES_MAX].start_at if len(rows) > SLICES_MAX else None
     if choice.dry_run:
         await slices.discard_changes(session)
-    return SlicesResponse(done=done, left=left, next_start=next_start, dry_run=choice.dry_run)
+    return SlicesActionResponse(done=done, left=left, next_start=next_start, dry_run=choice.dry_run)
 
 
-async def _lock_slices(session: Session, platform: OrderPlatform, choice: ChooseSlicesRequest) -> Sequence[OrderSlice]:
+async def _lock_slices(
+    session: Session, platform: OrderPlatform, choice: SliceSelectionRequest
+) -> Sequence[OrderSlice]:
     """Lock the chosen slices, oldest first, and one more where there are more than one request handles."""
     wanted = SliceFilter(
         platform.platform,
@@ -199,7 +201,7 @@ async def _skip_failed_slice(session: Session, row: OrderSlice, reason: str) -> 
     await slices.skip_slice(session, row, reason)
 
 
-def _require_ended_slice(row: OrderSlice) -> None:
+def _require_failed_or_done_slice(row: OrderSlice) -> None:
     state = responses.build_slice_response(row).state
     if state not in (SliceState.FAILED, SliceState.DONE):
         raise Conflict(

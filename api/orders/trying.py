@@ -114,7 +114,7 @@ class _Trial:
             self.problems.append(f"The page could not be read: {failure}")
             return
         self._total = self._total if self._page.total is None else self._page.total
-        self.problems += _judge(self._page, self._total)
+        self.problems += _list_page_problems(self._page, self._total)
 
     def build_response(self) -> TriedPageResponse:
         """Return what is known so far."""
@@ -144,7 +144,7 @@ def _choose_window(start: datetime | None, end: datetime | None, now: datetime) 
     return TimeWindow(start=first, end=max(last, first + timedelta(seconds=1)))
 
 
-def _judge(page: OrderPage, total: int | None) -> Iterator[str]:
+def _list_page_problems(page: OrderPage, total: int | None) -> Iterator[str]:
     """Say what a page has that a right declaration would not bring."""
     rows = len(page.orders)
     if not rows:

@@ -26,8 +26,8 @@ from api.tasks.requests import (
     NewTask,
     PutBackTasksRequest,
     RegisterTaskTypeRequest,
-    SteerTaskTypeRequest,
     TaskToPutBack,
+    TaskTypeActionRequest,
 )
 from api.tasks.responses import (
     SET_REFUSED,
@@ -72,7 +72,7 @@ async def create_task(call: Call, body: CreateTaskRequest) -> TaskIdResponse | w
     task, however often it is sent and whatever became of the task; with another user, priority, content, stage or start
     it is an error.
     """
-    await _admit(call, 1)
+    await _count_new_tasks_against_quota(call, 1)
     return build_success(task_id=await _create_task(call, body.task_data))
 
 
@@ -82,7 +82,7 @@ async def create_tasks(call: Call, body: CreateTasksRequest) -> TaskOutcomesResp
 
     The same as single requests, in one; each task has an outcome of its own.
     """
-    await _admit(call, len(body.task_list))
+    await _count_new_tasks_against_quota(call, len(body.task_list))
     return await process_each(body.task_list, lambda new: _create_task(call, new))
 
 
@@ -109,7 +109,7 @@ async def put_back_tasks(call: Call, body: PutBackTasksRequest) -> TaskOutcomesR
     stays as it is: a new task is created that equals it, with its last content and stage. Putting it back again returns
     the same new task. With a `lease` a task that has ended is refused.
     """
-    return await process_each(body.task_list, lambda task: _put_back_task(call, task))
+    return await process_each(body.task_list, lambda task: _put_back_task_or_copy_ended(call, task))
 
 
 @routes.post("/v1/register_task_type", access=Access.PROJECT)
@@ -136,18 +136,18 @@ async def get_task_schedule_cfg_list(call: Call) -> TaskTypesResponse:
 
 
 @routes.post("/v1/pause_task_type", access=Access.PROJECTS, problems=_TYPE_PROBLEMS)
-async def pause_task_type(call: Call, body: SteerTaskTypeRequest) -> ResponseEnvelope:
+async def pause_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseEnvelope:
     """Pause a type: holds return none of its tasks; all else goes on, and held tasks may be set."""
     return await _set_type_paused(call, body, paused=True)
 
 
 @routes.post("/v1/resume_task_type", access=Access.PROJECTS, problems=_TYPE_PROBLEMS)
-async def resume_task_type(call: Call, body: SteerTaskTypeRequest) -> ResponseEnvelope:
+async def resume_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseEnvelope:
     """Resume a paused type."""
     return await _set_type_paused(call, body, paused=False)
 
 
-async def _admit(call: Call, tasks: int) -> None:
+async def _count_new_tasks_against_quota(call: Call, tasks: int) -> None:
     """Count the tasks that a request creates.
 
     Raises:
@@ -166,7 +166,7 @@ async def _admit(call: Call, tasks: int) -> None:
 
 
 @routes.post("/v1/remove_task_type", access=Access.PROJECTS, problems={**_TYPE_PROBLEMS, TYPE_NOT_EMPTY: Conflict})
-async def remove_task_type(call: Call, body: SteerTaskTypeRequest) -> ResponseEnvelope:
+async def remove_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseEnvelope:
     """Remove a type without unfinished tasks: it is listed no more and takes no tasks.
 
     Ended tasks are kept for their retention. They are seen again once the type is registered again.
@@ -195,7 +195,9 @@ def _require_empty(task_type: CachedTaskType, unfinished: int) -> None:
 async def _create_task(call: Call, new: NewTask) -> str:
     context = get_task_context(call)
     types, project_id = context.types, call.project_id
-    task_type = types.get_cached(new.task_type, project_id) or await types.require_type(new.task_type, project_id)
+    task_type = types.get_cached_unless_stale(new.task_type, project_id) or await types.require_type(
+        new.task_type, project_id
+    )
     if new.task_id:
         if await _has_equal_task(context, call, new):
             return new.task_id
@@ -203,7 +205,10 @@ async def _create_task(call: Call, new: NewTask) -> str:
     key = secrets.create_random_token()
     while True:
         task_id = TaskId(key, task_type.name, task_type.end_pos)
-        if await _create_in_lane(context, task_type, task_id, new, 0) in {OperationCode.OK, OperationCode.SAME}:
+        if await _create_in_lane_and_open_it_if_closed(context, task_type, task_id, new, 0) in {
+            OperationCode.OK,
+            OperationCode.SAME,
+        }:
             context.count_event(task_type.type, "created")
             return str(task_id)
         task_type = await context.open_next_lane(task_type, task_id.pos)
@@ -239,7 +244,7 @@ async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new:
         parsed = parse_task_id(claim.task_id)
         if parsed is None:
             raise LookupError(f"the key {claim.key!r} stands for {claim.task_id!r}, which is not a task id")
-        code = await _create_in_lane(context, task_type, parsed, new, TaskFlags.KEYED)
+        code = await _create_in_lane_and_open_it_if_closed(context, task_type, parsed, new, TaskFlags.KEYED)
         # A lane that reports another content compares with what a worker wrote; the digest has been compared above.
         created = {OperationCode.OK, OperationCode.SAME, OperationCode.CONFLICT}
         if code in created or await context.archived.get(claim.task_id):
@@ -270,7 +275,7 @@ async def _has_equal_task(context: TaskContext, call: Call, new: NewTask) -> boo
     return True
 
 
-async def _create_in_lane(
+async def _create_in_lane_and_open_it_if_closed(
     context: TaskContext, task_type: CachedTaskType, task_id: TaskId, new: NewTask, flags: int
 ) -> str:
     """Create a task in its lane; start the lane if it should be open and does not exist."""
@@ -308,7 +313,7 @@ async def _cancel_task(call: Call, task_id: str) -> str:
     return task_id
 
 
-async def _put_back_task(call: Call, item: TaskToPutBack) -> str:
+async def _put_back_task_or_copy_ended(call: Call, item: TaskToPutBack) -> str:
     context = get_task_context(call)
     task_id = item.task_id
     parsed, task_type = await context.parse_task_id_and_type(call, task_id)
@@ -330,13 +335,13 @@ async def _put_back_task(call: Call, item: TaskToPutBack) -> str:
 
 async def _register_type(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
     context = get_task_context(call)
-    task_type = await context.types.save_type(call.project_id, body.task_type_data, call.quotas.task_types)
+    task_type = await context.types.create_or_update_type(call.project_id, body.task_type_data, call.quotas.task_types)
     await context.open_lane((task_type.type, task_type.end_pos))
     await _apply_rules_in_open_lanes(context, task_type)
     return ResponseEnvelope()
 
 
-async def _set_type_paused(call: Call, body: SteerTaskTypeRequest, *, paused: bool) -> ResponseEnvelope:
+async def _set_type_paused(call: Call, body: TaskTypeActionRequest, *, paused: bool) -> ResponseEnvelope:
     context = get_task_context(call)
     await _apply_rules_in_open_lanes(
         context, await context.types.set_paused(call.project_filter, body.task_type, paused=paused)

@@ -19,14 +19,14 @@ from api.http.problems import RETRY_AFTER_SECONDS, Problem, QuotaProblem
 from api.http.routes import JSON, Call, Routes
 from api.tasks.lane_caches import HeadCache
 from api.tasks.lanes import LANES_MAX, CancelOperation, LaneClient
-from api.tasks.quotas import OpenTasks
+from api.tasks.quotas import OpenTaskQuotaCounter
 from api.tasks.responses import PROBLEM_CODES, SET_REFUSED, TASK_UNKNOWN, ResponseCode, build_failure
 from api.tasks.storage import CachedTaskType, ChosenTaskIdStore, TextStore, TypeCache
 from domain.faults import Conflict, Missing
 from domain.tasks.activity_models import LaneInput
 from domain.tasks.messages import HeartbeatOperation, LaneHead, OperationCode, Rules, SetOperation, Task
 from domain.tasks.names import LaneName, TaskId, build_type_id, parse_task_id, split_type_id
-from domain.tasks.state import judge_late_set
+from domain.tasks.state import get_code_for_late_set
 from infra import log
 from services.services import Services
 from stores.tasks import archive
@@ -63,7 +63,7 @@ class TaskContext:
         self.texts = TextStore(services.database)
         self.archived = BatchedLookup(partial(archive.find, services.database), ARCHIVED_TASKS_PER_READ)
         self.keys = ChosenTaskIdStore(services.database)
-        self.open_tasks = OpenTasks(services.database)
+        self.open_tasks = OpenTaskQuotaCounter(services.database)
         self._engine = services.engine
         self._openings = CoalescedRead(self._add_and_start_lane)
         self._starts: dict[LaneName, asyncio.Task[None]] = {}
@@ -93,7 +93,7 @@ class TaskContext:
         """Return the type of a task, if the project has it and it has reached the task's lane."""
         if scope is None:
             return await self._find_type_in_any_project(task_id)
-        task_type = self.types.get_cached(task_id.name, scope)
+        task_type = self.types.get_cached_unless_stale(task_id.name, scope)
         if task_type is None or task_type.end_pos < task_id.pos:
             task_type = await self.types.reload_type(build_type_id(scope, task_id.name))
         return task_type if task_type and task_type.end_pos >= task_id.pos else None
@@ -134,12 +134,12 @@ class TaskContext:
         except LaneClosed:
             return OperationCode.MISSING
 
-    async def get_code_for_archived_task(self, task_id: str, setting: SetOperation) -> str:
+    async def get_code_for_archived_task(self, task_id: str, set_operation: SetOperation) -> str:
         """Return the code for a set of a task that is not in its lane: one whose response got lost may be repeated."""
         archived = await self.archived.get(task_id)
         if archived is None:
             return OperationCode.MISSING
-        return judge_late_set(archived, setting)
+        return get_code_for_late_set(archived, set_operation)
 
     async def open_next_lane(self, task_type: CachedTaskType, pos: int) -> CachedTaskType:
         """Open a lane behind a full one, unless it is open; return the type with its current positions."""
@@ -148,14 +148,14 @@ class TaskContext:
             if current is None or current.end_pos == pos:
                 await self.open_lane((task_type.type, pos + 1))
         name, project_id = task_type.name, task_type.project_id
-        return self.types.get_cached(name, project_id) or await self.types.require_type(name, project_id)
+        return self.types.get_cached_unless_stale(name, project_id) or await self.types.require_type(name, project_id)
 
     async def open_lane(self, lane: LaneName) -> None:
         """Add a lane to its type and start it, unless the type has gone past it."""
         await self._openings.get(lane)
 
     async def _add_and_start_lane(self, lane: LaneName) -> None:
-        if not await self.types.add_lane(*lane):
+        if not await self.types.advance_to_lane(*lane):
             return
         # An early start is relied on once: if the lane is not found later, it is started again.
         start = self._starts.pop(lane, None) or asyncio.create_task(self._start_lane(lane))

@@ -36,7 +36,7 @@ from api.tasks.responses import (
 )
 from api.tasks.storage import TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
 from domain.faults import Conflict, Missing
-from domain.tasks.attempts import UnleasedResult, judge_unleased_result
+from domain.tasks.attempts import UnleasedResult, get_code_for_unleased_result
 from domain.tasks.messages import (
     HeartbeatOperation,
     HoldOperation,
@@ -70,13 +70,13 @@ async def hold_tasks(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) 
     and one more failure is counted. If you disconnect before the response, they return to the queue at once. With
     `wait` the response comes as soon as a task is due, or when the time is up; an empty list is no error.
     """
-    return await _hold_for_caller(call, _merge_body_and_query(body, query))
+    return await _hold_for_caller(call, _merge_or_reject_body_and_query(body, query))
 
 
 @routes.post("/v1/hold_task", access=Access.PROJECT, is_audited=False, problems=_HOLD_PROBLEMS)
 async def hold_task(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksResponse | web.Response:
     """Hold due tasks; the same as `hold_tasks`."""
-    return await _hold_for_caller(call, _merge_body_and_query(body, query))
+    return await _hold_for_caller(call, _merge_or_reject_body_and_query(body, query))
 
 
 @routes.post("/v1/set_task", access=Access.PROJECT, is_audited=False, problems=_SET_PROBLEMS)
@@ -107,7 +107,7 @@ async def heartbeat_tasks(call: Call, body: HeartbeatTasksRequest) -> TaskOutcom
     return await process_each(body.task_list, lambda lease: _renew_lease(call, lease))
 
 
-def _merge_body_and_query(body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksRequest:
+def _merge_or_reject_body_and_query(body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksRequest:
     """Merge body and query; flowSvr's client sends every field in both.
 
     Raises:
@@ -134,7 +134,7 @@ async def _hold_for_caller(call: Call, body: HoldTasksRequest) -> web.Response:
     if body.wait:
         call.remove_time_limit()
     while True:
-        task_type = context.types.get_cached(name, call.project_id) or await context.types.require_type(
+        task_type = context.types.get_cached_unless_stale(name, call.project_id) or await context.types.require_type(
             name, call.project_id
         )
         limit = min(body.limit or task_type.schedule_limit, task_type.schedule_limit)
@@ -235,7 +235,7 @@ async def _set_result(call: Call, result: TaskResult) -> str:
     elif result.lease is None and result.is_from_flowsvr_client:
         code = await _set_unleased_result(context, task_type, parsed, setting, result)
     else:
-        code = await _set_in_lane(context, task_type, parsed, setting)
+        code = await _store_long_texts_and_set_in_lane(context, task_type, parsed, setting)
     if code == OperationCode.MISSING:
         code = await context.get_code_for_archived_task(result.task_id, setting)
     raise_for_code(code, result.task_id)
@@ -262,21 +262,23 @@ async def _set_unleased_result(
         if task is None:
             return OperationCode.MISSING
         _, log = await context.texts.read_texts(result.task_id, task)
-        verdict = judge_unleased_result(unleased, task, log)
+        verdict = get_code_for_unleased_result(unleased, task, log)
         if verdict == OperationCode.SAME:
             return verdict
         if task.status != TaskStatus.RUNNING:
-            return await _set_in_lane(context, task_type, task_id, setting)
+            return await _store_long_texts_and_set_in_lane(context, task_type, task_id, setting)
         if verdict == OperationCode.STALE:
             return verdict
         setting.lease = task.lease
-        code = await _set_in_lane(context, task_type, task_id, setting)
+        code = await _store_long_texts_and_set_in_lane(context, task_type, task_id, setting)
         if code != OperationCode.STALE:
             return code
     return OperationCode.STALE
 
 
-async def _set_in_lane(context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation) -> str:
+async def _store_long_texts_and_set_in_lane(
+    context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation
+) -> str:
     """Set a task in its lane; texts that do not fit there are stored outside."""
     await _store_texts(context, task_id, setting, is_too_long_for_lane)
     code = await context.change_task(task_type, task_id, setting)

@@ -28,7 +28,7 @@ from infra import log
 from infra.database import LISTENING, Database
 from stores.tables.tasks import HEADS_CHANNEL
 from stores.tasks import lanes
-from stores.tasks.lanes import QueueTotals
+from stores.tasks.lanes import TaskTypeTotals
 
 FRESH_SECONDS = 0.4
 METRICS_INTERVAL_SECONDS = 5.0
@@ -85,13 +85,13 @@ class HeadCache:
         """Update a head from a lane's reply; announce it if the lane was idle and has due tasks now."""
         type_, pos = lane
         known = self._queues[type_].heads.get(pos)
-        if not self.update_if_newer(lane, head) or not head.due:
+        if not self.update_and_wake_if_newer(lane, head) or not head.due:
             return
         # A gap in the numbers is a batch of another process, which may have held all tasks that were due before.
         if known is None or not known.due or head.number > known.number + 1:
             self._announcer.queue_announcement(lane, head)
 
-    def update_if_newer(self, lane: LaneName, head: LaneHead) -> bool:
+    def update_and_wake_if_newer(self, lane: LaneName, head: LaneHead) -> bool:
         """Update a head and wake the waiting holds; False if a newer head is known."""
         type_, pos = lane
         queue = self._queues[type_]
@@ -173,13 +173,13 @@ class HeadCache:
         async for payload in self._database.listen(HEADS_CHANNEL):
             if payload == LISTENING:
                 for type_ in [*self._queues]:
-                    await self._invalidate_type(type_)
+                    await self._invalidate_and_reread_if_waited_for(type_)
                 continue
             lane, head = parse_announcement(payload)
             if head is None:
-                await self._invalidate_type(lane[0])
+                await self._invalidate_and_reread_if_waited_for(lane[0])
             else:
-                self.update_if_newer(lane, head)
+                self.update_and_wake_if_newer(lane, head)
 
     async def send_announcements_forever(self) -> None:
         """Send announcements forever."""
@@ -196,7 +196,7 @@ class HeadCache:
                 _set_gauges(totals)
             await asyncio.sleep(METRICS_INTERVAL_SECONDS)
 
-    async def _invalidate_type(self, type_: str) -> None:
+    async def _invalidate_and_reread_if_waited_for(self, type_: str) -> None:
         queue = self._queues.get(type_)
         if queue is None:
             return
@@ -214,7 +214,7 @@ class HeadCache:
         for pos in queue.heads.keys() - found.keys():
             self.remove_lane((type_, pos))
         for pos, head in found.items():
-            self.update_if_newer((type_, pos), head)
+            self.update_and_wake_if_newer((type_, pos), head)
         queue.read_at = read_at
 
 
@@ -262,7 +262,7 @@ def _sort_by_next_order_time(heads: dict[int, LaneHead]) -> list[int]:
     return [pos for _, pos in sorted(waiting)]
 
 
-def _set_gauges(totals: Sequence[QueueTotals]) -> None:
+def _set_gauges(totals: Sequence[TaskTypeTotals]) -> None:
     # A type without open lanes has no totals.
     for gauge in (DEPTH, OPEN_LANE_EVENTS, OLDEST, LANES):
         gauge.clear()
@@ -375,11 +375,11 @@ class IdleLaneCache:
             tasks |= {task.key: task for task in reply.tasks}
             if reply.head.number != number:
                 return None
-            if len(tasks) >= _count_live_tasks(reply.head):
+            if len(tasks) >= _count_unarchived_tasks(reply.head):
                 return tasks
             if len(tasks) == before:
                 return None
 
 
-def _count_live_tasks(head: LaneHead) -> int:
+def _count_unarchived_tasks(head: LaneHead) -> int:
     return head.pending + head.running + head.success + head.failed + head.cancelled - head.archived

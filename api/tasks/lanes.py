@@ -126,7 +126,7 @@ class LaneClient:
     async def create_task(self, lane: LaneName, rules: Rules, task: CreateOperation) -> str:
         """Create a task; return the `OperationCode` once the result is durable."""
         known = self._batchers.get(lane)
-        if known is not None and known.is_full and is_new_task(task):
+        if known is not None and known.is_full and is_create_without_chosen_id(task):
             return OperationCode.FULL
         code: str = await self._submit(lane, task, rules)
         return code
@@ -171,7 +171,7 @@ class LaneClient:
             self._batchers[name] = lane
         if rules is not None and rules.version > lane.version:
             lane.rules = rules
-        answer = lane.submit(operation, validate_operation(operation))
+        answer = lane.submit(operation, validate_and_measure_operation(operation))
         self._active.add(name)
         return answer
 
@@ -322,7 +322,7 @@ class LaneBatcher(Batcher[Any, Any]):
         self.is_full = True
         waiting, self.waiting, self.weight = self.waiting, deque(), 0
         for request in waiting:
-            if not is_new_task(request.value):
+            if not is_create_without_chosen_id(request.value):
                 self.waiting.append(request)
                 self.weight += request.weight
             else:
@@ -360,7 +360,7 @@ class LaneBatcher(Batcher[Any, Any]):
         return is_full or self.arrived >= self.last_size > 1
 
 
-def validate_operation(operation: Any) -> int:
+def validate_and_measure_operation(operation: Any) -> int:
     """Return the encoded size of an operation. One that the lane could not decode must not fail the whole batch.
 
     Raises:
@@ -372,7 +372,7 @@ def validate_operation(operation: Any) -> int:
     return len(encoded)
 
 
-def is_new_task(operation: object) -> bool:
+def is_create_without_chosen_id(operation: object) -> bool:
     """Return whether an operation creates a task that the lane cannot have yet."""
     return isinstance(operation, CreateOperation) and not operation.flags & TaskFlags.KEYED
 

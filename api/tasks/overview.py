@@ -61,7 +61,7 @@ def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | 
 
 def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """Return a function that counts the tasks of every project."""
-    return partial(lanes.count_workload, services.database)
+    return partial(lanes.count_workloads, services.database)
 
 
 class PageItem(NamedTuple):
@@ -174,13 +174,13 @@ async def _read_archive(
     task_type: CachedTaskType,
     query: BrowseTasksQuery,
     start: PageCursor,
-    items: list[PageItem],
+    excluded_items: list[PageItem],
     limit: int,
 ) -> list[PageItem]:
     statuses = [status for status in FINAL if query.status in (None, status)]
     if not statuses or limit <= 0:
         return []
-    known = {item.task_id for item in items}
+    known = {item.task_id for item in excluded_items}
     after = (start.create_time, start.key)
     rows = await archive.list_page(
         context.database, task_type.type, statuses, ArchiveFilter(query.stage, query.user_id), after, limit

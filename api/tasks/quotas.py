@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from api.batching import CoalescedRead
 from api.http.routes import Call
-from domain.quotas import OPEN_RETRY_SECONDS, ProjectQuotaUsage, QuotaLimits, build_exceeded
+from domain.quotas import OPEN_RETRY_SECONDS, QuotaLimits, SingleQuotaUsage, build_quota_exceeded_fault
 from infra import log
 from infra.database import Database
 from stores.tasks import lanes, types
@@ -24,7 +24,7 @@ _log = log.get(__name__)
 
 
 @dataclass(slots=True)
-class _KnownCount:
+class _OpenTaskCount:
     """The open tasks of a project as they were read, and those that this process let in around and after that."""
 
     read_at: float
@@ -38,7 +38,7 @@ class _KnownCount:
         return self.stored + self.admitted_before + self.admitted
 
 
-class OpenTasks:
+class OpenTaskQuotaCounter:
     """The open tasks of each project.
 
     A process counts what it lets in at once, so that it never lets in more than a quota. It learns of what other
@@ -47,8 +47,8 @@ class OpenTasks:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: OrderedDict[str, _KnownCount] = OrderedDict()
-        self._reads = CoalescedRead(self._read)
+        self._known: OrderedDict[str, _OpenTaskCount] = OrderedDict()
+        self._reads = CoalescedRead(self._read_and_cache_count)
         self._refreshes: dict[str, asyncio.Task[None]] = {}
 
     async def admit(self, project_id: str, tasks: int, limit: int) -> None:
@@ -62,9 +62,9 @@ class OpenTasks:
         if known is None or age >= STALE_SECONDS:
             known = await self._reads.get(project_id)
         elif age >= FRESH_SECONDS and project_id not in self._refreshes:
-            self._refreshes[project_id] = asyncio.create_task(self._refresh(project_id))
+            self._refreshes[project_id] = asyncio.create_task(self._refresh_in_background(project_id))
         if known.total + tasks > limit:
-            raise build_exceeded(
+            raise build_quota_exceeded_fault(
                 ["tasks_open"],
                 f"This project has {known.total:,} tasks that have not ended, and may have {limit:,}.",
                 "Wait until workers have done some, or cancel some.",
@@ -72,7 +72,7 @@ class OpenTasks:
             )
         known.admitted += tasks
 
-    async def _refresh(self, project_id: str) -> None:
+    async def _refresh_in_background(self, project_id: str) -> None:
         try:
             await self._reads.get(project_id)
         except Exception as error:  # noqa: BLE001 - the count is read again before it is too old
@@ -80,12 +80,12 @@ class OpenTasks:
         finally:
             del self._refreshes[project_id]
 
-    async def _read(self, project_id: str) -> _KnownCount:
+    async def _read_and_cache_count(self, project_id: str) -> _OpenTaskCount:
         before = self._known.get(project_id)
         admitted = before.admitted if before else 0
         stored = await lanes.count_open(self._database, project_id)
         now = time.monotonic()
-        known = _KnownCount(now, stored)
+        known = _OpenTaskCount(now, stored)
         if before is not None:
             # What was let in during the read is carried on in full; what came before it, until the next read.
             known.admitted = before.admitted - admitted
@@ -96,11 +96,11 @@ class OpenTasks:
         return known
 
 
-async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[ProjectQuotaUsage]:
+async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[SingleQuotaUsage]:
     """Return how much of its quotas a project has used."""
     database = call.services.database
     return [
-        ProjectQuotaUsage("task_types", await types.count(database, project_id)),
-        ProjectQuotaUsage("tasks_open", await lanes.count_open(database, project_id)),
-        ProjectQuotaUsage("tasks_per_request", None),
+        SingleQuotaUsage("task_types", await types.count(database, project_id)),
+        SingleQuotaUsage("tasks_open", await lanes.count_open(database, project_id)),
+        SingleQuotaUsage("tasks_per_request", None),
     ]

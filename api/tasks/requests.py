@@ -94,7 +94,7 @@ def _require_max_bytes(text: str, bytes_max: int) -> str:
     return text
 
 
-def _build_aliases(*names: str) -> AliasChoices:
+def _build_alias_choices(*names: str) -> AliasChoices:
     return AliasChoices(*names)
 
 
@@ -108,15 +108,15 @@ class NewTask(Request):
         description="an id of your choice, or one that create_task returned: the same id is the same task",
     )
     user_id: UserId = ""
-    task_content: Content = Field(default="", validation_alias=_build_aliases("task_content", "context"))
+    task_content: Content = Field(default="", validation_alias=_build_alias_choices("task_content", "context"))
     task_priority: int | None = Field(
         default=0,
         ge=0,
         le=PRIORITY_MAX_SECONDS,
-        validation_alias=_build_aliases("task_priority", "priority"),
+        validation_alias=_build_alias_choices("task_priority", "priority"),
         description="seconds by which it moves ahead in the queue; null is 0",
     )
-    task_stage: Stage = Field(default="", validation_alias=_build_aliases("task_stage", "stage"))
+    task_stage: Stage = Field(default="", validation_alias=_build_alias_choices("task_stage", "stage"))
     start_time: Start | None = Field(
         default=None,
         description="the task is not held before this time, and queued as if created at it; 366 days ahead at most",
@@ -189,7 +189,9 @@ class TaskTypeConfiguration(Request):
 class RegisterTaskTypeRequest(Request):
     """Body of `register_task_type`: a configuration, under either of flowSvr's two names or without a name."""
 
-    task_type_data: TaskTypeConfiguration = Field(validation_alias=_build_aliases("task_type_data", "task_config_data"))
+    task_type_data: TaskTypeConfiguration = Field(
+        validation_alias=_build_alias_choices("task_type_data", "task_config_data")
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -226,7 +228,7 @@ class TaskResult(Request):
     lease: Lease | None = Field(
         default=None, description="the lease that hold_tasks returned; an expired one is refused"
     )
-    status: Status = Field(validation_alias=_build_aliases("status", "task_status"))
+    status: Status = Field(validation_alias=_build_alias_choices("status", "task_status"))
     schedule_log: Log | None = None
     crt_retry_num: int | None = Field(
         default=None,
@@ -235,8 +237,8 @@ class TaskResult(Request):
         description="with status 1: a higher number reports a failed attempt, and one higher than the type's "
         "max_retry_num ends the task; otherwise the next stage follows. With other statuses it is only stored",
     )
-    task_stage: Stage | None = Field(default=None, validation_alias=_build_aliases("task_stage", "stage"))
-    task_content: Content | None = Field(default=None, validation_alias=_build_aliases("task_content", "context"))
+    task_stage: Stage | None = Field(default=None, validation_alias=_build_alias_choices("task_stage", "stage"))
+    task_content: Content | None = Field(default=None, validation_alias=_build_alias_choices("task_content", "context"))
     user_id: Ignored = None
     priority: Ignored = None
     max_retry_num: Ignored = None
@@ -247,7 +249,7 @@ class TaskResult(Request):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_zeros(cls, value: Any) -> Any:
+    def _drop_zeros_of_flowsvr_client(cls, value: Any) -> Any:
         """Drop empty texts and zeros of flowSvr's client, which sends all fields always and means no change by them."""
         if not isinstance(value, dict) or not _ORIGINAL_FIELDS & value.keys():
             return value
@@ -318,7 +320,7 @@ class TaskTypeQuery(Request):
     task_type: Type
 
 
-class SteerTaskTypeRequest(TaskTypeQuery):
+class TaskTypeActionRequest(TaskTypeQuery):
     """Name of a type, who acts on it, and why."""
 
     who: str | None = Field(default=None, max_length=200, description="your name, for the audit")
@@ -328,10 +330,10 @@ class SteerTaskTypeRequest(TaskTypeQuery):
 class ListTasksQuery(Request):
     """Query of `get_task_list`: tasks that match every given field."""
 
-    task_type: Type | None = Field(default=None, validation_alias=_build_aliases("task_type", "taskType"))
+    task_type: Type | None = Field(default=None, validation_alias=_build_alias_choices("task_type", "taskType"))
     status: int | None = Field(default=None, ge=0, le=5, description="status of a task, as in responses; 0 matches any")
-    stage: Stage | None = Field(default=None, validation_alias=_build_aliases("stage", "task_stage"))
-    user_id: UserId | None = Field(default=None, validation_alias=_build_aliases("user_id", "userId"))
+    stage: Stage | None = Field(default=None, validation_alias=_build_alias_choices("stage", "task_stage"))
+    user_id: UserId | None = Field(default=None, validation_alias=_build_alias_choices("user_id", "userId"))
     limit: int = Field(default=LIST_MAX, ge=0, le=LIMIT_MAX, description="2,000 at most; 0 means 2,000")
 
     @property
@@ -345,7 +347,7 @@ class BrowseTasksQuery(Request):
 
     task_type: Type
     status: int | None = Field(default=None, ge=1, le=5, description="status of a task, as in responses")
-    stage: Stage | None = Field(default=None, validation_alias=_build_aliases("stage", "task_stage"))
+    stage: Stage | None = Field(default=None, validation_alias=_build_alias_choices("stage", "task_stage"))
     user_id: UserId | None = Field(default=None, description="only tasks of this user")
     archived: bool = Field(default=False, description="only tasks in the archive")
     limit: int = Field(default=PAGE_SIZE, ge=1, le=PAGE_SIZE_MAX)
@@ -379,4 +381,4 @@ class FindTasksQuery(Request):
 class GetTaskQuery(Request):
     """Query of `get_task`."""
 
-    task_id: TaskId = Field(validation_alias=_build_aliases("task_id", "taskId"))
+    task_id: TaskId = Field(validation_alias=_build_alias_choices("task_id", "taskId"))

@@ -368,9 +368,9 @@ async def process_each(items: Sequence[Item], process: Callable[[Item], Awaitabl
     return TaskOutcomesResponse(code=failed.code, msg=failed.msg, results=results)
 
 
-async def _await_outcome(task_id: Awaitable[str]) -> TaskOutcome:
+async def _await_outcome(awaitable_task_id: Awaitable[str]) -> TaskOutcome:
     try:
-        return TaskOutcome(task_id=await task_id)
+        return TaskOutcome(task_id=await awaitable_task_id)
     except Fault as fault:
         code = PROBLEM_CODES.get(fault.record.code, ResponseCode.INPUT)
         return TaskOutcome(**build_failure(code, fault.record.sentence))
@@ -383,10 +383,10 @@ async def _await_outcome(task_id: Awaitable[str]) -> TaskOutcome:
 
 def _format_time(milliseconds: int) -> str:
     seconds, rest = divmod(milliseconds, 1000)
-    return f"{_format_second(seconds)}.{rest:03d}+00:00"
+    return f"{_format_seconds_without_zone(seconds)}.{rest:03d}+00:00"
 
 
 @lru_cache(maxsize=4_096)
-def _format_second(seconds: int) -> str:
+def _format_seconds_without_zone(seconds: int) -> str:
     """Format a time without its zone. Cached, because tasks in one response were mostly created together."""
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()

@@ -65,7 +65,7 @@ class TypeCache:
         self._reads = BatchedLookup(self._read_types, TYPES_PER_READ)
         self._refreshes: dict[str, asyncio.Task[None]] = {}
 
-    def get_cached(self, name: str, project_id: str) -> CachedTaskType | None:
+    def get_cached_unless_stale(self, name: str, project_id: str) -> CachedTaskType | None:
         """Return a project's type if it was read less than a second ago, so that most requests need not wait."""
         type_ = names.build_type_id(project_id, name)
         cached = self._types.get(type_)
@@ -81,17 +81,17 @@ class TypeCache:
         cached = self._types.get(type_)
         return cached.end_pos if cached else 0
 
-    async def require_type(self, name: str, scope: str | None) -> CachedTaskType:
+    async def require_type(self, name: str, project_filter: str | None) -> CachedTaskType:
         """Return the type of a name.
 
         Args:
-            scope: A project; None for all projects.
+            project_filter: A project; None for all projects.
 
         Raises:
             Missing: There is no such type.
             Conflict: Several projects have one, and none is named.
         """
-        found = await self.list_types_with_name(name, scope)
+        found = await self.list_types_with_name(name, project_filter)
         if not found:
             raise Missing(
                 TYPE_UNKNOWN,
@@ -109,7 +109,9 @@ class TypeCache:
     async def list_types_with_name(self, name: str, scope: str | None) -> list[CachedTaskType]:
         """Return the types with this name, of a project or of all."""
         if scope is not None:
-            found = self.get_cached(name, scope) or await self.reload_type(names.build_type_id(scope, name))
+            found = self.get_cached_unless_stale(name, scope) or await self.reload_type(
+                names.build_type_id(scope, name)
+            )
             return [found] if found else []
         return [self._cache_type(row) for row in await types.list_types_by_name(self._database, name)]
 
@@ -133,7 +135,9 @@ class TypeCache:
         rows = await types.list_page(self._database, scope, prefix, (name, project_id), limit)
         return [(self._cache_type(row), counts) for row, counts in rows]
 
-    async def save_type(self, project_id: str, configuration: TaskTypeConfiguration, types_max: int) -> CachedTaskType:
+    async def create_or_update_type(
+        self, project_id: str, configuration: TaskTypeConfiguration, types_max: int
+    ) -> CachedTaskType:
         """Create a type, or change the given fields of it.
 
         Raises:
@@ -163,7 +167,7 @@ class TypeCache:
         """Undo the removal of a type."""
         await types.set_removed(self._database, task_type.type, removed=False)
 
-    async def add_lane(self, type_: str, pos: int) -> CachedTaskType | None:
+    async def advance_to_lane(self, type_: str, pos: int) -> CachedTaskType | None:
         """Direct new tasks to the lane at this position; None if the type has gone past it."""
         row = await types.advance_to_lane(self._database, type_, pos)
         return self._cache_type(row) if row else None
@@ -240,11 +244,15 @@ class TextStore:
         """Return content and log of a task in full."""
         if not task.flags & (TaskFlags.CONTENT | TaskFlags.LOG):
             return task.content, task.log
-        content = await self._read_text(task_id, task.content) if task.flags & TaskFlags.CONTENT else task.content
-        log = await self._read_text(task_id, task.log) if task.flags & TaskFlags.LOG else task.log
+        content = (
+            await self._read_referenced_text_or_empty(task_id, task.content)
+            if task.flags & TaskFlags.CONTENT
+            else task.content
+        )
+        log = await self._read_referenced_text_or_empty(task_id, task.log) if task.flags & TaskFlags.LOG else task.log
         return content, log
 
-    async def _read_text(self, task_id: str, reference: str) -> str:
+    async def _read_referenced_text_or_empty(self, task_id: str, reference: str) -> str:
         # When a task ends, its earlier texts are removed; a task that was read before may still refer to one.
         return await self._reads.get((task_id, reference)) or ""
 

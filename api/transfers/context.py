@@ -24,13 +24,13 @@ from temporalio.service import RPCError
 from api.batching import BatchedLookup, CoalescedRead
 from api.http.routes import Call, Routes
 from api.transfers.joins import JobJoiner
-from api.transfers.quotas import OPEN_TRANSFERS, OpenTransfers
+from api.transfers.quotas import OPEN_TRANSFERS, OpenTransferCounter
 from domain.faults import Missing
 from domain.transfers import names
 from domain.transfers import openings as rules
 from domain.transfers.models import TransferFile, TransferState
 from domain.transfers.names import TransferJobKey, TransferTaskKey
-from domain.transfers.openings import Opening
+from domain.transfers.openings import SendPermission
 from infra import outages
 from services.services import Services
 from stores.transfers import jobs, openings, targets
@@ -62,7 +62,7 @@ class SendPermissionsCache:
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
-        self._cache: BoundedCache[str, tuple[float, list[Opening] | None]] = BoundedCache()
+        self._cache: BoundedCache[str, tuple[float, list[SendPermission] | None]] = BoundedCache()
         self._reads = CoalescedRead(self.load_openings)
 
     async def require_permission(
@@ -77,7 +77,7 @@ class SendPermissionsCache:
         if opened is not None:
             rules.require_allowed(opened, file, user, folder, agent_ids)
 
-    async def get_openings(self, project_id: str) -> list[Opening] | None:
+    async def get_openings(self, project_id: str) -> list[SendPermission] | None:
         """Return the openings of a project; None while no project has any."""
         cached = self._cache.get(project_id)
         if cached and time.monotonic() - cached[0] < OPENINGS_CACHE_SECONDS:
@@ -88,11 +88,11 @@ class SendPermissionsCache:
         """Load all openings anew."""
         self._cache = BoundedCache()
 
-    async def load_openings(self, project_id: str) -> list[Opening] | None:
+    async def load_openings(self, project_id: str) -> list[SendPermission] | None:
         """Load and cache the openings of a project; None while no project has any."""
         loaded_at = time.monotonic()
         async with self._database.session() as session:
-            own = await openings.list_for_project(session, project_id)
+            own = await openings.list_of_project(session, project_id)
             opened = own if own or await openings.has_any(session) else None
         self._cache.put(project_id, (loaded_at, opened))
         return opened
@@ -134,7 +134,7 @@ CONTEXT = web.AppKey("transfers_context", TransferContext)
 
 def _attach_transfer_context(app: web.Application, services: Services) -> None:
     app[CONTEXT] = TransferContext(services)
-    app[OPEN_TRANSFERS] = OpenTransfers(services.database)
+    app[OPEN_TRANSFERS] = OpenTransferCounter(services.database)
 
 
 routes = Routes("transfers", "One file goes to many hosts, over GSE.", attach=_attach_transfer_context)
@@ -234,16 +234,16 @@ class TransferLookup:
         except WorkflowQueryRejectedError:
             return 0
         except RPCError as error:
-            if outages.is_absent(error):
+            if outages.is_workflow_or_schedule_missing(error):
                 return 0
             raise
 
-    async def exclude_project(self, job_id: str, project_id: str) -> None:
+    async def refuse_further_targets(self, job_id: str, project_id: str) -> None:
         """Have a job refuse further targets of a project; do nothing if the job has ended."""
         try:
-            await transfers_handle.exclude_project(self._engine, job_id, project_id)
+            await transfers_handle.refuse_further_targets(self._engine, job_id, project_id)
         except RPCError as error:
-            if not outages.is_absent(error):
+            if not outages.is_workflow_or_schedule_missing(error):
                 raise
 
     async def is_running(self, job_id: str) -> bool:
@@ -260,7 +260,7 @@ class TransferLookup:
         try:
             description = await self._engine.get_workflow_handle(job_id).describe()
         except RPCError as error:
-            if outages.is_absent(error):
+            if outages.is_workflow_or_schedule_missing(error):
                 return False
             raise
         return description.status is WorkflowExecutionStatus.RUNNING
@@ -284,7 +284,9 @@ class JobLister:
         # Of ended jobs, which do not change any more.
         self._counts: BoundedCache[tuple[int, str | None], dict[TransferState, int]] = BoundedCache()
 
-    async def count_states(self, rows: Sequence[JobRow], project_id: str | None) -> dict[int, dict[TransferState, int]]:
+    async def count_targets_by_state(
+        self, rows: Sequence[JobRow], project_id: str | None
+    ) -> dict[int, dict[TransferState, int]]:
         """Return the number of targets by state for each job."""
         cached = {row.id: counts for row in rows if (counts := self._counts.get((row.id, project_id)))}
         missing = {row.id: row for row in rows if row.id not in cached}

@@ -59,7 +59,7 @@ async def list_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[Transf
     rows = await jobs.list_page(call.services.database, project_id, wanted, after, query.limit)
     saved = [(job, row) for row in rows if (job := names.parse_job_id(row.job_id))]
     page = saved[: query.limit]
-    counts = await job_lists.count_states([row for _, row in page], project_id)
+    counts = await job_lists.count_targets_by_state([row for _, row in page], project_id)
     cursor = None
     if len(saved) > query.limit:
         last = page[-1][1]

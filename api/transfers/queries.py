@@ -11,13 +11,13 @@ from api.transfers.context import SavedJob, build_missing_job_fault, get_transfe
 from api.transfers.joins import WINDOWS_MAX
 from api.transfers.requests import JobTargetsQuery, TransferJobPath, TransferTaskPath
 from api.transfers.responses import (
-    TaskTargetStatus,
+    TargetStatusAndIdentity,
     TransferJobResponse,
     TransferTargetResponse,
     TransferTaskResponse,
+    build_failure_groups,
     build_job_summary_fields,
     build_target_fields,
-    group_failures,
 )
 from domain.faults import Gone, Missing
 from domain.transfers import names
@@ -69,7 +69,7 @@ async def read_task(call: Call, path: TransferTaskPath) -> TransferTaskResponse:
 
 
 def build_task_response(
-    call: Call, task_id: str, job: TransferJobKey, target: TaskTargetStatus
+    call: Call, task_id: str, job: TransferJobKey, target: TargetStatusAndIdentity
 ) -> TransferTaskResponse:
     """Build the response about a task from the state of its target."""
     closes_at = datetime.fromtimestamp(
@@ -78,14 +78,14 @@ def build_task_response(
     return TransferTaskResponse(task_id=task_id, job_id=str(job), window_closes_at=closes_at, **target.model_dump())
 
 
-async def read_task_target(call: Call, task: TransferTaskKey) -> TaskTargetStatus:
+async def read_task_target(call: Call, task: TransferTaskKey) -> TargetStatusAndIdentity:
     """Return the state of a task's target; that the target has joined is known from the id of the task.
 
     Raises:
         Gone: Its retention has ended.
     """
     context, job_id, key = get_transfer_context(call), str(task.job), task.target_key
-    windows_ahead = task.job.bucket - names.compute_bucket(time.time(), context.window_seconds)
+    windows_ahead = task.job.bucket - names.compute_window_number(time.time(), context.window_seconds)
     # A window further ahead was computed before the length of windows was changed.
     if 0 <= windows_ahead <= WINDOWS_MAX:
         return await _read_pending_status(call, job_id, key)
@@ -97,12 +97,12 @@ async def read_task_target(call: Call, task: TransferTaskKey) -> TaskTargetStatu
         target = await context.lookup.find_target(job_id, key, call.project_id)
     if target is None or is_expired(target.expires_at):
         raise build_expired_fault("task")
-    return TaskTargetStatus(**build_target_fields(target), gse_task_id=target.gse_task_id)
+    return TargetStatusAndIdentity(**build_target_fields(target), gse_task_id=target.gse_task_id)
 
 
-async def _read_pending_status(call: Call, job_id: str, key: int) -> TaskTargetStatus:
+async def _read_pending_status(call: Call, job_id: str, key: int) -> TargetStatusAndIdentity:
     cancelling = await get_transfer_context(call).lookup.is_cancelled(job_id, key, call.project_id)
-    return TaskTargetStatus(status=TransferState.PENDING, cancelling=cancelling)
+    return TargetStatusAndIdentity(status=TransferState.PENDING, cancelling=cancelling)
 
 
 def build_expired_fault(what: str) -> Gone:
@@ -132,7 +132,7 @@ async def _read_saved_job(
         **summary,
         cancelling=is_cancelled and not summary["status"].is_final,
         retries=await jobs.list_retry_job_ids(database, str(job), call.project_filter),
-        troubles=group_failures(saved.outcomes),
+        troubles=build_failure_groups(saved.outcomes),
         targets=[TransferTargetResponse(**build_target_fields(each)) for each in page],
         next_cursor=str(page[-1].key) if len(rows) > len(page) else None,
     )

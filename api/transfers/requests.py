@@ -105,7 +105,7 @@ class TransferJobsQuery(PageQuery):
     closes_before: QueryTimestamp | None = Field(default=None, description="whose window ended before this time")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_times_in_order(self) -> Self:
         validation.require_start_before_end(self.closes_after, self.closes_before, ("closes_after", "closes_before"))
         return self
 

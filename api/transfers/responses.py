@@ -62,7 +62,7 @@ class TargetStatus(Response):
     ended_at: AwareDatetime | None = None
 
 
-class TaskTargetStatus(TargetStatus):
+class TargetStatusAndIdentity(TargetStatus):
     """The state of a target, and once its window has ended what the target is."""
 
     target_agent_id: str | None = None
@@ -74,7 +74,7 @@ class TaskTargetStatus(TargetStatus):
     gse_task_id: str | None = Field(default=None, description="GSE's own id of the task that carries it, the last one")
 
 
-class TransferTaskResponse(TaskTargetStatus):
+class TransferTaskResponse(TargetStatusAndIdentity):
     """The state of a task, which is that of its target. Fields of the target are null while its window is open."""
 
     task_id: str
@@ -200,7 +200,7 @@ def build_job_summary_fields(
     }
 
 
-def group_failures(outcomes: Sequence[OutcomeCount]) -> list[FailureGroup]:
+def build_failure_groups(outcomes: Sequence[OutcomeCount]) -> list[FailureGroup]:
     """Return the failures among outcomes, the most frequent first."""
     failures = [
         FailureGroup(

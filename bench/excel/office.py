@@ -34,7 +34,14 @@ async def figures(writer: HaulageWriter, work: WriterInput, folder: Path) -> lis
     wrong = await asyncio.to_thread(_find_differing_cells, table, work.typed, writer.heads)
     how = "`soffice --headless --convert-to csv` of our book, every cell by value"
     return [
-        Figure(f"cells that LibreOffice reads otherwise, {work.rows:,} rows", wrong, "cells", how, "= 0", wrong == 0)
+        Figure(
+            f"cells that LibreOffice reads otherwise, {work.rows:,} rows",
+            wrong,
+            "cells",
+            how,
+            "= 0",
+            wrong == 0,
+        )
     ]
 
 

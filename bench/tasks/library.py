@@ -14,7 +14,7 @@ from statistics import median
 from pydantic import BaseModel
 
 from cli import command
-from haulage.tasks import HeldTask, NewTask, Next, Tasks, TaskType, Worker
+from haulage.tasks import HeldTask, NewTask, NextStage, Tasks, TaskType, Worker
 
 TYPE = "library"
 SECOND = "second"
@@ -63,10 +63,10 @@ async def _do_all(tasks: Tasks, count: int) -> tuple[int, float]:
     """Return how many stages were done, and how long it took until all were reported."""
     stages, ends = 0, 0
 
-    async def begin(_: HeldTask) -> Next:
+    async def begin(_: HeldTask) -> NextStage:
         nonlocal stages
         stages += 1
-        return Next(SECOND)
+        return NextStage(SECOND)
 
     async def end(_: HeldTask) -> None:
         nonlocal stages, ends

@@ -24,7 +24,7 @@ from clients.http import (
     RetryPolicy,
     ServiceCaller,
     TransportError,
-    TransportFault,
+    TransportFailureKind,
 )
 from domain.redaction import remove_secrets
 from domain.transfers.gse import FileLocation, GseAgent, GseRecord, GseResults, GseTransferRequest
@@ -96,12 +96,12 @@ class GseClient:
             GseOutcomeUnknown: The transfer may have begun, under an unknown id.
         """
 
-        def read(response: GseResponse) -> str:
+        def parse_and_report_task_id(response: GseResponse) -> str:
             task_id = _parse_task_id(response)
             on_task_id(task_id)
             return task_id
 
-        return await self._connection.call_once(TRANSFER, request.to_body(), read)
+        return await self._connection.call_once(TRANSFER, request.to_body(), parse_and_report_task_id)
 
     async def get_results(
         self, task_id: str, agents: Collection[GseAgent] = (), file: FileLocation | None = None
@@ -187,7 +187,7 @@ class GseConnection:
             retry=RetryPolicy.exponential(settings.retries, settings.retry_pause_seconds),
             limiter=CallLimiter(settings.concurrency, settings.calls_per_second),
             breaker=CircuitBreaker(settings.breaker_failures, settings.breaker_seconds),
-            build_open_failure=self._build_open_failure,
+            build_open_failure=self._build_circuit_open_failure,
         )
 
     async def __aenter__(self) -> Self:
@@ -201,21 +201,21 @@ class GseConnection:
         await self._kept.__aexit__(kind, error, traceback)
         await self._single.__aexit__(kind, error, traceback)
 
-    async def call_once(self, path: str, body: dict[str, Any], read: Callable[[GseResponse], T]) -> T:
+    async def call_once(self, path: str, body: dict[str, Any], parse: Callable[[GseResponse], T]) -> T:
         """Make a call that must not happen twice; raises GseFailure.
 
-        `read` is called before the connection is released, which takes turns of the event loop.
+        `parse` is called before the connection is released, which takes turns of the event loop.
         """
         name = _get_call_name(path)
         return await self._caller.call_with_retries(
-            name, lambda: self._attempt(self._single, path, body, read), repeats=False
+            name, lambda: self._attempt(self._single, path, body, parse), repeats=False
         )
 
-    async def call_with_retries(self, path: str, body: dict[str, Any], read: Callable[[GseResponse], T]) -> T:
+    async def call_with_retries(self, path: str, body: dict[str, Any], parse: Callable[[GseResponse], T]) -> T:
         """Make a call that may be repeated; raises GseRefused, or GseUnavailable after the last transient failure."""
         try:
             return await self._caller.call_with_retries(
-                _get_call_name(path), lambda: self._attempt(self._kept, path, body, read)
+                _get_call_name(path), lambda: self._attempt(self._kept, path, body, parse)
             )
         except (GseUnavailable, GseOutcomeUnknown) as failure:
             raise GseUnavailable(
@@ -223,7 +223,7 @@ class GseConnection:
             ) from failure
 
     async def _attempt(
-        self, transport: HttpTransport, path: str, body: dict[str, Any], read: Callable[[GseResponse], T]
+        self, transport: HttpTransport, path: str, body: dict[str, Any], parse: Callable[[GseResponse], T]
     ) -> T:
         settings, request_id, name = self._settings, uuid4().hex, _get_call_name(path)
         if not settings.base_url:
@@ -237,7 +237,7 @@ class GseConnection:
                 response = await exchange.read(ANSWER_MAX_BYTES)
                 answer = remove_secrets(response.body, [settings.app_secret.get_secret_value()])
                 with self._count_answer(name):
-                    return read(GseResponse(name, response.status, response.headers, answer, request_id))
+                    return parse(GseResponse(name, response.status, response.headers, answer, request_id))
         except TransportError as error:
             raise self._build_failure(error, f"GSE's {name} (request {request_id}) at {settings.base_url}") from error
 
@@ -258,13 +258,13 @@ class GseConnection:
             metrics.GSE_ANSWERS.labels(call, name).inc()
 
     def _build_failure(self, error: TransportError, call: str) -> GseFailure:
-        if error.fault is TransportFault.TOO_LARGE:
+        if error.fault is TransportFailureKind.TOO_LARGE:
             return GseOutcomeUnknown(f"{call} answered with more than {error.detail}. Ask for fewer agents at a time.")
         if error.is_unsent:
             return GseUnavailable(f"{call} could not be reached ({error}). {_ADVICE}")
         return GseOutcomeUnknown(f"{call} gave no whole answer ({error}). {_ADVICE}")
 
-    def _build_open_failure(self, breaker: CircuitBreaker) -> GseFailure:
+    def _build_circuit_open_failure(self, breaker: CircuitBreaker) -> GseFailure:
         return GseUnavailable(
             f"GSE at {self._settings.base_url} {breaker.describe_open_state()}",
             retry_after_seconds=breaker.open_seconds,

@@ -104,10 +104,10 @@ class GseResponse:
 
     def build_malformed_failure(self, missing: str) -> GseOutcomeUnknown:
         """Build the failure for a success whose data is incomplete."""
-        return GseOutcomeUnknown(f"{self._call_name} answered without {missing}. {_LOOK}", code=0)
+        return GseOutcomeUnknown(f"{self._call_description} answered without {missing}. {_LOOK}", code=0)
 
     @property
-    def _call_name(self) -> str:
+    def _call_description(self) -> str:
         request_id = self.headers.get("X-Bkapi-Request-Id", self.request_id)
         return f"GSE's {self.call} (request {request_id[:64]})"
 
@@ -134,13 +134,13 @@ class GseResponse:
             return self._build_failure(None, None)
         begin = self.body[:80].decode(errors="replace")
         return GseOutcomeUnknown(
-            f"{self._call_name} answered {self.status} with {begin!r}, which is not its envelope. {_LOOK}"
+            f"{self._call_description} answered {self.status} with {begin!r}, which is not its envelope. {_LOOK}"
         )
 
     def _build_failure(self, code: int | None, message: object) -> GseFailure:
         status = (code - 1_600_000) // 100 if code and code in _GATEWAY_CODES else self.status
         words = f" and says {str(message)[:MESSAGE_MAX_CHARACTERS]!r}" if message else ""
-        answered = f"{self._call_name} answered {self.status}, code {'none' if code is None else code}{words}."
+        answered = f"{self._call_description} answered {self.status}, code {'none' if code is None else code}{words}."
         if status in _RETRYABLE_STATUSES:
             return GseUnavailable(f"{answered} {_LATER}", code=code, retry_after_seconds=self._parse_wait_seconds())
         if status in _FORBIDDEN_STATUSES:

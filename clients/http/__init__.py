@@ -16,9 +16,9 @@ from clients.http.transport import (
     HttpResponse,
     HttpTransport,
     OpenSocket,
-    ReadThreshold,
+    ReadPauseThreshold,
     TransportError,
-    TransportFault,
+    TransportFailureKind,
 )
 
 __all__ = [
@@ -29,13 +29,13 @@ __all__ = [
     "HttpResponse",
     "HttpTransport",
     "OpenSocket",
-    "ReadThreshold",
+    "ReadPauseThreshold",
     "RenewingToken",
     "RetryPolicy",
     "ServiceCaller",
     "ServiceFailure",
     "TransportError",
-    "TransportFault",
+    "TransportFailureKind",
     "parse_http_date",
     "parse_retry_after",
 ]

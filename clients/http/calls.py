@@ -67,9 +67,11 @@ class RetryPolicy:
     patience_seconds: float = math.inf
 
     @classmethod
-    def exponential(cls, retries: int, pause_seconds: float, *, patience_seconds: float = math.inf) -> RetryPolicy:
+    def exponential(
+        cls, retries: int, pause_seconds: float, *, max_requested_pause_seconds: float = math.inf
+    ) -> RetryPolicy:
         """Return a policy whose pauses double."""
-        return cls(tuple(pause_seconds * 2**number for number in range(retries)), patience_seconds)
+        return cls(tuple(pause_seconds * 2**number for number in range(retries)), max_requested_pause_seconds)
 
     def compute_pause(self, attempt: int, failure: ServiceFailure) -> float | None:
         """Return the pause after an attempt, counted from 0; None if the call is not repeated."""
@@ -103,7 +105,7 @@ class CircuitBreaker:
         """Whether it refuses calls, or lets one through as a trial: nothing has succeeded since it opened."""
         return self._failures >= self.failure_threshold
 
-    def may_call(self) -> bool:
+    def begin_call_if_allowed(self) -> bool:
         """Return whether a call may be made. After the open time, the first caller may, and makes the trial."""
         if not self.is_open:
             return True
@@ -227,13 +229,20 @@ class ServiceCaller:
 
     async def _attempt_within_limits(self, name: str, attempt: Callable[[], Awaitable[T]], *, is_probe: bool) -> T:
         if self._limiter is None:
-            return await self._attempt_unless_open(name, attempt, is_probe=is_probe)
+            return await self._attempt_and_record_unless_circuit_open(name, attempt, is_probe=is_probe)
         async with self._limiter.wait_for_turn():
-            return await self._attempt_unless_open(name, attempt, is_probe=is_probe)
+            return await self._attempt_and_record_unless_circuit_open(name, attempt, is_probe=is_probe)
 
-    async def _attempt_unless_open(self, name: str, attempt: Callable[[], Awaitable[T]], *, is_probe: bool) -> T:
+    async def _attempt_and_record_unless_circuit_open(
+        self, name: str, attempt: Callable[[], Awaitable[T]], *, is_probe: bool
+    ) -> T:
         breaker = self._breaker
-        if breaker is not None and self._build_open_failure is not None and not is_probe and not breaker.may_call():
+        if (
+            breaker is not None
+            and self._build_open_failure is not None
+            and not is_probe
+            and not breaker.begin_call_if_allowed()
+        ):
             refusal = self._build_open_failure(breaker)
             refusal.is_circuit_open, refusal.is_transient = True, False
             metrics.SERVICE_CALLS.labels(self._service, name, "CircuitOpen").inc()
@@ -244,27 +253,27 @@ class ServiceCaller:
         except ServiceFailure as failure:
             if failure.is_local:
                 raise
-            self._observe(name, began)
+            self._observe_duration(name, began)
             if breaker is not None:
                 breaker.record_failure(str(failure)) if failure.is_transient else breaker.record_success()
-                self._show_circuit(breaker)
+                self._set_circuit_gauge(breaker)
             kind = type(failure).__name__
             metrics.SERVICE_CALLS.labels(self._service, name, kind).inc()
             log.get(__name__).warning(
                 "service_call_failed", service=self._service, call=name, kind=kind, error=str(failure)
             )
             raise
-        self._observe(name, began)
+        self._observe_duration(name, began)
         if breaker is not None:
             breaker.record_success()
-            self._show_circuit(breaker)
+            self._set_circuit_gauge(breaker)
         metrics.SERVICE_CALLS.labels(self._service, name, "ok").inc()
         return result
 
-    def _observe(self, name: str, began: float) -> None:
+    def _observe_duration(self, name: str, began: float) -> None:
         metrics.SERVICE_CALL_SECONDS.labels(self._service, name).observe(time.perf_counter() - began)
 
-    def _show_circuit(self, breaker: CircuitBreaker) -> None:
+    def _set_circuit_gauge(self, breaker: CircuitBreaker) -> None:
         metrics.SERVICE_CIRCUITS.labels(self._circuit).set(breaker.is_open)
 
 

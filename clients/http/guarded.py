@@ -21,10 +21,10 @@ from clients.http.transport import (
     HttpExchange,
     HttpResponse,
     HttpTransport,
-    ReadThreshold,
+    ReadPauseThreshold,
     ResponseHead,
     TransportError,
-    TransportFault,
+    TransportFailureKind,
 )
 from domain import egress
 from domain.faults import Invalid, SourceFault
@@ -78,7 +78,7 @@ class GuardedClient:
         headers: Mapping[str, str] = NO_HEADERS,
         max_bytes: int,
         timeout_seconds: float,
-        threshold: ReadThreshold | None = None,
+        threshold: ReadPauseThreshold | None = None,
     ) -> HttpResponse:
         """Send a GET and read the whole response; raises SourceFault."""
         async with self._exchange("GET", url, headers, None, timeout_seconds, max_bytes) as exchange:
@@ -151,7 +151,7 @@ class GuardedClient:
         try:
             return self._rules.require_allowed_url(url)
         except Invalid as refusal:
-            raise _to_source_fault(refusal) from None
+            raise _convert_to_source_fault(refusal) from None
 
 
 @contextmanager
@@ -167,31 +167,31 @@ def _build_fault(
     error: TransportError, target: egress.EgressTarget, timeout_seconds: float, max_bytes: int
 ) -> SourceFault:
     match error.fault:
-        case TransportFault.DENIED:
-            return _to_source_fault(
+        case TransportFailureKind.DENIED:
+            return _convert_to_source_fault(
                 egress.build_denied_fault(f"{target} leads to an address that is private, reserved or not open to us.")
             )
-        case TransportFault.CUT_OFF:
+        case TransportFailureKind.CUT_OFF:
             return SourceFault(
                 "source_cut_off",
                 f"{target} broke off in the middle of its answer, {error.detail}.",
                 "Look into its log, and into those of the proxies before it.",
                 transient=True,
             )
-        case TransportFault.TIMEOUT:
+        case TransportFailureKind.TIMEOUT:
             return SourceFault(
                 "source_timeout",
                 f"{target} did not finish its answer within {timeout_seconds:g} seconds.",
                 "Ask for less at a time (a smaller page_size or narrower filters), or make the source faster.",
                 transient=True,
             )
-        case TransportFault.TOO_LARGE:
+        case TransportFailureKind.TOO_LARGE:
             return SourceFault(
                 "source_too_large",
                 f"{target} answered with more than the {max_bytes:,} bytes allowed.",
                 "Ask for less at a time: a smaller page_size, fewer columns or a narrower filter.",
             )
-        case TransportFault.ENCODING:
+        case TransportFailureKind.ENCODING:
             return SourceFault(
                 "source_encoding",
                 f"{target} answered in the encoding {error.detail}; only gzip or none was asked for.",
@@ -204,23 +204,23 @@ def _build_fault(
 
 
 _UNREACHABLE: Final = {
-    TransportFault.NAME_UNKNOWN: (
+    TransportFailureKind.NAME_UNKNOWN: (
         "The name {host} could not be resolved.",
         "Check its spelling and its DNS entry.",
     ),
-    TransportFault.NO_TLS: (
+    TransportFailureKind.NO_TLS: (
         "{target} offers no TLS with a certificate that we trust.",
         "Renew it, or use the name that it was made for.",
     ),
-    TransportFault.NO_CONNECTION: (
+    TransportFailureKind.NO_CONNECTION: (
         "No connection to {target} could be made.",
         "Check that it runs and that its firewall lets us in.",
     ),
-    TransportFault.INVALID: (
+    TransportFailureKind.INVALID: (
         f"{{target}} did not answer in valid HTTP with headers of at most {HEADER_MAX_BYTES:,} bytes each.",
         "Open the address with curl and compare.",
     ),
-    TransportFault.BROKEN_OFF: (
+    TransportFailureKind.BROKEN_OFF: (
         "{target} broke off in the middle of its answer, or sent it damaged.",
         "Try again. If it happens again, look into its log.",
     ),
@@ -228,5 +228,5 @@ _UNREACHABLE: Final = {
 """Sentences and hints of faults before a response."""
 
 
-def _to_source_fault(refusal: Invalid) -> SourceFault:
+def _convert_to_source_fault(refusal: Invalid) -> SourceFault:
     return SourceFault(refusal.record.code, refusal.record.message, refusal.record.hint)

@@ -28,7 +28,7 @@ NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 OpenSocket: TypeAlias = Callable[[Any], socket.socket]
 
 
-class TransportFault(StrEnum):
+class TransportFailureKind(StrEnum):
     """Why a request got no whole response."""
 
     DENIED = "denied"  # by the function that opens sockets
@@ -44,7 +44,12 @@ class TransportFault(StrEnum):
 
 
 _BEFORE_SENDING: Final = frozenset(
-    {TransportFault.DENIED, TransportFault.NAME_UNKNOWN, TransportFault.NO_TLS, TransportFault.NO_CONNECTION}
+    {
+        TransportFailureKind.DENIED,
+        TransportFailureKind.NAME_UNKNOWN,
+        TransportFailureKind.NO_TLS,
+        TransportFailureKind.NO_CONNECTION,
+    }
 )
 
 
@@ -56,7 +61,7 @@ class TransportError(Exception):
         detail: The class of the error, the encoding, or whatever else names the case; it holds no address.
     """
 
-    def __init__(self, fault: TransportFault, detail: str = "") -> None:
+    def __init__(self, fault: TransportFailureKind, detail: str = "") -> None:
         super().__init__(f"{fault} ({detail})" if detail else str(fault))
         self.fault = fault
         self.detail = detail
@@ -87,7 +92,7 @@ class HttpResponse(ResponseHead):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadThreshold:
+class ReadPauseThreshold:
     """A size from which a body is read on only after a wait, which does not count against the timeout."""
 
     bytes: int
@@ -177,7 +182,7 @@ class HttpTransport:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            raise TransportError(TransportFault.TIMEOUT, f"{timeout_seconds:g} s") from None
+            raise TransportError(TransportFailureKind.TIMEOUT, f"{timeout_seconds:g} s") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +197,7 @@ class HttpExchange:
         """The status and headers."""
         return ResponseHead(self.response.status, self.response.headers)
 
-    async def read(self, max_bytes: int, threshold: ReadThreshold | None = None) -> HttpResponse:
+    async def read(self, max_bytes: int, threshold: ReadPauseThreshold | None = None) -> HttpResponse:
         """Read the whole body."""
         # A BytesIO returns its content without another copy.
         body = BytesIO()
@@ -218,12 +223,12 @@ class HttpExchange:
         """Yield the decompressed body as it arrives."""
         announced = self.response.content_length or 0
         if announced > max_bytes and "Content-Encoding" not in self.response.headers:
-            raise TransportError(TransportFault.TOO_LARGE, f"{max_bytes:,} bytes")
+            raise TransportError(TransportFailureKind.TOO_LARGE, f"{max_bytes:,} bytes")
         received = 0
         async for piece in self._iterate_decompressed():
             received += len(piece)
             if received > max_bytes:
-                raise TransportError(TransportFault.TOO_LARGE, f"{max_bytes:,} bytes")
+                raise TransportError(TransportFailureKind.TOO_LARGE, f"{max_bytes:,} bytes")
             yield piece
 
     async def _wait_without_using_timeout(self, wait: Callable[[], Awaitable[None]]) -> None:
@@ -241,7 +246,7 @@ class HttpExchange:
             case "gzip" | "x-gzip":
                 return self._iterate_gunzipped()
             case other:
-                raise TransportError(TransportFault.ENCODING, repr(other[:40]))
+                raise TransportError(TransportFailureKind.ENCODING, repr(other[:40]))
 
     async def _iterate_raw(self) -> AsyncIterator[bytes]:
         received = 0
@@ -251,8 +256,8 @@ class HttpExchange:
                     received += len(chunk)
                     yield chunk
         except TransportError as error:
-            if received and error.fault is not TransportFault.CUT_OFF:
-                raise TransportError(TransportFault.CUT_OFF, f"after {received:,} bytes of it") from None
+            if received and error.fault is not TransportFailureKind.CUT_OFF:
+                raise TransportError(TransportFailureKind.CUT_OFF, f"after {received:,} bytes of it") from None
             raise
 
     async def _iterate_gunzipped(self) -> AsyncIterator[bytes]:
@@ -265,7 +270,7 @@ class HttpExchange:
             gunzip.require_end()
         except InvalidGzip:
             detail = f"after {received:,} bytes of it, or packed it wrongly"
-            raise TransportError(TransportFault.CUT_OFF, detail) from None
+            raise TransportError(TransportFailureKind.CUT_OFF, detail) from None
 
 
 @contextmanager
@@ -277,20 +282,20 @@ def _raise_client_errors_as_transport_errors() -> Iterator[None]:
         raise TransportError(_classify_error(error), type(error).__name__) from None
 
 
-def _classify_error(error: aiohttp.ClientError) -> TransportFault:
+def _classify_error(error: aiohttp.ClientError) -> TransportFailureKind:
     match error:
         case aiohttp.ClientConnectorError(os_error=AddressDenied()):
-            return TransportFault.DENIED
+            return TransportFailureKind.DENIED
         case aiohttp.ClientConnectorDNSError():
-            return TransportFault.NAME_UNKNOWN
+            return TransportFailureKind.NAME_UNKNOWN
         case aiohttp.ClientSSLError():
-            return TransportFault.NO_TLS
+            return TransportFailureKind.NO_TLS
         case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
-            return TransportFault.NO_CONNECTION
+            return TransportFailureKind.NO_CONNECTION
         case aiohttp.ClientResponseError():
-            return TransportFault.INVALID
+            return TransportFailureKind.INVALID
         case _:
-            return TransportFault.BROKEN_OFF
+            return TransportFailureKind.BROKEN_OFF
 
 
 PIECE_BYTES = 1024 * 1024

@@ -81,7 +81,7 @@ class ModulesClient:
     ) -> None:
         await self._connections.close()
 
-    async def _connect(self, module: Module) -> ModuleConnection:
+    async def _get_or_open_connection(self, module: Module) -> ModuleConnection:
         return await self._connections.get_or_open(module, getattr(self._settings, module))
 
     async def apply_operations(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
@@ -94,7 +94,7 @@ class ModulesClient:
         size: int = getattr(self._settings, module).batch
         answers = await asyncio.gather(
             *(
-                self._send_and_isolate_failures(module, each, is_alone=size == 1)
+                self._send_and_isolate_failures(module, each, without_batching=size == 1)
                 for each in _split_batches(operations, size)
             )
         )
@@ -107,7 +107,9 @@ class ModulesClient:
             ModuleFailure: The module gave no usable answer.
         """
         path = f"/addresses?after={after}&limit={limit}"
-        return await (await self._connect(module)).call_with_retries("GET", path, AddressPage.model_validate_json)
+        return await (await self._get_or_open_connection(module)).call_with_retries(
+            "GET", path, AddressPage.model_validate_json
+        )
 
     async def look_up_operations(
         self, module: Module, operations: Sequence[Operation], *, is_probe: bool = False
@@ -118,7 +120,7 @@ class ModulesClient:
             ModuleFailure: The module gave no usable answer.
         """
         live, applied = set[int](), set[str]()
-        connection = await self._connect(module)
+        connection = await self._get_or_open_connection(module)
         for start in range(0, len(operations), BATCH_MAX):
             asked = operations[start : start + BATCH_MAX]
             lookup = _LookupRequest(
@@ -140,7 +142,7 @@ class ModulesClient:
             ModuleFailure: The module gave no usable answer.
         """
         ids, found = sorted(address_ids), set[int]()
-        connection = await self._connect(module)
+        connection = await self._get_or_open_connection(module)
         for start in range(0, len(ids), IDS_PER_CALL):
             body = _InFlightRequest(address_ids=ids[start : start + IDS_PER_CALL]).model_dump_json().encode()
             answer = await connection.call_with_retries(
@@ -150,7 +152,7 @@ class ModulesClient:
         return found & set(ids)
 
     async def _send_and_isolate_failures(
-        self, module: Module, batch: _Batch, *, is_alone: bool
+        self, module: Module, batch: _Batch, *, without_batching: bool
     ) -> list[OperationResult]:
         """Return one result for each operation. One that makes its batch fail is isolated by halving: the others are
         applied."""
@@ -159,7 +161,7 @@ class ModulesClient:
         while parts:
             part = parts.pop(0)
             try:
-                results += await self._call_batch(module, part, is_alone=is_alone)
+                results += await self._call_batch(module, part, without_batching=without_batching)
             except ModuleFailure as failure:
                 failures += 1
                 all_answered = all_answered and failure.is_answered
@@ -169,32 +171,34 @@ class ModulesClient:
                         for op_id in part.op_ids
                     ]
                 elif len(part.operations) == 1:
-                    results += await self._resend_single(module, part, is_alone=is_alone)
+                    results += await self._resend_single(module, part, without_batching=without_batching)
                 elif failures > FAILED_CALLS_MAX:
-                    results += await self._build_uncounted_results(module, part, failure, is_over=all_answered)
+                    results += await self._build_uncounted_results(
+                        module, part, failure, all_calls_answered=all_answered
+                    )
                 else:
                     parts[:0] = part.split()
         return results
 
-    async def _resend_single(self, module: Module, single: _Batch, *, is_alone: bool) -> list[OperationResult]:
+    async def _resend_single(self, module: Module, single: _Batch, *, without_batching: bool) -> list[OperationResult]:
         """Send a failed operation to a module that answers again: it may have been down before."""
         try:
-            return await self._call_batch(module, single, is_alone=is_alone)
+            return await self._call_batch(module, single, without_batching=without_batching)
         except ModuleFailure as failure:
             is_away = failure.is_away or await self._is_unreachable(module, single.operations[0])
             kind = UnansweredResult if is_away else OperationResult
             return [kind(op_id=single.op_ids[0], outcome=OperationOutcome.FAILED, error=str(failure))]
 
     async def _build_uncounted_results(
-        self, module: Module, part: _Batch, failure: ModuleFailure, *, is_over: bool
+        self, module: Module, part: _Batch, failure: ModuleFailure, *, all_calls_answered: bool
     ) -> list[OperationResult]:
         """Return results for operations of which unknown ones make their batch fail: none counts as a failure.
 
         Args:
-            is_over: Whether all calls with them were answered, so that none is in progress.
+            all_calls_answered: Whether all calls with them were answered, so that none is in progress.
         """
         applied = frozenset(part.op_ids)
-        if is_over:
+        if all_calls_answered:
             with suppress(ModuleFailure):
                 applied = (await self.look_up_operations(module, part.operations)).applied
         error = f"{BATCH_FAILED_ERROR} {failure}"
@@ -213,7 +217,7 @@ class ModulesClient:
             return True
         return False
 
-    async def _call_batch(self, module: Module, batch: _Batch, *, is_alone: bool) -> list[OperationResult]:
+    async def _call_batch(self, module: Module, batch: _Batch, *, without_batching: bool) -> list[OperationResult]:
         ids = batch.op_ids
 
         def check_ids(results: list[OperationResult]) -> list[OperationResult]:
@@ -222,18 +226,18 @@ class ModulesClient:
                 raise ValueError(f"{len(ids)} operations from {ids[0]} were sent, and {answered[:3]} … were answered")
             return results
 
-        def read_one(text: bytes) -> list[OperationResult]:
+        def parse_single_result(text: bytes) -> list[OperationResult]:
             return check_ids([_RESULT_ADAPTER.validate_json(text)])
 
-        def read_all(text: bytes) -> list[OperationResult]:
+        def parse_batch_results(text: bytes) -> list[OperationResult]:
             return check_ids(_BatchResponse.model_validate_json(text).results)
 
-        connection = await self._connect(module)
+        connection = await self._get_or_open_connection(module)
         texts = [each.json_bytes for each in batch.operations]
-        if is_alone:
-            return await connection.call_with_retries("PUT", f"/operations/{ids[0]}", read_one, texts[0])
+        if without_batching:
+            return await connection.call_with_retries("PUT", f"/operations/{ids[0]}", parse_single_result, texts[0])
         body = b'{"operations":[' + b",".join(texts) + b"]}"
-        return await connection.call_with_retries("POST", "/operations", read_all, body)
+        return await connection.call_with_retries("POST", "/operations", parse_batch_results, body)
 
 
 @dataclass(slots=True)

@@ -27,11 +27,11 @@ from clients.http import (
     ServiceCaller,
     ServiceFailure,
     TransportError,
-    TransportFault,
+    TransportFailureKind,
     parse_retry_after,
 )
 from domain.addresses.operations import Module
-from domain.faults import sanitize_text
+from domain.faults import sanitize_and_shorten_text
 from domain.redaction import remove_secrets
 from infra.address_settings import ModuleSettings, ModulesSettings
 
@@ -67,7 +67,7 @@ class ModuleFailure(ServiceFailure):
         retry_after_seconds: float | None = None,
     ) -> None:
         super().__init__(
-            sanitize_text(message),
+            sanitize_and_shorten_text(message),
             is_transient=is_transient,
             is_answered=is_answered,
             retry_after_seconds=retry_after_seconds,
@@ -95,11 +95,11 @@ class ModuleConnection:
         self._caller = ServiceCaller(
             f"module_{module}",
             retry=RetryPolicy.exponential(
-                settings.retries, settings.retry_pause_seconds, patience_seconds=PATIENCE_SECONDS
+                settings.retries, settings.retry_pause_seconds, max_requested_pause_seconds=PATIENCE_SECONDS
             ),
             limiter=CallLimiter(settings.concurrency),
             breaker=CircuitBreaker(settings.breaker_failures, settings.breaker_seconds),
-            build_open_failure=self._build_open_failure,
+            build_open_failure=self._build_circuit_open_failure,
         )
 
     @property
@@ -116,7 +116,7 @@ class ModuleConnection:
         await self._transport.__aexit__(None, None, None)
 
     async def call_with_retries(
-        self, method: str, path: str, read: Callable[[bytes], T], body: bytes | None = None, *, is_probe: bool = False
+        self, method: str, path: str, parse: Callable[[bytes], T], body: bytes | None = None, *, is_probe: bool = False
     ) -> T:
         """Make a call; repeat it after transient failures.
 
@@ -128,10 +128,10 @@ class ModuleConnection:
         """
         name = path.lstrip("/").partition("/")[0].partition("?")[0]
         return await self._caller.call_with_retries(
-            name, lambda: self._attempt(method, path, read, body), is_probe=is_probe
+            name, lambda: self._attempt(method, path, parse, body), is_probe=is_probe
         )
 
-    async def _attempt(self, method: str, path: str, read: Callable[[bytes], T], body: bytes | None) -> T:
+    async def _attempt(self, method: str, path: str, parse: Callable[[bytes], T], body: bytes | None) -> T:
         token = await self._get_token(None)
         response = await self._send(method, path, body, token)
         if response.status == HTTPStatus.UNAUTHORIZED and token is not None:
@@ -140,7 +140,7 @@ class ModuleConnection:
         if response.status != HTTPStatus.OK:
             raise self._build_refusal_failure(method, path, response)
         try:
-            return read(response.body)
+            return parse(response.body)
         except ValueError as error:
             raise ModuleFailure(
                 f"Module {self._module} answered {method} {path} with what is not of the contract: "
@@ -170,13 +170,13 @@ class ModuleConnection:
     def _build_transport_failure(self, error: TransportError) -> ModuleFailure:
         module = f"Module {self._module} at {self._settings.base_url}"
         match error.fault:
-            case TransportFault.TIMEOUT:
+            case TransportFailureKind.TIMEOUT:
                 sentence = f"{module} gave no answer within {self._settings.timeout_seconds:g} s. {_ADVICE}"
                 return ModuleFailure(sentence, is_transient=True)
-            case TransportFault.DENIED:
+            case TransportFailureKind.DENIED:
                 sentence = f"{module} has an address that is not allowed. Add it and its port to HAULAGE_GUARD__ALLOW."
                 return ModuleFailure(sentence, is_transient=False)
-            case TransportFault.TOO_LARGE:
+            case TransportFailureKind.TOO_LARGE:
                 sentence = f"Module {self._module} answered with more than {error.detail}. Mend its handler."
                 return ModuleFailure(sentence, is_transient=False)
             case _:
@@ -210,7 +210,7 @@ class ModuleConnection:
                 is_transient=False,
             ) from None
 
-    def _build_open_failure(self, breaker: CircuitBreaker) -> ModuleFailure:
+    def _build_circuit_open_failure(self, breaker: CircuitBreaker) -> ModuleFailure:
         return ModuleFailure(
             f"Module {self._module} {breaker.describe_open_state()}",
             is_transient=False,
@@ -219,9 +219,8 @@ class ModuleConnection:
 
     def _build_refusal_failure(self, method: str, path: str, response: HttpResponse) -> ModuleFailure:
         status = response.status
-        sentence = (
-            f"Module {self._module} answered {method} {path} with {status}: {_get_problem_detail(response.body)!r}."
-        )
+        detail = _get_problem_detail_or_excerpt(response.body)
+        sentence = f"Module {self._module} answered {method} {path} with {status}: {detail!r}."
         match status:
             case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
                 advice = f"Check what {_describe_setting(self._module, 'credentials')} names."
@@ -262,7 +261,7 @@ class ModuleConnections:
             await connection.open()
         # The most recently used is the last of the dictionary.
         self._open[key] = connection
-        await self._close_unused()
+        await self._close_unused_beyond_limit()
         return connection
 
     async def close(self) -> None:
@@ -271,7 +270,7 @@ class ModuleConnections:
             _, connection = self._open.popitem()
             await connection.close()
 
-    async def _close_unused(self) -> None:
+    async def _close_unused_beyond_limit(self) -> None:
         excess = max(0, len(self._open) - OPEN_MAX)
         for key in [key for key, connection in self._open.items() if not connection.is_in_use][:excess]:
             await self._open.pop(key).close()
@@ -298,7 +297,7 @@ def _describe_contract_violation(error: ValueError) -> str:
 def _describe_validation_fault(detail: ErrorDetails) -> str:
     value, is_missing = detail["input"], detail["type"] == "missing"
     if detail["type"] == "json_invalid":
-        return f"it is no JSON: {_get_problem_detail(value)[:EXCERPT_SHOWN]!r}"
+        return f"it is no JSON: {_get_problem_detail_or_excerpt(value)[:EXCERPT_SHOWN]!r}"
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]).removeprefix(".")
     sentence = f"{place or 'the answer'}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
     # For objects and lists the place is enough: addresses do not belong into a log.
@@ -307,7 +306,7 @@ def _describe_validation_fault(detail: ErrorDetails) -> str:
     return f"{sentence}, not {value[:EXCERPT_SHOWN] if isinstance(value, str) else value!r}"
 
 
-def _get_problem_detail(text: bytes) -> str:
+def _get_problem_detail_or_excerpt(text: bytes) -> str:
     """Return the detail of a problem document, or else the beginning of the text."""
     shown = text[:EXCERPT_CHARACTERS].decode(errors="replace")
     try:

@@ -1,7 +1,7 @@
 """Order platforms: one connector for all kinds, led by their declared capabilities."""
 
 from clients.platforms.answers import AnswerLog, OrderPage, QueryBounds
-from clients.platforms.connector import Connector, ConnectorFactory, Span
+from clients.platforms.connector import Connector, ConnectorFactory, TimeWindow
 from clients.platforms.failures import (
     AttemptTimeUsedUp,
     CredentialsRefused,
@@ -39,8 +39,8 @@ __all__ = [
     "ProjectQuota",
     "QueryBounds",
     "RequestPermits",
-    "Span",
     "TimeBudget",
+    "TimeWindow",
     "TooManyRows",
     "WrongTimeZone",
     "build_day_bucket_name",

@@ -87,7 +87,7 @@ class OrderParser:
                     "If it leaves empty lists out, say so in its record (rows.absent_when_empty).",
                 )
             raw = []
-        read, first, last = self._parse_order_and_dated, asked.first, asked.last
+        read, first, last = self._parse_order_and_whether_dated, asked.first, asked.last
         orders, undated = [], 0
         for text in raw:
             order, is_dated = read(text, first)
@@ -98,7 +98,7 @@ class OrderParser:
 
     def parse_order(self, text: msgspec.Raw, undated_as: datetime) -> PlatformOrder:
         """Parse an order that was requested by its id."""
-        return self._parse_order_and_dated(text, undated_as)[0]
+        return self._parse_order_and_whether_dated(text, undated_as)[0]
 
     def insert_details(self, part: PlatformOrder, name: str, told: bytes) -> PlatformOrder:
         """Return a listed order with a part of its details; everything else stays the text that was received."""
@@ -128,7 +128,7 @@ class OrderParser:
             )
         return number
 
-    def _parse_order_and_dated(self, text: msgspec.Raw, undated_as: datetime) -> tuple[PlatformOrder, bool]:
+    def _parse_order_and_whether_dated(self, text: msgspec.Raw, undated_as: datetime) -> tuple[PlatformOrder, bool]:
         try:
             root = self._row.decode_root(text)
             if root is None:
@@ -194,7 +194,7 @@ class AnswerLog:
         return cls(_DECODER.decode(zlib.decompress(body)))
 
     @property
-    def has_answers(self) -> bool:
+    def has_logged_answers(self) -> bool:
         """Whether there are any answers."""
         return bool(self._kept)
 
@@ -202,15 +202,15 @@ class AnswerLog:
         """Encode all answers."""
         return zlib.compress(msgspec.msgpack.encode(self._kept), _FAST)
 
-    def take_logged_answer(self, question: str) -> StoredAnswer | None:
+    def take_logged_answer(self, request_key: str) -> StoredAnswer | None:
         """Return the next logged answer to a request, or None."""
-        logged = self._replayable.get(question)
+        logged = self._replayable.get(request_key)
         return logged.popleft() if logged else None
 
-    def add(self, question: str, asked_at: datetime, answer: HttpResponse) -> None:
+    def add(self, request_key: str, asked_at: datetime, answer: HttpResponse) -> None:
         """Add an answer."""
         headers = tuple((str(name), value) for name, value in answer.headers.items())
-        self._kept.append(StoredAnswer(question, asked_at, headers, answer.body))
+        self._kept.append(StoredAnswer(request_key, asked_at, headers, answer.body))
         self.gained += 1
 
 

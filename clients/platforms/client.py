@@ -34,10 +34,10 @@ from clients.platforms.failures import (
 )
 from clients.platforms.permits import PlatformSharedState, RequestPermits, TimeBudget
 from domain.faults import SourceFault
-from domain.orders.access import Account, Credentials, CredentialsReader, Signing, sign_request
+from domain.orders.access import Account, AuthenticationMethod, Credentials, CredentialsReader, authenticate_request
 from domain.orders.capability import CODE, MESSAGE, Capability
 from domain.orders.declarations import ErrorMeaning, ErrorRule
-from domain.orders.jsonpath import JsonReader, UnreadableJson, repair_json
+from domain.orders.jsonpath import JsonReader, UnreadableJson, replace_lone_surrogates_in_json
 from domain.redaction import remove_secrets
 from infra import log, metrics
 
@@ -110,7 +110,7 @@ class PlatformClient:
             "platform",
             retry=RetryPolicy(RETRY_PAUSES_SECONDS, PATIENCE_SECONDS),
             breaker=gate.breaker,
-            build_open_failure=self._build_open_failure,
+            build_open_failure=self._build_circuit_open_failure,
             circuit=f"platform_{account.platform}",
         )
         version = capability.version
@@ -123,7 +123,7 @@ class PlatformClient:
         return self._gate.skew or timedelta()
 
     @property
-    def sizes_of_full_pages(self) -> set[int]:
+    def page_sizes_seen_full(self) -> set[int]:
         """The page sizes of which the platform has listed a full page: it does not cap pages of these sizes."""
         return self._gate.filled_sizes
 
@@ -156,16 +156,16 @@ class PlatformClient:
                 "Set `base_url` to the other one if the platform has moved.",
             )
         access = self._capability.access
-        if access.signing is not Signing.SORTED_MD5:
+        if access.signing is not AuthenticationMethod.SORTED_MD5:
             return await self._request_or_replay(_Request(target, {}, reader, self._gate.permits))
         # Such a signature covers all parameters, also those of the link.
         parameters = dict(parse_qsl(theirs.query, keep_blank_values=True))
         parameters.pop(access.sign_parameter, None)
         return await self._request_or_replay(_Request(target.partition("?")[0], parameters, reader, self._gate.permits))
 
-    async def request_headers(self, path: str, parameters: Mapping[str, str], *, counted: bool) -> HttpResponse:
+    async def request_headers(self, path: str, parameters: Mapping[str, str], *, takes_permit: bool) -> HttpResponse:
         """Request a path for the headers of the answer, whatever its status; a busy one may come from a proxy."""
-        if counted:
+        if takes_permit:
             await self._wait_for_permit(self._gate.permits)
         url = self._account.base_url.rstrip("/") + path
         answer = await self._send_signed(url, parameters, await self._credentials.get())
@@ -173,7 +173,7 @@ class PlatformClient:
             raise self._build_failure(answer, self._parse_error(answer))
         return answer
 
-    def _build_open_failure(self, breaker: CircuitBreaker) -> PlatformBusy:
+    def _build_circuit_open_failure(self, breaker: CircuitBreaker) -> PlatformBusy:
         return PlatformBusy(
             f"{self} {breaker.describe_open_state()}",
             retry_after_seconds=breaker.open_seconds,
@@ -194,7 +194,7 @@ class PlatformClient:
         if self._gate.skew is None and self._capability.access.time_parameter:
             # A request that is signed with a time too far from the platform's is refused.
             clock = self._capability.clock
-            await self.request_headers(clock.path, clock.parameters, counted=clock.counted)
+            await self.request_headers(clock.path, clock.parameters, takes_permit=clock.counted)
         credentials = await self._credentials.get()
         try:
             return await self._request_with_retries(request, credentials)
@@ -225,11 +225,13 @@ class PlatformClient:
             metrics.PLATFORM_QUOTA_REFUSALS.labels(self._account.platform).inc()
             raise
         finally:
-            self._budget.subtract_wait(clock() - began)
+            self._budget.reduce_patience(clock() - began)
             metrics.PLATFORM_WAITS.labels(self._account.platform).observe(clock() - began)
 
     async def _send_signed(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> HttpResponse:
-        signed = sign_request(self._capability.access, credentials, parameters, datetime.now(UTC) + self.clock_skew)
+        signed = authenticate_request(
+            self._capability.access, credentials, parameters, datetime.now(UTC) + self.clock_skew
+        )
         query = urlencode(signed.parameters)
         joint = "&" if "?" in url else "?"
         try:
@@ -269,12 +271,12 @@ class PlatformClient:
         return PlatformAnswer(answer, values, asked_at)
 
     def _parse_values(self, answer: HttpResponse, reader: JsonReader) -> Mapping[str, Any]:
-        text, is_whole = _decode_to_utf8(answer)
+        text, is_whole = _decode_to_utf8_and_tell_if_whole(answer)
         try:
             values = reader.read(text)
         except UnreadableJson as error:
             # Repaired only now: nearly all answers have neither a byte order mark nor half a surrogate pair.
-            repaired, is_cut = repair_json(text)
+            repaired, is_cut = replace_lone_surrogates_in_json(text)
             if error.is_json or repaired == text:
                 raise
             values, is_whole = reader.read(repaired), is_whole and not is_cut
@@ -371,7 +373,7 @@ def _quote_excerpt(answer: HttpResponse) -> str:
     return repr(answer.body[:EXCERPT_CHARACTERS].decode(errors="replace")) + "."
 
 
-def _decode_to_utf8(answer: HttpResponse) -> tuple[bytes, bool]:
+def _decode_to_utf8_and_tell_if_whole(answer: HttpResponse) -> tuple[bytes, bool]:
     """Return the body as UTF-8, and whether all of it could be decoded.
 
     A declared charset counts only where the body is not UTF-8: many servers declare a default that they do not follow.

@@ -29,7 +29,7 @@ from infra.limits import Limiter
 _TIME, _ROW = "time", "row"
 
 
-class Span(Protocol):
+class TimeWindow(Protocol):
     """A time whose start is included and whose end is not."""
 
     @property
@@ -52,7 +52,7 @@ class Connector:
             **({shop: account.shop} if (shop := capability.query.shop) else {}),
         }
         self._rows = OrderParser(capability, account)
-        self._counts, self._details = _build_readers(capability, self._rows)
+        self._counts, self._details = _build_count_and_detail_readers(capability, self._rows)
 
     @property
     def clock_skew(self) -> timedelta:
@@ -63,7 +63,7 @@ class Connector:
         """Return the platform's time, rounded down where it is coarse."""
         clock = self.capability.clock
         if clock.value is None:
-            answer = await self._client.request_headers(clock.path, clock.parameters, counted=clock.counted)
+            answer = await self._client.request_headers(clock.path, clock.parameters, takes_permit=clock.counted)
             if (date := parse_http_date(answer.headers.get("Date", ""))) is None:
                 raise InconsistentAnswers(
                     f"{self._client} told no time in the header Date of {clock.path}.",
@@ -82,7 +82,7 @@ class Connector:
         self._client.set_platform_time(moment)
         return moment
 
-    async def fetch_row_count(self, window: Span) -> int | None:
+    async def fetch_row_count(self, window: TimeWindow) -> int | None:
         """Return how many rows a window has, or at least has; None where the platform does not count."""
         total, query = self.capability.total, self.capability.query
         if total is None:
@@ -94,7 +94,7 @@ class Connector:
             raise InconsistentAnswers(f"{self._client} told no total where its record names one.", "Mend the record.")
         return count
 
-    async def iterate_pages(self, window: Span, total: int | None) -> AsyncIterator[OrderPage]:
+    async def iterate_pages(self, window: TimeWindow, total: int | None) -> AsyncIterator[OrderPage]:
         """Iterate over the pages of a window, in a sequence in which a row that leaves it is not skipped.
 
         Args:
@@ -111,15 +111,15 @@ class Connector:
                 if paging.rows_max is not None and total is not None and total > paging.rows_max:
                     raise self._build_too_many_rows(total)
                 walk = pagination.iterate_numbered_pages(
-                    self._build_number_reader(asked),
+                    self._build_numbered_page_reader(asked),
                     paging,
                     total,
-                    lambda: paging.size in self._client.sizes_of_full_pages,
+                    lambda: paging.size in self._client.page_sizes_seen_full,
                 )
             case PagingKind.LINK:
-                walk = pagination.iterate_pages_by_link(self._build_link_reader(asked))
+                walk = pagination.iterate_pages_by_link(self._build_link_page_reader(asked))
             case PagingKind.CURSOR | PagingKind.TOKEN:
-                walk = pagination.iterate_pages_by_token(self._build_token_reader(asked))
+                walk = pagination.iterate_pages_by_token(self._build_token_page_reader(asked))
         rows = 0
         async for page in walk:
             yield page
@@ -127,16 +127,16 @@ class Connector:
             if paging.rows_max is not None and rows >= paging.rows_max:
                 raise self._build_too_many_rows(rows)
 
-    async def fetch_first_page(self, window: Span) -> OrderPage:
+    async def fetch_first_page(self, window: TimeWindow) -> OrderPage:
         """Request the first page of a window by itself."""
         asked, paging = self.compute_query_bounds(window), self.capability.paging
         match paging.kind:
             case PagingKind.NUMBER:
-                step = await self._build_number_reader(asked)(0, paging.first)
+                step = await self._build_numbered_page_reader(asked)(0, paging.first)
             case PagingKind.LINK:
-                step = await self._build_link_reader(asked)(0, None)
+                step = await self._build_link_page_reader(asked)(0, None)
             case PagingKind.CURSOR | PagingKind.TOKEN:
-                step = await self._build_token_reader(asked)(0, None)
+                step = await self._build_token_page_reader(asked)(0, None)
         return step.page
 
     @property
@@ -144,7 +144,7 @@ class Connector:
         """The answers received so far."""
         return self._client.answers
 
-    def compute_query_bounds(self, window: Span) -> QueryBounds:
+    def compute_query_bounds(self, window: TimeWindow) -> QueryBounds:
         """Return the inclusive bounds of a query that leaves out no order of a window."""
         return QueryBounds(*self.capability.compute_query_bounds(window.start, window.end))
 
@@ -235,22 +235,22 @@ class Connector:
             rows=rows,
         )
 
-    def _build_number_reader(self, asked: QueryBounds) -> pagination.NumberedPageReader:
-        async def read(place: int, number: int) -> pagination.PageStep:
+    def _build_numbered_page_reader(self, asked: QueryBounds) -> pagination.NumberedPageReader:
+        async def read(place: int, number: int) -> pagination.PageWithContinuation:
             told = await self._client.request_values(
                 self.capability.query.path, self._build_query(asked, page=str(number)), self._rows.reader
             )
             page = self._rows.parse_page(place, told.answer, told.values, asked, told.asked_at)
             if len(page.orders) >= self.capability.paging.size:
-                self._client.sizes_of_full_pages.add(self.capability.paging.size)
-            return pagination.PageStep(page, self._rows.parse_has_more(told.values))
+                self._client.page_sizes_seen_full.add(self.capability.paging.size)
+            return pagination.PageWithContinuation(page, self._rows.parse_has_more(told.values))
 
         return read
 
-    def _build_token_reader(self, asked: QueryBounds) -> pagination.TokenPageReader:
+    def _build_token_page_reader(self, asked: QueryBounds) -> pagination.TokenPageReader:
         query, paging = self.capability.query, self.capability.paging
 
-        async def read(place: int, token: str | None) -> pagination.PageStep:
+        async def read(place: int, token: str | None) -> pagination.PageWithContinuation:
             parameters = self._build_query(asked, page=token)
             if token is not None and paging.kind is PagingKind.TOKEN:
                 parameters = {**self._fixed, paging.parameter: token}
@@ -259,18 +259,18 @@ class Connector:
             following: Any = told.values[NEXT]
             more = self._rows.parse_has_more(told.values)
             if following in (None, ""):
-                return pagination.PageStep(page, more)
+                return pagination.PageWithContinuation(page, more)
             # That a full page is the last one is not believed while it names another: if it is, that one is empty.
             is_full = len(page.orders) >= paging.size
             is_last = more is False and (not is_full or str(following) == token)
-            return pagination.PageStep(page, more, None if is_last else str(following))
+            return pagination.PageWithContinuation(page, more, None if is_last else str(following))
 
         return read
 
-    def _build_link_reader(self, asked: QueryBounds) -> pagination.TokenPageReader:
+    def _build_link_page_reader(self, asked: QueryBounds) -> pagination.TokenPageReader:
         query = self.capability.query
 
-        async def read(place: int, link: str | None) -> pagination.PageStep:
+        async def read(place: int, link: str | None) -> pagination.PageWithContinuation:
             if link is None:
                 told = await self._client.request_values(
                     query.path, self._build_query(asked, page=None), self._rows.reader
@@ -278,12 +278,14 @@ class Connector:
             else:
                 told = await self._client.request_link(link, self._rows.reader)
             page = self._rows.parse_page(place, told.answer, told.values, asked, told.asked_at)
-            return pagination.PageStep(page, None, pagination.find_next_link(told.answer.headers.getall("Link", [])))
+            return pagination.PageWithContinuation(
+                page, None, pagination.find_next_link(told.answer.headers.getall("Link", []))
+            )
 
         return read
 
 
-def _build_readers(capability: Capability, rows: OrderParser) -> tuple[JsonReader, JsonReader]:
+def _build_count_and_detail_readers(capability: Capability, rows: OrderParser) -> tuple[JsonReader, JsonReader]:
     """Build the readers of answers to a count and to a request for one order; they are used for every answer."""
     total, detail, errors = capability.total, capability.detail, capability.build_error_paths()
     counts = rows.reader
@@ -328,13 +330,13 @@ class ConnectorFactory:
             budget: The time budget, by default unlimited with short waits.
         """
         capability = capability.put_version_into_calls()
-        gate = self._get_or_create_gate(account.platform, rate or capability.rate, capability.detail, quota)
+        gate = self._get_or_create_shared_state(account.platform, rate or capability.rate, capability.detail, quota)
         client = PlatformClient(
             self._http, gate, capability, account, read_credentials, answers or AnswerLog(), budget or TimeBudget()
         )
         return Connector(client, capability, account)
 
-    def _get_or_create_gate(
+    def _get_or_create_shared_state(
         self, platform: str, rate: RateLimit, detail: DetailCall | None, quota: ProjectQuota | None
     ) -> PlatformSharedState:
         gate = self._gates.get(platform)

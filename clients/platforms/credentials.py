@@ -32,12 +32,12 @@ _EXPECTED: Final = "it is no JSON object of key, secret, token and refresh_token
 def build_credentials_reader(folder: Path, name: str | None) -> CredentialsReader:
     """Build a reader of the credentials with this name; without a name they are empty."""
 
-    async def read(renew: bool) -> Credentials:
+    async def read_credentials_or_empty(renew: bool) -> Credentials:
         return (
             Credentials() if name is None else await asyncio.to_thread(_read_credentials_file, folder / f"{name}.json")
         )
 
-    return read
+    return read_credentials_or_empty
 
 
 def _read_credentials_file(path: Path) -> Credentials:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clients.http import ServiceFailure
-from domain.faults import sanitize_text
+from domain.faults import sanitize_and_shorten_text
 from domain.orders.slices import WAIT_MAX_SECONDS
 
 
@@ -25,7 +25,11 @@ class PlatformFailure(ServiceFailure):
         is_transient: bool = False,
         retry_after_seconds: float | None = None,
     ) -> None:
-        self.message, self.hint, self.may_pass = sanitize_text(message), sanitize_text(hint), may_pass
+        self.message, self.hint, self.may_pass = (
+            sanitize_and_shorten_text(message),
+            sanitize_and_shorten_text(hint),
+            may_pass,
+        )
         super().__init__(
             f"{self.message} {self.hint}".strip(), is_transient=is_transient, retry_after_seconds=retry_after_seconds
         )

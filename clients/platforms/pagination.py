@@ -30,7 +30,7 @@ _LINK = re.compile(r"<([^>]*)>\s*;([^,]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class PageStep:
+class PageWithContinuation:
     """One page, and what it says about those that follow."""
 
     page: OrderPage
@@ -40,9 +40,9 @@ class PageStep:
     """The token or link of the next page."""
 
 
-NumberedPageReader = Callable[[int, int], Awaitable[PageStep]]
+NumberedPageReader = Callable[[int, int], Awaitable[PageWithContinuation]]
 """Reads a page by its position in the pass and its number."""
-TokenPageReader = Callable[[int, str | None], Awaitable[PageStep]]
+TokenPageReader = Callable[[int, str | None], Awaitable[PageWithContinuation]]
 """Reads a page by its position in the pass and the token of the page before; None for the first."""
 
 
@@ -68,7 +68,7 @@ async def iterate_numbered_pages(
         IdenticalPages: All pages listed the same full page, and no total says that this is all.
         InconsistentAnswers: The pages cannot be those of one window.
     """
-    beginning = _choose_first_page_number(paging, total, fills_pages=fills_pages())
+    beginning = _choose_page_number_to_start_at(paging, total, fills_pages=fills_pages())
     watch, place, number = _RepetitionGuard(), 0, beginning
     comparison = _PassComparison(paging.first) if total is None else None
     while True:
@@ -92,13 +92,13 @@ async def iterate_numbered_pages(
         page = step.page if comparison is None else comparison.compare_backward_page(each, step)
         yield replace(page, is_repeated=each >= beginning)
         place += 1
-    if watch.is_stuck and total is None and watch.distinct_orders_of_last_page >= paging.size:
+    if watch.has_only_repeated_pages and total is None and watch.last_page_order_count >= paging.size:
         raise IdenticalPages(*_PAGE_IGNORED)
-    if watch.is_stuck and total is not None and watch.distinct_orders_of_last_page < total:
+    if watch.has_only_repeated_pages and total is not None and watch.last_page_order_count < total:
         raise InconsistentAnswers(*_PAGE_IGNORED)
 
 
-async def iterate_pages_by_token(read: TokenPageReader, what: str = "token") -> AsyncIterator[OrderPage]:
+async def iterate_pages_by_token(read: TokenPageReader, reference_name: str = "token") -> AsyncIterator[OrderPage]:
     """Read pages that each name the token of the next, until one names none."""
     watch, seen, place = _RepetitionGuard(), set[str](), 0
     token: str | None = None
@@ -110,8 +110,8 @@ async def iterate_pages_by_token(read: TokenPageReader, what: str = "token") -> 
             return
         if token in seen:
             raise InconsistentAnswers(
-                f"The {what} {token[:100]!r} came twice: the platform leads in a circle. What it told so far is no "
-                "whole window.",
+                f"The {reference_name} {token[:100]!r} came twice: the platform leads in a circle. What it told "
+                "so far is no whole window.",
                 "Read it again; if it stays so, ask the platform's owner.",
                 may_pass=True,
             )
@@ -132,7 +132,7 @@ def find_next_link(headers: Iterable[str]) -> str | None:
     return None
 
 
-def _choose_first_page_number(paging: Paging, total: int | None, *, fills_pages: bool) -> int:
+def _choose_page_number_to_start_at(paging: Paging, total: int | None, *, fills_pages: bool) -> int:
     if total is not None:
         # The page behind a short one is read first: read afterwards, it would have the short one read again.
         return paging.first + total // paging.size + (0 if fills_pages or total == 0 or paging.more else 1)
@@ -140,7 +140,7 @@ def _choose_first_page_number(paging: Paging, total: int | None, *, fills_pages:
     return paging.first if paging.more else paging.first + 1
 
 
-def _may_more_pages_follow(step: PageStep, paging: Paging, *, is_short_last: bool) -> bool:
+def _may_more_pages_follow(step: PageWithContinuation, paging: Paging, *, is_short_last: bool) -> bool:
     """Return whether more may follow. That a full page is the last one is never believed."""
     rows = len(step.page.orders)
     if step.has_more or rows >= paging.size:
@@ -161,24 +161,26 @@ class _PassComparison:
         self._there = dict[str, int]()
         self._back = dict[str, int]()
 
-    def add_forward_page(self, number: int, step: PageStep) -> None:
+    def add_forward_page(self, number: int, step: PageWithContinuation) -> None:
         """Add a page of the pass there."""
         for order_id in _collect_order_ids(step):
             self._there.setdefault(order_id, number)
 
-    def add_last_page(self, number: int, step: PageStep) -> None:
+    def add_last_page(self, number: int, step: PageWithContinuation) -> None:
         """Add the last page, which belongs to both passes."""
         self._back = dict.fromkeys(_collect_order_ids(step), number)
 
-    def compare_backward_page(self, number: int, step: PageStep) -> OrderPage:
+    def compare_backward_page(self, number: int, step: PageWithContinuation) -> OrderPage:
         """Return a page of the pass back, with what it shows about those before."""
         ids = _collect_order_ids(step)
         repeated = len(ids & self._back.keys())
         for order_id in ids:
             self._back.setdefault(order_id, number)
-        return replace(step.page, repeated=repeated, is_unsorted=number == self._first and self._has_moved_backwards())
+        return replace(
+            step.page, repeated=repeated, is_unsorted=number == self._first and self._has_order_moved_backwards()
+        )
 
-    def _has_moved_backwards(self) -> bool:
+    def _has_order_moved_backwards(self) -> bool:
         places = sorted((self._there[each], back) for each, back in self._back.items() if each in self._there)
         farthest = 0
         for _, pages in groupby(places, key=itemgetter(0)):
@@ -200,16 +202,16 @@ class _RepetitionGuard:
         self._has_differed = False
 
     @property
-    def is_stuck(self) -> bool:
+    def has_only_repeated_pages(self) -> bool:
         """Whether all of several pages listed the same orders."""
         return self._pages > 1 and bool(self._ids) and not self._has_differed
 
     @property
-    def distinct_orders_of_last_page(self) -> int:
+    def last_page_order_count(self) -> int:
         """How many different orders the last page listed."""
         return len(self._ids)
 
-    def repeats_previous(self, step: PageStep) -> bool:
+    def repeats_previous(self, step: PageWithContinuation) -> bool:
         """Return whether a page repeats the one before."""
         return bool(self._ids) and _collect_order_ids(step) == self._ids
 
@@ -217,7 +219,7 @@ class _RepetitionGuard:
         """Reverse the direction: empty pages so far do not count any more."""
         self._same = self._empty = 0
 
-    def require_progress(self, step: PageStep) -> PageStep:
+    def require_progress(self, step: PageWithContinuation) -> PageWithContinuation:
         ids = _collect_order_ids(step)
         self._empty = 0 if ids else self._empty + 1
         self._same = self._same + 1 if self.repeats_previous(step) else 0
@@ -234,5 +236,5 @@ class _RepetitionGuard:
         return step
 
 
-def _collect_order_ids(step: PageStep) -> frozenset[str]:
+def _collect_order_ids(step: PageWithContinuation) -> frozenset[str]:
     return frozenset(order.order_id for order in step.page.orders)

@@ -182,6 +182,6 @@ class TimeBudget:
         """Whether it is time to stop."""
         return asyncio.get_running_loop().time() >= self.until
 
-    def subtract_wait(self, seconds: float) -> None:
+    def reduce_patience(self, seconds: float) -> None:
         """Subtract a wait from the patience."""
         self.patience_seconds = max(0.0, self.patience_seconds - seconds)

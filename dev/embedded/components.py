@@ -58,7 +58,7 @@ def build_engine_process(
 
     http_port = ports.reserve(f"{ENGINE}.http")
 
-    async def ready() -> None:
+    async def require_ready_and_record_key_use() -> None:
         await _require_engine_ready(port, http_port)
 
     ui_arguments = ["--headless"] if ui_port is None else ["--ui-ip", LOOPBACK, "--ui-port", str(ui_port)]
@@ -78,7 +78,7 @@ def build_engine_process(
         # With the user's home the CLI would read their profiles and keys.
         env={"PATH": os.defpath, "HOME": str(folder), **flags.build_go_variables(for_tests=for_tests)},
         folder=folder,
-        ready=ready,
+        ready=require_ready_and_record_key_use,
     )
 
 
@@ -103,22 +103,22 @@ def build_database_process(folder: Path, port: int, password: str, *, for_tests:
             _remove_stale_pid_file(cluster)
             return
         # Created under another name first: a cluster whose creation was interrupted is created again.
-        draft = _prepare_cluster_folder(folder)
-        await _create_cluster(folder, draft, password)
+        draft = _clear_draft_cluster_folder(folder)
+        await _run_initdb(folder, draft, password)
         draft.rename(cluster)
 
-    async def ready() -> None:
-        await _require_database_ready(port, password)
+    async def require_ready_and_record_key_use() -> None:
+        await _require_server_and_create_database(port, password)
 
     settings = [f"--{name}={value}" for name, value in flags.build_database_settings(port, for_tests=for_tests).items()]
     command = [str(find_postgres_program("postgres")), "-D", str(cluster), *settings]
     return ProcessSpec(
         name=DATABASE,
-        argv=processes.wrap_as_nobody(command, signal.SIGQUIT),
+        argv=processes.wrap_as_nobody_if_root(command, signal.SIGQUIT),
         env=_build_database_environment(folder),
         folder=folder,
         prepare=prepare,
-        ready=ready,
+        ready=require_ready_and_record_key_use,
         create_stop_event=signal.SIGINT,  # fast shutdown: sessions are ended, a checkpoint is written
         # Immediate shutdown: SIGKILL would leave the back ends and the shared memory behind.
         death_signal=signal.SIGQUIT,
@@ -130,7 +130,7 @@ def build_database_url(port: int, password: str, database: str = DATABASE_NAME) 
     return f"postgresql+asyncpg://{DATABASE_USER}:{password}@{LOOPBACK}:{port}/{database}"
 
 
-def _prepare_cluster_folder(folder: Path) -> Path:
+def _clear_draft_cluster_folder(folder: Path) -> Path:
     draft = folder / "cluster.new"
     shutil.rmtree(draft, ignore_errors=True)
     if os.geteuid() == 0:
@@ -138,11 +138,11 @@ def _prepare_cluster_folder(folder: Path) -> Path:
     return draft
 
 
-async def _create_cluster(folder: Path, draft: Path, password: str) -> None:
+async def _run_initdb(folder: Path, cluster: Path, password: str) -> None:
     command = [
         str(find_postgres_program("initdb")),
         "-D",
-        str(draft),
+        str(cluster),
         *flags.build_initdb_arguments(DATABASE_USER),
         "--pwfile=/dev/stdin",
     ]
@@ -154,7 +154,7 @@ async def _create_cluster(folder: Path, draft: Path, password: str) -> None:
         os.close(writing)
     try:
         process = await asyncio.create_subprocess_exec(
-            *processes.wrap_as_nobody(command, signal.SIGKILL),
+            *processes.wrap_as_nobody_if_root(command, signal.SIGKILL),
             env=_build_database_environment(folder),
             cwd=folder,
             stdin=reading,
@@ -192,7 +192,7 @@ def _build_database_environment(folder: Path) -> dict[str, str]:
     return {"PATH": os.defpath, "HOME": str(folder), "LC_ALL": "C", "TZ": "UTC"}
 
 
-async def _require_database_ready(port: int, password: str) -> None:
+async def _require_server_and_create_database(port: int, password: str) -> None:
     import asyncpg  # noqa: PLC0415 - the command line waits for what it imports
 
     async def connect(database: str) -> asyncpg.Connection[asyncpg.Record]:
@@ -224,10 +224,10 @@ def build_store_process(
     admin = ports.reserve(f"{STORE}.admin.port", inner["admin.port.grpc"] - _STORE_ADMIN_OFFSET)
     numbers = {"s3.port": port, "admin.port": admin, **inner}
 
-    async def ready() -> None:
-        await _require_store_ready(port, secret_key)
+    async def require_ready_and_record_key_use() -> None:
+        await _require_store_writable(port, secret_key)
 
-    async def clean() -> None:
+    async def remove_sockets() -> None:
         await asyncio.to_thread(_remove_sockets, list(numbers.values()))
 
     return ProcessSpec(
@@ -251,15 +251,15 @@ def build_store_process(
             **flags.build_go_variables(for_tests=for_tests),
         },
         folder=folder,
-        prepare=clean,
-        ready=ready,
-        clean=clean,
+        prepare=remove_sockets,
+        ready=require_ready_and_record_key_use,
+        clean=remove_sockets,
         # It sometimes hangs while it stops, when all data is on the disk already; SIGKILL loses nothing at any time.
         stop_timeout_seconds=_STORE_STOP_SECONDS,
     )
 
 
-async def _require_store_ready(port: int, secret_key: str) -> None:
+async def _require_store_writable(port: int, secret_key: str) -> None:
     """Write, read and remove an object: the gateway accepts connections before a volume can be written."""
     path = f"/{BUCKET}/{_STORE_PROBE_KEY}"
     for method, body in (("PUT", b"ready"), ("GET", b""), ("DELETE", b"")):

@@ -172,7 +172,7 @@ def _create_token() -> str:
     return secrets.token_urlsafe(24)
 
 
-def _create_seal() -> str:
+def _create_sealing_key() -> str:
     """Return a key of Fernet."""
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
@@ -183,7 +183,7 @@ class EmbeddedSecrets(BaseModel):
     database_password: str = Field(default_factory=_create_token)
     object_secret_key: str = Field(default_factory=_create_token)
     admin_key: str = Field(default_factory=_create_token)
-    seal: str = Field(default_factory=_create_seal)
+    seal: str = Field(default_factory=_create_sealing_key)
     pepper: str = Field(default_factory=_create_token)
 
 
@@ -246,7 +246,7 @@ def publish_environment(data_dir: Path, variables: Mapping[str, str]) -> Iterato
         path.unlink()
 
 
-def load_environment(data_dir: Path) -> bool:
+def load_environment_if_running(data_dir: Path) -> bool:
     """Set the variables, unless this environment has its own or nothing runs there; return whether they were set."""
     path = data_dir / ENVIRONMENT_FILE
     supervisor = read_run_state(data_dir / "run.json").supervisor
@@ -259,7 +259,7 @@ def load_environment(data_dir: Path) -> bool:
 
 def load_environment_and_describe(data_dir: Path) -> str:
     """Load the environment of a running `haulage up` if there is one; return which components are used."""
-    if load_environment(data_dir):
+    if load_environment_if_running(data_dir):
         return f"the components of the `haulage up` that runs in {data_dir}"
     if MARKER_VARIABLE in os.environ:
         return f"the components that the environment names ({MARKER_VARIABLE} is set)"

@@ -111,7 +111,7 @@ def _run(channel: _Channel) -> NoReturn:
     os.set_blocking(wake_writing, False)
     signal.set_wakeup_fd(wake_writing)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    server = _ForkServer(channel, deque(_list_steps()))
+    server = _ForkServer(channel, deque(_list_import_steps()))
     with selectors.DefaultSelector() as selector:
         selector.register(channel.reading, selectors.EVENT_READ, channel)
         selector.register(wake_reading, selectors.EVENT_READ, None)
@@ -128,11 +128,11 @@ def _run(channel: _Channel) -> NoReturn:
                 else:
                     server.requests += map(json.loads, lines)
             if not events:
-                server.take_step()
+                server.import_next_module()
             server.fork_what_is_ready()
 
 
-def _list_steps() -> list[tuple[str, str]]:
+def _list_import_steps() -> list[tuple[str, str]]:
     """Return what to import in order, each with the role that is complete with it, or an empty text."""
     steps = []
     for role, modules in {COMMON_ROLE: COMMON, **ROLES}.items():
@@ -151,7 +151,7 @@ class _ForkServer:
     own: Set[int] = frozenset()
     """File descriptors that a fork closes."""
 
-    def take_step(self) -> None:
+    def import_next_module(self) -> None:
         """Import the next module."""
         completed, name = self.steps.popleft()
         importlib.import_module(name)
@@ -175,29 +175,29 @@ class _ForkServer:
             _fork(request, self.channel, self.own)
 
 
-def _reap(upwards: _Channel) -> None:
+def _reap(channel: _Channel) -> None:
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
-            upwards.send(ended=pid, code=os.waitstatus_to_exitcode(status))
+            channel.send(ended=pid, code=os.waitstatus_to_exitcode(status))
 
 
-def _fork(request: Mapping[str, Any], upwards: _Channel, own: Set[int]) -> None:
+def _fork(request: Mapping[str, Any], channel: _Channel, descriptors_to_close: Set[int]) -> None:
     """Fork; the child becomes the command, the parent reports its pid."""
     pid = os.fork()
     if pid:
-        upwards.send(pid=pid, number=request["number"])
+        channel.send(pid=pid, number=request["number"])
         return
     code = 1
     try:
         gc.enable()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number in own:
+        for number in descriptors_to_close:
             os.close(number)
-        _become(request)
+        _run_requested_command(request)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
@@ -208,7 +208,7 @@ def _fork(request: Mapping[str, Any], upwards: _Channel, own: Set[int]) -> None:
         os._exit(code)
 
 
-def _become(request: Mapping[str, Any]) -> None:
+def _run_requested_command(request: Mapping[str, Any]) -> None:
     """Run the command with its own session, output, folder and environment."""
     os.setsid()
     _set_up_child(f"haulage {request['argv'][0]}", signal.SIGKILL)

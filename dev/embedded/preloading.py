@@ -86,12 +86,12 @@ class Preloader:
         process = ForkedProcess(forked.pid)
         reader, writer = await asyncio.open_connection(sock=forked.connection)
 
-        async def read() -> None:
+        async def read_messages_and_record_exit() -> None:
             await self._read_messages(reader)
             _, status = await asyncio.to_thread(os.waitpid, forked.pid, 0)
             process.record_exit(os.waitstatus_to_exitcode(status))
 
-        self._connect(writer, read())
+        self._connect(writer, read_messages_and_record_exit())
         return process
 
     def attach_process(self, process: asyncio.subprocess.Process) -> None:
@@ -166,10 +166,10 @@ class Preloader:
 def build_environment() -> dict[str, str]:
     """Return the environment of the preloader; what it forks gets one of its own."""
     # Libraries for matrices, which nothing here computes with, would start a thread for each core.
-    return {**processes.inherit_variables(), "OPENBLAS_NUM_THREADS": "1"}
+    return {**processes.collect_inherited_variables(), "OPENBLAS_NUM_THREADS": "1"}
 
 
-def fork_here(data_dir: Path) -> ForkedPreloader | None:
+def try_fork_preloader(data_dir: Path) -> ForkedPreloader | None:
     """Fork the preloader from this process, which must have one thread and no event loop yet.
 
     What this process has imported is neither imported nor kept twice. Returns None where the system refuses: the

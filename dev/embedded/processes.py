@@ -47,7 +47,7 @@ def announce_by_log(line: str) -> None:
     _log.warning("component_announced", sentence=line)
 
 
-def inherit_variables() -> dict[str, str]:
+def collect_inherited_variables() -> dict[str, str]:
     """Return the variables that a process of ours gets from this one."""
     return {**{key: os.environ[key] for key in INHERITED if key in os.environ}, "PYTHONPATH": str(ROOT)}
 
@@ -142,7 +142,7 @@ def wrap_with_death_signal(argv: list[str], death_signal: signal.Signals) -> lis
     return argv
 
 
-def wrap_as_nobody(argv: list[str], death_signal: signal.Signals) -> list[str]:
+def wrap_as_nobody_if_root(argv: list[str], death_signal: signal.Signals) -> list[str]:
     """Return the command so that it runs as nobody, for programs that refuse root; unchanged unless we are root.
 
     CAP_DAC_OVERRIDE lets it reach programs and data below folders that only root may enter. access(2) would ignore
@@ -221,7 +221,7 @@ class StartStep:
 
 
 @dataclass
-class StartReport:
+class StartReporter:
     """Report every ten seconds, in one line, what has been starting for longer than that.
 
     Args:

@@ -25,7 +25,7 @@ from dev.embedded.data_folder import (
 from dev.embedded.processes import Announce, announce_by_log
 from dev.embedded.supervisor import ProcessSpec, Supervisor, run_supervisor
 from infra.component_settings import TlsSettings
-from infra.settings import EmbeddedSettings, Settings
+from infra.settings import EmbeddedPortSettings, Settings
 
 PLAIN: Final = {"secure": False, "tls": TlsSettings()}
 """The embedded components listen on the loopback address only."""
@@ -114,9 +114,9 @@ async def run_stack(
     *,
     ui: bool,
     for_tests: bool = False,
-    ports: EmbeddedSettings | None = None,
+    ports: EmbeddedPortSettings | None = None,
     announce: Announce = announce_by_log,
-    beside: Sequence[ProcessSpec] = (),
+    further_processes: Sequence[ProcessSpec] = (),
 ) -> AsyncIterator[Stack]:
     """Start the components, yield when all of them serve, and stop them at the end.
 
@@ -128,7 +128,7 @@ async def run_stack(
         for_tests: Whether workflows may skip time, and writes may be lost in a power cut.
         ports: The preferred ports; another is used where one is taken.
         announce: Gets a line about what takes long to start.
-        beside: Further processes, which start together with the components.
+        further_processes: Further processes, which start together with the components.
     """
     data_dir = data_folder.create_data_folder(data_dir)
     data_folder.require_free_disk_space(data_dir)
@@ -136,31 +136,31 @@ async def run_stack(
         if run_file.damage:
             announce(run_file.damage)
         await run_file.end_leftover_processes(announce)
-        preferred = ports or EmbeddedSettings()
+        preferred = ports or EmbeddedPortSettings()
         secrets = data_folder.load_or_create_secrets(data_dir)
         specs = _build_components(data_dir, claimed, preferred, secrets, ui=ui, for_tests=for_tests)
         run_file.state.ports = dict(claimed.by_name)
         run_file.state.addresses = _build_addresses(claimed.by_name)
         record_supervisor(run_file)
         async with run_supervisor(run_file, data_dir / "logs", announce) as supervisor:
-            await supervisor.start(*beside, *specs)
+            await supervisor.start(*further_processes, *specs)
             yield Stack(data_dir, secrets, claimed, run_file, supervisor)
 
 
 def _build_components(
     data_dir: Path,
-    claimed: PortReservations,
-    preferred: EmbeddedSettings,
+    ports: PortReservations,
+    preferred: EmbeddedPortSettings,
     secrets: EmbeddedSecrets,
     *,
     ui: bool,
     for_tests: bool,
 ) -> list[ProcessSpec]:
     # The preferred ports first: an internal port must not take one of them.
-    database_port = claimed.reserve(DATABASE, preferred.database_port)
-    store_port = claimed.reserve(STORE, preferred.store_port)
-    engine_port = claimed.reserve(ENGINE, preferred.engine_port)
-    ui_port = claimed.reserve("ui", preferred.ui_port) if ui else None
+    database_port = ports.reserve(DATABASE, preferred.database_port)
+    store_port = ports.reserve(STORE, preferred.store_port)
+    engine_port = ports.reserve(ENGINE, preferred.engine_port)
+    ui_port = ports.reserve("ui", preferred.ui_port) if ui else None
     folders = {name: data_dir / name for name in (DATABASE, STORE, ENGINE)}
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
@@ -169,9 +169,9 @@ def _build_components(
             folders[DATABASE], database_port, secrets.database_password, for_tests=for_tests
         ),
         components.build_store_process(
-            folders[STORE], store_port, claimed, secrets.object_secret_key, for_tests=for_tests
+            folders[STORE], store_port, ports, secrets.object_secret_key, for_tests=for_tests
         ),
-        components.build_engine_process(folders[ENGINE], engine_port, claimed, ui_port=ui_port, for_tests=for_tests),
+        components.build_engine_process(folders[ENGINE], engine_port, ports, ui_port=ui_port, for_tests=for_tests),
     ]
 
 

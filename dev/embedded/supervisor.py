@@ -19,7 +19,7 @@ from dev.embedded.processes import (
     Announce,
     RecordedProcess,
     SilenceTimer,
-    StartReport,
+    StartReporter,
     StartStep,
     announce_by_log,
 )
@@ -117,7 +117,7 @@ class Supervisor:
         report: Learns what is starting.
     """
 
-    def __init__(self, run_file: RunFile, logs: Path, report: StartReport) -> None:
+    def __init__(self, run_file: RunFile, logs: Path, report: StartReporter) -> None:
         self.report = report
         self._run_file = run_file
         self._logs = logs
@@ -188,7 +188,7 @@ class Supervisor:
 class _SupervisedProcess:
     """A process that is restarted whenever it ends."""
 
-    def __init__(self, spec: ProcessSpec, run_file: RunFile, log_path: Path, report: StartReport) -> None:
+    def __init__(self, spec: ProcessSpec, run_file: RunFile, log_path: Path, report: StartReporter) -> None:
         self.spec = spec
         self._report = report
         self.serving = asyncio.Event()
@@ -226,7 +226,7 @@ class _SupervisedProcess:
                 silence = SilenceTimer(process.pid, self._log_path)
                 ending = asyncio.create_task(process.wait())
                 while not (await asyncio.wait({ending}, timeout=WAIT_SECONDS))[0]:
-                    if reason := self._describe_silence(silence):
+                    if reason := self._describe_excessive_silence(silence):
                         raise StartFailed(self.spec.name, reason, self._read_last_output(), self._log_path)
             if code := process.returncode:
                 reason = f"it ended with exit code {code}"
@@ -326,7 +326,7 @@ class _SupervisedProcess:
                 return None
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + looking_pause
-                if reason := self._describe_silence(silence):
+                if reason := self._describe_excessive_silence(silence):
                     process.kill()
                     return f"{reason}; {step.obstacle}"
             # What was asked too early may never be answered; a busy machine takes long to answer.
@@ -334,7 +334,7 @@ class _SupervisedProcess:
             await asyncio.sleep(PROBE_PAUSE_SECONDS)
         return f"it ended with exit code {process.returncode}"
 
-    def _describe_silence(self, silence: SilenceTimer) -> str:
+    def _describe_excessive_silence(self, silence: SilenceTimer) -> str:
         """Return for how long the process has shown no sign of life; empty if that may still be."""
         silent = silence.measure_silence()
         if silent <= self.spec.silence_seconds * processes.measure_load_per_core():
@@ -390,7 +390,7 @@ async def run_supervisor(
     Args:
         announce: Gets a line about what takes long to start.
     """
-    report = StartReport(announce)
+    report = StartReporter(announce)
     reporting = asyncio.create_task(report.report_until_cancelled(), name="report what is starting")
     supervisor = Supervisor(run_file, logs, report)
     try:

@@ -38,7 +38,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from domain.faults import MESSAGE_MAX_CHARACTERS, sanitize_text
+from domain.faults import MESSAGE_MAX_CHARACTERS, sanitize_and_shorten_text
 
 BATCH_MAX: Final = 500
 LOOKUP_MAX: Final = 2 * BATCH_MAX
@@ -117,7 +117,7 @@ _REQUIRED_FIELDS: Final[dict[OperationKind, tuple[str, ...]]] = {
 
 
 def _sanitize_error(text: object) -> object:
-    return sanitize_text(text) if isinstance(text, str) else text
+    return sanitize_and_shorten_text(text) if isinstance(text, str) else text
 
 
 class OperationResult(BaseModel):

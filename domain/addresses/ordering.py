@@ -97,7 +97,7 @@ def divide_cycle_capacity(waiting: Sequence[int], threshold: int, reserved: int 
     return taken
 
 
-def group_independent_swaps(swaps: Iterable[SwapUprns]) -> list[list[int]]:
+def group_swaps_without_shared_uprns(swaps: Iterable[SwapUprns]) -> list[list[int]]:
     """Group swaps so that none shares a UPRN with another of its group; a later swap of a UPRN is in a later group.
 
     Swaps without a common UPRN commute, so applying the groups in their order equals applying the swaps in theirs.
@@ -261,8 +261,8 @@ def find_swap_obstacles(swap: Operation, lookups: Mapping[Module, ModuleLookup |
     return {} if has_begun and all_asked else found
 
 
-def _build_obstacle(swap: Operation, lookups: ModuleLookup | str) -> OperationResult | None:
-    if isinstance(lookups, str):
-        return UnansweredResult(op_id=swap.op_id, outcome=OperationOutcome.FAILED, error=lookups)
-    missing = [uprn for uprn in (swap.uprn, swap.uprn_2) if uprn and uprn not in lookups.live]
+def _build_obstacle(swap: Operation, lookup: ModuleLookup | str) -> OperationResult | None:
+    if isinstance(lookup, str):
+        return UnansweredResult(op_id=swap.op_id, outcome=OperationOutcome.FAILED, error=lookup)
+    missing = [uprn for uprn in (swap.uprn, swap.uprn_2) if uprn and uprn not in lookup.live]
     return OperationResult(op_id=swap.op_id, outcome=OperationOutcome.MISSING, missing=missing) if missing else None

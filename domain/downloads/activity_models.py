@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from domain.downloads.models import DownloadResult, DownloadSpec, StoredFile
 from domain.downloads.plan import PageRange, RowSegment, SourceExtent
-from domain.downloads.retries import PageTries, RetryWait
+from domain.downloads.retries import PageAttempts, RetryWait
 from domain.downloads.shape import TableShape
 from domain.downloads.staging import PartRecord, RenderedBook, RenderedSegment
 
@@ -95,7 +95,7 @@ class ProbeInput(BaseModel):
     """Whether a single range holds all rows."""
     page_size_max: int | None = None
     """Upper bound of the page size, after larger pages timed out."""
-    tries: list[PageTries] = []
+    tries: list[PageAttempts] = []
     """Failed attempts of each request before the last wait."""
 
 
@@ -117,7 +117,7 @@ class FetchRangeInput(BaseModel):
     slice_seconds: float
     archive: str = ""
     """The upload that receives the books of the range; if empty, rows are staged."""
-    tries: list[PageTries] = []
+    tries: list[PageAttempts] = []
     """Failed attempts of each request since rows last arrived."""
     checks_staging_age: bool = True
     """Whether rows staged longer ago than the resume window are refused."""

@@ -53,7 +53,7 @@ class PageEnvelope(msgspec.Struct):
     footer: msgspec.Raw = NULL
 
 
-def clean_body(body: bytes) -> bytes:
+def validate_and_clean_body(body: bytes) -> bytes:
     """Return the body as text for the decoder, without byte order mark; lone surrogates become U+FFFD.
 
     The decoder does not validate the text of cells, so bytes that are not UTF-8 must be found here. A lone surrogate is
@@ -74,7 +74,7 @@ def clean_body(body: bytes) -> bytes:
 
 
 def has_lone_surrogate(body: bytes) -> bool:
-    """Return whether `clean_body` replaces a lone surrogate by U+FFFD."""
+    """Return whether `validate_and_clean_body` replaces a lone surrogate by U+FFFD."""
     first_escape = body.find(b"\\")
     if first_escape < 0 or not _SURROGATE.search(body, first_escape):
         return False

@@ -53,7 +53,7 @@ class CellGrid:
 
 
 @dataclass(frozen=True, slots=True)
-class UnevenRows:
+class NotFlatRows:
     """A list of rows that is not flat."""
 
     data: bytes
@@ -69,16 +69,16 @@ class GridFinder:
         self._marks = [] if any(map(_NO_MARK.search, columns)) else marks
         self._lengths = np.array([len(mark) for mark in self._marks])
 
-    def find_grid(self, data: bytes) -> CellGrid | UnevenRows:
+    def find_grid(self, data: bytes) -> CellGrid | NotFlatRows:
         """Return the cells of a list of rows if it is flat. It must be valid JSON."""
         if not self._marks:
-            return UnevenRows(data)
-        found = self._locate_cells(data)
+            return NotFlatRows(data)
+        found = self._locate_cells_or_count_keys(data)
         if not isinstance(found, CellGrid):
-            found = self._locate_cells(normalize_json(data))
-        return found if isinstance(found, CellGrid) else UnevenRows(data, found)
+            found = self._locate_cells_or_count_keys(compact_json_and_escape_backslashes(data))
+        return found if isinstance(found, CellGrid) else NotFlatRows(data, found)
 
-    def _locate_cells(self, data: bytes) -> CellGrid | int | None:
+    def _locate_cells_or_count_keys(self, data: bytes) -> CellGrid | int | None:
         """Return the cells, or the number of keys if they could be counted; both are exact for normalized JSON."""
         if data[-2:] != b"}]":
             return None
@@ -93,23 +93,23 @@ class GridFinder:
             return len(starts)
         marks = (starts.reshape(rows, -1) - self._lengths).ravel()
         stops = np.append(marks[1:], len(text) - 2)
-        if not self._are_key_marks_in_place(text, marks) or not _are_single_values(text, starts, stops, escapes):
+        if not self._are_key_marks_in_place(text, marks) or not _is_each_cell_one_value(text, starts, stops, escapes):
             return len(starts)
         return CellGrid(text, len(self._marks), starts, stops, escapes)
 
-    def _are_key_marks_in_place(self, text: Text, places: Places) -> bool:
+    def _are_key_marks_in_place(self, text: Text, mark_positions: Places) -> bool:
         """Return whether all marks are at their positions, the first of them at the very beginning."""
-        if places[0] != 0 or places.min() < 0:
+        if mark_positions[0] != 0 or mark_positions.min() < 0:
             return False
         for column, mark in enumerate(self._marks):
-            here = places[column :: len(self._marks)]
+            here = mark_positions[column :: len(self._marks)]
             words = np.ndarray(len(text) - len(mark) + 1, f"V{len(mark)}", text, strides=(1,))
             if words[here].tobytes() != mark * len(here):
                 return False
         return True
 
 
-def _are_single_values(text: Text, starts: Places, stops: Places, escapes: Places) -> bool:
+def _is_each_cell_one_value(text: Text, starts: Places, stops: Places, escapes: Places) -> bool:
     """Return whether each start and stop enclose exactly one value."""
     firsts = text[starts]
     if firsts.min() <= SPACE or not _VALUE_ENDS[text[stops - 1]].all():
@@ -118,6 +118,6 @@ def _are_single_values(text: Text, starts: Places, stops: Places, escapes: Place
     return bool(quotes == 2 * (len(starts) + np.count_nonzero(firsts == QUOTE)))
 
 
-def normalize_json(data: bytes) -> bytes:
+def compact_json_and_escape_backslashes(data: bytes) -> bytes:
     """Return the same JSON without spaces, and without two backslashes in a row."""
     return msgspec.json.format(data, indent=-1).replace(rb"\\", rb"\u005c")

@@ -50,7 +50,7 @@ class TextEncoding(StrEnum):
     GB18030 = "gb18030"
 
 
-class ColumnPolicy(StrEnum):
+class NewColumnPolicy(StrEnum):
     """How to handle a key that no row of the first page has."""
 
     CLOSED = "closed"  # the download fails and names it
@@ -85,7 +85,7 @@ class DownloadSpec(BaseModel):
     public_base: str = ""
     """Scheme and host of the API for links in webhooks."""
     encoding: TextEncoding = TextEncoding.UTF_8_BOM
-    columns: ColumnPolicy = ColumnPolicy.CLOSED
+    columns: NewColumnPolicy = NewColumnPolicy.CLOSED
     force_continue: bool = False
     first_page: int = 0
     """The number that the source gives to its first page: 0 or 1."""
@@ -99,7 +99,7 @@ class DownloadSpec(BaseModel):
     """The sources of a workbook of several tables, in the order of the drawing; then `source_url` and the like are
     empty."""
     table: int = 0
-    """Number of the table that this spec is reduced to, by `for_table`."""
+    """Number of the table that this spec is reduced to, by `build_table_spec`."""
     file_max_bytes: int = FILE_MAX_BYTES_DEFAULT
     """A larger workbook is split into several."""
     file_max_rows: int = FILE_MAX_ROWS_DEFAULT
@@ -128,7 +128,7 @@ class DownloadSpec(BaseModel):
         keys = [self.inline_key, *(table.inline_key for table in self.tables)]
         return [key for key in keys if key is not None]
 
-    def for_table(self, table: int) -> DownloadSpec:
+    def build_table_spec(self, table: int) -> DownloadSpec:
         """Return a spec for fetching one table, without drawings, which may be long."""
         source: DownloadSpec | TableSource = self.tables[table] if self.tables else self
         return self.model_copy(
@@ -285,14 +285,14 @@ def build_webhook_payload(spec: DownloadSpec, outcome: DownloadResult, processin
         "rows": file.rows if file else None,
         "bytes": file.bytes if file else None,
         "files": file.files if file else None,
-        "left_out": _shorten_list(file.left_out if file else []),
+        "left_out": _truncate_list_and_entries(file.left_out if file else []),
         "left_out_count": len(file.left_out) if file else 0,
-        "warnings": _shorten_list(file.warnings if file else []),
+        "warnings": _truncate_list_and_entries(file.warnings if file else []),
         "processings": processings,
         "fault": outcome.fault.model_dump(mode="json") if outcome.fault else None,
     }
 
 
-def _shorten_list(entries: Sequence[str]) -> list[JsonValue]:
+def _truncate_list_and_entries(entries: Sequence[str]) -> list[JsonValue]:
     """Shorten a list to what a payload holds; `GET /v1/downloads/{task_id}` returns all of it."""
     return [entry[:WEBHOOK_ENTRY_MAX_CHARACTERS] for entry in entries[:WEBHOOK_LIST_MAX]]

@@ -12,12 +12,12 @@ import msgspec
 
 from domain.downloads.envelope import (
     NULL,
-    clean_body,
     is_flag_set,
     json_starts_with,
     parse_total,
     require_no_reported_failure,
     unwrap_page,
+    validate_and_clean_body,
 )
 from domain.faults import SourceFault
 
@@ -78,7 +78,7 @@ class PageReader:
             SourceFault: It violates the protocol; the message says how.
             NewColumnsFound: It has keys that are no columns.
         """
-        text = clean_body(body)
+        text = validate_and_clean_body(body)
         try:
             return self._read_page(text)
         except msgspec.DecodeError:
@@ -153,7 +153,7 @@ def read_first_page(body: bytes) -> FirstPage:
     Raises:
         SourceFault: It violates the protocol.
     """
-    inner = unwrap_page(clean_body(body))
+    inner = unwrap_page(validate_and_clean_body(body))
     grouped = json_starts_with(inner.data, b"{") and not json_starts_with(inner.data, b"{}")
     try:
         if grouped:
@@ -225,7 +225,7 @@ def read_grouped_rows(body: bytes) -> GroupedRows:
     Raises:
         SourceFault: It violates the protocol.
     """
-    inner = unwrap_page(clean_body(body))
+    inner = unwrap_page(validate_and_clean_body(body))
     try:
         data = {} if bytes(inner.data) == b"[]" else msgspec.json.decode(inner.data, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
@@ -247,7 +247,7 @@ def read_undecoded_page(body: bytes) -> UndecodedPage:
     Raises:
         SourceFault: It violates the protocol.
     """
-    page = unwrap_page(clean_body(body))
+    page = unwrap_page(validate_and_clean_body(body))
     return UndecodedPage(parse_total(bytes(page.total)), page.data, is_flag_set(page.force_continue))
 
 

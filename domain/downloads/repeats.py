@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from domain.downloads.envelope import NULL
-from domain.downloads.flat import UnevenRows, normalize_json
+from domain.downloads.flat import NotFlatRows, compact_json_and_escape_backslashes
 from domain.faults import SourceFault
 
 ROWS_MIN: Final = 20
@@ -52,18 +52,18 @@ def parse_row_count(page_mark: str) -> int:
     return int(page_mark.partition(":")[0]) if page_mark else 0
 
 
-def build_row_mark(texts: Iterable[bytes | msgspec.Raw]) -> str:
+def build_rows_mark(texts: Iterable[bytes | msgspec.Raw]) -> str:
     """Return the mark of a page's rows."""
     return b64encode(b"".join(blake2b(text, digest_size=ROW_BYTES).digest() for text in texts)).decode()
 
 
-def list_repeated_row_warnings(marks: Iterable[str]) -> list[str]:
+def list_repeated_row_warnings(rows_marks: Iterable[str]) -> list[str]:
     """Return a warning if rows are on more than one page.
 
     Args:
-        marks: The marks of the rows of each page.
+        rows_marks: The marks of the rows of each page.
     """
-    pages = Counter(row for page_mark in marks for row in _decode_row_digests(page_mark))
+    pages = Counter(row for page_mark in rows_marks for row in _decode_row_digests(page_mark))
     doubled = sum(count - 1 for count in pages.values() if count > 1)
     if not doubled:
         return []
@@ -71,8 +71,8 @@ def list_repeated_row_warnings(marks: Iterable[str]) -> list[str]:
     return [f"{doubled:,} rows of the source came on more than one page. {why}: let it sort by a unique key."]
 
 
-def _decode_row_digests(page_mark: str) -> set[bytes]:
-    packed = b64decode(page_mark)
+def _decode_row_digests(rows_mark: str) -> set[bytes]:
+    packed = b64decode(rows_mark)
     return {packed[at : at + ROW_BYTES] for at in range(0, len(packed), ROW_BYTES)}
 
 
@@ -200,7 +200,7 @@ def build_repeated_pages_fault(one: int, other: int, rows: int) -> SourceFault:
     )
 
 
-def find_repeated_keys(uneven: UnevenRows, rows: RawRows) -> list[str]:
+def find_repeated_keys(uneven: NotFlatRows, rows: RawRows) -> list[str]:
     """Return the keys that a row has twice, for the first such row.
 
     A row with a repeated key loses a value, as every JSON reader keeps the last one silently. To find one without
@@ -226,7 +226,7 @@ def find_repeated_keys(uneven: UnevenRows, rows: RawRows) -> list[str]:
 
 def count_json_keys(data: bytes) -> int:
     """Count the keys in valid JSON, at any depth."""
-    text = normalize_json(data)
+    text = compact_json_and_escape_backslashes(data)
     # A quote before a colon ends a key, unless it is escaped and part of a text.
     return text.count(b'":') - text.count(b'\\":')
 

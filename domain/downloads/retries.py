@@ -31,7 +31,7 @@ class RetryRules(BaseModel):
     """Upper bound of a wait that a source asks for."""
 
 
-class PageTries(BaseModel):
+class PageAttempts(BaseModel):
     """The failed attempts of one page request so far."""
 
     page: int
@@ -57,7 +57,7 @@ class PageTries(BaseModel):
         """All attempts."""
         return self.counted + self.waits
 
-    def add_failure(self, fault: SourceFault) -> PageTries:
+    def add_failure(self, fault: SourceFault) -> PageAttempts:
         """Return these attempts with one more failure."""
         is_wait = is_source_asking_to_wait(fault)
         return self.model_copy(
@@ -100,7 +100,7 @@ class PageTries(BaseModel):
         )
 
 
-def replace_tries(known: Sequence[PageTries], newer: PageTries) -> list[PageTries]:
+def replace_request_attempts(known: Sequence[PageAttempts], newer: PageAttempts) -> list[PageAttempts]:
     """Return the attempts of all requests, with those of one replaced.
 
     A probe repeats several requests after each wait, and so does a fetcher at an empty page, at new columns and at the
@@ -113,7 +113,7 @@ def replace_tries(known: Sequence[PageTries], newer: PageTries) -> list[PageTrie
 class RetryWait(BaseModel):
     """A page request is repeated after a wait."""
 
-    tries: PageTries
+    tries: PageAttempts
     seconds: float
 
 

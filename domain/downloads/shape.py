@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from domain.downloads import pages, repeats
 from domain.downloads.envelope import has_lone_surrogate
-from domain.downloads.flat import GridFinder, UnevenRows
+from domain.downloads.flat import GridFinder, NotFlatRows
 from domain.downloads.models import FileType
 from domain.downloads.pages import FirstPage, NewColumnsFound, PageReader, SourcePage, read_grouped_rows
 from domain.downloads.sinks import PageSink
@@ -52,27 +52,27 @@ class ShapedPageReader:
         self._reader = self._build_reader()
 
     @property
-    def newly_left_out_keys(self) -> list[str]:
+    def left_out_keys_beyond_shape(self) -> list[str]:
         """Keys that were left out beyond those in the shape."""
         return self._left_out[self._known_left_out :]
 
-    def read(self, body: bytes, uneven: UnevenRows | None = None) -> SourcePage:
+    def read(self, body: bytes, not_flat_rows: NotFlatRows | None = None) -> SourcePage:
         """Read a page.
 
         Args:
             body: The answer of the source.
-            uneven: Its rows, to look for keys that a row has twice; in groups they are always looked for.
+            not_flat_rows: Its rows, to look for keys that a row has twice; in groups they are always looked for.
 
         Raises:
             SourceFault: It violates the protocol; the message says how.
             NewColumnsFound: It has keys that are no columns, and no key may be left out.
         """
-        return self._read_grouped_rows(body) if self._is_grouped else self._read_rows(body, uneven)
+        return self._read_grouped_rows(body) if self._is_grouped else self._read_rows(body, not_flat_rows)
 
     def _build_reader(self) -> PageReader:
         return PageReader([*self._own_columns, *self._left_out])
 
-    def _read_rows(self, body: bytes, uneven: UnevenRows | None = None) -> SourcePage:
+    def _read_rows(self, body: bytes, uneven: NotFlatRows | None = None) -> SourcePage:
         while True:
             try:
                 page = self._reader.read(body)
@@ -99,7 +99,7 @@ class ShapedPageReader:
         page.has_more = groups.has_more
         for name, rows in groups.data.items():
             head = (msgspec.Raw(msgspec.json.encode(name)),)
-            group = self._read_rows(b'{"data":%b}' % bytes(rows), UnevenRows(bytes(rows)))
+            group = self._read_rows(b'{"data":%b}' % bytes(rows), NotFlatRows(bytes(rows)))
             page.rows += [row + head for row in group.rows]
             page.repeated_keys += group.repeated_keys
         return page
@@ -198,10 +198,10 @@ class PageEncoder:
             SourceFault: It violates the protocol; the message says how.
             NewColumnsFound: It has keys that are no columns.
         """
-        page = self._encode(body)
+        page = self._encode_with_fallback(body)
         return replace(page, has_lone_surrogate=True) if has_lone_surrogate(body) else page
 
-    def _encode(self, body: bytes) -> EncodedPage:
+    def _encode_with_fallback(self, body: bytes) -> EncodedPage:
         if self._is_grouped:
             return self._encode_by_cells(body, None)
         try:
@@ -225,11 +225,11 @@ class PageEncoder:
     def _encode_piece(self, data: bytes) -> EncodedPage:
         """Encode rows by their grid, which is possible for nearly every page, or else cell by cell."""
         found = self._finder.find_grid(data)
-        if isinstance(found, UnevenRows):
+        if isinstance(found, NotFlatRows):
             return self._encode_by_cells(b'{"data":%b}' % data, found)
         return EncodedPage(None, found.rows, self._sink.encode_grid(found, self._key_positions))
 
-    def _encode_by_cells(self, body: bytes, uneven: UnevenRows | None) -> EncodedPage:
+    def _encode_by_cells(self, body: bytes, uneven: NotFlatRows | None) -> EncodedPage:
         page = self.reader.read(body, uneven)
         data = self._sink.encode_page(page.rows)
         return EncodedPage(

@@ -144,7 +144,7 @@ class JoinedTailsPiece(BaseModel):
 FilePiece = UploadedPiece | JoinedTailsPiece
 
 
-class StagingError(Exception):
+class StagedPartsInvalid(Exception):
     """The staged parts make no valid object: a small range before a large one, or a store that differs from the
     ledgers.
 
@@ -152,7 +152,7 @@ class StagingError(Exception):
     """
 
 
-class StagingExpired(Exception):
+class StagedRowsTooOld(Exception):
     """The staged rows are older than the resume window. The source may have changed, so the download starts over."""
 
 
@@ -164,7 +164,7 @@ def compute_part_number(range_index: int, position: int, ranges: int) -> int:
     """
     block = MAX_PARTS // ranges
     if position >= block:
-        raise StagingError(f"range {range_index} of {ranges} needs more than {block} parts")
+        raise StagedPartsInvalid(f"range {range_index} of {ranges} needs more than {block} parts")
     return range_index * block + position + 1
 
 
@@ -182,7 +182,7 @@ def list_file_pieces(ledgers: Sequence[RangeLedger]) -> list[FilePiece]:
                 pieces, ledger.tail, compute_part_number(ledger.range, len(ledger.parts), len(ledgers))
             )
     if any(piece.bytes < PART_MIN_BYTES for piece in pieces[:-1]):
-        raise StagingError(f"sizes of pieces: {[piece.bytes for piece in pieces]}")
+        raise StagedPartsInvalid(f"sizes of pieces: {[piece.bytes for piece in pieces]}")
     return pieces
 
 

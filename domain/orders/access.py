@@ -37,7 +37,7 @@ class TokenRenewal(Declaration):
     lifetime_seconds: Seconds = Field(default=3_600, description="how long a token is good, where nobody says")
 
 
-class Signing(StrEnum):
+class AuthenticationMethod(StrEnum):
     """How a request is authenticated."""
 
     NONE = "none"
@@ -52,8 +52,8 @@ class Signing(StrEnum):
 class PlatformAccess(Declaration):
     """Which parts of an account's credentials a request carries, and where."""
 
-    signing: Signing = Field(
-        default=Signing.NONE,
+    signing: AuthenticationMethod = Field(
+        default=AuthenticationMethod.NONE,
         description="how a request shows whose it is: the token in a `header`, key and secret as `basic` "
         "authentication, or all parameters between the secret as one MD5 (`sorted_md5`)",
     )
@@ -102,21 +102,21 @@ class AuthenticatedRequest:
     headers: Mapping[str, str]
 
 
-def sign_request(
+def authenticate_request(
     access: PlatformAccess, credentials: Credentials, parameters: Mapping[str, str], now: datetime
 ) -> AuthenticatedRequest:
     """Return a request with the account's authentication; `now` is the platform's time, which some check."""
     match access.signing:
-        case Signing.NONE:
+        case AuthenticationMethod.NONE:
             return AuthenticatedRequest(parameters, {})
-        case Signing.HEADER:
+        case AuthenticationMethod.HEADER:
             return AuthenticatedRequest(
                 parameters, {access.header: access.prefix + credentials.token.get_secret_value()}
             )
-        case Signing.BASIC:
+        case AuthenticationMethod.BASIC:
             pair = f"{credentials.key}:{credentials.secret.get_secret_value()}"
             return AuthenticatedRequest(parameters, {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"})
-        case Signing.SORTED_MD5:
+        case AuthenticationMethod.SORTED_MD5:
             return AuthenticatedRequest(_sign_sorted_md5(access, credentials, parameters, now), {})
 
 

@@ -87,7 +87,7 @@ class ClaimSlicesResult(_FrozenModel):
     """Whether this run was due in the past: its slices are read again, and no watermark moves."""
 
 
-class SliceProgress(_FrozenModel):
+class SliceWorkflowState(_FrozenModel):
     """State of a slice's workflow that continues as new."""
 
     attempt: int
@@ -100,7 +100,7 @@ class SliceInput(PlatformInput):
 
     project_id: str
     job: SliceJob
-    so_far: SliceProgress | None = None
+    so_far: SliceWorkflowState | None = None
     """State of the runs before this one; None in the first."""
 
 

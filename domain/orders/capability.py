@@ -129,7 +129,7 @@ class TotalCall(Declaration):
     max: Count | None = Field(default=None, ge=1, description="from which number on it is told no longer exactly")
 
     @model_validator(mode="after")
-    def _require_one_place(self) -> Self:
+    def _require_either_value_or_header(self) -> Self:
         if (self.value is None) == (self.header is None):
             raise ValueError("a total is told either by `value` or by `header`")
         return self

@@ -128,7 +128,7 @@ class PlatformSettings(BaseModel):
     credentials: str | None
     api_version: str | None = None
 
-    def apply_to(self, capability: Capability) -> Capability:
+    def apply_rate_and_api_version(self, capability: Capability) -> Capability:
         """Return the capability limited to the configured rate, and with the configured API version."""
         rate = {"per_second": self.requests_per_second, "burst": self.burst, "per_day": self.daily_quota}
         adjusted = capability.model_copy(update={"rate": capability.rate.model_copy(update=rate)})

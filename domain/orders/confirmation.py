@@ -101,7 +101,11 @@ class PassHistory:
         )
         if self._is_confirmed():
             return PassVerdict.CONFIRMED
-        return PassVerdict.UNSTABLE if len(self.done) == PASSES_MAX or self._is_contradicted() else PassVerdict.AGAIN
+        return (
+            PassVerdict.UNSTABLE
+            if len(self.done) == PASSES_MAX or self._has_stopped_finding_orders()
+            else PassVerdict.AGAIN
+        )
 
     def _is_confirmed(self) -> bool:
         last = self.done[-1]
@@ -114,7 +118,7 @@ class PassHistory:
             return True
         return len(self.done) > 1 and not last.new and last.lists_all_counted
 
-    def _is_contradicted(self) -> bool:
+    def _has_stopped_finding_orders(self) -> bool:
         """Whether pass after pass lists the same orders, and the platform counts more."""
         return len(self.done) > QUIET_PASSES_MAX and not any(each.new for each in self.done[-QUIET_PASSES_MAX:])
 
@@ -130,14 +134,14 @@ def compute_lateness_seconds(modified_at: datetime, read_at: datetime) -> float:
     return max(0.0, (read_at - modified_at).total_seconds())
 
 
-def propose_settle_lag(settle_lag_seconds: int, oldest: float | None) -> int | None:
+def propose_settle_lag(settle_lag_seconds: int, oldest_missed_seconds: float | None) -> int | None:
     """Return a settle_lag that would have caught the late orders, with a margin; None where the one in force does.
 
     Args:
         settle_lag_seconds: The lag in force.
-        oldest: Age in seconds of the oldest order that was missed; None where none was.
+        oldest_missed_seconds: Age in seconds of the oldest order that was missed; None where none was.
     """
-    if oldest is None or oldest < settle_lag_seconds:
+    if oldest_missed_seconds is None or oldest_missed_seconds < settle_lag_seconds:
         return None
-    wanted = max(oldest * LATENESS_MARGIN, settle_lag_seconds + LAG_STEP_SECONDS)
+    wanted = max(oldest_missed_seconds * LATENESS_MARGIN, settle_lag_seconds + LAG_STEP_SECONDS)
     return math.ceil(wanted / LAG_STEP_SECONDS) * LAG_STEP_SECONDS

@@ -68,19 +68,19 @@ class JsonPath:
         return cls(tuple(steps))
 
 
-def repair_json(text: bytes) -> tuple[bytes, bool]:
+def replace_lone_surrogates_in_json(text: bytes) -> tuple[bytes, bool]:
     """Remove a byte order mark, and replace each half of a surrogate pair by U+FFFD; return whether there was one.
 
     Platforms that cut texts by UTF-16 units leave half an emoji at the end, which no database can store as text.
     """
     halves = 0
 
-    def replace(escape: re.Match[bytes]) -> bytes:
+    def replace_lone_surrogate(escape: re.Match[bytes]) -> bytes:
         nonlocal halves
         halves += escape["half"] is not None
         return rb"\ufffd" if escape["half"] else escape[0]
 
-    repaired = _ESCAPE.sub(replace, text.removeprefix(_BYTE_ORDER_MARK))
+    repaired = _ESCAPE.sub(replace_lone_surrogate, text.removeprefix(_BYTE_ORDER_MARK))
     return repaired, halves > 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.orders.access import PlatformAccess, Signing, TokenRenewal
+from domain.orders.access import AuthenticationMethod, PlatformAccess, TokenRenewal
 from domain.orders.capability import Capability, ClockCall, OrderQuery, Paging, PagingKind, RowFields, TotalCall
 from domain.orders.declarations import (
     ApiVersion,
@@ -80,7 +80,7 @@ TAOBAO: Final = Capability(
         row="$.trade_fullinfo_get_response.trade",
     ),
     access=PlatformAccess(
-        signing=Signing.SORTED_MD5,
+        signing=AuthenticationMethod.SORTED_MD5,
         key_parameter="app_key",
         token_parameter="session",  # noqa: S106 (the name of a parameter)
         time_parameter="timestamp",
@@ -144,7 +144,7 @@ PINDUODUO: Final = Capability(
         moments=_BEIJING_TIME,
     ),
     access=PlatformAccess(
-        signing=Signing.SORTED_MD5,
+        signing=AuthenticationMethod.SORTED_MD5,
         key_parameter="client_id",
         token_parameter="access_token",  # noqa: S106 (the name of a parameter)
         time_parameter="timestamp",
@@ -183,7 +183,7 @@ SHOPIFY: Final = Capability(
     clock=ClockCall(path="/admin/api/{version}/shop.json"),
     rate=RateLimit(per_second=2, burst=40),
     rows=RowFields(list="$.orders", id="$.id", modified="$.updated_at"),
-    access=PlatformAccess(signing=Signing.HEADER, header="X-Shopify-Access-Token"),
+    access=PlatformAccess(signing=AuthenticationMethod.HEADER, header="X-Shopify-Access-Token"),
     errors=ErrorFormat(rules=(ErrorRule(meaning=ErrorMeaning.BUSY, statuses=(429,), retry_after_seconds=2),)),
 )
 
@@ -210,7 +210,7 @@ WOOCOMMERCE: Final = Capability(
     clock=ClockCall(path="/wp-json/"),
     rate=RateLimit(per_second=5, burst=10),
     rows=RowFields(list="$", id="$.id", modified="$.date_modified_gmt", moments=TimeFormat(form=TimeNotation.NAIVE)),
-    access=PlatformAccess(signing=Signing.BASIC),
+    access=PlatformAccess(signing=AuthenticationMethod.BASIC),
 )
 
 AMAZON: Final = Capability(
@@ -244,7 +244,7 @@ AMAZON: Final = Capability(
         rate=RateLimit(per_second=0.5, burst=30),
     ),
     access=PlatformAccess(
-        signing=Signing.HEADER,
+        signing=AuthenticationMethod.HEADER,
         header="x-amz-access-token",
         renewal=TokenRenewal(url="https://api.amazon.com/auth/o2/token"),
     ),

@@ -83,17 +83,17 @@ def build_report_workflow_id(platform: str, day: str) -> str:
     return f"order-report:{platform}:{day}"
 
 
-def build_raw_pages_key(platform: str, window: TimeWindow, reading: str) -> str:
+def build_raw_pages_key(platform: str, window: TimeWindow, attempt_id: str) -> str:
     """Return the key of a reading's raw pages, partitioned as Parquet readers expect."""
     day = window.start.date().isoformat()
-    name = f"{windows.format_time_in_id(window.start)}-{windows.format_time_in_id(window.end)}-{reading}"
+    name = f"{windows.format_time_in_id(window.start)}-{windows.format_time_in_id(window.end)}-{attempt_id}"
     return f"{RAW}platform={platform}/day={day}/{name}.parquet"
 
 
-def build_answer_log_key(platform: str, window: TimeWindow, reading: str) -> str:
+def build_answer_log_key(platform: str, window: TimeWindow, attempt_id: str) -> str:
     """Return the key of the answers that an attempt received before it had to stop."""
     start, end = windows.format_time_in_id(window.start), windows.format_time_in_id(window.end)
-    return f"{STAGING}{platform}/{start}-{end}-{reading}"
+    return f"{STAGING}{platform}/{start}-{end}-{attempt_id}"
 
 
 def build_report_parts_prefix(platform: str, day: str, run: str) -> str:
@@ -106,6 +106,6 @@ def build_report_workbook_key(platform: str, day: str) -> str:
     return f"orders-reports/{platform}/{day}.xlsx"
 
 
-def build_report_manifest_key(key: str) -> str:
+def build_report_manifest_key(workbook_key: str) -> str:
     """Return the key of a report's figures, which are written after its workbook."""
-    return f"{key}.json"
+    return f"{workbook_key}.json"

@@ -199,7 +199,7 @@ class BackfillProgress(BaseModel):
         )
 
     @property
-    def has_too_many_failures(self) -> bool:
+    def has_too_many_consecutive_failures(self) -> bool:
         """Whether enough consecutive slices have failed that the others are not tried."""
         return self.failed_in_row >= FAILURES_STOP
 
@@ -211,7 +211,9 @@ class BackfillProgress(BaseModel):
         cause, window = self.first_failed.fault, self.first_failed.window
         some = "1 slice" if self.failed == 1 else f"{self.failed} slices"
         stopped = (
-            f" After {FAILURES_STOP} failures in a row the rest was not tried." if self.has_too_many_failures else ""
+            f" After {FAILURES_STOP} failures in a row the rest was not tried."
+            if self.has_too_many_consecutive_failures
+            else ""
         )
         return FaultRecord(
             code=cause.code,

@@ -33,7 +33,7 @@ class TimeWindow(BaseModel):
     end: AwareDatetime
 
     @model_validator(mode="after")
-    def _require_whole_seconds(self) -> Self:
+    def _require_nonempty_whole_seconds(self) -> Self:
         if self.start >= self.end:
             raise ValueError(f"a window from {self.start} to {self.end} holds no time; its end must be later")
         if self.start.microsecond or self.end.microsecond:
@@ -81,17 +81,20 @@ def format_time_in_id(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime(_STAMP)
 
 
-def parse_slice_id(name: str) -> TimeWindow:
+def parse_slice_id(slice_id: str) -> TimeWindow:
     """Parse a slice's id; raises ValueError with a message for users."""
-    start, _, end = name.partition(":")
+    start, _, end = slice_id.partition(":")
     try:
         first, last = (datetime.strptime(each, _STAMP).replace(tzinfo=UTC) for each in (start, end))
     except ValueError:
         raise ValueError(
-            f"“{name[:60]}” is no slice's id; send its start and end in UTC, like 20261120T100000Z:20261120T101000Z."
+            f"“{slice_id[:60]}” is no slice's id; send its start and end in UTC, "
+            "like 20261120T100000Z:20261120T101000Z."
         ) from None
     if first >= last:
-        raise ValueError(f"“{name[:60]}” is no slice's id, because its end is not after its start; send a later end.")
+        raise ValueError(
+            f"“{slice_id[:60]}” is no slice's id, because its end is not after its start; send a later end."
+        )
     return TimeWindow(start=first, end=last)
 
 
@@ -187,10 +190,10 @@ class Watermarks(BaseModel):
         claims = [SliceClaim(window=window, track=SliceTrack.LIVE) for window in live]
         return moved, claims + [SliceClaim(window=window, track=SliceTrack.HISTORY) for window in history]
 
-    def with_first_unfinished(self, first_open: datetime | None) -> Self:
+    def with_first_unfinished(self, first_unfinished: datetime | None) -> Self:
         """Return the watermarks when the first open slice begins at *first_open*."""
         limit = self.claimed_to if self.unclaimed_history is None else self.history_to
-        reached = limit if first_open is None else min(first_open, limit)
+        reached = limit if first_unfinished is None else min(first_unfinished, limit)
         return self.model_copy(update={"complete_to": max(self.complete_to, reached)})
 
 

@@ -87,7 +87,7 @@ def record_attempt_start(task: Task) -> None:
         task.attempts = (*row, task.modify_time - task.create_time)
 
 
-def without_attempts(task: Task) -> Task:
+def copy_without_attempts(task: Task) -> Task:
     """Return the task without its attempts, which a worker does not need."""
     return replace(task, attempts=()) if task.attempts else task
 
@@ -126,21 +126,21 @@ class UnleasedResult(Struct, frozen=True):
     """The handler has ended; before that the client returns the log as it received it."""
 
 
-class _LoggedError(Struct, frozen=True, rename="pascal"):
+class _FlowsvrLogEntry(Struct, frozen=True, rename="pascal"):
     trace_id: str = ""
     err_msg: str = ""
 
 
-class _Log(Struct, frozen=True, rename="pascal"):
-    last_data: _LoggedError = _LoggedError()
-    history_datas: list[_LoggedError] | None = None
+class _FlowsvrLog(Struct, frozen=True, rename="pascal"):
+    last_data: _FlowsvrLogEntry = _FlowsvrLogEntry()
+    history_datas: list[_FlowsvrLogEntry] | None = None
 
 
-_decode_log: Final = msgspec.json.Decoder(_Log).decode
-_EMPTY: Final = _Log()
+_decode_log: Final = msgspec.json.Decoder(_FlowsvrLog).decode
+_EMPTY: Final = _FlowsvrLog()
 
 
-def judge_unleased_result(result: UnleasedResult, task: Task, log: str) -> str:
+def get_code_for_unleased_result(result: UnleasedResult, task: Task, log: str) -> str:
     """Decide whether a result comes from the task's current holder.
 
     Args:
@@ -151,7 +151,7 @@ def judge_unleased_result(result: UnleasedResult, task: Task, log: str) -> str:
         `OperationCode.SAME` for a result that was accepted before, `STALE` for one whose attempt is not the latest, and
         `OK` otherwise, also for a result whose log is not in the format of flowSvr's client.
     """
-    sent, known = _parse_log(result.log), _parse_log(log)
+    sent, known = _parse_flowsvr_log(result.log), _parse_flowsvr_log(log)
     if sent is None:
         return OperationCode.OK
     last = (known or _EMPTY).last_data.trace_id
@@ -178,7 +178,7 @@ def _is_of_earlier_attempt(result: UnleasedResult, task: Task, *, failed: bool) 
     )
 
 
-def _parse_log(log: str) -> _Log | None:
+def _parse_flowsvr_log(log: str) -> _FlowsvrLog | None:
     """Parse the log of flowSvr's client; None for any other text."""
     try:
         return _decode_log(log)

@@ -34,7 +34,7 @@ from domain.tasks.messages import (
     TaskSearchReply,
     TaskStatus,
 )
-from domain.tasks.state import LaneState, compute_task_bytes
+from domain.tasks.state import LaneState, compute_task_snapshot_bytes
 
 CHECKPOINT_PAUSE_MS: Final = 1_000
 """Between two checkpoints of a lane, and so the greatest lag of its stored head."""
@@ -67,7 +67,7 @@ class Lane:
             last_lease=state.last_lease,
             tasks=tasks,
             replies=self._replies.list_replies(),
-            archived_keys=state.list_archived_keys(),
+            archived_keys=state.list_archived_chosen_keys(),
         )
 
     @property
@@ -145,8 +145,8 @@ class Lane:
                 search.limit, (task for task in tasks if _matches_search(task, search)), key=_get_sort_key
             )
         for each in chosen:
-            task = each if search.with_attempts else attempts.without_attempts(each)
-            bytes_left -= _count_task_bytes(task)
+            task = each if search.with_attempts else attempts.copy_without_attempts(each)
+            bytes_left -= _compute_task_reply_bytes(task)
             if bytes_left < 0:
                 break
             found.append(task)
@@ -157,10 +157,10 @@ class Lane:
         held: list[list[Task]] = []
         for hold in holds:
             first = self.state.next_due
-            if first is not None and self._reply_bytes + compute_task_bytes(first) > REPLY_MAX_BYTES:
+            if first is not None and self._reply_bytes + compute_task_snapshot_bytes(first) > REPLY_MAX_BYTES:
                 break
             tasks = self.state.hold_tasks(hold, REPLY_MAX_BYTES - self._reply_bytes)
-            self._reply_bytes += sum(map(compute_task_bytes, tasks))
+            self._reply_bytes += sum(map(compute_task_snapshot_bytes, tasks))
             held.append(tasks)
         return held
 
@@ -169,7 +169,7 @@ class Lane:
         found: list[Task | None] = []
         for key in keys:
             task = self.state.tasks.get(key)
-            bytes_left -= _count_task_bytes(task) if task is not None else _NULL_BYTES
+            bytes_left -= _compute_task_reply_bytes(task) if task is not None else _NULL_BYTES
             if bytes_left < 0:
                 break
             found.append(task)
@@ -186,14 +186,14 @@ class Lane:
         for count in last.holds:
             leases = range(lease, lease + count)
             running = [by_lease[n] for n in leases if n in by_lease and by_lease[n].status == TaskStatus.RUNNING]
-            holds.append([attempts.without_attempts(task) for task in running])
+            holds.append([attempts.copy_without_attempts(task) for task in running])
             lease += count
-        self._reply_bytes += sum(compute_task_bytes(task) for tasks in holds for task in tasks)
+        self._reply_bytes += sum(compute_task_snapshot_bytes(task) for tasks in holds for task in tasks)
         return self._build_reply(last, holds, batch.reads)
 
     def _build_reply(self, saved: SavedReply, holds: list[list[Task]], reads: list[str]) -> LaneBatchReply:
         found = self._find_tasks_that_fit(reads, REPLY_MAX_BYTES - self._reply_bytes)
-        self._reply_bytes += sum(compute_task_bytes(task) for task in found if task is not None)
+        self._reply_bytes += sum(compute_task_snapshot_bytes(task) for task in found if task is not None)
         return LaneBatchReply(
             head=self.state.build_head(),
             now=self.state.now,
@@ -211,9 +211,9 @@ def _apply_each(apply: Callable[[Operation], str], operations: list[Operation]) 
     return "".join([apply(operation) for operation in operations])
 
 
-def _count_task_bytes(task: Task) -> int:
+def _compute_task_reply_bytes(task: Task) -> int:
     """Return the most bytes that a task takes in a reply, its attempts included."""
-    return compute_task_bytes(task) + attempts.count_attempt_bytes(task)
+    return compute_task_snapshot_bytes(task) + attempts.count_attempt_bytes(task)
 
 
 def _matches_search(task: Task, search: TaskSearch) -> bool:

@@ -66,7 +66,7 @@ class LaneState:
         self.tasks = {task.key: task for task in sorted(snapshot.tasks, key=lambda task: task.create_time)}
 
     def _add_to_queue_or_leases(self, task: Task) -> None:
-        self.weight += compute_task_bytes(task)
+        self.weight += compute_task_snapshot_bytes(task)
         if task.status == _PENDING:
             self._queue.push(task)
         elif task.status == _RUNNING:
@@ -78,7 +78,7 @@ class LaneState:
         """List all tasks; the pending ones come first, in queue order."""
         return self._queue.list_in_order() + [task for task in self.tasks.values() if task.status != _PENDING]
 
-    def list_archived_keys(self) -> list[str]:
+    def list_archived_chosen_keys(self) -> list[str]:
         """List the keys of archived tasks whose creates may be repeated at any time."""
         return list(self._archived_keys)
 
@@ -138,7 +138,7 @@ class LaneState:
         """List tasks that have ended and are not archived yet, in the order in which they ended."""
         chosen: list[Task] = []
         for task in self._ended.values():
-            bytes_max -= compute_task_bytes(task)
+            bytes_max -= compute_task_snapshot_bytes(task)
             if len(chosen) == tasks_max or bytes_max < 0:
                 break
             chosen.append(task)
@@ -149,7 +149,7 @@ class LaneState:
         for key in keys:
             if (task := self._ended.pop(key, None)) is not None:
                 del self.tasks[key]
-                self.weight -= compute_task_bytes(task)
+                self.weight -= compute_task_snapshot_bytes(task)
                 self._head.archived += 1
                 if task.flags & _KEYED:
                     self._archived_keys[key] = None
@@ -198,48 +198,48 @@ class LaneState:
         limit = min(hold.limit or self.rules.schedule_limit, self.rules.schedule_limit)
         end = self.now + (hold.lease_seconds or self.rules.max_processing_time) * SECOND
         while len(held) < limit and (task := self._queue.first_due) is not None:
-            bytes_max -= compute_task_bytes(task)
+            bytes_max -= compute_task_snapshot_bytes(task)
             if bytes_max < 0:
                 break
             self._queue.pop_first_due()
             task.status, task.lease, task.lease_end, task.modify_time = _RUNNING, self._issue_lease(), end, self.now
             self._leases.add(task)
-            held.append(attempts.without_attempts(task) if task.attempts else task)
+            held.append(attempts.copy_without_attempts(task) if task.attempts else task)
         self._head.held += len(held)
         return held
 
-    def apply_set(self, setting: SetOperation) -> str:
+    def apply_set(self, set_operation: SetOperation) -> str:
         """Apply a worker's result to a task that it still holds; return an `OperationCode`."""
-        task = self.tasks.get(setting.key)
+        task = self.tasks.get(set_operation.key)
         if task is None:
             return OperationCode.MISSING
-        if setting.is_unleased and self.rules.lease_required:
+        if set_operation.is_unleased and self.rules.lease_required:
             return OperationCode.NO_LEASE
         if task.status != _RUNNING:
-            return judge_late_set(task, setting)
-        if setting.lease is not None and setting.lease != task.lease:
+            return get_code_for_late_set(task, set_operation)
+        if set_operation.lease is not None and set_operation.lease != task.lease:
             return OperationCode.STALE
-        if not self._reserve_bytes_for_texts(task, setting):
+        if not self._reserve_bytes_for_texts(task, set_operation):
             return OperationCode.NO_ROOM
-        is_next = setting.stage is not None and setting.stage != task.stage
-        _apply_set_fields(task, setting)
+        is_next = set_operation.stage is not None and set_operation.stage != task.stage
+        _apply_set_fields(task, set_operation)
         before = task.crt_retry_num
-        retries = before if setting.crt_retry_num is None else setting.crt_retry_num
-        if setting.status == _PENDING and (setting.failed or retries > before):
+        retries = before if set_operation.crt_retry_num is None else set_operation.crt_retry_num
+        if set_operation.status == _PENDING and (set_operation.failed or retries > before):
             self._fail_attempt(task, max(retries, before + 1), AttemptOutcome.FAILED)
             return OperationCode.OK
         task.crt_retry_num = retries
-        match setting.status:
+        match set_operation.status:
             case TaskStatus.PENDING:
                 attempts.record_attempt_end(
                     task, self.now, AttemptOutcome.NEXT_STAGE if is_next else AttemptOutcome.PUT_BACK
                 )
                 self._return_to_queue(task, compute_order_time(self.now, task.priority))
             case TaskStatus.SUCCESS | TaskStatus.FAILED:
-                self._end_task(task, setting.status)
+                self._end_task(task, set_operation.status)
             case _:
                 attempts.record_attempt_start(task)
-                self._extend_lease(task, 0)
+                self._set_lease_end(task, 0)
         task.modify_time = self.now
         return OperationCode.OK
 
@@ -252,7 +252,7 @@ class LaneState:
             return OperationCode.STALE if task.status == _PENDING else OperationCode.FINAL
         if heartbeat.lease is not None and heartbeat.lease != task.lease:
             return OperationCode.STALE
-        self._extend_lease(task, heartbeat.lease_seconds)
+        self._set_lease_end(task, heartbeat.lease_seconds)
         return OperationCode.OK
 
     def cancel_task(self, key: str) -> str:
@@ -284,13 +284,13 @@ class LaneState:
             return True
         content = task.content if setting.content is None else setting.content
         log = task.log if setting.log is None else setting.log
-        more = compute_snapshot_bytes(task.user_id, content, log) - compute_task_bytes(task)
+        more = compute_snapshot_bytes(task.user_id, content, log) - compute_task_snapshot_bytes(task)
         if more > 0 and self.weight + more > SNAPSHOT_MAX_BYTES:
             return False
         self.weight += more
         return True
 
-    def _extend_lease(self, task: Task, seconds: int) -> None:
+    def _set_lease_end(self, task: Task, seconds: int) -> None:
         """Set the end of a lease: exactly `seconds` from now, or, with 0, by the type's rules and never earlier."""
         end = self.now + (seconds or self.rules.max_processing_time) * SECOND
         end = end if seconds else max(end, task.lease_end)
@@ -333,7 +333,7 @@ class LaneState:
             self._leases.running -= 1
 
 
-def compute_task_bytes(task: Task) -> int:
+def compute_task_snapshot_bytes(task: Task) -> int:
     """Return the most bytes that a task takes in a snapshot of its lane."""
     return compute_snapshot_bytes(task.user_id, task.content, task.log)
 
@@ -349,11 +349,11 @@ def _apply_set_fields(task: Task, setting: SetOperation) -> None:
         task.flags = task.flags & ~_LOG | setting.flags & _LOG
 
 
-def judge_late_set(task: Task, setting: SetOperation) -> str:
+def get_code_for_late_set(task: Task, setting: SetOperation) -> str:
     """Return the code for a set of a task that is not running: a repetition whose reply got lost, or too late."""
     is_holder = setting.lease == task.lease if setting.lease else _may_be_last_holder(task, setting)
     fields = ((setting.stage, task.stage), (setting.content, task.content), (setting.log, task.log))
-    is_same = setting.status == task.status or (task.status == _FAILED and _reports_last_failure(task, setting))
+    is_same = setting.status == task.status or (task.status == _FAILED and _reports_failed_attempt(task, setting))
     if is_holder and is_same and all(sent in (None, stored) for sent, stored in fields):
         return OperationCode.SAME
     return OperationCode.STALE if task.status == _PENDING else OperationCode.FINAL
@@ -364,7 +364,7 @@ def _may_be_last_holder(task: Task, setting: SetOperation) -> bool:
     return setting.lease is None and (task.status != _PENDING or 0 < task.crt_retry_num == setting.crt_retry_num)
 
 
-def _reports_last_failure(task: Task, setting: SetOperation) -> bool:
+def _reports_failed_attempt(task: Task, setting: SetOperation) -> bool:
     """Return whether a set reports a failed attempt, which ends a task that has no retry left."""
     has_failed = setting.failed or (setting.crt_retry_num or 0) > task.crt_retry_num
     return setting.status == _PENDING and has_failed

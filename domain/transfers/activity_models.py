@@ -68,7 +68,7 @@ class EndTargetsInput(BaseModel):
     outcome: TargetOutcome
 
 
-class CancelTargetsInput(BaseModel):
+class CancelProjectTargetsInput(BaseModel):
     """Projects whose targets are cancelled."""
 
     job: TransferJobInput

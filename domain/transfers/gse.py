@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
 
-from domain.faults import sanitize_text
+from domain.faults import sanitize_and_shorten_text
 
 NUMBER_MAX = 2**53
 UNKNOWN_CODE = -1
@@ -161,13 +161,15 @@ class GseRecord:
     @property
     def verdict(self) -> GseVerdict:
         """What its code means."""
-        return judge_upload_code(self.error_code) if self.side is GseSide.UPLOAD else judge_code(self.error_code)
+        return (
+            judge_upload_code(self.error_code) if self.side is GseSide.UPLOAD else judge_download_code(self.error_code)
+        )
 
     @property
     def message(self) -> str:
         """A sentence for users: the meaning of the code, and GSE's own message."""
         detail = (self.error_msg or self.status_info).strip()
-        return sanitize_text(
+        return sanitize_and_shorten_text(
             f"{explain_code(self.error_code)} GSE says: {detail}" if detail else explain_code(self.error_code)
         )
 
@@ -236,7 +238,7 @@ RETRYABLE_CODES = frozenset(
 )
 
 
-def judge_code(error_code: int) -> GseVerdict:
+def judge_download_code(error_code: int) -> GseVerdict:
     """Return what a target's code means. An undocumented code is fatal: sending again would be a guess."""
     if error_code == 0:
         return GseVerdict.SUCCESS
@@ -247,7 +249,7 @@ def judge_code(error_code: int) -> GseVerdict:
 
 def judge_upload_code(error_code: int) -> GseVerdict:
     """Return what the source's code means. If the file could not be read, it is verified and sent again."""
-    return GseVerdict.RETRYABLE if error_code in UNREADABLE_CODES else judge_code(error_code)
+    return GseVerdict.RETRYABLE if error_code in UNREADABLE_CODES else judge_download_code(error_code)
 
 
 _MEANINGS = {

@@ -125,7 +125,7 @@ class TargetRegistry:
         self.targets += len(registered) - before
         return True
 
-    def exclude_project(self, project_id: str) -> None:
+    def refuse_further_targets(self, project_id: str) -> None:
         """Refuse further targets of a project, because it has cancelled the job."""
         self._excluded_projects.add(project_id)
 

@@ -107,7 +107,7 @@ def compute_target_key(spec: TransferSpec, agent_id: str, container_id: str) -> 
     return _hash_to_bits(text.encode(), KEY_BITS)
 
 
-def compute_bucket(unix_seconds: float, window_seconds: int) -> int:
+def compute_window_number(unix_seconds: float, window_seconds: int) -> int:
     """Return the number of the time window that contains a time."""
     return int(unix_seconds // window_seconds)
 

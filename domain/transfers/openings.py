@@ -42,7 +42,7 @@ def validate_host_pattern(pattern: str) -> str:
     return pattern
 
 
-class Opening(BaseModel):
+class SendPermission(BaseModel):
     """Some transfers that a project may send. An empty list allows everything."""
 
     model_config = ConfigDict(frozen=True)
@@ -62,25 +62,25 @@ class Opening(BaseModel):
         """The business and the app, for messages."""
         return _describe_pair(self.biz_id, self.app_id)
 
-    def overlaps(self, other: Opening) -> bool:
+    def shares_biz_and_app(self, other: SendPermission) -> bool:
         """Return whether both allow some business and app."""
         return self.biz_id == other.biz_id and (
             self.app_id is None or other.app_id is None or self.app_id == other.app_id
         )
 
-    def allows_file(self, file: TransferFile) -> bool:
+    def allows_biz_and_app(self, file: TransferFile) -> bool:
         """Return whether it is for the business and app of a file."""
         return self.biz_id == file.biz_id and self.app_id in (None, file.app_id)
 
     def allows_path(self, path: str) -> bool:
         """Return whether a path begins with the steps of a prefix: `/etc` allows `/etc/x`, not `/etcetera`."""
         steps = _split_path(path)
-        return not self.path_prefixes or any(_begins_with(steps, each) for each in self._path_beginnings)
+        return not self.path_prefixes or any(_begins_with(steps, each) for each in self._path_prefix_steps)
 
     def allows_folder(self, folder: str) -> bool:
         """Return whether a folder on a target is one of the prefixes, or below one."""
         steps = _split_folder(folder)
-        return not self.folder_prefixes or any(_begins_with(steps, each) for each in self._folder_beginnings)
+        return not self.folder_prefixes or any(_begins_with(steps, each) for each in self._folder_prefix_steps)
 
     def allows_user(self, user: str) -> bool:
         """Return whether this user may write files."""
@@ -88,14 +88,14 @@ class Opening(BaseModel):
 
     def allows_host(self, agent_id: str) -> bool:
         """Return whether files may be sent to this host, or to a container on it."""
-        return not self.hosts or agent_id in self._hosts or agent_id.startswith(self._host_beginnings)
+        return not self.hosts or agent_id in self._hosts or agent_id.startswith(self._host_prefixes)
 
     @cached_property
-    def _path_beginnings(self) -> list[Steps]:
+    def _path_prefix_steps(self) -> list[Steps]:
         return [_split_path(prefix) for prefix in self.path_prefixes]
 
     @cached_property
-    def _folder_beginnings(self) -> list[Steps]:
+    def _folder_prefix_steps(self) -> list[Steps]:
         return [_split_folder(prefix) for prefix in self.folder_prefixes]
 
     @cached_property
@@ -103,12 +103,12 @@ class Opening(BaseModel):
         return frozenset(host for host in self.hosts if not host.endswith(ANY_ENDING))
 
     @cached_property
-    def _host_beginnings(self) -> tuple[str, ...]:
+    def _host_prefixes(self) -> tuple[str, ...]:
         return tuple(host.removesuffix(ANY_ENDING) for host in self.hosts if host.endswith(ANY_ENDING))
 
 
 def require_allowed(
-    openings: Iterable[Opening], file: TransferFile, user: str, folder: str, agent_ids: Collection[str]
+    openings: Iterable[SendPermission], file: TransferFile, user: str, folder: str, agent_ids: Collection[str]
 ) -> None:
     """Check that each host is in an opening that also allows the file, its path, the folder and the user.
 
@@ -116,7 +116,7 @@ def require_allowed(
         Forbidden: A host is not; the message names what is not opened.
     """
     left = _require_openings(
-        [each for each in openings if each.allows_file(file)], _describe_pair(file.biz_id, file.app_id)
+        [each for each in openings if each.allows_biz_and_app(file)], _describe_pair(file.biz_id, file.app_id)
     )
     left = _require_openings([each for each in left if each.allows_path(file.path)], f"The path {file.path!r}")
     left = _require_openings([each for each in left if each.allows_folder(folder)], f"The folder {folder!r}")
@@ -127,17 +127,17 @@ def require_allowed(
 
 
 def find_overlap(
-    openings: Iterable[Opening], others: Sequence[tuple[str, Opening]]
-) -> tuple[Opening, str, Opening] | None:
+    openings: Iterable[SendPermission], others: Sequence[tuple[str, SendPermission]]
+) -> tuple[SendPermission, str, SendPermission] | None:
     """Return the first opening that overlaps one of another project, with that project's id and opening."""
     for opening in openings:
         for project_id, other in others:
-            if opening.overlaps(other):
+            if opening.shares_biz_and_app(other):
                 return opening, project_id, other
     return None
 
 
-def _require_openings(openings: list[Opening], subject: str) -> list[Opening]:
+def _require_openings(openings: list[SendPermission], subject: str) -> list[SendPermission]:
     if not openings:
         raise _build_not_opened_fault(subject)
     return openings

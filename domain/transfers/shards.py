@@ -208,7 +208,7 @@ class ShardProgress:
                 target.silent_since, target.silent_answers = None, 0
                 self._apply_record(target, record, now, only_success=task.broken)
             elif not task.broken:
-                self._record_missing_record(target, now)
+                self._note_answer_without_record(target, now)
         upload = results.upload
         if upload is not None and upload.verdict is GseVerdict.SUCCESS and task.uploaded_at is None:
             self.tasks[task.number] = task.model_copy(update={"uploaded_at": now})
@@ -219,7 +219,7 @@ class ShardProgress:
                 task, FailureReason.UPLOAD_FAILED, message, now, code=upload.error_code, upload=upload
             )
 
-    def record_unknown_task(self, task: GseTask, message: str, now: float, code: int | None = None) -> None:
+    def fail_task_if_unknown_for_long(self, task: GseTask, message: str, now: float, code: int | None = None) -> None:
         """Note that GSE does not know a task; if it says so repeatedly for a while, fail the task's targets."""
         times, since = self._refusals.get(task.number, (0, now))
         self._refusals[task.number] = times + 1, since
@@ -292,7 +292,7 @@ class ShardProgress:
         else:
             self._end_target(target, TransferState.FAILED, FailureReason.GSE_CODE, record.error_code, record.message)
 
-    def _record_missing_record(self, target: ShardTarget, now: float) -> None:
+    def _note_answer_without_record(self, target: ShardTarget, now: float) -> None:
         """Note an answer of GSE without a record of the target; end the target if that lasts too long."""
         since = target.silent_since = now if target.silent_since is None else target.silent_since
         target.silent_answers += 1

@@ -164,13 +164,13 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
     def _parse_and(self) -> Condition:
-        parts = [self._parse_not()]
+        parts = [self._parse_part_within_depth_limit()]
         while self._next.keyword == "and":
             self._advance()
-            parts.append(self._parse_not())
+            parts.append(self._parse_part_within_depth_limit())
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
-    def _parse_not(self) -> Condition:
+    def _parse_part_within_depth_limit(self) -> Condition:
         self._depth += 1
         if self._depth > CONDITION_MAX_DEPTH:
             raise self._build_error(f"expected at most {CONDITION_MAX_DEPTH} levels of ( and not")
@@ -183,7 +183,7 @@ class _Parser:
         match token.kind, token.keyword or token.text:
             case "word", "not":
                 self._advance()
-                return Not(self._parse_not())
+                return Not(self._parse_part_within_depth_limit())
             case "sign", "(":
                 self._advance()
                 inner = self._parse_or()

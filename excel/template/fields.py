@@ -85,10 +85,10 @@ class FieldReader:
         """Add a fault of a field."""
         self._faults.add_fault(f"{self.path}{render_path_step(name)}", sentence)
 
-    def _add_value_fault(self, name: str, allowed: str) -> None:
+    def _add_fault_unless_missing(self, name: str, allowed: str) -> None:
         """Add a fault for a value that is not allowed, unless it is missing."""
         if self.get_value(name) is not None:
-            self.add_fault(name, f"it is {render_value(self.get_value(name))}; send {allowed}.")
+            self.add_fault(name, f"it is {describe_value(self.get_value(name))}; send {allowed}.")
 
     def add_unknown_field_faults(self, known: Collection[str], owner: str) -> None:
         """Add a fault for every unknown field."""
@@ -107,22 +107,24 @@ class FieldReader:
         """Read a text; a number is read as its digits."""
         value = self.get_value(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            value = _render_number(value)
+            value = _render_number_unless_too_long(value)
         if isinstance(value, str) and len(value) > max_characters:
             self.add_fault(name, f"it has {len(value):,} characters; send {max_characters:,} or less.")
         elif value is None or isinstance(value, str):
             return value
         else:
-            self._add_value_fault(name, "a text")
+            self._add_fault_unless_missing(name, "a text")
         return None
 
-    def read_number(self, name: str, low: int, high: int, unit: str, or_else: int | None = None) -> float | None:
+    def read_number(
+        self, name: str, low: int, high: int, unit: str, automatic_value: int | None = None
+    ) -> float | None:
         """Read a number within bounds, also written as a text, or the one outside of them that means automatic."""
         number = _parse_number(self.get_value(name))
-        if number is not None and (low <= number <= high or number == or_else):
+        if number is not None and (low <= number <= high or number == automatic_value):
             return float(number)
-        automatic = "" if or_else is None else f" or {or_else} (automatic)"
-        self._add_value_fault(name, f"a number from {low} to {high:,} ({unit}){automatic}, or leave it out")
+        automatic = "" if automatic_value is None else f" or {automatic_value} (automatic)"
+        self._add_fault_unless_missing(name, f"a number from {low} to {high:,} ({unit}){automatic}, or leave it out")
         return None
 
     def read_count(self, name: str, high: int, default: int) -> int:
@@ -130,31 +132,31 @@ class FieldReader:
         number = _parse_number(self.get_value(name))
         if number is not None and 1 <= number <= high and number == int(number):
             return int(number)
-        self._add_value_fault(name, f"a whole number from 1 to {high:,}, or leave it out")
+        self._add_fault_unless_missing(name, f"a whole number from 1 to {high:,}, or leave it out")
         return default
 
     def read_flag(self, name: str) -> bool | None:
         """Read true or false, also as 1 and 0."""
         flag = _parse_flag(self.get_value(name))
         if flag is None:
-            self._add_value_fault(name, "true or false")
+            self._add_fault_unless_missing(name, "true or false")
         return flag
 
     def read_color(self, name: str) -> str | None:
         """Read a colour; return six hexadecimal digits."""
         color = _parse_color(self.get_value(name))
         if color is None:
-            self._add_value_fault(name, _COLORS_ALLOWED)
+            self._add_fault_unless_missing(name, _COLORS_ALLOWED)
         return color
 
-    def read_background(self, name: str) -> str | None:
+    def read_background_or_flag(self, name: str) -> str | None:
         """Read a colour, or true for that of heads, or false for none."""
         flag = _parse_flag(self.get_value(name))
         if flag is not None:
             return HEAD_COLOR if flag else None
         color = _parse_color(self.get_value(name))
         if color is None:
-            self._add_value_fault(name, f"true, {_COLORS_ALLOWED}")
+            self._add_fault_unless_missing(name, f"true, {_COLORS_ALLOWED}")
         return color
 
     def read_choice(self, name: str, allowed: Mapping[str, Choice]) -> Choice | None:
@@ -162,12 +164,12 @@ class FieldReader:
         value = self.get_value(name)
         found = allowed.get(value.strip().lower()) if isinstance(value, str) else None
         if found is None:
-            self._add_value_fault(
+            self._add_fault_unless_missing(
                 name, f"one of {', '.join(dict.fromkeys(choice.value for choice in allowed.values()))}"
             )
         return found
 
-    def iterate_items(self, name: str) -> Iterator[tuple[str, JsonValue]]:
+    def iterate_list_or_single_value(self, name: str) -> Iterator[tuple[str, JsonValue]]:
         """Yield the items of a list with their paths; a single value is one item, a numbered map has its values."""
         value = self.get_value(name)
         path = f"{self.path}{render_path_step(name)}"
@@ -193,7 +195,7 @@ def render_path_step(key: str) -> str:
     return f"[“{_shorten(key)}”]"
 
 
-def render_value(value: JsonValue) -> str:
+def describe_value(value: JsonValue) -> str:
     """Return a value as a sentence shows it."""
     match value:
         case None:
@@ -201,7 +203,7 @@ def render_value(value: JsonValue) -> str:
         case bool():
             return str(value).lower()
         case int() | float():
-            return _render_number(value)
+            return _render_number_unless_too_long(value)
         case str():
             return f"“{_shorten(value)}”" if value else "empty"
         case dict():
@@ -217,7 +219,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
 
 
-def _render_number(number: float) -> str:
+def _render_number_unless_too_long(number: float) -> str:
     # Python refuses to write out integers of thousands of digits.
     if isinstance(number, int) and number.bit_length() > 200:
         return "a number of more than 60 digits"

@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from excel.template.fields import FaultCollector, FieldReader, TemplateFaults, render_path_step, render_value
+from excel.template.fields import FaultCollector, FieldReader, TemplateFaults, describe_value, render_path_step
 from excel.template.models import ROW_HEAD_NAMES, Chart, ChartKind, ColumnNode, RowNode, TableDrawing, Template
 from excel.template.trees import TreeReader
 
@@ -51,8 +51,8 @@ def read_template(value: JsonValue, at: str = "template") -> Template:
 def _read_regions(value: JsonValue, at: str, faults: FaultCollector) -> Template:
     trees = TreeReader(faults)
     if not isinstance(value, dict) or not any(isinstance(value.get(region), (dict, list)) for region in _REGIONS):
-        columns = trees.read_columns(value, at, top=True)
-        _add_fault_without_columns(columns, at, faults)
+        columns = trees.read_columns(value, at, is_whole_template=True)
+        _add_fault_if_no_columns(columns, at, faults)
         return Template(columns)
     fields = FieldReader(value, at, faults)
     fields.add_unknown_field_faults(_REGIONS, "a template of col, row and charts")
@@ -61,7 +61,7 @@ def _read_regions(value: JsonValue, at: str, faults: FaultCollector) -> Template
     rows = trees.read_rows(fields.get_value("row"), f"{at}.row")
     row_head, columns = _separate_row_head_column(columns, faults) if rows else (None, columns)
     if fields.get_value(word) is not None:
-        _add_fault_without_columns(columns, f"{at}.{word}", faults)
+        _add_fault_if_no_columns(columns, f"{at}.{word}", faults)
     _add_row_head_faults(rows, at, faults)
     keys = dict.fromkeys(Template(columns).keys)
     return Template(columns, rows, row_head, tuple(_read_charts(fields, keys, faults)))
@@ -77,7 +77,7 @@ def _find_column_field(fields: FieldReader) -> str:
     return given[0] if given else "col"
 
 
-def _add_fault_without_columns(columns: Sequence[ColumnNode], path: str, faults: FaultCollector) -> None:
+def _add_fault_if_no_columns(columns: Sequence[ColumnNode], path: str, faults: FaultCollector) -> None:
     if not columns and not faults.has_faults:
         faults.add_fault(path, "it has no column; send at least one, or no template for keys as titles.")
 
@@ -109,7 +109,7 @@ def _add_row_head_faults(rows: Sequence[RowNode], at: str, faults: FaultCollecto
         if leaf.name is not None and first.setdefault(leaf.name, leaf) is not leaf:
             other = first[leaf.name].path
             faults.add_fault(
-                f"{leaf.path}.name", f"it is {render_value(leaf.name)}, as that of {other} is; send another."
+                f"{leaf.path}.name", f"it is {describe_value(leaf.name)}, as that of {other} is; send another."
             )
     reserved = sum(leaf.row_count for leaf in leaves)
     if reserved > RESERVED_ROWS_MAX:
@@ -117,13 +117,13 @@ def _add_row_head_faults(rows: Sequence[RowNode], at: str, faults: FaultCollecto
 
 
 def _read_charts(fields: FieldReader, keys: Collection[str], faults: FaultCollector) -> Iterator[Chart]:
-    for place, (path, item) in enumerate(fields.iterate_items("charts")):
+    for place, (path, item) in enumerate(fields.iterate_list_or_single_value("charts")):
         if place == CHARTS_MAX:
             faults.add_fault(path, f"it is one chart too many; a template may have {CHARTS_MAX}.")
             return
         if not isinstance(item, dict):
             faults.add_fault(
-                path, f'it is {render_value(item)}; send a chart such as {{"type": "line", "values": ["amount"]}}.'
+                path, f'it is {describe_value(item)}; send a chart such as {{"type": "line", "values": ["amount"]}}.'
             )
             continue
         chart = _read_chart(FieldReader(item, path, faults), keys, faults)
@@ -148,12 +148,12 @@ def _read_chart(fields: FieldReader, keys: Collection[str], faults: FaultCollect
 
 def _read_chart_values(fields: FieldReader, keys: Collection[str], faults: FaultCollector) -> list[str]:
     values = []
-    for place, (path, item) in enumerate(fields.iterate_items("values")):
+    for place, (path, item) in enumerate(fields.iterate_list_or_single_value("values")):
         if place == CHART_VALUES_MAX:
             faults.add_fault(path, f"it is one column too many; a chart may have {CHART_VALUES_MAX}.")
             break
         if not isinstance(item, str):
-            faults.add_fault(path, f"it is {render_value(item)}; send the key of a column.")
+            faults.add_fault(path, f"it is {describe_value(item)}; send the key of a column.")
             continue
         _add_unknown_key_fault(item, path, keys, faults)
         values.append(item)
@@ -166,12 +166,12 @@ def _add_unknown_key_fault(key: str, path: str, keys: Collection[str], faults: F
     if key in keys:
         return
     near = [] if faults.is_full else difflib.get_close_matches(key[:100], keys, 1)
-    advice = f"did you mean {render_value(near[0])}?" if near else f"send one of {_render_keys(keys)}."
-    faults.add_fault(path, f"no column has the key {render_value(key)}; {advice}")
+    advice = f"did you mean {describe_value(near[0])}?" if near else f"send one of {_render_keys(keys)}."
+    faults.add_fault(path, f"no column has the key {describe_value(key)}; {advice}")
 
 
 def _render_keys(keys: Collection[str], limit: int = 10) -> str:
-    words = [render_value(key) for key in islice(keys, limit)]
+    words = [describe_value(key) for key in islice(keys, limit)]
     return ", ".join([*words, "…"] if len(keys) > limit else words) or "the keys of the columns"
 
 
@@ -188,15 +188,15 @@ FieldPath = Callable[[str], str]
 
 def find_table_faults(table: TableDrawing, path: FieldPath = str) -> list[str]:
     """Return everything that keeps a table from being drawn, each with its path: `footer[1].签名: …`."""
-    found = [*_find_pair_faults(table.header, path("header"), _ALLOWED_HEADER)]
+    found = [*_find_name_value_pair_faults(table.header, path("header"), _ALLOWED_HEADER)]
     if isinstance(table.footer, str):
         found += _find_length_fault(table.footer, path("footer"))
     else:
-        found += _find_pair_faults(table.footer, path("footer"), f"a text, {_ALLOWED_HEADER}")
+        found += _find_name_value_pair_faults(table.footer, path("footer"), f"a text, {_ALLOWED_HEADER}")
     return found + _find_template_faults(table.template, path("template"))
 
 
-def find_template_size_faults(template: JsonValue, at: str) -> list[str]:
+def find_unreadable_template_faults(template: JsonValue, at: str) -> list[str]:
     """Return what keeps a value from being read as a template at all."""
     if is_empty_template(template):
         return []
@@ -211,7 +211,7 @@ def find_template_size_faults(template: JsonValue, at: str) -> list[str]:
 def _find_template_faults(template: JsonValue, at: str) -> list[str]:
     if is_empty_template(template):
         return []
-    if unreadable := find_template_size_faults(template, at):
+    if unreadable := find_unreadable_template_faults(template, at):
         return unreadable
     try:
         read_template(template, at)
@@ -220,7 +220,7 @@ def _find_template_faults(template: JsonValue, at: str) -> list[str]:
     return []
 
 
-def _find_pair_faults(value: JsonValue, at: str, allowed: str) -> Iterator[str]:
+def _find_name_value_pair_faults(value: JsonValue, at: str, allowed: str) -> Iterator[str]:
     rows: dict[str, JsonValue]
     match value:
         case None | "":
@@ -230,7 +230,7 @@ def _find_pair_faults(value: JsonValue, at: str, allowed: str) -> Iterator[str]:
         case list():
             rows = {f"{at}[{index}]": row for index, row in enumerate(value)}
         case _:
-            yield f"{at}: it is {render_value(value)}; send {allowed}."
+            yield f"{at}: it is {describe_value(value)}; send {allowed}."
             return
     count = sum(len(row) for row in rows.values() if isinstance(row, dict))
     if count > PAIRS_MAX or len(rows) > PAIRS_MAX:
@@ -238,17 +238,17 @@ def _find_pair_faults(value: JsonValue, at: str, allowed: str) -> Iterator[str]:
         return
     for place, row in rows.items():
         if isinstance(row, dict):
-            yield from _find_row_faults(row, place)
+            yield from _find_faults_of_name_value_row(row, place)
         else:
-            yield f"{place}: it is {render_value(row)}; send an object of names and values."
+            yield f"{place}: it is {describe_value(row)}; send an object of names and values."
 
 
-def _find_row_faults(row: dict[str, JsonValue], at: str) -> Iterator[str]:
+def _find_faults_of_name_value_row(row: dict[str, JsonValue], at: str) -> Iterator[str]:
     for name, value in row.items():
         if len(name) > NAME_MAX_CHARACTERS:
             yield f"{at}: a name has {len(name):,} characters; send {NAME_MAX_CHARACTERS} or less."
         elif isinstance(value, (dict, list)):
-            yield f"{at}{render_path_step(name)}: it is {render_value(value)}; send a text or a number."
+            yield f"{at}{render_path_step(name)}: it is {describe_value(value)}; send a text or a number."
         elif isinstance(value, str):
             yield from _find_length_fault(value, f"{at}{render_path_step(name)}")
 

@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from excel.template.conditions import ConditionError, parse_condition
-from excel.template.fields import FaultCollector, FieldReader, render_path_step, render_value
+from excel.template.fields import FaultCollector, FieldReader, describe_value, render_path_step
 from excel.template.models import (
     AUTOMATIC_WIDTH,
     Align,
@@ -58,16 +58,19 @@ class TreeReader:
         self._faults = faults
         self._nodes = 0
 
-    def read_columns(self, value: JsonValue, path: str, depth: int = 1, *, top: bool = False) -> tuple[ColumnNode, ...]:
+    def read_columns(
+        self, value: JsonValue, path: str, depth: int = 1, *, is_whole_template: bool = False
+    ) -> tuple[ColumnNode, ...]:
         """Read the column heads of one level, with all below them.
 
         Args:
             value: A list of nodes, or an object in its place.
             path: Its path.
             depth: The level, from 1.
-            top: Whether it is the whole template, where a map of texts has keys of data even if they are called name.
+            is_whole_template: Whether it is the whole template, where a map of texts has keys of data even if they are
+                called name.
         """
-        found = self._iterate_nodes(value, path, depth, COLUMN_FIELDS, top=top)
+        found = self._iterate_nodes(value, path, depth, COLUMN_FIELDS, top=is_whole_template)
         return tuple(self._read_column(fields, depth) for fields in found)
 
     def read_rows(self, value: JsonValue, path: str, depth: int = 1) -> tuple[RowNode, ...]:
@@ -91,7 +94,7 @@ class TreeReader:
             v_align=_read_v_align(fields),
             color=fields.read_color("color"),
             bold=fields.read_flag("bold"),
-            bg_color=fields.read_background("bg_color"),
+            bg_color=fields.read_background_or_flag("bg_color"),
             rules=self._read_rules(fields),
             children=children,
         )
@@ -106,7 +109,7 @@ class TreeReader:
             path=fields.path,
             name=None if children else name,
             title=title,
-            bg_color=fields.read_background("bg_color"),
+            bg_color=fields.read_background_or_flag("bg_color"),
             row_count=1 if children else fields.read_count("row_count", ROW_COUNT_MAX, default=1),
             children=children,
         )
@@ -143,14 +146,14 @@ class TreeReader:
                     (path + render_path_step(key), _convert_entry_to_node(key, item)) for key, item in value.items()
                 ]
             case _:
-                self._faults.add_fault(path, f"it is {render_value(value)}; send a list of nodes.")
+                self._faults.add_fault(path, f"it is {describe_value(value)}; send a list of nodes.")
                 return
         for place, item in items:
             if isinstance(item, dict):
                 yield place, item
             else:
                 self._faults.add_fault(
-                    place, f'it is {render_value(item)}; send a node such as {{"name": "id", "title": "No."}}.'
+                    place, f'it is {describe_value(item)}; send a node such as {{"name": "id", "title": "No."}}.'
                 )
 
     def _read_name_and_title(self, fields: FieldReader) -> tuple[str | None, str]:
@@ -163,13 +166,13 @@ class TreeReader:
 
     def _read_rules(self, fields: FieldReader) -> tuple[StyleRule, ...]:
         rules = []
-        for place, (path, item) in enumerate(fields.iterate_items("condition_style")):
+        for place, (path, item) in enumerate(fields.iterate_list_or_single_value("condition_style")):
             if place == RULES_MAX:
                 self._faults.add_fault(path, f"it is one style too many; a node may have {RULES_MAX}.")
                 break
             if not isinstance(item, dict):
                 self._faults.add_fault(
-                    path, f'it is {render_value(item)}; send one such as {{"condition": "< 0", "color": "red"}}.'
+                    path, f'it is {describe_value(item)}; send one such as {{"condition": "< 0", "color": "red"}}.'
                 )
                 continue
             rule = _read_style_rule(FieldReader(item, path, self._faults))
@@ -219,7 +222,7 @@ def _read_number_format(fields: FieldReader) -> str | None:
 
 
 def _read_width(fields: FieldReader) -> float | None:
-    return fields.read_number("width", 1, WIDTH_MAX_CHARACTERS, "characters", or_else=int(AUTOMATIC_WIDTH))
+    return fields.read_number("width", 1, WIDTH_MAX_CHARACTERS, "characters", automatic_value=int(AUTOMATIC_WIDTH))
 
 
 def _read_v_align(fields: FieldReader) -> VAlign | None:
@@ -231,10 +234,12 @@ def _read_v_align(fields: FieldReader) -> VAlign | None:
 
 def _read_style_rule(fields: FieldReader) -> StyleRule | None:
     fields.add_unknown_field_faults(_RULE_FIELDS, "a conditional style")
-    look = ConditionalLook(fields.read_color("color"), fields.read_flag("bold"), fields.read_background("bg_color"))
+    look = ConditionalLook(
+        fields.read_color("color"), fields.read_flag("bold"), fields.read_background_or_flag("bg_color")
+    )
     text = fields.get_value("condition")
     if not isinstance(text, str):
-        found = "missing" if text is None else render_value(text)
+        found = "missing" if text is None else describe_value(text)
         fields.add_fault("condition", f"it is {found}; send one such as >=0 or <=-10.")
         return None
     try:

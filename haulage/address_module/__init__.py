@@ -3,9 +3,15 @@
 from haulage.address_module.addresses import AddressStore, AddressTable
 from haulage.address_module.database import MYSQL, POSTGRESQL, SQLITE, Connection, Cursor, Dialect, Transaction
 from haulage.address_module.executor import HasInFlightOrders
-from haulage.address_module.handler import address_module
-from haulage.address_module.models import AddressEntry, Operation, OperationKind, OperationOutcome, OperationResult
-from haulage.address_module.tables import table_statements
+from haulage.address_module.handler import build_address_module
+from haulage.address_module.models import (
+    AddressEntry,
+    Operation,
+    OperationKind,
+    OperationOutcome,
+    OperationResult,
+)
+from haulage.address_module.tables import build_create_table_statements
 
 __all__ = [
     "MYSQL",
@@ -23,6 +29,6 @@ __all__ = [
     "OperationOutcome",
     "OperationResult",
     "Transaction",
-    "address_module",
-    "table_statements",
+    "build_address_module",
+    "build_create_table_statements",
 ]

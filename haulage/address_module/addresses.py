@@ -32,8 +32,8 @@ class AddressStore(Protocol):
     def list_live(self, uprns: Sequence[int]) -> list[int]:
         """Return those of these UPRNs that have an address."""
 
-    def is_used(self, address_id: int, *, beside: int) -> bool:
-        """Whether another UPRN than `beside` has an address with this id."""
+    def is_used(self, address_id: int, *, excluded_uprn: int) -> bool:
+        """Whether another UPRN than `excluded_uprn` has an address with this id."""
 
     def insert(self, uprn: int, address_id: int, record: Record) -> None:
         """Give a UPRN without an address this one. A logically deleted address with this id is removed."""
@@ -50,7 +50,7 @@ class AddressStore(Protocol):
     def delete_logically(self, uprn: int, address_id: int, seq: int) -> None:
         """Remove the address of a UPRN, and keep it under its id with the seq of its delete."""
 
-    def find_delete(self, address_id: int) -> int | None:
+    def find_and_lock_delete_seq(self, address_id: int) -> int | None:
         """Return the seq of the operation that logically deleted this address, and lock it."""
 
     def purge(self, address_id: int) -> None:
@@ -61,7 +61,7 @@ class AddressStore(Protocol):
 
 
 class AddressTable:
-    """The store over `haulage_addresses` and `haulage_deleted`, see `table_statements`."""
+    """The store over `haulage_addresses` and `haulage_deleted`, see `build_create_table_statements`."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -73,9 +73,9 @@ class AddressTable:
     def list_live(self, uprns: Sequence[int]) -> list[int]:
         return self._transaction.select_existing("uprn", "haulage_addresses", uprns)
 
-    def is_used(self, address_id: int, *, beside: int) -> bool:
+    def is_used(self, address_id: int, *, excluded_uprn: int) -> bool:
         statement = "SELECT 1 FROM haulage_addresses WHERE address_id = ? AND uprn <> ? LIMIT 1"
-        return self._transaction.fetch_row(statement, address_id, beside) is not None
+        return self._transaction.fetch_row(statement, address_id, excluded_uprn) is not None
 
     def insert(self, uprn: int, address_id: int, record: Record) -> None:
         self.purge(address_id)
@@ -107,7 +107,7 @@ class AddressTable:
         )
         self.remove(uprn)
 
-    def find_delete(self, address_id: int) -> int | None:
+    def find_and_lock_delete_seq(self, address_id: int) -> int | None:
         statement = "SELECT deleted_seq FROM haulage_deleted WHERE address_id = ?"
         row = self._transaction.fetch_locked_row(statement, address_id)
         return row[0] if row else None

@@ -67,12 +67,12 @@ class OperationExecutor:
         """Apply an operation, unless it was applied before."""
         marks = SequenceMarks.lock(self._transaction, operation.uprns)
         if before := self._find_result(operation.op_id):
-            return self._build_repeated(operation, before)
+            return self._build_repeated_result(operation, before)
         if operation.kind is not OperationKind.PURGE and operation.seq <= marks.get_newest(operation):
             return _build_result(
                 operation, OperationOutcome.STALE, error=f"seq {marks.get_newest(operation)} was applied before."
             )
-        result = self._execute(operation)
+        result = self._execute_by_kind(operation)
         if operation.kind is OperationKind.PURGE:
             # A purge depends on the delete that it names, is decided each time, and records no mark.
             return result
@@ -85,11 +85,11 @@ class OperationExecutor:
         row = self._transaction.fetch_row("SELECT result FROM haulage_operations WHERE op_id = ?", op_id)
         return OperationResult.model_validate_json(row[0]) if row else None
 
-    def _build_repeated(self, operation: Operation, before: OperationResult) -> OperationResult:
+    def _build_repeated_result(self, operation: Operation, before: OperationResult) -> OperationResult:
         """Return the first result, without an address that this operation no longer keeps."""
         again: dict[str, Any] = {"outcome": OperationOutcome.ALREADY, "was": before.outcome}
         kept = before.logical_address_id
-        if kept is not None and self._addresses.find_delete(kept) != operation.seq:
+        if kept is not None and self._addresses.find_and_lock_delete_seq(kept) != operation.seq:
             again |= {"logical_address_id": None, "in_flight": False}
         return before.model_copy(update=again)
 
@@ -100,7 +100,7 @@ class OperationExecutor:
             result.model_dump_json(exclude_defaults=True),
         )
 
-    def _execute(self, operation: Operation) -> OperationResult:
+    def _execute_by_kind(self, operation: Operation) -> OperationResult:
         match operation.kind:
             case OperationKind.SWAP:
                 return self._swap(operation)
@@ -120,7 +120,7 @@ class OperationExecutor:
             return _build_result(operation, OperationOutcome.MISSING, missing=missing)
         self._addresses.exchange(one, other)
         # The first UPRN now has the other address.
-        kept_id = self._remove_address(one, ids[other], operation.seq) if operation.delete_after else None
+        kept_id = self._remove_or_delete_logically(one, ids[other], operation.seq) if operation.delete_after else None
         return _build_result(
             operation, OperationOutcome.APPLIED, logical_address_id=kept_id, in_flight=kept_id is not None
         )
@@ -131,7 +131,7 @@ class OperationExecutor:
         if current_id == address_id:
             self._addresses.replace(uprn, record)
         else:
-            kept_id = self._remove_address(uprn, current_id, operation.seq)
+            kept_id = self._remove_or_delete_logically(uprn, current_id, operation.seq)
             self._addresses.insert(uprn, address_id, record)
         return _build_result(
             operation,
@@ -143,7 +143,7 @@ class OperationExecutor:
 
     def _delete(self, operation: Operation) -> OperationResult:
         current_id = self._addresses.find_id(operation.uprn)
-        kept_id = self._remove_address(operation.uprn, current_id, operation.seq)
+        kept_id = self._remove_or_delete_logically(operation.uprn, current_id, operation.seq)
         return _build_result(
             operation,
             OperationOutcome.APPLIED if kept_id is None else OperationOutcome.LOGICAL,
@@ -154,8 +154,8 @@ class OperationExecutor:
 
     def _purge(self, operation: Operation) -> OperationResult:
         address_id = operation.address_id or 0
-        deleted = self._addresses.find_delete(address_id)
-        if (deleted or 0) > operation.seq or (deleted is None and self._addresses.is_used(address_id, beside=0)):
+        deleted = self._addresses.find_and_lock_delete_seq(address_id)
+        if (deleted or 0) > operation.seq or (deleted is None and self._addresses.is_used(address_id, excluded_uprn=0)):
             error = f"Address {address_id} was written after the delete {operation.seq}."
             return _build_result(operation, OperationOutcome.STALE, address_id=address_id, error=error)
         if deleted is not None and self._in_flight(self._transaction, address_id):
@@ -169,11 +169,13 @@ class OperationExecutor:
         self._addresses.purge(address_id)
         return _build_result(operation, OperationOutcome.APPLIED, address_id=address_id)
 
-    def _remove_address(self, uprn: int, address_id: int | None, seq: int) -> int | None:
+    def _remove_or_delete_logically(self, uprn: int, address_id: int | None, seq: int) -> int | None:
         """Remove the address of a UPRN, if it has one; return its id if it is kept logically deleted."""
         if address_id is None:
             return None
-        if self._in_flight(self._transaction, address_id) and not self._addresses.is_used(address_id, beside=uprn):
+        if self._in_flight(self._transaction, address_id) and not self._addresses.is_used(
+            address_id, excluded_uprn=uprn
+        ):
             self._addresses.delete_logically(uprn, address_id, seq)
             return address_id
         self._addresses.remove(uprn)

@@ -95,17 +95,17 @@ class ContractHandler:
         operation = Operation.model_validate_json(await request.read())
         if operation.op_id != request.match_info["op_id"]:
             raise web.HTTPUnprocessableEntity(text=f"The body is of operation {operation.op_id!r}. Send it there.")
-        return _build_response(await self._execute_alone(operation))
+        return _build_response(await self._apply_in_own_transaction(operation))
 
     async def apply_batch(self, request: web.Request) -> web.Response:
         """Apply operations in order; a failure of one does not affect the others."""
         operations = BatchRequest.model_validate_json(await request.read()).operations
         try:
-            results = await self.database.run(lambda transaction: self._execute_all(transaction, operations))
+            results = await self.database.run(lambda transaction: self._apply_all(transaction, operations))
         except DatabaseUnreachable:
             raise
         except Exception:  # noqa: BLE001 (one of them may have broken the transaction, so each gets its own)
-            results = [await self._execute_alone(operation) for operation in operations]
+            results = [await self._apply_in_own_transaction(operation) for operation in operations]
         return _build_response(BatchResponse(results=results))
 
     async def look_up(self, request: web.Request) -> web.Response:
@@ -136,14 +136,14 @@ class ContractHandler:
 
         return _build_response(InFlightResponse(in_flight=await self.database.run(read)))
 
-    def _execute_all(self, transaction: Transaction, operations: list[Operation]) -> list[OperationResult]:
+    def _apply_all(self, transaction: Transaction, operations: list[Operation]) -> list[OperationResult]:
         executor = OperationExecutor(transaction, self.addresses(transaction), self.has_in_flight_orders)
         return [executor.apply(operation) for operation in operations]
 
-    async def _execute_alone(self, operation: Operation) -> OperationResult:
+    async def _apply_in_own_transaction(self, operation: Operation) -> OperationResult:
         """Apply an operation in a transaction of its own; an exception is its result."""
         try:
-            return (await self.database.run(lambda transaction: self._execute_all(transaction, [operation])))[0]
+            return (await self.database.run(lambda transaction: self._apply_all(transaction, [operation])))[0]
         except DatabaseUnreachable:
             raise
         except Exception:  # noqa: BLE001 (the sender gets it with the traceback)
@@ -151,7 +151,7 @@ class ContractHandler:
             return OperationResult(op_id=operation.op_id, outcome=OperationOutcome.FAILED, error=trace)
 
 
-def address_module(
+def build_address_module(
     connect: Callable[[], Connection],
     dialect: Dialect,
     has_in_flight_orders: HasInFlightOrders,
@@ -205,13 +205,13 @@ async def _render_errors(request: web.Request, handler: Handler) -> web.StreamRe
     try:
         return await handler(request)
     except ValidationError as error:
-        problem = json.dumps({"detail": _describe_validation_error(error)})
+        problem = json.dumps({"detail": _describe_validation_faults(error)})
         raise web.HTTPUnprocessableEntity(text=problem, content_type="application/json") from None
     except DatabaseUnreachable as error:
         raise web.HTTPServiceUnavailable(text=str(error)) from error
 
 
-def _describe_validation_error(error: ValidationError) -> str:
+def _describe_validation_faults(error: ValidationError) -> str:
     """Describe the first faults of a request, each with its place."""
     wrong = error.errors(include_url=False, include_input=False, include_context=False)
     sentences = []

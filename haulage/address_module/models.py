@@ -47,7 +47,7 @@ class Operation(BaseModel):
     delete_after: bool = False
 
     @model_validator(mode="after")
-    def _require_fields(self) -> Self:
+    def _require_fields_of_kind(self) -> Self:
         needed = _REQUIRED_FIELDS[self.kind]
         if lacking := [name for name in needed if getattr(self, name) is None]:
             raise ValueError(f"a {self.kind} needs {', '.join(needed)}; {' and '.join(lacking)} is not there")

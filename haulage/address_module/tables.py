@@ -7,7 +7,7 @@ from typing import Final
 from haulage.address_module.database import MYSQL, POSTGRESQL, SQLITE, Dialect
 
 
-def table_statements(dialect: Dialect) -> list[str]:
+def build_create_table_statements(dialect: Dialect) -> list[str]:
     """Return the statements that create the missing tables of the handler; running them again changes nothing.
 
     Args:

@@ -14,7 +14,6 @@ from haulage.addresses.models import (
     Cycle,
     Delivery,
     FailedCount,
-    Figures,
     LogicalDelete,
     Message,
     MessageDetails,
@@ -26,6 +25,7 @@ from haulage.addresses.models import (
     RetryOutcome,
     SkipOutcome,
     Topic,
+    UnfinishedCounts,
     WaitKind,
     build_filters,
 )
@@ -69,11 +69,11 @@ class Addresses:
     ) -> None:
         await self._transport.close()
 
-    async def get_figures(self) -> Figures:
+    async def get_unfinished_counts(self) -> UnfinishedCounts:
         """Count the messages that are not done, by topic and state."""
-        return Figures.model_validate(await self._get("figures"))
+        return UnfinishedCounts.model_validate(await self._get("figures"))
 
-    async def watch(self) -> AsyncIterator[Figures]:
+    async def watch(self) -> AsyncIterator[UnfinishedCounts]:
         """Yield the figures whenever they change, until cycles have nothing left to do.
 
         Messages that were given up are left: they need an operator.
@@ -83,7 +83,7 @@ class Addresses:
             if last is not None:
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.2, LONGEST_POLL_SECONDS)
-            now = await self.get_figures()
+            now = await self.get_unfinished_counts()
             if last is None or now.messages != last.messages:
                 yield now
             last = now
@@ -100,12 +100,12 @@ class Addresses:
             if last is not None:
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.2, LONGEST_POLL_SECONDS)
-            now = await self._load_delivery(frozenset(numbers), since)
+            now = await self._load_published_progress(frozenset(numbers), since)
             if now != last:
                 yield now
             last = now
 
-    async def _load_delivery(self, numbers: frozenset[str], since: datetime) -> Delivery:
+    async def _load_published_progress(self, numbers: frozenset[str], since: datetime) -> Delivery:
         # The log before its history: a message that is archived meanwhile is then found in one of them at least.
         lists = [self.list_messages(created_after=since, history=history) for history in (False, True)]
         found = {each.msg_no: each for listed in lists for each in [each async for each in listed]}
@@ -165,11 +165,11 @@ class Addresses:
         """Retry a failed message, as if it had never failed."""
         return MessageDetails.model_validate(await self._post(f"messages/{message_id}/retry", reason))
 
-    async def retry_chain(self, message_id: int, reason: str) -> RetryOutcome:
+    async def retry_linked_messages(self, message_id: int, reason: str) -> RetryOutcome:
         """Retry a failed message, and all failed messages that its addresses link to it."""
         return RetryOutcome.model_validate(await self._post(f"messages/{message_id}/retry-chain", reason))
 
-    async def retry_many(
+    async def retry_messages(
         self,
         reason: str,
         *,
@@ -179,14 +179,14 @@ class Addresses:
         kind: WaitKind | None = None,
     ) -> RetryOutcome:
         """Retry failed messages that match, all without a condition."""
-        conditions = _choose(ids=ids, topic=topic, module=module, kind=kind)
+        conditions = _omit_none_values(ids=ids, topic=topic, module=module, kind=kind)
         return RetryOutcome.model_validate(await self._post("messages/retry", reason, conditions))
 
     async def count_failed(
         self, *, topic: Topic | None = None, module: Module | None = None, kind: WaitKind | None = None
     ) -> FailedCount:
         """Count the failed messages that match: those that would be retried or skipped."""
-        params = _choose(topic=topic, module=module, kind=kind)
+        params = _omit_none_values(topic=topic, module=module, kind=kind)
         return FailedCount.model_validate(
             await self._transport.json("GET", "/v1/addresses/messages/failed", params=params)
         )
@@ -200,7 +200,7 @@ class Addresses:
         body = {"though_touched": though_touched}
         return MessageDetails.model_validate(await self._post(f"messages/{message_id}/skip", reason, body))
 
-    async def skip_many(
+    async def skip_messages(
         self,
         reason: str,
         *,
@@ -210,7 +210,7 @@ class Addresses:
         kind: WaitKind | None = None,
     ) -> SkipOutcome:
         """Give up failed messages that match for good, but none that a module has applied, or may have."""
-        conditions = _choose(ids=ids, topic=topic, module=module, kind=kind)
+        conditions = _omit_none_values(ids=ids, topic=topic, module=module, kind=kind)
         return SkipOutcome.model_validate(await self._post("messages/skip", reason, conditions))
 
     async def get_cycle(self) -> Cycle:
@@ -295,5 +295,5 @@ class Addresses:
             params["cursor"] = page["next_cursor"]
 
 
-def _choose(**conditions: Any) -> dict[str, Any]:
+def _omit_none_values(**conditions: Any) -> dict[str, Any]:
     return {name: value for name, value in conditions.items() if value is not None}

@@ -130,7 +130,7 @@ class MessageDetails(Message):
     actions: Sequence[MessageAction] = ()
 
 
-class MessageCounts(BaseModel):
+class MessageCount(BaseModel):
     """The messages of a topic in one state."""
 
     topic: Topic
@@ -142,11 +142,11 @@ class MessageCounts(BaseModel):
     """How many failed in each module."""
 
 
-class Figures(BaseModel):
+class UnfinishedCounts(BaseModel):
     """The numbers of messages that are not done."""
 
     at: datetime
-    messages: Sequence[MessageCounts]
+    messages: Sequence[MessageCount]
     quarantined: int
     """Messages that could not be read."""
     logical_deletes: int
@@ -330,10 +330,10 @@ class Comparison(BaseModel):
 
 def build_filters(**conditions: Any) -> dict[str, str]:
     """Return the conditions that are set, as they are sent in a query."""
-    return {name: _format(value) for name, value in conditions.items() if value is not None}
+    return {name: _format_query_value(value) for name, value in conditions.items() if value is not None}
 
 
-def _format(value: Any) -> str:
+def _format_query_value(value: Any) -> str:
     match value:
         case bool():
             return str(value).lower()

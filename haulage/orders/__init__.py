@@ -15,7 +15,7 @@ from haulage.orders.models import (
     Reread,
     SettingValue,
     SliceChoice,
-    SlicesChanged,
+    SlicesActionResult,
     SliceState,
     UnchangedSlice,
     Window,
@@ -37,7 +37,7 @@ __all__ = [
     "SettingValue",
     "SliceChoice",
     "SliceState",
-    "SlicesChanged",
+    "SlicesActionResult",
     "UnchangedSlice",
     "Window",
 ]

@@ -22,7 +22,7 @@ from haulage.orders.models import (
     PlatformSchedule,
     PlatformSetup,
     SliceChoice,
-    SlicesChanged,
+    SlicesActionResult,
     SliceState,
 )
 from haulage.transport import Transport
@@ -76,11 +76,11 @@ class Orders:
 
     async def configure(self, platform: str, **options: Any) -> PlatformConfig:
         """Change options of a platform, or with `default` of all; None takes a value from the level above."""
-        return await self._send(PlatformConfig, "PATCH", platform, "config", options)
+        return await self._send_and_parse(PlatformConfig, "PATCH", platform, "config", options)
 
     async def get_config(self, platform: str) -> PlatformConfig:
         """Return the configuration in force, and where each value comes from."""
-        return await self._send(PlatformConfig, "GET", platform, "config")
+        return await self._send_and_parse(PlatformConfig, "GET", platform, "config")
 
     async def get(self, platform: str) -> Platform:
         """Return the state of a platform."""
@@ -88,7 +88,7 @@ class Orders:
 
     async def list_platforms(self, *, project_id: str | None = None) -> AsyncIterator[ListedPlatform]:
         """Yield the platforms, all or those of a project, newest first."""
-        async for each in self._list(PLATFORMS, {"project_id": project_id}):
+        async for each in self._iterate_items(PLATFORMS, {"project_id": project_id}):
             yield ListedPlatform.model_validate(each)
 
     async def watch(self, platform: str, *, until: datetime) -> AsyncIterator[Platform]:
@@ -119,7 +119,11 @@ class Orders:
         def has_ended(now: Platform) -> bool:
             if now.trouble is not None or (now.failed and not now.open):
                 return True
-            return now.is_current if until is None else now.complete_to is not None and now.complete_to >= until
+            return (
+                now.has_stored_all_settled
+                if until is None
+                else now.complete_to is not None and now.complete_to >= until
+            )
 
         async for each in self._follow(platform, has_ended, claim):
             yield each
@@ -148,11 +152,11 @@ class Orders:
 
     async def pause(self, platform: str, note: str = "") -> PlatformSchedule:
         """Pause a platform: slices that are being read are finished, no other is claimed."""
-        return await self._send(PlatformSchedule, "POST", platform, "pause", {"note": note})
+        return await self._send_and_parse(PlatformSchedule, "POST", platform, "pause", {"note": note})
 
     async def resume(self, platform: str) -> PlatformSchedule:
         """Resume a paused platform."""
-        return await self._send(PlatformSchedule, "POST", platform, "resume")
+        return await self._send_and_parse(PlatformSchedule, "POST", platform, "resume")
 
     async def remove(self, platform: str, *, who: str, reason: str) -> None:
         """Remove a paused platform with its ledger and its configuration; its orders stay."""
@@ -160,7 +164,7 @@ class Orders:
 
     async def trigger(self, platform: str) -> PlatformSchedule:
         """Claim now what has settled, instead of within a minute."""
-        return await self._send(PlatformSchedule, "POST", platform, "trigger")
+        return await self._send_and_parse(PlatformSchedule, "POST", platform, "trigger")
 
     # slices
 
@@ -173,30 +177,36 @@ class Orders:
         end: datetime | None = None,
     ) -> AsyncIterator[OrderSlice]:
         """Yield the slices of the ledger: all, those in a state, or those that overlap a time."""
-        filters = {"state": state, "start": _format(start), "end": _format(end)}
-        async for each in self._list(f"{PLATFORMS}/{platform}/slices", filters):
+        filters = {"state": state, "start": _format_timestamp(start), "end": _format_timestamp(end)}
+        async for each in self._iterate_items(f"{PLATFORMS}/{platform}/slices", filters):
             yield OrderSlice.model_validate(each)
 
-    async def redo(self, platform: str, choice: SliceChoice) -> SlicesChanged:
+    async def redo(self, platform: str, choice: SliceChoice) -> SlicesActionResult:
         """Read slices again: failed ones to complete them, complete ones to refresh their orders."""
-        return await self._send(SlicesChanged, "POST", platform, "slices:redo", _dump(choice))
+        return await self._send_and_parse(
+            SlicesActionResult, "POST", platform, "slices:redo", _build_choice_body(choice)
+        )
 
-    async def split(self, platform: str, choice: SliceChoice) -> SlicesChanged:
+    async def split(self, platform: str, choice: SliceChoice) -> SlicesActionResult:
         """Split failed slices into halves, which are read next."""
-        return await self._send(SlicesChanged, "POST", platform, "slices:split", _dump(choice))
+        return await self._send_and_parse(
+            SlicesActionResult, "POST", platform, "slices:split", _build_choice_body(choice)
+        )
 
-    async def skip(self, platform: str, choice: SliceChoice, reason: str) -> SlicesChanged:
+    async def skip(self, platform: str, choice: SliceChoice, reason: str) -> SlicesActionResult:
         """Give failed slices up: their orders may be missing for ever; the ledger keeps the reason."""
-        return await self._send(SlicesChanged, "POST", platform, "slices:skip", {**_dump(choice), "reason": reason})
+        return await self._send_and_parse(
+            SlicesActionResult, "POST", platform, "slices:skip", {**_build_choice_body(choice), "reason": reason}
+        )
 
     async def start_backfill(self, platform: str, start: datetime, end: datetime, *, who: str = "") -> Backfill:
         """Read the complete slices of a time again, 12 hours at most; no watermark moves."""
-        body = {"start": _format(start), "end": _format(end), "who": who}
-        return await self._send(Backfill, "POST", platform, "backfill", body)
+        body = {"start": _format_timestamp(start), "end": _format_timestamp(end), "who": who}
+        return await self._send_and_parse(Backfill, "POST", platform, "backfill", body)
 
     async def get_backfill(self, platform: str, backfill_id: str) -> Backfill:
         """Return the state of a backfill."""
-        return await self._send(Backfill, "GET", platform, f"backfills/{backfill_id}")
+        return await self._send_and_parse(Backfill, "GET", platform, f"backfills/{backfill_id}")
 
     # orders
 
@@ -212,10 +222,10 @@ class Orders:
         filters = {
             "platform": platform,
             "order_id": order_id,
-            "modified_after": _format(modified_after),
-            "modified_before": _format(modified_before),
+            "modified_after": _format_timestamp(modified_after),
+            "modified_before": _format_timestamp(modified_before),
         }
-        async for each in self._list("/v1/orders", filters):
+        async for each in self._iterate_items("/v1/orders", filters):
             yield Order.model_validate(each)
 
     async def create_mark(self, platform: str) -> OrderMark:
@@ -223,13 +233,13 @@ class Orders:
         body = await self._transport.json("GET", "/v1/orders/mark", params={"platform": platform})
         return OrderMark.model_validate(body)
 
-    async def _send(
+    async def _send_and_parse(
         self, model: type[Model], method: str, platform: str, path: str, body: dict[str, Any] | None = None
     ) -> Model:
         options = {} if body is None else {"json": body}
         return model.model_validate(await self._transport.json(method, f"{PLATFORMS}/{platform}/{path}", **options))
 
-    async def _list(self, path: str, filters: dict[str, str | None]) -> AsyncIterator[Any]:
+    async def _iterate_items(self, path: str, filters: dict[str, str | None]) -> AsyncIterator[Any]:
         params = {name: str(value) for name, value in filters.items() if value is not None} | {"limit": str(PAGE_SIZE)}
         while True:
             page = await self._transport.json("GET", path, params=params)
@@ -240,9 +250,9 @@ class Orders:
             params["cursor"] = page["next_cursor"]
 
 
-def _format(moment: datetime | None) -> str | None:
+def _format_timestamp(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
-def _dump(choice: SliceChoice) -> dict[str, Any]:
+def _build_choice_body(choice: SliceChoice) -> dict[str, Any]:
     return choice.model_dump(mode="json", exclude_defaults=True)

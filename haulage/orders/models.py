@@ -140,7 +140,7 @@ class Platform(ListedPlatform):
         return self.credentials_fault or self.clock_fault
 
     @property
-    def is_current(self) -> bool:
+    def has_stored_all_settled(self) -> bool:
         """Whether every order that has settled is stored."""
         if self.open or self.complete_to is None or self.complete_to != self.claimed_to or self.platform_now is None:
             return False
@@ -247,7 +247,7 @@ class UnchangedSlice(BaseModel):
     detail: str
 
 
-class SlicesChanged(BaseModel):
+class SlicesActionResult(BaseModel):
     """Result of an action on slices."""
 
     done: Sequence[str]

@@ -1,11 +1,10 @@
 """Typed client of task queues, and a worker that runs their tasks."""
 
 from haulage.tasks.client import Tasks
-from haulage.tasks.handlers import Handler, Next, TaskFailed
+from haulage.tasks.handlers import Handler, NextStage, TaskFailed
 from haulage.tasks.models import (
     Attempt,
     Counts,
-    FollowedTask,
     HeldTask,
     NewTask,
     Outcome,
@@ -13,26 +12,27 @@ from haulage.tasks.models import (
     Result,
     Status,
     Task,
+    TaskDetails,
     TaskType,
 )
-from haulage.tasks.refusals import TaskRefused
+from haulage.tasks.refusals import TaskRequestRefused
 from haulage.tasks.worker import Worker
 
 __all__ = [
     "Attempt",
     "Counts",
-    "FollowedTask",
     "Handler",
     "HeldTask",
     "NewTask",
-    "Next",
+    "NextStage",
     "Outcome",
     "RegisteredType",
     "Result",
     "Status",
     "Task",
+    "TaskDetails",
     "TaskFailed",
-    "TaskRefused",
+    "TaskRequestRefused",
     "TaskType",
     "Tasks",
     "Worker",

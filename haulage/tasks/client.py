@@ -13,7 +13,6 @@ from typing import Any
 
 from haulage.tasks.models import (
     Counts,
-    FollowedTask,
     HeldTask,
     NewTask,
     Outcome,
@@ -21,9 +20,10 @@ from haulage.tasks.models import (
     Result,
     Status,
     Task,
+    TaskDetails,
     TaskType,
 )
-from haulage.tasks.refusals import TaskRefused
+from haulage.tasks.refusals import TaskRequestRefused
 from haulage.transport import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Transport
 
 UNAVAILABLE = 8036
@@ -78,7 +78,7 @@ class Tasks:
 
     async def create(self, task: NewTask) -> str:
         """Create a task and return its id once the task is durable."""
-        task_id: str = (await self._post("create_task", task_data=_with_id(task).body()))["task_id"]
+        task_id: str = (await self._post("create_task", task_data=_ensure_task_id(task).body()))["task_id"]
         return task_id
 
     async def create_many(self, tasks: Sequence[NewTask]) -> list[Outcome]:
@@ -86,7 +86,7 @@ class Tasks:
 
         A task that is refused does not affect the others.
         """
-        return await self._each("create_tasks", [_with_id(task).body() for task in tasks])
+        return await self._send_in_batches("create_tasks", [_ensure_task_id(task).body() for task in tasks])
 
     async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
         """Hold due tasks; if there are none, wait for one up to `wait_seconds`, 30 at most."""
@@ -103,11 +103,13 @@ class Tasks:
 
         A result that is refused does not affect the others.
         """
-        return await self._each("set_tasks", [result.body() for result in results])
+        return await self._send_in_batches("set_tasks", [result.body() for result in results])
 
     async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
         """Renew leases; an outcome that is not good means that the caller no longer holds the task."""
-        return await self._each("heartbeat_tasks", [{"task_id": task.task_id, "lease": task.lease} for task in held])
+        return await self._send_in_batches(
+            "heartbeat_tasks", [{"task_id": task.task_id, "lease": task.lease} for task in held]
+        )
 
     async def cancel(self, task_id: str) -> None:
         """Cancel a task, also one that a worker holds."""
@@ -115,15 +117,15 @@ class Tasks:
 
     async def cancel_many(self, task_ids: Sequence[str]) -> list[Outcome]:
         """Cancel tasks, many in a request; return the outcome of each."""
-        return await self._each("cancel_tasks", list(task_ids), "task_ids")
+        return await self._send_in_batches("cancel_tasks", list(task_ids), "task_ids")
 
     async def put_back_many(self, task_ids: Sequence[str]) -> list[Outcome]:
         """Put tasks back into their queues; ended ones are created again. Return the outcome of each."""
-        return await self._each("put_back_tasks", [{"task_id": task_id} for task_id in task_ids])
+        return await self._send_in_batches("put_back_tasks", [{"task_id": task_id} for task_id in task_ids])
 
-    async def get(self, task_id: str) -> FollowedTask:
+    async def get(self, task_id: str) -> TaskDetails:
         """Return the state of a task, its lease, and its earlier attempts."""
-        return FollowedTask.model_validate((await self._get("get_task", task_id=task_id))["task_data"])
+        return TaskDetails.model_validate((await self._get("get_task", task_id=task_id))["task_data"])
 
     async def find(
         self,
@@ -156,7 +158,7 @@ class Tasks:
         """Remove a type without unfinished tasks."""
         await self._post("remove_task_type", task_type=task_type)
 
-    async def _each(
+    async def _send_in_batches(
         self, route: str, bodies: Sequence[dict[str, Any] | str], field: str = "task_list"
     ) -> list[Outcome]:
         """Send entries in batches and return the outcome of each.
@@ -167,12 +169,12 @@ class Tasks:
         deadline = time.monotonic() + self._transport.patience_seconds
         pause = FIRST_PAUSE_SECONDS
         found: dict[int, Outcome] = {}
-        left = deque(_batches(bodies))
+        left = deque(_iterate_index_batches(bodies))
         while left:
             batch = left.popleft()
             try:
                 outcomes = await self._send_batch(route, field, [bodies[at] for at in batch])
-            except TaskRefused as refused:
+            except TaskRequestRefused as refused:
                 if refused.code not in UNUSABLE:
                     raise
                 if len(batch) > 1:
@@ -189,7 +191,7 @@ class Tasks:
         return [found[at] for at in range(len(bodies))]
 
     async def _send_batch(self, route: str, field: str, entries: list[dict[str, Any] | str]) -> list[Outcome]:
-        response = await self._request("POST", route, {"json": {field: entries}}, whole=False)
+        response = await self._request("POST", route, {"json": {field: entries}}, is_batch=False)
         return [Outcome.model_validate(each) for each in response["results"]]
 
     async def _get(self, route: str, **query: Any) -> dict[str, Any]:
@@ -199,7 +201,9 @@ class Tasks:
     async def _post(self, route: str, **body: Any) -> dict[str, Any]:
         return await self._request("POST", route, {"json": body})
 
-    async def _request(self, method: str, route: str, options: dict[str, Any], *, whole: bool = True) -> dict[str, Any]:
+    async def _request(
+        self, method: str, route: str, options: dict[str, Any], *, is_batch: bool = True
+    ) -> dict[str, Any]:
         """Send a request and return a successful response; retry while a component is unavailable."""
         deadline = time.monotonic() + self._transport.patience_seconds
         pause = FIRST_PAUSE_SECONDS
@@ -207,15 +211,15 @@ class Tasks:
             response = await self._transport.json(method, f"/v1/{route}", **options)
             code = response.get("code", 0)
             # A batch has an outcome for each entry, unless it was refused as a whole.
-            if code == 0 or (not whole and "results" in response):
+            if code == 0 or (not is_batch and "results" in response):
                 return response
             if code != UNAVAILABLE or time.monotonic() + pause > deadline:
-                raise TaskRefused(code, response.get("msg", ""))
+                raise TaskRequestRefused(code, response.get("msg", ""))
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
 
-def _batches(bodies: Sequence[dict[str, Any] | str]) -> Iterator[list[int]]:
+def _iterate_index_batches(bodies: Sequence[dict[str, Any] | str]) -> Iterator[list[int]]:
     """Yield the indexes of the entries of each request, in order."""
     batch: list[int] = []
     size = 0
@@ -230,6 +234,6 @@ def _batches(bodies: Sequence[dict[str, Any] | str]) -> Iterator[list[int]]:
         yield batch
 
 
-def _with_id(task: NewTask) -> NewTask:
+def _ensure_task_id(task: NewTask) -> NewTask:
     """Add an id, so that a repeated request creates no second task."""
     return task if task.task_id else task.model_copy(update={"task_id": secrets.token_hex(16)})

@@ -11,7 +11,7 @@ from haulage.tasks.models import HeldTask
 
 
 @dataclass(frozen=True)
-class Next:
+class NextStage:
     """Result of a handler: the task goes to the end of the queue, for the handler of its next stage."""
 
     stage: str
@@ -23,5 +23,5 @@ class TaskFailed(HaulageError):
     """Raised by a handler to end the task as failed, without a retry. The message is written to its log."""
 
 
-Handler: TypeAlias = Callable[[HeldTask], Awaitable[Next | None]]
+Handler: TypeAlias = Callable[[HeldTask], Awaitable[NextStage | None]]
 """Runs one stage of a task. None ends the task as succeeded; any error except `TaskFailed` is retried."""

@@ -123,7 +123,7 @@ class Attempt(BaseModel):
     """`failed`, `timed_out`, `next_stage` or `put_back`; the last two are no failures."""
 
 
-class FollowedTask(Task):
+class TaskDetails(Task):
     """A task, its lease, and its earlier attempts."""
 
     lease: int = 0

@@ -9,7 +9,7 @@ AHEAD_SECONDS = 0.25
 TASKS_MAX = 1_000
 
 
-class Prefetch:
+class PrefetchSizeEstimator:
     """Computes the number of tasks to hold ahead from the rate at which tasks finish.
 
     Args:

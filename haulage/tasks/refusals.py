@@ -7,7 +7,7 @@ from haulage.errors import HaulageError
 FAIL_PREFIX = "FAIL_REASON::"
 
 
-class TaskRefused(HaulageError):
+class TaskRequestRefused(HaulageError):
     """The queue refused a request. `code` is one of flowSvr's numbers, 8020 to 8045; the message says what to do."""
 
     def __init__(self, code: int, reason: str) -> None:

@@ -12,11 +12,11 @@ from http import HTTPStatus
 from inspect import isawaitable
 from typing import Protocol
 
-from haulage.errors import HaulageError, Refused
-from haulage.tasks.handlers import Handler, Next, TaskFailed
+from haulage.errors import HaulageError, RequestRefused
+from haulage.tasks.handlers import Handler, NextStage, TaskFailed
 from haulage.tasks.models import HeldTask, Outcome, RegisteredType, Result, Status
-from haulage.tasks.prefetch import Prefetch
-from haulage.tasks.refusals import TaskRefused
+from haulage.tasks.prefetch import PrefetchSizeEstimator
+from haulage.tasks.refusals import TaskRequestRefused
 from haulage.tasks.reports import ResultReceiver, ResultSender
 from haulage.tasks.results import LOG_ERROR_CHARACTERS, build_failure, build_result, describe_error, extend_log
 
@@ -86,12 +86,12 @@ class Worker:
         stop_seconds: float = 30.0,
         jitter_seconds: float = JITTER_SECONDS,
     ) -> None:
-        _check_options(handlers, concurrency, backlog, stop_seconds)
+        _require_valid_options(handlers, concurrency, backlog, stop_seconds)
         self._tasks = tasks
         self._type = task_type
         self._handlers = handlers
         self._concurrency = concurrency
-        self._prefetch = Prefetch(concurrency, backlog)
+        self._prefetch = PrefetchSizeEstimator(concurrency, backlog)
         self._keeps_interval = keep_interval
         self._turns = asyncio.Semaphore(concurrency)
         self._sender = ResultSender(tasks)
@@ -124,13 +124,13 @@ class Worker:
             TaskRefused: The project has no such type.
             TypeError: A handler is not async.
         """
-        heartbeats = asyncio.create_task(self._send_heartbeats())
+        heartbeats = asyncio.create_task(self._renew_leases_and_cancel_lost())
         try:
             while not self._stopping.is_set():
-                await self._wait_for_capacity()
+                await self._wait_until_half_prefetch_is_free()
                 if not self._stopping.is_set():
-                    await self._pause(await self._hold())
-            await self._finish()
+                    await self._sleep_unless_stopped(await self._hold_and_start_tasks())
+            await self._finish_or_return_tasks()
             if self._broken:
                 raise self._broken
         finally:
@@ -139,24 +139,24 @@ class Worker:
                 doing.cancel()
             await asyncio.gather(heartbeats, *self._held, return_exceptions=True)
 
-    def _count_free(self) -> int:
+    def _count_free_places(self) -> int:
         """Return how many more tasks the worker may hold."""
         if len(self._reported) >= REPORTS_MAX:
             return 0
         return self._concurrency + self._prefetch.get_size() - (len(self._held) - len(self._reported))
 
-    async def _wait_for_capacity(self) -> None:
+    async def _wait_until_half_prefetch_is_free(self) -> None:
         """Wait until half of the tasks held ahead have begun: a hold for many tasks costs little more than for one."""
-        while not self._stopping.is_set() and self._count_free() < max(1, (self._prefetch.get_size() + 1) // 2):
+        while not self._stopping.is_set() and self._count_free_places() < max(1, (self._prefetch.get_size() + 1) // 2):
             self._has_capacity.clear()
             await self._has_capacity.wait()
 
-    async def _hold(self) -> float:
+    async def _hold_and_start_tasks(self) -> float:
         """Hold as many tasks as there is capacity for; return the seconds until the next hold."""
         try:
             config = await self._get_config()
             began = time.monotonic()
-            held = await self._hold_until_stopped(min(self._count_free(), config.schedule_limit))
+            held = await self._hold_until_stopped(min(self._count_free_places(), config.schedule_limit))
         except HaulageError as error:
             if self._is_final(error):
                 self._stop_with_error(error)
@@ -175,9 +175,9 @@ class Worker:
 
     def _is_final(self, error: HaulageError) -> bool:
         """Return whether a retry cannot help, because the request itself is refused."""
-        if isinstance(error, TaskRefused):
+        if isinstance(error, TaskRequestRefused):
             return error.code in (UNUSABLE, TYPE_UNKNOWN)
-        if not isinstance(error, Refused) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        if not isinstance(error, RequestRefused) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return False
         if error.status == HTTPStatus.TOO_MANY_REQUESTS:
             return False
@@ -203,12 +203,12 @@ class Worker:
             stopping.cancel()
             await asyncio.gather(holding, stopping, return_exceptions=True)
 
-    def _remove(self, doing: asyncio.Task[None]) -> None:
-        del self._held[doing], self._leased_until[doing]
+    def _remove(self, asyncio_task: asyncio.Task[None]) -> None:
+        del self._held[asyncio_task], self._leased_until[asyncio_task]
         for marked in (self._lost, self._begun, self._reported):
-            marked.discard(doing)
+            marked.discard(asyncio_task)
         self._has_capacity.set()
-        if not doing.cancelled() and (error := doing.exception()):
+        if not asyncio_task.cancelled() and (error := asyncio_task.exception()):
             _log.error("task_result_lost: type %s: %r", self._type, error)
 
     async def _get_config(self) -> RegisteredType:
@@ -216,7 +216,7 @@ class Worker:
         if self._config is None or self._config_read_at + CONFIG_SECONDS < time.monotonic():
             found = {each.task_type: each for each in await self._tasks.types()}
             if self._type not in found:
-                raise TaskRefused(
+                raise TaskRequestRefused(
                     TYPE_UNKNOWN,
                     f"There is no type {self._type!r} in this project. Register it, then start the worker.",
                 )
@@ -233,7 +233,7 @@ class Worker:
         assert doing  # noqa: S101 - this runs in a task
         try:
             async with self._turns:
-                if not await self._is_leased(doing, task):
+                if not await self._renew_lease_if_expired(doing, task):
                     return
                 self._begun.add(doing)
                 result = await self._run_attempt(task)
@@ -245,12 +245,12 @@ class Worker:
         self._reported.add(doing)
         self._prefetch.note_done()
         self._has_capacity.set()
-        if refusal := await self._report(task, result):
-            await self._report(
+        if refusal := await self._send_result_and_get_refusal(task, result):
+            await self._send_result_and_get_refusal(
                 task, build_failure(task, ValueError(f"the API did not take its result: {refusal}"), 0.0)
             )
 
-    async def _is_leased(self, doing: asyncio.Task[None], task: HeldTask) -> bool:
+    async def _renew_lease_if_expired(self, doing: asyncio.Task[None], task: HeldTask) -> bool:
         """Return whether a task that was held ahead may begin.
 
         A process that was stopped for longer than a lease must not begin a task that another worker holds by now, so an
@@ -270,13 +270,13 @@ class Worker:
     async def _run_attempt(self, task: HeldTask) -> Result:
         began = time.monotonic()
         try:
-            next_ = await self._call_handler(task)
-            if next_ is not None and not isinstance(next_, Next):
+            next_ = await self._call_handler_or_stop_worker(task)
+            if next_ is not None and not isinstance(next_, NextStage):
                 raise TypeError(f"the handler returned {next_!r:.100}; let it return None or Next(stage, content)")
         except TaskFailed as error:
             return build_result(task, Status.FAILED, schedule_log=extend_log(task, error, time.monotonic() - began))
         except asyncio.CancelledError as error:
-            if _is_cancelled():
+            if _is_current_task_cancelled():
                 raise
             # The handler awaited something that was cancelled: an error like any other.
             _log.warning("task_failed: task %s: its handler raised CancelledError", task.task_id)
@@ -288,7 +288,7 @@ class Worker:
             return build_result(task, Status.SUCCESS)
         return build_result(task, Status.PENDING, task_stage=next_.stage, task_content=next_.content)
 
-    def _call_handler(self, task: HeldTask) -> Awaitable[Next | None]:
+    def _call_handler_or_stop_worker(self, task: HeldTask) -> Awaitable[NextStage | None]:
         """Call a task's handler. One that is not async would do the work and count every task as failed."""
         begun: object = self._find_handler(task)(task)
         if not isawaitable(begun):
@@ -306,7 +306,7 @@ class Worker:
             raise LookupError(f"no handler for the stage {task.stage!r}; this worker has {known}")
         return self._handlers[task.stage]
 
-    async def _report(self, task: HeldTask, result: Result) -> str:
+    async def _send_result_and_get_refusal(self, task: HeldTask, result: Result) -> str:
         """Send a result; return why the API can never accept it, or an empty text."""
         try:
             outcome = await self._sender.send(result)
@@ -320,7 +320,7 @@ class Worker:
                 return outcome.msg if outcome.code == UNUSABLE else ""
         return ""
 
-    async def _send_heartbeats(self) -> None:
+    async def _renew_leases_and_cancel_lost(self) -> None:
         """Renew all leases several times before they expire, and cancel the handlers of lost ones."""
         while True:
             seconds = self._config.max_processing_time if self._config else 1.0
@@ -343,7 +343,7 @@ class Worker:
                     self._lost.add(doing)
                     doing.cancel()
 
-    async def _finish(self) -> None:
+    async def _finish_or_return_tasks(self) -> None:
         """Let running tasks end; return those that wait or take too long to the queue."""
         for doing in self._held.keys() - self._begun:
             doing.cancel()
@@ -354,7 +354,7 @@ class Worker:
         if self._held:
             await asyncio.wait(list(self._held))
 
-    async def _pause(self, seconds: float) -> None:
+    async def _sleep_unless_stopped(self, seconds: float) -> None:
         if not seconds:
             return
         with suppress(TimeoutError):
@@ -362,13 +362,15 @@ class Worker:
                 await self._stopping.wait()
 
 
-def _is_cancelled() -> bool:
+def _is_current_task_cancelled() -> bool:
     """Return whether the current asyncio task itself is being cancelled."""
     doing = asyncio.current_task()
     return doing is not None and doing.cancelling() > 0
 
 
-def _check_options(handlers: Mapping[str, Handler], concurrency: int, backlog: int | None, stop_seconds: float) -> None:
+def _require_valid_options(
+    handlers: Mapping[str, Handler], concurrency: int, backlog: int | None, stop_seconds: float
+) -> None:
     if not handlers:
         raise ValueError("A worker without handlers would fail every task. Give one for each stage, as {'': handler}.")
     for name, value, least in (("concurrency", concurrency, 1), ("backlog", backlog, 0)):

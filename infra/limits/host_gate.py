@@ -108,7 +108,7 @@ class HostPermitPool:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._renewing = self._loop.create_task(self._renew_until_unused())
+        self._renewing = self._loop.create_task(self._renew_and_fail_waiting_on_error())
 
     @property
     def has_ended(self) -> bool:
@@ -159,9 +159,9 @@ class HostPermitPool:
                 self.return_permit()  # it was granted at the moment it was cancelled
             raise
 
-    async def _renew_until_unused(self) -> None:
+    async def _renew_and_fail_waiting_on_error(self) -> None:
         try:
-            await self._renew_share_repeatedly()
+            await self._renew_share_until_unused()
         except BaseException as error:
             while self._waiting:
                 turn = self._waiting.popleft()
@@ -171,11 +171,11 @@ class HostPermitPool:
                     )
             raise
 
-    async def _renew_share_repeatedly(self) -> None:
+    async def _renew_share_until_unused(self) -> None:
         """Renew until no permit is in use, waited for or held."""
         while True:
             try:
-                demand = await self._renew_share()
+                demand = await self._renew_share_and_return_demand()
             except DATABASE_ERRORS as error:
                 _log.warning("permit_renewal_failed", error=str(error))
                 await asyncio.sleep(self._ttl_seconds / RENEWALS)
@@ -185,7 +185,7 @@ class HostPermitPool:
             if max(self._in_use, self._share.usable) == self._share.permits:
                 await self._wait_until_renewal()
 
-    async def _renew_share(self) -> int:
+    async def _renew_share_and_return_demand(self) -> int:
         asked_at = self._loop.time()
         if asked_at >= self._good_until:
             self._share = PermitShare(usable=0, permits=self._share.permits)

@@ -23,7 +23,7 @@ from domain.limits import (
     SlotDemand,
     SpentAmount,
     UncheckedSpending,
-    compute_spending_end,
+    compute_return_time,
 )
 from infra.database import Database, Session, TableRow, UtcTime
 
@@ -132,7 +132,9 @@ class Limiter:
         async with self._begin_with_locked_keys([slot.key for slot in slots]) as (session, now):
             await _save_leases(session, slots, now)
 
-    async def release_slots(self, keys: Iterable[str], holder: str, booking: Sequence[UncheckedSpending] = ()) -> None:
+    async def release_slots_and_spend_once(
+        self, keys: Iterable[str], holder: str, spending: Sequence[UncheckedSpending] = ()
+    ) -> None:
         """Return a holder's slots. If it still had one, spend the bookings in the same transaction.
 
         So work whose size shows only at its end is counted once, however often its end is reported.
@@ -141,7 +143,7 @@ class Limiter:
         statement = delete(LeaseRow).where(col(LeaseRow.key).in_(keys), col(LeaseRow.holder) == holder)
         async with self._begin_with_locked_keys(keys) as (session, now):
             if (await session.exec(statement)).rowcount:
-                await _save_spending(session, booking, now)
+                await _save_spending(session, spending, now)
 
     async def read_spent_amount(self, bucket: str) -> int:
         """Return what is spent of a bucket and has not come back yet."""
@@ -214,7 +216,7 @@ async def _load_permit_claims(session: Session, key: str, now: datetime) -> dict
 def _add_own_spending(spent: defaultdict[str, list[SpentAmount]], rates: Sequence[RateDemand], now: datetime) -> None:
     for rate in rates:
         if rate.amount:
-            spent[rate.bucket].append(SpentAmount(rate.amount, compute_spending_end(now, rate.window_seconds)))
+            spent[rate.bucket].append(SpentAmount(rate.amount, compute_return_time(now, rate.window_seconds)))
 
 
 def _add_own_slots(held: defaultdict[str, list[HeldSlot]], slots: Sequence[SlotDemand], now: datetime) -> None:
@@ -232,7 +234,7 @@ async def _save_spending(session: Session, rates: Sequence[RateDemand | Unchecke
     for rate in rates:
         if rate.amount:
             statement = insert(SpendingRow).values(
-                bucket=rate.bucket, returns_at=compute_spending_end(now, rate.window_seconds), amount=rate.amount
+                bucket=rate.bucket, returns_at=compute_return_time(now, rate.window_seconds), amount=rate.amount
             )
             amount = col(SpendingRow.amount) + statement.excluded.amount
             await session.exec(
@@ -267,10 +269,10 @@ async def _save_or_delete_share(session: Session, key: str, claim: PermitClaim, 
 
 async def _delete_expired_rows(session: Session) -> int:
     """Delete expired rows. Locked rows are left to the next call: to wait for them could end in a deadlock."""
-    return sum([(await session.exec(statement)).rowcount for statement in _build_delete_statements()])
+    return sum([(await session.exec(statement)).rowcount for statement in _build_delete_expired_statements()])
 
 
-def _build_delete_statements() -> list[Delete]:
+def _build_delete_expired_statements() -> list[Delete]:
     now = func.clock_timestamp()
     spending = select(SpendingRow.bucket, SpendingRow.returns_at).where(col(SpendingRow.returns_at) < now)
     leases = select(LeaseRow.key, LeaseRow.holder).where(col(LeaseRow.expires_at) < now)

@@ -25,7 +25,7 @@ from urllib3 import BaseHTTPResponse
 
 from infra import metrics, tls
 from infra.component_settings import ObjectSettings
-from infra.objects.failures import ObjectMissing, StoreFailure, build_missing_bucket, raise_as_store_failures
+from infra.objects.failures import ObjectMissing, StoreFailure, build_bucket_missing_failure, raise_as_store_failures
 from infra.objects.records import EPOCH, PART_TYPE, ListedObject, ObjectHead, OpenUpload
 
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -73,12 +73,12 @@ class StoreClient:
         A cancelled call waits for its thread: a put must not arrive after the clean-up that follows it.
         """
 
-        def translate() -> T:
+        def run_and_translate_errors() -> T:
             with raise_as_store_failures(key):
                 return work(*args, **kwargs)
 
         began, ending = time.perf_counter(), "done"
-        job = self._threads.submit(translate)
+        job = self._threads.submit(run_and_translate_errors)
         outcome = asyncio.wrap_future(job)
         try:
             return await asyncio.shield(outcome)
@@ -104,7 +104,7 @@ class StoreClient:
         self._pool.clear()
 
     def _create_client(self, settings: ObjectSettings, endpoint: str, *, secure: bool) -> Minio:
-        return DigestMinio(
+        return MinioWithCallerDigests(
             endpoint,
             access_key=settings.access_key,
             secret_key=settings.secret_key.get_secret_value(),
@@ -131,7 +131,7 @@ def _create_connection_pool(settings: ObjectSettings) -> urllib3.PoolManager:
     )
 
 
-class DigestMinio(Minio):
+class MinioWithCallerDigests(Minio):
     """The client library with digests that the caller has computed: it would compute another one, over TLS an MD5."""
 
     def _build_headers(
@@ -163,10 +163,10 @@ def ensure_bucket(minio: Minio, bucket: str, region: str) -> None:
 def require_bucket(minio: Minio, bucket: str) -> None:
     """Raise BucketMissing unless the bucket exists."""
     if not minio.bucket_exists(bucket):
-        raise build_missing_bucket(bucket)
+        raise build_bucket_missing_failure(bucket)
 
 
-def build_headers(content_type: str, metadata: Mapping[str, str]) -> DictType:
+def build_object_headers(content_type: str, metadata: Mapping[str, str]) -> DictType:
     """Return the headers that an object is stored with."""
     for name, value in metadata.items():
         if not (name.isascii() and value.isascii()):
@@ -181,10 +181,10 @@ class SentDigests(NamedTuple):
     sha256: str
 
 
-def put_object(minio: Minio, bucket: str, path: str, data: bytes, with_headers: DictType) -> SentDigests:
+def put_object(minio: Minio, bucket: str, path: str, data: bytes, headers: DictType) -> SentDigests:
     """Store an object; return its ETag, and the SHA-256 of what was sent."""
     digest = hashlib.sha256(data).hexdigest()
-    written = minio._put_object(bucket, path, data, {**with_headers, _DIGEST: digest})
+    written = minio._put_object(bucket, path, data, {**headers, _DIGEST: digest})
     return SentDigests(written.etag or "", digest)
 
 

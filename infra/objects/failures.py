@@ -81,12 +81,12 @@ def build_s3_failure(error: S3Error, key: str) -> StoreFailure:
     """Return the failure for an S3 error code."""
     code = error.code or ""
     if code == "NoSuchBucket":
-        return build_missing_bucket(error.bucket_name or "")
+        return build_bucket_missing_failure(error.bucket_name or "")
     kind, message = _choose_failure(code, error, key)
     return kind(message, key=key, code=code)
 
 
-def build_missing_bucket(bucket: str) -> BucketMissing:
+def build_bucket_missing_failure(bucket: str) -> BucketMissing:
     """Return the failure for a missing bucket, which a HEAD without a body cannot report."""
     return BucketMissing(
         f"The bucket {bucket!r} does not exist. Create it, or set HAULAGE_OBJECTS__BUCKET.", key="", code="NoSuchBucket"

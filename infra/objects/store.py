@@ -87,7 +87,7 @@ class ObjectStore:
             self._bucket,
             self._to_path(key),
             data,
-            client.build_headers(content_type, metadata),
+            client.build_object_headers(content_type, metadata),
         )
         return StoredObject(key, len(data), etag, digest)
 
@@ -171,7 +171,7 @@ class ObjectStore:
         disposition: str | None = None,
     ) -> str:
         """Begin an upload and return its id. The object appears when the upload is completed."""
-        headers = client.build_headers(content_type, metadata)
+        headers = client.build_object_headers(content_type, metadata)
         if disposition is not None:
             headers["Content-Disposition"] = disposition
         return await self._client.call_on_thread(
@@ -249,7 +249,7 @@ class ObjectStore:
 
     # --- links ---
 
-    async def presign(self, key: str, *, expires_seconds: int, file_name: str, content_type: str) -> str:
+    async def presign_download(self, key: str, *, expires_seconds: int, file_name: str, content_type: str) -> str:
         """Return a link that downloads the object under a file name until it expires; the object may be missing.
 
         The link is encoded as it was signed: wrap it in `yarl.URL(link, encoded=True)` where it would be encoded again.

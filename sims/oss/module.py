@@ -13,10 +13,19 @@ from typing import Any
 
 from aiohttp import web
 
-from haulage.address_module import SQLITE, AddressTable, Transaction, address_module, table_statements
+from haulage.address_module import (
+    SQLITE,
+    AddressTable,
+    Transaction,
+    build_address_module,
+    build_create_table_statements,
+)
 
 TABLES = ";\n".join(
-    [*table_statements(SQLITE), "CREATE TABLE IF NOT EXISTS orders_in_flight (address_id INTEGER PRIMARY KEY)"]
+    [
+        *build_create_table_statements(SQLITE),
+        "CREATE TABLE IF NOT EXISTS orders_in_flight (address_id INTEGER PRIMARY KEY)",
+    ]
 )
 
 
@@ -67,7 +76,7 @@ class OssModule:
 
     def app(self) -> web.Application:
         """Return the HTTP application of the module over these tables."""
-        return address_module(
+        return build_address_module(
             self.connect, SQLITE, _has_in_flight_orders, token=self.token, addresses=self._table(), threads=1
         )
 

@@ -183,7 +183,7 @@ async def write_module_results(
         await _make_waiting_messages_due(connection, settings, rows, updates)
         if params.phase is CyclePhase.WRITE and done:
             await connection.execute(_RETRY_SWAPS, [row["uprn_1"] for row in done], settings.retries)
-        await _write_why_addresses_are_missing(connection, settings, failed, updates)
+        await _write_deletes_of_missing_addresses(connection, settings, failed, updates)
     return ApplyStepResult(
         done=len(done) - needless, failed=len(failed) if params.is_final_attempt_of_cycle else 0, superseded=superseded
     )
@@ -193,7 +193,7 @@ async def _write_acknowledgements(
     connection: Connection, settings: AddressSettings, params: ApplyStepInput, updates: Sequence[MessageUpdate]
 ) -> list[Row]:
     younger = await _find_superseding_messages(connection, [each.id for each in updates if each.stale])
-    overtaking = await _set_overtaking_swaps(connection, [each for each in updates if each.overtaken])
+    overtaking = await _set_and_describe_overtaking_swaps(connection, [each for each in updates if each.overtaken])
     reasons = {each.id: NEEDLESS_REASON for each in updates if each.stale and younger.get(each.id) is None} | overtaking
     return await connection.fetch(
         _WRITE_RESULTS,
@@ -221,7 +221,9 @@ async def _find_superseding_messages(connection: Connection, stale: Sequence[int
     return {row["id"]: row["younger"] for row in found}
 
 
-async def _set_overtaking_swaps(connection: Connection, overtaken: Sequence[MessageUpdate]) -> dict[int, str]:
+async def _set_and_describe_overtaking_swaps(
+    connection: Connection, overtaken: Sequence[MessageUpdate]
+) -> dict[int, str]:
     """Return the reason for each overtaken swap, and set the later swap in its wait reason."""
     found = await connection.fetch(_NEXT_SWAP, [each.id for each in overtaken], Topic.SWAP) if overtaken else []
     by_id = {row["id"]: row for row in found}
@@ -292,7 +294,7 @@ def _list_uprns(rows: Iterable[Row]) -> list[int]:
     return [uprn for row in rows for uprn in (row["uprn_1"], row["uprn_2"]) if uprn is not None]
 
 
-async def _write_why_addresses_are_missing(
+async def _write_deletes_of_missing_addresses(
     connection: Connection, settings: AddressSettings, failed: Sequence[Row], updates: Iterable[MessageUpdate]
 ) -> None:
     """Write into given-up swaps which message deleted the address that they miss."""

@@ -18,7 +18,7 @@ from domain.addresses.operations import BATCH_MAX, Module
 from infra.database import Database, Session
 from stores import keyset
 from stores.addresses.actions import Actor
-from stores.tables.addresses import AddressSetting
+from stores.tables.addresses import AddressOptionsVersion
 
 
 class _OptionalSettings(BaseModel):
@@ -140,7 +140,7 @@ _LOCK: Final = text("LOCK TABLE addr_settings IN SHARE ROW EXCLUSIVE MODE")
 
 
 async def select_newest_version(session: Session) -> OptionsVersion:
-    statement = select(AddressSetting).order_by(col(AddressSetting.version).desc()).limit(1)
+    statement = select(AddressOptionsVersion).order_by(col(AddressOptionsVersion.version).desc()).limit(1)
     return _build_version((await session.exec(statement)).one_or_none())
 
 
@@ -152,13 +152,17 @@ async def load_newest_version(database: Database) -> OptionsVersion:
 
 async def load_version(database: Database, version: int) -> OptionsVersion:
     async with database.session() as session:
-        return _build_version(await session.get_one(AddressSetting, version))
+        return _build_version(await session.get_one(AddressOptionsVersion, version))
 
 
-async def list_versions(session: Session, after: tuple[datetime, int] | None, limit: int) -> Sequence[AddressSetting]:
+async def list_versions(
+    session: Session, after: tuple[datetime, int] | None, limit: int
+) -> Sequence[AddressOptionsVersion]:
     """List versions, newest first, one more than a page."""
-    place = (AddressSetting.changed_at, AddressSetting.version)
-    return (await session.exec(keyset.select_page(select(AddressSetting), place, after, limit))).all()
+    place = (AddressOptionsVersion.changed_at, AddressOptionsVersion.version)
+    return (
+        await session.exec(keyset.select_page_and_one_more(select(AddressOptionsVersion), place, after, limit))
+    ).all()
 
 
 async def lock_versions(session: Session) -> None:
@@ -169,11 +173,11 @@ async def lock_versions(session: Session) -> None:
 async def add_version(session: Session, options: AddressOptions, actor: Actor) -> OptionsVersion:
     """Insert a new version, which is in force once the transaction commits."""
     values = options.model_dump(mode="json", exclude_none=True)
-    row = AddressSetting(options=values, who=actor.who, reason=actor.reason)  # type: ignore[call-arg] # by the database
+    row = AddressOptionsVersion(options=values, who=actor.who, reason=actor.reason)  # type: ignore[call-arg] # by the database
     session.add(row)
     await session.flush()
     return OptionsVersion(row.version or 0, options)
 
 
-def _build_version(row: AddressSetting | None) -> OptionsVersion:
+def _build_version(row: AddressOptionsVersion | None) -> OptionsVersion:
     return NO_VERSION if row is None else OptionsVersion(row.version or 0, AddressOptions.model_validate(row.options))

@@ -139,14 +139,14 @@ async def _select_messages(connection: Connection, settings: AddressSettings) ->
         most = settings.threshold if reserved else settings.threshold - sum(map(len, found))
         found.append(await connection.fetch(_READ[topic], settings.retries, most) if most else [])
     if reserved and settings.threshold < len(TOPIC_ORDER):
-        return _keep_oldest_of_topics(found, settings.threshold)
+        return _take_one_message_of_oldest_topics(found, settings.threshold)
     capacities = ordering.divide_cycle_capacity([len(rows) for rows in found], settings.threshold, reserved)
     return [rows[:most] for rows, most in zip(found, capacities, strict=True)]
 
 
-def _keep_oldest_of_topics(found: Sequence[Sequence[Row]], most: int) -> list[list[Row]]:
+def _take_one_message_of_oldest_topics(found: Sequence[Sequence[Row]], limit: int) -> list[list[Row]]:
     """Return at most one message of each topic: a cycle too small for all topics takes the oldest messages."""
-    oldest = sorted(row["id"] for rows in found for row in rows[:1])[:most]
+    oldest = sorted(row["id"] for rows in found for row in rows[:1])[:limit]
     return [[row for row in rows[:1] if row["id"] in oldest] for rows in found]
 
 
@@ -170,7 +170,7 @@ async def _assign_messages_to_cycle(
 
 def _build_swap_steps(swaps: Sequence[Row], settings: AddressSettings) -> list[CycleStep]:
     pairs = [SwapUprns(row["id"], row["uprn_1"], row["uprn_2"]) for row in swaps]
-    return ordering.pack_groups_into_steps(ordering.group_independent_swaps(pairs), settings.run_messages)
+    return ordering.pack_groups_into_steps(ordering.group_swaps_without_shared_uprns(pairs), settings.run_messages)
 
 
 def _list_winner_ids(rows: Sequence[Row], coalesced: CoalescedWrites) -> list[int]:
@@ -180,11 +180,11 @@ def _list_winner_ids(rows: Sequence[Row], coalesced: CoalescedWrites) -> list[in
 ARCHIVE_BATCH: Final = 5_000
 
 
-def _list_column_names(table: type[SQLModel]) -> list[str]:
+def _list_column_names_but_archived_at(table: type[SQLModel]) -> list[str]:
     return [column.name for column in table.__table__.columns if column.name != "archived_at"]  # type: ignore[attr-defined]
 
 
-_ARCHIVED_COLUMNS: Final = ", ".join(_list_column_names(AddressMessage))
+_ARCHIVED_COLUMNS: Final = ", ".join(_list_column_names_but_archived_at(AddressMessage))
 _ARCHIVE: Final = f"""
     WITH moved AS (
         DELETE FROM {AddressMessage.__tablename__} WHERE id IN (

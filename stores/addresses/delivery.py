@@ -148,7 +148,9 @@ _RETRY_GIVEN_UP: Final = f"""
     """  # noqa: S608 - constants only
 
 
-async def list_given_up_swaps(database: Database, retries: int, after: int, limit: int) -> list[LoggedMessage]:
+async def list_swaps_given_up_for_missing_side(
+    database: Database, retries: int, after: int, limit: int
+) -> list[LoggedMessage]:
     """Return swaps that were given up because a side was missing, in order of their ids."""
     async with database.connection() as connection:
         return [build_logged_message(row) for row in await connection.fetch(_GIVEN_UP_SWAPS, retries, after, limit)]
@@ -195,7 +197,7 @@ class UnconfirmedMessage:
     """Whether it can no longer take effect where it has not."""
 
     @property
-    def possible_modules(self) -> Sequence[Module]:
+    def unsure_modules(self) -> Sequence[Module]:
         """The modules that may have applied it."""
         return self.message.reason.unsure
 

@@ -113,7 +113,7 @@ class Inbox:
         # A message may be delivered twice in one batch, and an insert must not have a key twice.
         distinct: dict[tuple[Topic, str, str], DeliveredMessage] = {}
         for each in delivered:
-            distinct.setdefault((each.topic, _identify_message(each.message), each.refusal), each)
+            distinct.setdefault((each.topic, _get_message_id_or_digest(each.message), each.refusal), each)
         messages = [self.parse_message(each) for each in distinct.values()]
         taken = await self._write_with_fallback_to_quarantine(messages)
         taken = taken.model_copy(update={"repeated": taken.repeated + len(delivered) - len(distinct)})
@@ -174,7 +174,7 @@ class Inbox:
             _log.warning(
                 "address_message_quarantined",
                 topic=each.incoming.topic,
-                msg_no=_build_msg_no(each.incoming.message),
+                msg_no=_build_storable_msg_no(each.incoming.message),
                 reason=each.reason,
             )
         return IntakeResult(new=new, repeated=len(readable) - new, unreadable=len(unreadable))
@@ -205,7 +205,7 @@ def _build_quarantine_row(unreadable: RefusedMessage) -> dict[str, Any]:
     message = unreadable.incoming.message
     return {
         "topic": unreadable.incoming.topic,
-        "msg_no": _build_msg_no(message),
+        "msg_no": _build_storable_msg_no(message),
         "raw": message.data[:RAW_MAX_BYTES],
         "raw_bytes": len(message.data),
         "reason": unreadable.reason,
@@ -213,14 +213,14 @@ def _build_quarantine_row(unreadable: RefusedMessage) -> dict[str, Any]:
     }
 
 
-def _identify_message(message: PublishedMessage) -> str:
+def _get_message_id_or_digest(message: PublishedMessage) -> str:
     """Return the id of a message, or a digest of its data if it has none."""
     return message.message_id or sha256(message.data).hexdigest()
 
 
-def _build_msg_no(message: PublishedMessage) -> str:
+def _build_storable_msg_no(message: PublishedMessage) -> str:
     """Return an id that fits an index and a text of PostgreSQL, whatever was sent as one."""
-    identity = _identify_message(message)
+    identity = _get_message_id_or_digest(message)
     if len(identity) <= KEY_MAX_CHARACTERS and identity.isprintable():
         return identity
     return sha256(identity.encode(errors="surrogatepass")).hexdigest()

@@ -91,7 +91,7 @@ async def list_logical_deletes(
         statement = statement.where(removable.is_not(None) if filter_.is_removable else removable.is_(None))
     place = (LogicalDelete.create_date, LogicalDelete.address_id)
     async with database.session() as session:
-        return (await session.exec(keyset.select_page(statement, place, after, limit))).all()
+        return (await session.exec(keyset.select_page_and_one_more(statement, place, after, limit))).all()
 
 
 async def write_check_results(database: Database, checked: Sequence[ListedLogicalDelete]) -> None:

@@ -50,7 +50,7 @@ async def list_quarantine(
         statement = statement.where(QuarantinedMessage.topic == topic)
     place = (QuarantinedMessage.created_at, QuarantinedMessage.id)
     async with database.session() as session:
-        return (await session.exec(keyset.select_page(statement, place, after, limit))).all()
+        return (await session.exec(keyset.select_page_and_one_more(statement, place, after, limit))).all()
 
 
 async def find_quarantined_text(database: Database, quarantine_id: int, max_bytes: int) -> QuarantinedText | None:

@@ -55,7 +55,7 @@ _ACTIONS: Final = "SELECT done_at, who, action, reason FROM addr_audit WHERE log
 
 
 @dataclass(frozen=True, slots=True)
-class ModuleAck:
+class ModuleAcknowledgement:
     """The last answer of a module."""
 
     ack: str | None
@@ -86,7 +86,7 @@ class FoundMessage:
     created_at: datetime
     changed_at: datetime | None
     waits: WaitReason
-    acks: Mapping[Module, ModuleAck]
+    acks: Mapping[Module, ModuleAcknowledgement]
     payload: str | None = None
     """The published text; omitted in lists."""
 
@@ -211,13 +211,13 @@ def build_search_query(query: MessageSearch) -> tuple[str, Sequence[object]]:
     return text, where.values
 
 
-def build_materialized_subquery(gate: str, table: str = LOG) -> str:
+def build_materialized_subquery(condition: str, table: str = LOG) -> str:
     """Return a subquery that materialises the messages that a simple condition selects, before other conditions apply.
 
     The failed messages, and those of a UPRN, are few. But PostgreSQL assumes them to be spread evenly over the log, and
     would rather read all messages of a topic, or the log from its end.
     """
-    return f"gathered AS MATERIALIZED (SELECT {_FILTERED} FROM {table} WHERE {gate})"  # noqa: S608 - constants only
+    return f"gathered AS MATERIALIZED (SELECT {_FILTERED} FROM {table} WHERE {condition})"  # noqa: S608 - constants only
 
 
 def _build_selective_condition(query: MessageSearch, where: WhereClause) -> str | None:
@@ -283,7 +283,9 @@ def _build_found_message(row: asyncpg.Record) -> FoundMessage:
         changed_at=known["proc_update_date"],
         waits=WaitReason() if written is None else WaitReason.model_validate_json(written),
         acks={
-            module: ModuleAck(known[f"{module}_ack"], known[f"{module}_ack_date"], known.get(f"{module}_stack_trace"))
+            module: ModuleAcknowledgement(
+                known[f"{module}_ack"], known[f"{module}_ack_date"], known.get(f"{module}_stack_trace")
+            )
             for module in Module
         },
         payload=known.get("payload"),

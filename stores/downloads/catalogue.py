@@ -154,7 +154,7 @@ async def find_download(database: Database, project_id: str, task_id: str) -> Do
         return (await session.exec(query)).one_or_none()
 
 
-async def find_of_live_project(database: Database, project_id: str, task_id: str) -> Download | None:
+async def find_download_of_live_project(database: Database, project_id: str, task_id: str) -> Download | None:
     """Return a project's download, unless the project was revoked."""
     query = (
         select(Download)
@@ -171,7 +171,7 @@ async def list_page(
 ) -> Sequence[Download]:
     """Return downloads, newest first, and one more if another page follows."""
     statement = select(Download).where(*_build_conditions(filters))
-    statement = keyset.select_page(statement, (Download.created_at, Download.task_id), after, limit)
+    statement = keyset.select_page_and_one_more(statement, (Download.created_at, Download.task_id), after, limit)
     async with database.session() as session:
         return (await session.exec(statement)).all()
 
@@ -187,7 +187,7 @@ async def list_unfinished_or_recently_ended(
         return (await session.exec(query.order_by(col(Download.created_at).desc()).limit(limit))).all()
 
 
-async def filter_recorded(database: Database, task_ids: Collection[str]) -> set[str]:
+async def filter_task_ids_with_row(database: Database, task_ids: Collection[str]) -> set[str]:
     """Return those of the ids that have a row."""
     statement = select(Download.task_id).where(col(Download.task_id).in_(task_ids))
     async with database.session() as session:

@@ -9,7 +9,7 @@ from typing import Final
 
 from domain.downloads.models import DownloadSpec
 from domain.limits import LimitDecision, RateDemand, SlotDemand, UncheckedSpending
-from domain.quotas import DAY_SECONDS, MINUTE_SECONDS, PartyQuotas
+from domain.quotas import DAY_SECONDS, MINUTE_SECONDS, DownloadQuotaLimits
 from infra.database import Database
 from infra.limits import Limiter
 
@@ -37,8 +37,8 @@ class QuotaScope(StrEnum):
 class DownloadQuotas:
     """The limits of a project, and those of each operator within it."""
 
-    project: PartyQuotas
-    operator: PartyQuotas
+    project: DownloadQuotaLimits
+    operator: DownloadQuotaLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class QuotaState:
         return f"{self.scope}-{self.kind}"
 
 
-async def admit_download(database: Database, settings: DownloadQuotas, spec: DownloadSpec) -> list[QuotaState]:
+async def take_quotas_all_or_none(database: Database, settings: DownloadQuotas, spec: DownloadSpec) -> list[QuotaState]:
     """Count a submission and take the slots of an active download; take nothing if a quota is used up.
 
     A repeated call for a download that is active counts nothing.
@@ -80,7 +80,7 @@ async def take_active_slots_beyond_quota(database: Database, spec: DownloadSpec)
     await Limiter(database).take_beyond_limits([_build_active_slot_demand(party, spec, 1) for party in parties])
 
 
-async def release_active_slots(
+async def release_slots_and_count_file_size(
     database: Database,
     project_id: str,
     operator_id: str | None,
@@ -95,7 +95,7 @@ async def release_active_slots(
     booking = [
         UncheckedSpending(party.build_limit_key(kind), size, DAY_SECONDS) for party in parties for kind, size in sizes
     ]
-    await Limiter(database).release_slots(
+    await Limiter(database).release_slots_and_spend_once(
         [party.build_limit_key(QuotaKind.ACTIVE) for party in parties], task_id, booking
     )
 
@@ -117,11 +117,11 @@ def _list_quota_owners(project_id: str, operator_id: str | None) -> list[_QuotaO
 
 
 def _build_demands(
-    settings: DownloadQuotas, parties: list[_QuotaOwner], spec: DownloadSpec | None = None
+    settings: DownloadQuotas, owners: list[_QuotaOwner], spec: DownloadSpec | None = None
 ) -> dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand]:
     """Build the demands on each quota; without a spec they demand nothing."""
     found: dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand] = {}
-    for party in parties:
+    for party in owners:
         limits = settings.project if party.scope is QuotaScope.PROJECT else settings.operator
         found[party.scope, QuotaKind.SUBMISSIONS] = RateDemand(
             party.build_limit_key(QuotaKind.SUBMISSIONS),
@@ -155,8 +155,8 @@ def _split_demands(
 
 
 def _build_quota_states(
-    demands: Mapping[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand], verdicts: Sequence[LimitDecision]
+    demands: Mapping[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand], decisions: Sequence[LimitDecision]
 ) -> list[QuotaState]:
     rates, slots = _split_demands(demands)
-    of = dict(zip([*rates, *slots], verdicts, strict=True))
+    of = dict(zip([*rates, *slots], decisions, strict=True))
     return [QuotaState(scope, kind, demand.limit, of[demand]) for (scope, kind), demand in demands.items()]

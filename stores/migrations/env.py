@@ -13,7 +13,7 @@ from infra.database import TableRow, UtcTime
 from stores import tables
 
 
-def render_plainly(kind: str, item: Any, _: AutogenContext) -> str | Literal[False]:
+def render_utc_time_as_sqlalchemy_type(kind: str, item: Any, _: AutogenContext) -> str | Literal[False]:
     """Write our column types as SQLAlchemy's own, so that a migration does not change when our code does."""
     return "sa.DateTime(timezone=True)" if kind == "type" and isinstance(item, UtcTime) else False
 
@@ -28,7 +28,7 @@ context.configure(
     target_metadata=TableRow.metadata,
     compare_type=True,
     compare_server_default=True,
-    render_item=render_plainly,
+    render_item=render_utc_time_as_sqlalchemy_type,
 )
 with context.begin_transaction():
     context.run_migrations()

@@ -56,13 +56,13 @@ async def begin_attempt(database: Database, params: ReadSliceInput) -> SliceAtte
     async with database.session() as session:
         here = await platforms.load(session, params.platform)
         if here.row.credentials_failed_since is not None and (
-            refusal := await _find_credentials_refusal(session, params)
+            refusal := await _take_credentials_try_or_get_refusal(session, params)
         ):
             return SliceAttempt(here, SliceAccess.NOT, refusal)
         return SliceAttempt(here, await ledger.take_slice(session, params, here.row.skew_seconds or 0.0))
 
 
-async def _find_credentials_refusal(session: Session, params: ReadSliceInput) -> FaultRecord | None:
+async def _take_credentials_try_or_get_refusal(session: Session, params: ReadSliceInput) -> FaultRecord | None:
     """Return the refusal, unless this attempt may try the credentials again: all slices share one try per pause."""
     row = await session.get_one(OrderPlatform, params.platform, with_for_update=True, populate_existing=True)
     if row.credentials_failed_since is None or row.credentials_fault is None:
@@ -148,7 +148,7 @@ def _build_result(
     params: ReadSliceInput, row: OrderSlice, reading: SliceReading, changes: list[OrderChange]
 ) -> ReadSliceResult:
     """Build the result of an attempt; only a slice that was complete before can have missed orders."""
-    late = _filter_late_orders(params.window, changes) if row.done_at is not None else []
+    late = _filter_new_orders_in_window(params.window, changes) if row.done_at is not None else []
     return ReadSliceResult(
         ending=ReadOutcome.DONE,
         orders=reading.orders,
@@ -162,12 +162,12 @@ def _build_result(
     )
 
 
-def _filter_late_orders(window: TimeWindow, changes: list[OrderChange]) -> list[OrderChange]:
+def _filter_new_orders_in_window(window: TimeWindow, changes: list[OrderChange]) -> list[OrderChange]:
     return [each for each in changes if each.is_new and window.contains(each.modified_at)]
 
 
-def _write_result_to_row(row: OrderSlice, result: ReadSliceResult, key: str) -> None:
-    row.failed_at, row.fault, row.holder, row.stale_told_at, row.raw_key = None, None, None, None, key
+def _write_result_to_row(row: OrderSlice, result: ReadSliceResult, pages_key: str) -> None:
+    row.failed_at, row.fault, row.holder, row.stale_told_at, row.raw_key = None, None, None, None, pages_key
     row.orders, row.changed, row.total = result.orders, result.changed, result.total
     row.passes, row.pages, row.outside, row.undated = result.passes, result.pages, result.outside, result.undated
 
@@ -183,7 +183,7 @@ def _compute_lateness_seconds(row: OrderSlice, window: TimeWindow, changes: list
     return max(
         (
             confirmation.compute_lateness_seconds(each.modified_at, row.read_at)
-            for each in _filter_late_orders(window, changes)
+            for each in _filter_new_orders_in_window(window, changes)
         ),
         default=None,
     )

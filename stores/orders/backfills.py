@@ -46,7 +46,7 @@ async def save_progress_and_list_next(database: Database, params: BackfillBatchI
         for unread in params.unread:
             await ledger.record_failed_reread(session, params.platform, unread.window, unread.fault)
         await _save_progress(session, params.backfill_id, params.progress)
-        if params.progress.has_too_many_failures:
+        if params.progress.has_too_many_consecutive_failures:
             return []
         after = params.progress.read_to or params.window.start
         return await ledger.list_rereadable_slices(session, params.platform, after, params.window.end, BATCH_SLICES)
@@ -136,4 +136,4 @@ async def list_page(
     if state is not None:
         statement = statement.where(OrderBackfill.state == state)
     place = (OrderBackfill.asked_at, OrderBackfill.backfill_id)
-    return (await session.exec(keyset.select_page(statement, place, after, limit))).all()
+    return (await session.exec(keyset.select_page_and_one_more(statement, place, after, limit))).all()

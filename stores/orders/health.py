@@ -20,7 +20,7 @@ from domain.orders.windows import TimeWindow
 from domain.workload import ConcernKind, Workload, Workloads, merge_workloads, parse_concerns, parse_workloads
 from infra.database import Database
 from stores.orders import ledger, slices
-from stores.orders.slices import SliceCounts
+from stores.orders.slices import OpenAndFailedSliceCounts
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 
@@ -57,12 +57,12 @@ async def record_clock_failure(database: Database, params: RecordFailureInput, p
     return ClockFailure(row, is_first, is_due)
 
 
-async def record_clock(database: Database, platform: str, clock: datetime) -> ClockChange:
+async def record_clock(database: Database, platform: str, platform_now: datetime) -> ClockChange:
     """Save how far a platform's clock is ahead of the database's, and clear an earlier failure to read it."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, platform, with_for_update=True)
         now = await ledger.read_database_time(session)
-        before, skew = row.skew_seconds, (clock - now).total_seconds()
+        before, skew = row.skew_seconds, (platform_now - now).total_seconds()
         row.skew_seconds, row.skew_at = skew, now
         row.clock_failed_since, row.clock_fault, row.clock_told = None, None, False
         session.add(row)
@@ -106,7 +106,7 @@ class PlatformsHealth:
     """All platforms, with the numbers of their slices, at a time by the database's clock."""
 
     rows: list[OrderPlatform]
-    counts: dict[str, SliceCounts]
+    counts: dict[str, OpenAndFailedSliceCounts]
     now: datetime
 
 
@@ -114,7 +114,7 @@ async def load_platforms_health(database: Database) -> PlatformsHealth:
     """Read what keeps each platform from being fetched."""
     async with database.session() as session:
         rows = (await session.exec(select(OrderPlatform).where(col(OrderPlatform.removed_at).is_(None)))).all()
-        counts = await slices.count_by_platform(session, [row.platform for row in rows])
+        counts = await slices.count_open_and_failed_by_platform(session, [row.platform for row in rows])
         return PlatformsHealth(list(rows), counts, await ledger.read_database_time(session))
 
 
@@ -140,13 +140,13 @@ class OverdueSlices:
     """Slices claimed before this take too long."""
 
 
-async def list_stale_slices(database: Database, after: timedelta, limit: int) -> OverdueSlices:
-    """List the oldest slices that take longer than `after` and are not reported yet."""
+async def list_stale_slices(database: Database, stale_after: timedelta, limit: int) -> OverdueSlices:
+    """List the oldest slices that take longer than `stale_after` and are not reported yet."""
     async with database.session() as session:
         now = await ledger.read_database_time(session)
         oldest = (
             select(OrderSlice)
-            .where(_build_stale_condition(now - after))
+            .where(_build_stale_condition(now - stale_after))
             .order_by(col(OrderSlice.claimed_at))
             .limit(limit)
         )
@@ -156,7 +156,7 @@ async def list_stale_slices(database: Database, after: timedelta, limit: int) ->
             )
             for row in await session.exec(oldest)
         ]
-    return OverdueSlices(slices, now, now - after)
+    return OverdueSlices(slices, now, now - stale_after)
 
 
 async def mark_stale_reported(

@@ -243,7 +243,7 @@ async def claim_slices(
         here = await platforms.load(session, params.platform, lock=True)
         row, threads = here.row, here.settings.threads
         if (when := _find_reread_time(params, row)) is not None:
-            jobs = await _list_slice_at(session, params.platform, when)
+            jobs = await _list_rereadable_slice_at(session, params.platform, when)
             return ClaimSlicesResult(project_id=row.project_id, jobs=jobs, threads=threads, rereads=True)
         if is_paused:
             return ClaimSlicesResult(project_id=row.project_id, jobs=[], threads=threads, is_paused=True)
@@ -345,7 +345,7 @@ async def _list_due_sweeps(
     return [job for job in jobs if job.window not in running][:most]
 
 
-async def _list_slice_at(session: Session, platform: str, moment: datetime) -> list[SliceJob]:
+async def _list_rereadable_slice_at(session: Session, platform: str, moment: datetime) -> list[SliceJob]:
     """List the complete slice that holds a moment, to be read again."""
     return await list_rereadable_slices(session, platform, moment, moment + windows.SECOND, 1)
 

@@ -40,7 +40,7 @@ from infra.database import (
 )
 from stores import keyset
 from stores.keyset import SqlKeyset
-from stores.tables.orders import Order, OrderCopy, OrderPlatform
+from stores.tables.orders import Order, OrderPlatform, ReplacedOrderRevision
 from stores.tables.orders import Order as OrderRow
 
 BATCH: Final = 2_000
@@ -151,7 +151,9 @@ async def write_newer_copies(
     return changes + [OrderChange(each.order.modified_at, found[each.order.order_id].rank[0]) for each in newer]
 
 
-async def list_ids_stored_as_new(database: Database, account: Account, copies: Sequence[FetchedOrder]) -> set[str]:
+async def list_ids_stored_at_least_as_new(
+    database: Database, account: Account, copies: Sequence[FetchedOrder]
+) -> set[str]:
     """Return the ids of orders that are stored at least as new."""
     ids: set[str] = set()
     async with database.session() as session:
@@ -164,10 +166,15 @@ async def list_ids_stored_as_new(database: Database, account: Account, copies: S
 
 async def purge_replaced_copies(database: Database, kept: timedelta, limit: int) -> int:
     """Delete at most *limit* copies that were replaced longer ago; return how many."""
-    name = (OrderCopy.platform, OrderCopy.shop, OrderCopy.order_id, OrderCopy.revision)
-    past = select(*name).where(col(OrderCopy.replaced_at) < func.now() - kept).limit(limit)
+    name = (
+        ReplacedOrderRevision.platform,
+        ReplacedOrderRevision.shop,
+        ReplacedOrderRevision.order_id,
+        ReplacedOrderRevision.revision,
+    )
+    past = select(*name).where(col(ReplacedOrderRevision.replaced_at) < func.now() - kept).limit(limit)
     async with database.session() as session:
-        return (await session.exec(delete(OrderCopy).where(tuple_(*name).in_(past)))).rowcount
+        return (await session.exec(delete(ReplacedOrderRevision).where(tuple_(*name).in_(past)))).rowcount
 
 
 async def _load_versions(session: Session, account: Account, batch: Sequence[FetchedOrder]) -> dict[str, StoredVersion]:
@@ -266,7 +273,7 @@ async def list_page(session: Session, filters: OrderFilter, after: OrderPosition
     if filters.platform is not None:
         statement = statement.where(OrderPlatform.platform == filters.platform)
     place = (found.modified_at, found.order_id, found.platform, found.shop)
-    return (await session.exec(keyset.select_page(statement, place, None, limit))).all()
+    return (await session.exec(keyset.select_page_and_one_more(statement, place, None, limit))).all()
 
 
 def _build_conditions(filters: OrderFilter, after: OrderPosition | None) -> list[ColumnElement[bool]]:
@@ -376,7 +383,7 @@ class SnapshotOrder:
     """Its JSON, with the platform's text as received."""
 
 
-async def count_snapshot(database: Database, snapshot: OrderSnapshot) -> int:
+async def count_snapshot_orders(database: Database, snapshot: OrderSnapshot) -> int:
     """Count the orders of a snapshot."""
     async with database.session() as session:
         return int((await session.execute(_COUNT, snapshot.sql_parameters)).scalar_one())

@@ -24,7 +24,7 @@ from domain.orders.config import DEFAULT_LEVEL, PlatformOptions, PlatformSetting
 from domain.secrets import SealedText
 from infra.database import Database, Session
 from stores import keyset
-from stores.tables.orders import OrderBackfill, OrderPlatform, OrderSetting, OrderSlice
+from stores.tables.orders import OrderBackfill, OrderOptionsVersion, OrderPlatform, OrderSlice
 from stores.tables.shared import Project
 
 _LOCK: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")
@@ -125,7 +125,7 @@ async def load_threads_by_platform(database: Database) -> dict[str, int]:
 
 def build_state(row: OrderPlatform, defaults: PlatformOptionsVersion, own: PlatformOptionsVersion) -> PlatformState:
     """Build the state of a platform from both levels of its configuration."""
-    capability = get_capability(row)
+    capability = get_declared_or_built_in_capability(row)
     version = max(defaults.version, own.version)
     settings, origins = config.resolve_settings(version, defaults.options, own.options, capability)
     return PlatformState(row, capability, settings, origins)
@@ -133,11 +133,11 @@ def build_state(row: OrderPlatform, defaults: PlatformOptionsVersion, own: Platf
 
 async def find(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
     """Return a platform's row, or None; locked, no other transaction claims or completes meanwhile."""
-    row = await find_former(session, platform, lock=lock)
+    row = await find_including_removed(session, platform, lock=lock)
     return None if row is None or row.removed_at is not None else row
 
 
-async def find_former(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
+async def find_including_removed(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
     """Return a platform's row, also that of a removed one."""
     return await session.get(OrderPlatform, platform, with_for_update=lock or None)
 
@@ -162,7 +162,7 @@ async def list_page(
     if project_id is not None:
         statement = statement.where(OrderPlatform.project_id == project_id)
     place = (OrderPlatform.created_at, OrderPlatform.platform)
-    return (await session.exec(keyset.select_page(statement, place, after, limit))).all()
+    return (await session.exec(keyset.select_page_and_one_more(statement, place, after, limit))).all()
 
 
 def create_or_update(
@@ -190,7 +190,7 @@ async def count_of_project(session: Session, project_id: str) -> int:
 
 async def remove(session: Session, row: OrderPlatform) -> None:
     """Delete the slices, the backfills and the options of a platform; its row says whose its orders are."""
-    for table in (OrderSlice, OrderBackfill, OrderSetting):
+    for table in (OrderSlice, OrderBackfill, OrderOptionsVersion):
         await session.execute(delete(table).where(col(table.platform) == row.platform))
     fresh = OrderPlatform(
         platform=row.platform, created_at=row.created_at, kind="", shop="", base_url="", project_id=""
@@ -212,11 +212,11 @@ async def list_platform_numbers(database: Database) -> list[str]:
 async def load_newest_options(session: Session, levels: Sequence[str]) -> dict[str, PlatformOptionsVersion]:
     """Load the newest version of each level that has options."""
     latest = (
-        select(func.max(OrderSetting.version))
-        .where(col(OrderSetting.platform).in_(levels))
-        .group_by(col(OrderSetting.platform))
+        select(func.max(OrderOptionsVersion.version))
+        .where(col(OrderOptionsVersion.platform).in_(levels))
+        .group_by(col(OrderOptionsVersion.platform))
     )
-    statement = select(OrderSetting).where(col(OrderSetting.version).in_(latest))
+    statement = select(OrderOptionsVersion).where(col(OrderOptionsVersion.version).in_(latest))
     rows = await session.exec(statement)
     return {
         row.platform: PlatformOptionsVersion(row.version or 0, PlatformOptions.model_validate(row.options))
@@ -246,13 +246,15 @@ async def list_affected_platforms(session: Session, level: str) -> list[OrderPla
 
 async def insert_options_version(session: Session, level: str, options: PlatformOptions) -> PlatformOptionsVersion:
     """Put a new version of a level in force."""
-    row = OrderSetting(platform=level, options=options.model_dump(exclude_none=True), changed_at=datetime.now(UTC))
+    row = OrderOptionsVersion(
+        platform=level, options=options.model_dump(exclude_none=True), changed_at=datetime.now(UTC)
+    )
     session.add(row)
     await session.flush()
     return PlatformOptionsVersion(row.version or 0, options)
 
 
-def get_capability(row: OrderPlatform) -> Capability:
+def get_declared_or_built_in_capability(row: OrderPlatform) -> Capability:
     """Return what a platform can do: as declared for it, else as built in for its kind."""
     return (
         known_platforms.KNOWN_PLATFORMS[row.kind]

@@ -39,7 +39,7 @@ class SliceFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class SliceCounts:
+class OpenAndFailedSliceCounts:
     """Numbers of a platform's failed, open and stale slices, and of its failed sweeps."""
 
     failed: int = 0
@@ -49,7 +49,7 @@ class SliceCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Lateness:
+class SweepFindings:
     """Orders that only sweeps found, and the greatest recent lateness."""
 
     missed: int
@@ -61,7 +61,7 @@ async def list_page(
 ) -> Sequence[OrderSlice]:
     """List slices, latest first, and one more if another page follows."""
     statement = select(OrderSlice).where(*_build_conditions(filters))
-    statement = keyset.select_page(statement, (OrderSlice.start_at, OrderSlice.slice_id), after, limit)
+    statement = keyset.select_page_and_one_more(statement, (OrderSlice.start_at, OrderSlice.slice_id), after, limit)
     return (await session.exec(statement)).all()
 
 
@@ -82,7 +82,9 @@ async def list_unfinished_windows(session: Session, platform: str, limit: int) -
     return [ledger.build_window(row) for row in await session.exec(statement)]
 
 
-async def count_by_platform(session: Session, platforms: Collection[str]) -> dict[str, SliceCounts]:
+async def count_open_and_failed_by_platform(
+    session: Session, platforms: Collection[str]
+) -> dict[str, OpenAndFailedSliceCounts]:
     """Count slices by platform; platforms without any such slice are left out."""
     has_failed = col(OrderSlice.failed_at).is_not(None)
     statement = (
@@ -90,9 +92,9 @@ async def count_by_platform(session: Session, platforms: Collection[str]) -> dic
         .where(col(OrderSlice.platform).in_(platforms), ledger.build_unfinished_condition())
         .group_by(col(OrderSlice.platform), has_failed)
     )
-    counts: dict[str, SliceCounts] = {}
+    counts: dict[str, OpenAndFailedSliceCounts] = {}
     for platform, failed, count in await session.exec(statement):
-        before = counts.get(platform, SliceCounts())
+        before = counts.get(platform, OpenAndFailedSliceCounts())
         counts[platform] = replace(before, failed=count) if failed else replace(before, open=count)
     stale = (
         select(OrderSlice.platform, func.count())
@@ -100,20 +102,20 @@ async def count_by_platform(session: Session, platforms: Collection[str]) -> dic
         .group_by(col(OrderSlice.platform))
     )
     for platform, count in await session.exec(stale):
-        counts[platform] = replace(counts.get(platform, SliceCounts()), stale=count)
+        counts[platform] = replace(counts.get(platform, OpenAndFailedSliceCounts()), stale=count)
     for platform, count in (await ledger.count_failed_sweeps(session, platforms)).items():
-        counts[platform] = replace(counts.get(platform, SliceCounts()), sweeps_failed=count)
+        counts[platform] = replace(counts.get(platform, OpenAndFailedSliceCounts()), sweeps_failed=count)
     return counts
 
 
-async def load_lateness(session: Session, platform: str, now: datetime) -> Lateness:
+async def load_sweep_findings(session: Session, platform: str, now: datetime) -> SweepFindings:
     """Read what sweeps found in a platform's slices."""
     is_recent = col(OrderSlice.swept_at) > now - confirmation.LATENESS_KEPT
     statement = select(
         func.coalesce(func.sum(OrderSlice.missed), 0), func.max(OrderSlice.late_seconds).filter(is_recent)
     ).where(OrderSlice.platform == platform)
     missed, late_seconds = (await session.exec(statement)).one()
-    return Lateness(missed or 0, late_seconds)
+    return SweepFindings(missed or 0, late_seconds)
 
 
 async def skip_slice(session: Session, row: OrderSlice, reason: str) -> None:

@@ -203,7 +203,7 @@ class LogicalDelete(TableRow, table=True):
     purged_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
-class AddressSetting(TableRow, table=True):
+class AddressOptionsVersion(TableRow, table=True):
     """One version of the settings of cycles and modules; the newest is in force."""
 
     __tablename__ = "addr_settings"

@@ -76,7 +76,7 @@ class OrderPlatform(TableRow, table=True):
     removed_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
-class OrderSetting(TableRow, table=True):
+class OrderOptionsVersion(TableRow, table=True):
     """One version of the options of a level; the newest of each level is in force."""
 
     __tablename__ = "order_settings"
@@ -200,7 +200,7 @@ class Order(TableRow, table=True):
     revision: int = Field(sa_type=BigInteger)
 
 
-class OrderCopy(TableRow, table=True):
+class ReplacedOrderRevision(TableRow, table=True):
     """A copy of an order that a newer one replaced: kept for exports that refer to an earlier mark."""
 
     __tablename__ = "order_copies"

@@ -130,7 +130,7 @@ class ArchivedTask(TableRow, table=True):
     lease: int = Field(default=0, sa_column=Column(BigInteger, nullable=False, server_default="0"))
 
 
-class TaskCount(TableRow, table=True):
+class ArchivedTaskCount(TableRow, table=True):
     """Number of archived tasks of a lane by status, because counting a million rows takes too long."""
 
     __tablename__ = "task_counts"

@@ -203,7 +203,7 @@ def _replace_nul(value: str) -> str:
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-async def list_types(database: Database) -> list[str]:
+async def list_all_types(database: Database) -> list[str]:
     """Return all types."""
     async with database.session() as session:
         return list((await session.execute(_TYPES)).scalars())

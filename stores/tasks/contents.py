@@ -62,7 +62,7 @@ _FIND_KEY = """
 _MOVE_KEY = "UPDATE task_keys SET task_id = $4 WHERE type = $1 AND key = $2 AND task_id = $3"
 
 
-class StoredText(NamedTuple):
+class StoredTextReference(NamedTuple):
     """A stored text, whether or not its task exists."""
 
     task_id: str
@@ -83,16 +83,16 @@ async def read_texts(database: Database, places: Sequence[tuple[str, str]]) -> d
     return {(row["task_id"], row["ref"]): row["body"] for row in rows}
 
 
-async def list_unchecked_texts(database: Database, before: datetime, limit: int) -> list[StoredText]:
+async def list_unchecked_texts(database: Database, before: datetime, limit: int) -> list[StoredTextReference]:
     """List texts written before a time and not checked yet, oldest first; texts of the last time are never split."""
     async with database.session() as session:
         since = (await session.execute(_CHECKED)).scalar() or _EPOCH
         rows = await session.execute(_UNCHECKED, {"since": since, "before": before, "batch": limit})
-        return [StoredText(*row) for row in rows]
+        return [StoredTextReference(*row) for row in rows]
 
 
 async def delete_unused_texts(
-    database: Database, unused: Sequence[StoredText], before: datetime, until: datetime
+    database: Database, unused: Sequence[StoredTextReference], before: datetime, until: datetime
 ) -> None:
     """Remove texts that no task has, and record that all texts written up to a time are checked."""
     values = {"task_ids": [each.task_id for each in unused], "refs": [each.ref for each in unused], "before": before}

@@ -74,7 +74,7 @@ class LaneRow:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueTotals:
+class TaskTypeTotals:
     """Sums over the open lanes of a type."""
 
     type: str
@@ -180,10 +180,10 @@ async def list_open_lanes_by_name(database: Database, names: Collection[str]) ->
         return [OpenLane(*row) for row in await session.execute(_NAMED, {"names": sorted(names)})]
 
 
-async def sum_open_lanes_by_type(database: Database) -> list[QueueTotals]:
+async def sum_open_lanes_by_type(database: Database) -> list[TaskTypeTotals]:
     """Return totals of each type that has an open lane."""
     async with database.session() as session:
-        return [QueueTotals(*row) for row in await session.execute(_TOTALS)]
+        return [TaskTypeTotals(*row) for row in await session.execute(_TOTALS)]
 
 
 async def save_checkpoint(database: Database, checkpoint: CheckpointInput) -> CheckpointResult:
@@ -197,7 +197,7 @@ async def save_checkpoint(database: Database, checkpoint: CheckpointInput) -> Ch
             return CheckpointResult()
         if checkpoint.ended:
             await archive.archive_tasks(session, type_, pos, checkpoint.ended)
-        is_past = await add_lane_rows(session, type_, pos) if checkpoint.is_first else False
+        is_past = await add_lanes_and_check_if_past(session, type_, pos) if checkpoint.is_first else False
         await _save_head_if_newer(session, type_, pos, checkpoint.head)
         await database.notify_on_commit(session, HEADS_CHANNEL, f"{type_}/{pos}")
     return CheckpointResult(is_past=is_past)
@@ -212,7 +212,7 @@ async def close_lane(database: Database, lane: CloseLaneInput) -> None:
         await database.notify_on_commit(session, HEADS_CHANNEL, f"{lane.type}/{lane.pos}")
 
 
-async def add_lane_rows(session: Session, type_: str, pos: int) -> bool:
+async def add_lanes_and_check_if_past(session: Session, type_: str, pos: int) -> bool:
     """Add a lane, and those before it that have no row yet; return whether the type has gone past the position."""
     begin, end = (await session.execute(_LOCK_TYPE, {"type": type_})).one()
     await _insert_lanes_and_extend_range(session, type_, end, max(end, pos))
@@ -241,7 +241,7 @@ async def count_open(database: Database, project_id: str) -> int:
         return int(await connection.fetchval(_OPEN, project_id))
 
 
-async def count_workload(database: Database) -> Workloads:
+async def count_workloads(database: Database) -> Workloads:
     """Count pending, running, overdue and recently failed tasks, and paused types, by project."""
     now = datetime.now(UTC)
     moments = (now, now - timedelta(seconds=OVERDUE_SECONDS), now - FAILED_WITHIN)

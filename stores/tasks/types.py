@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlalchemy import TextClause, text
 
-from domain.quotas import STANDING_RETRY_SECONDS, build_exceeded
+from domain.quotas import STANDING_RETRY_SECONDS, build_quota_exceeded_fault
 from domain.tasks.messages import TaskStatus
 from domain.tasks.scheduling import require_consistent_retry_intervals
 from infra.database import Database, Session
@@ -161,12 +161,12 @@ async def find(database: Database, types: Sequence[str]) -> list[TaskTypeRow]:
 
 async def list_types_by_name(database: Database, name: str) -> list[TaskTypeRow]:
     """Return the types of all projects with this name."""
-    return await _fetch_types(database, _NAMED, name=name)
+    return await _execute_and_fetch_types(database, _NAMED, name=name)
 
 
 async def list_types_of_project(database: Database, project_id: str) -> list[TaskTypeRow]:
     """Return all types of a project, by name."""
-    return await _fetch_types(database, _OF_PROJECT, project_id=project_id)
+    return await _execute_and_fetch_types(database, _OF_PROJECT, project_id=project_id)
 
 
 async def list_page(
@@ -211,7 +211,7 @@ async def create_or_update_type(
         *columns, is_new = (await session.execute(_SAVE, values)).one()
         row = TaskTypeRow(*columns)
         if is_new:
-            await _check_count(session, project_id, types_max)
+            await _require_count_within_quota(session, project_id, types_max)
         # Known only after the stored values have been merged.
         if change.max_retry_interval is not None or change.retry_interval is not None:
             require_consistent_retry_intervals(row.retry_interval, row.max_retry_interval)
@@ -220,7 +220,7 @@ async def create_or_update_type(
 
 async def set_paused(database: Database, type_: str, *, paused: bool) -> TaskTypeRow | None:
     """Pause or resume a type; None if there is no such type."""
-    return next(iter(await _fetch_types(database, _SET_PAUSED, type=type_, paused=paused)), None)
+    return next(iter(await _execute_and_fetch_types(database, _SET_PAUSED, type=type_, paused=paused)), None)
 
 
 async def set_removed(database: Database, type_: str, *, removed: bool) -> None:
@@ -231,14 +231,14 @@ async def set_removed(database: Database, type_: str, *, removed: bool) -> None:
 
 async def advance_to_lane(database: Database, type_: str, pos: int) -> TaskTypeRow | None:
     """Direct new tasks to the lane at this position; None if the type has gone past it."""
-    return next(iter(await _fetch_types(database, _OPEN_LANE, type=type_, pos=pos)), None)
+    return next(iter(await _execute_and_fetch_types(database, _OPEN_LANE, type=type_, pos=pos)), None)
 
 
-async def _check_count(session: Session, project_id: str, types_max: int) -> None:
+async def _require_count_within_quota(session: Session, project_id: str, types_max: int) -> None:
     # After the lock, which a transaction that creates another type holds to its end, this one sees that type.
     await session.execute(_LOCK_PROJECT, {"project_id": project_id})
     if (await session.execute(_COUNT_LOCKED, {"project_id": project_id})).scalar_one() > types_max:
-        raise build_exceeded(
+        raise build_quota_exceeded_fault(
             ["task_types"],
             f"This project has {types_max:,} types of tasks, as many as it may.",
             "Use one of them, or ask the operator for another quota.",
@@ -246,6 +246,6 @@ async def _check_count(session: Session, project_id: str, types_max: int) -> Non
         )
 
 
-async def _fetch_types(database: Database, statement: TextClause, **values: object) -> list[TaskTypeRow]:
+async def _execute_and_fetch_types(database: Database, statement: TextClause, **values: object) -> list[TaskTypeRow]:
     async with database.session() as session:
         return [TaskTypeRow(*row) for row in await session.execute(statement, values)]

@@ -207,7 +207,7 @@ async def mark_job_ended(database: Database, job_id: str, retention: timedelta) 
     return JobEndCounts({(TransferState(row["state"]), row["reason"]): row["count"] for row in rows}, seconds)
 
 
-async def purge_targets_of_expired_jobs(database: Database, batch: int) -> int:
+async def purge_targets_of_expired_jobs(database: Database, jobs_max: int) -> int:
     """Delete the targets of a batch of jobs past their retention; return how many jobs. Their rows stay."""
     async with database.connection() as connection, connection.transaction():
         rows = await connection.fetch(
@@ -215,7 +215,7 @@ async def purge_targets_of_expired_jobs(database: Database, batch: int) -> int:
             SELECT id, job_id FROM transfer_jobs WHERE expires_at <= now() AND purged_at IS NULL
             ORDER BY expires_at LIMIT $1
             """,
-            batch,
+            jobs_max,
         )
         jobs, job_ids = [row["id"] for row in rows], [row["job_id"] for row in rows]
         await connection.execute("DELETE FROM transfer_targets WHERE job = ANY($1::bigint[])", jobs)

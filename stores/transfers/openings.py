@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlmodel import col, delete, exists, select
 
-from domain.transfers.openings import Opening
+from domain.transfers.openings import SendPermission
 from infra.database import Session
 from stores.tables.transfers import TransferOpening
 
@@ -20,7 +20,7 @@ async def lock(session: Session) -> None:
     await session.execute(_LOCK)
 
 
-async def list_for_project(session: Session, project_id: str) -> list[Opening]:
+async def list_of_project(session: Session, project_id: str) -> list[SendPermission]:
     """Return the openings of a project, in the order of the request that set them."""
     statement = select(TransferOpening).where(TransferOpening.project_id == project_id)
     rows = await session.exec(statement.order_by(col(TransferOpening.id)))
@@ -29,7 +29,7 @@ async def list_for_project(session: Session, project_id: str) -> list[Opening]:
 
 async def list_of_other_projects(
     session: Session, project_id: str, biz_ids: Collection[int]
-) -> list[tuple[str, Opening]]:
+) -> list[tuple[str, SendPermission]]:
     """Return the openings of other projects for these businesses, each with its project."""
     statement = select(TransferOpening).where(
         TransferOpening.project_id != project_id, col(TransferOpening.biz_id).in_(biz_ids)
@@ -43,15 +43,15 @@ async def has_any(session: Session) -> bool:
     return bool((await session.exec(select(exists(select(TransferOpening.id))))).one())
 
 
-async def replace_openings(session: Session, project_id: str, openings: Sequence[Opening]) -> None:
+async def replace_openings(session: Session, project_id: str, openings: Sequence[SendPermission]) -> None:
     """Replace the openings of a project."""
     await session.exec(delete(TransferOpening).where(col(TransferOpening.project_id) == project_id))
     session.add_all(_build_row(project_id, each) for each in openings)
     await session.flush()
 
 
-def _build_opening(row: TransferOpening) -> Opening:
-    return Opening(
+def _build_opening(row: TransferOpening) -> SendPermission:
+    return SendPermission(
         biz_id=row.biz_id,
         app_id=row.app_id,
         path_prefixes=tuple(row.path_prefixes),
@@ -61,7 +61,7 @@ def _build_opening(row: TransferOpening) -> Opening:
     )
 
 
-def _build_row(project_id: str, opening: Opening) -> TransferOpening:
+def _build_row(project_id: str, opening: SendPermission) -> TransferOpening:
     return TransferOpening(
         project_id=project_id,
         biz_id=opening.biz_id,

@@ -131,5 +131,5 @@ async def test_what_a_message_was_is_not_drawn_over_what_a_deed_answered(admin_p
 async def test_only_the_newest_answer_counts(page: Page) -> None:
     """However many are on their way, in whatever order they come, and whichever of them fail."""
     await page.goto("/console")
-    answered = await page.evaluate(RULES, console.load_console_files().base_path)
+    answered = await page.evaluate(RULES, console.load_console_files().versioned_path)
     assert answered == {"drawn": ["newest", "known"], "failed": ["newest"]}

@@ -244,7 +244,7 @@ async def test_numbers_are_written_as_excel_writes_them(page: Page) -> None:
       return cases.map(([value, format]) => written(value, format).text);
     }"""
     cases = [[value, form] for value, form, _ in NUMBERS]
-    assert await page.evaluate(script, [console.load_console_files().base_path, cases]) == [
+    assert await page.evaluate(script, [console.load_console_files().versioned_path, cases]) == [
         text for *_, text in NUMBERS
     ]
 

@@ -29,7 +29,7 @@ async def words(page: Page) -> dict[str, dict[str, object]]:
     """All words by language and key."""
     await page.goto("/console")
     found: dict[str, dict[str, object]] = await page.evaluate(
-        READ, [console.load_console_files().base_path, [path.name for path in WORDS]]
+        READ, [console.load_console_files().versioned_path, [path.name for path in WORDS]]
     )
     return found
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis.configuration import storage_directory
 
-from domain.quotas import PartyQuotas, QuotaLimits
+from domain.quotas import DownloadQuotaLimits, QuotaLimits
 from infra.settings import Settings
 from sims.source import Source, running_source
 from tests.support.api import ApiClient, running_api
@@ -45,7 +45,7 @@ async def source() -> AsyncIterator[Source]:
 @pytest.fixture
 async def api_client(settings: Settings, source: Source) -> AsyncIterator[ApiClient]:
     """The whole API, with a worker, few reasons to say no, and no way out to strangers' machines."""
-    plenty = PartyQuotas(submissions_per_minute=100_000, active=100_000)
+    plenty = DownloadQuotaLimits(submissions_per_minute=100_000, active=100_000)
     downloads = settings.downloads.model_copy(update={"operator_quotas": plenty})
     quotas = QuotaLimits(requests_per_minute=10_000_000, downloads_per_minute=100_000, downloads_active=100_000)
     guard = settings.guard.model_copy(update={"ports": [], "allow": [source.base.removeprefix("http://")]})

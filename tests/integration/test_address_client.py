@@ -22,7 +22,7 @@ async def test_an_operator_finds_and_retries_what_a_module_failed(addresses: Ins
         last = [figures async for figures in client.watch()][-1]
         [found] = [each async for each in client.list_messages(state=MessageState.GIVEN_UP, module=Module.OD)]
         addresses.modules.set(OssScenario())
-        retry = await client.retry_many("OD is back", kind=WaitKind.FAILED)
+        retry = await client.retry_messages("OD is back", kind=WaitKind.FAILED)
         ended = [figures async for figures in client.watch()][-1]
         message = await client.get(id_)
         comparison = await client.compare()

@@ -24,7 +24,7 @@ from tests.support import modules as module_peers
 from tests.support.modules import call_fault
 from tests.support.worker import running_worker
 from workflows.addresses.cycle import AddressCycle
-from workflows.addresses.maintenance import AddressDrift
+from workflows.addresses.maintenance import ModuleComparison
 
 pytestmark = pytest.mark.stack
 
@@ -103,7 +103,7 @@ async def test_modules_agree_when_all_are_well_again(
             oss.set(OssScenario())
             left = await _retry_until_settled(engine, database)
             report: CompareModulesResult = await engine.execute_workflow(
-                AddressDrift.run,
+                ModuleComparison.run,
                 CompareModulesInput(report="1"),
                 id=names.build_comparison_workflow_id("1"),
                 task_queue=names.QUEUE,

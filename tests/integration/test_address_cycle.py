@@ -282,7 +282,7 @@ async def test_an_overtaken_swap_names_one_whose_answers_were_lost(world: CycleH
     )
     world.modules.faults = []
     if is_heard:
-        await delivery.confirm_unsure_messages(world.database, world.modules)
+        await delivery.confirm_unconfirmed_messages(world.database, world.modules)
         assert acks((await load_by_number(world))["young"]) == ALL_ACKS
     await world.publish([create("b", 2)])
     await world.cycle()

@@ -182,9 +182,9 @@ async def test_a_module_that_is_away_is_asked_again(world: CycleHarness) -> None
     assert (await unheard(world), await list_deletes(world)) == (["gone"], [])
 
     world.modules.faults = [None, Fault.LOST]
-    await delivery.confirm_unsure_messages(world.database, world.modules)
+    await delivery.confirm_unconfirmed_messages(world.database, world.modules)
     assert (await unheard(world), await list_deletes(world)) == (["gone"], [])
-    await delivery.confirm_unsure_messages(world.database, world.modules)
+    await delivery.confirm_unconfirmed_messages(world.database, world.modules)
 
     assert await list_deletes(world) == [(GONE, "gone", "Y")]
 
@@ -203,7 +203,7 @@ async def test_a_module_that_says_nothing_is_not_asked_page_after_page(
     await world.cycle()
     assert await unheard(world) == ["gone", "there-too"]
 
-    await delivery.confirm_unsure_messages(world.database, world.modules)
+    await delivery.confirm_unconfirmed_messages(world.database, world.modules)
 
     assert await list_deletes(world) == [(GONE, "gone", "Y")]
     assert await world.fetch("SELECT 1 FROM im_infi_addr_sync_log WHERE wait_reason IS NOT NULL") == []

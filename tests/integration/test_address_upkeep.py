@@ -28,7 +28,7 @@ from tests.support import modules as module_peers
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
 from workflows.addresses import handle as addresses_handle
-from workflows.addresses.maintenance import AddressDrift, AddressPurge
+from workflows.addresses.maintenance import AddressPurge, ModuleComparison
 
 pytestmark = pytest.mark.stack
 
@@ -73,7 +73,7 @@ async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database
             AddressPurge.run, purge, id=names.build_purge_workflow_id("1"), task_queue=names.QUEUE
         )
         report: CompareModulesResult = await engine.execute_workflow(
-            AddressDrift.run,
+            ModuleComparison.run,
             CompareModulesInput(report="1"),
             id=names.build_comparison_workflow_id("1"),
             task_queue=names.QUEUE,

@@ -12,7 +12,7 @@ from tests.support.api import ApiClient
 
 pytestmark = pytest.mark.stack
 
-BASE = console.load_console_files().base_path
+BASE = console.load_console_files().versioned_path
 DEEP = ["/console", "/console/", "/console/downloads", "/console/a/b%2Fc:d?state=failed&x=1", "/console/assetsx"]
 
 

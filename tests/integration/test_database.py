@@ -209,7 +209,7 @@ async def test_a_database_that_takes_no_writes_is_away(database: Database) -> No
             await session.execute(text("DELETE FROM downloads"))
         await session.rollback()
 
-    assert outages.find_component(caught.value) is outages.Component.DATABASE
+    assert outages.find_component_in_outage(caught.value) is outages.Component.DATABASE
 
 
 async def test_a_database_without_a_connection_left_is_away(database: Database) -> None:
@@ -228,7 +228,7 @@ async def test_a_database_without_a_connection_left_is_away(database: Database) 
         async with database.session() as session:
             await session.execute(text("DROP ROLE crowded"))
 
-    assert outages.find_component(caught.value) is outages.Component.DATABASE
+    assert outages.find_component_in_outage(caught.value) is outages.Component.DATABASE
 
 
 async def _write_rows(database: Database) -> None:
@@ -309,7 +309,7 @@ async def test_a_later_statement_of_a_transaction_is_not_repeated_after_a_deadlo
         with pytest.raises(DBAPIError, match="deadlock") as caught:
             await _update_second(database)
 
-    assert outages.find_component(caught.value) is outages.Component.DATABASE
+    assert outages.find_component_in_outage(caught.value) is outages.Component.DATABASE
 
 
 async def test_a_value_that_the_driver_cannot_send_is_no_outage(database: Database) -> None:

@@ -13,12 +13,12 @@ from temporalio.client import WorkflowHandle
 from domain.downloads import names
 from domain.downloads.activity_models import DownloadInput
 from domain.downloads.models import (
-    ColumnPolicy,
     DownloadPhase,
     DownloadResult,
     DownloadSpec,
     DownloadState,
     DownloadStatus,
+    NewColumnPolicy,
 )
 from sims import rows as sample
 from sims.source import is_gap
@@ -265,7 +265,7 @@ async def test_a_late_key_becomes_a_column_where_columns_are_open(exports: Downl
     late_from = rows * 2 // 3
     url = exports.source.url(rows=rows, seed=SEED, late_from=late_from)
 
-    _, handle = await start(exports, url, columns=ColumnPolicy.OPEN)
+    _, handle = await start(exports, url, columns=NewColumnPolicy.OPEN)
     heads, *lines = await read_rows(exports, await handle.result())
 
     assert heads == [*sample.row(SEED, 0), "late"]

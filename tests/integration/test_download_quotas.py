@@ -15,10 +15,10 @@ from api.http.models import Request, Response
 from api.http.routes import Access, Call, Routes
 from domain.downloads.models import DownloadSpec
 from domain.faults import Invalid
-from domain.quotas import PartyQuotas, QuotaLimits
+from domain.quotas import DownloadQuotaLimits, QuotaLimits
 from infra.database import Database
 from infra.settings import Settings
-from stores.downloads.quotas import release_active_slots, take_active_slots_beyond_quota
+from stores.downloads.quotas import release_slots_and_count_file_size, take_active_slots_beyond_quota
 from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.stack
 PROJECT = QuotaLimits(
     downloads_per_minute=6, downloads_active=4, download_bytes_per_day=1_000, download_rows_per_day=100
 )
-OPERATOR = PartyQuotas(submissions_per_minute=5, active=2, bytes_per_day=500, rows_per_day=50)
+OPERATOR = DownloadQuotaLimits(submissions_per_minute=5, active=2, bytes_per_day=500, rows_per_day=50)
 
 
 def lower_quotas(settings: Settings) -> Settings:
@@ -78,7 +78,7 @@ class QuotaCaller:
     ) -> None:
         """Finish a download, as its last activity does."""
         sizes = {"file_bytes": file_bytes, "file_rows": file_rows}
-        await release_active_slots(self.database, self.project_id, operator_id, task_id, **sizes)
+        await release_slots_and_count_file_size(self.database, self.project_id, operator_id, task_id, **sizes)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from domain.downloads.activity_models import (
 )
 from domain.downloads.models import DownloadSpec
 from domain.downloads.plan import PageRange
-from domain.downloads.staging import RangeLedger, StagingError, StagingExpired
+from domain.downloads.staging import RangeLedger, StagedPartsInvalid, StagedRowsTooOld
 from infra.objects import ObjectMissing, ObjectStore
 from infra.settings import Settings
 from services import services
@@ -125,7 +125,7 @@ async def fetch_all(
 
 
 async def probe(doing: DownloadActivities, ask: ProbeInput) -> SourcesProbe:
-    looked: ProbeResult = await ActivityEnvironment().run(doing.probe_sources, ask)
+    looked: ProbeResult = await ActivityEnvironment().run(doing.probe_sources_and_prepare_uploads, ask)
     assert looked.sources is not None
     return looked.sources
 
@@ -237,7 +237,7 @@ async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Serv
         names.build_file_key(spec), sources.tables[0].upload_id, number, b"x" * staging.PART_BYTES
     )
 
-    with suppress(StagingError):
+    with suppress(StagedPartsInvalid):
         await assemble(make_activities(held), spec, sources, 1)
 
     if await held.objects.head(names.build_manifest_key(spec)):
@@ -255,7 +255,7 @@ async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source
     data = await held.objects.get(names.build_file_key(spec))
 
     await held.objects.put(names.build_file_key(spec), data[:-1] + b"?")
-    with pytest.raises(StagingError):
+    with pytest.raises(StagedPartsInvalid):
         await assemble(make_activities(held), spec, sources, 1)
     assert await held.objects.head(names.build_manifest_key(spec)) is None
     # The same bytes under another ETag, as a store with encryption by a key service shows them.
@@ -290,9 +290,9 @@ async def test_an_attempt_after_the_window_starts_again(held: Services, source: 
     again.info = replace(again.info, attempt=2)
     patient = build_fetch(spec, sources, pages).model_copy(update={"checks_staging_age": False})
 
-    with pytest.raises(StagingExpired):
+    with pytest.raises(StagedRowsTooOld):
         await ActivityEnvironment().run(make_activities(held).fetch_range, build_fetch(spec, sources, pages))
-    with pytest.raises(StagingExpired):
+    with pytest.raises(StagedRowsTooOld):
         await again.run(make_activities(held).fetch_range, patient)
     assert (await ActivityEnvironment().run(make_activities(held).fetch_range, patient)).done
 

@@ -26,7 +26,7 @@ from temporalio.client import Client
 from dev.embedded import Stack, components, data_folder, processes, run_stack
 from domain import faults
 from infra import log
-from infra.settings import EmbeddedSettings
+from infra.settings import EmbeddedPortSettings
 from tests.support import stack as parts
 from tests.support import waiting
 from tests.support.pace import measure_pace
@@ -211,7 +211,7 @@ async def test_a_second_start_on_the_folder_is_refused(own: Stack) -> None:
 async def test_a_second_installation_moves_aside(own: Stack, tmp_path: Path) -> None:
     """Wished ports that are taken are left to their owner."""
     taken = own.ports.by_name
-    wishes = EmbeddedSettings(
+    wishes = EmbeddedPortSettings(
         engine_port=taken["engine"], ui_port=0, database_port=taken["database"], store_port=taken["store"]
     )
     async with run_stack(tmp_path, ui=False, ports=wishes) as second:

@@ -107,7 +107,7 @@ async def test_many_rows_become_an_archive_of_books(exports: Downloads) -> None:
 
 async def test_fetchers_make_the_books_of_a_large_export(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows are never staged: the books are parts of the archive, and every row is there once, in order."""
-    monkeypatch.delattr(books, "plan_staged_books")
+    monkeypatch.delattr(books, "plan_staged_books_and_begin_archive")
     default = DownloadSettings()
     limits = {name: getattr(default, name) for name in ("excel_file_max_bytes", "excel_file_max_rows")}
     large = settings.model_copy(update={"downloads": settings.downloads.model_copy(update=limits)})

@@ -107,7 +107,7 @@ async def test_slots_go_to_as_many_holders_as_there_are(limiters: Sequence[Limit
     assert len(holders) == 10
 
     for _ in range(3):
-        await asyncio.gather(*(limiters[0].release_slots(["k"], holder) for holder in holders))
+        await asyncio.gather(*(limiters[0].release_slots_and_spend_once(["k"], holder) for holder in holders))
         again = [await limiters[1].lease("k", f"{holder}'", limit=10, ttl_seconds=DAY) for holder in holders]
         assert [verdict.remaining for verdict in again] == list(range(9, -1, -1))
         holders = [f"{holder}'" for holder in holders]
@@ -178,7 +178,7 @@ async def test_a_booking_is_made_once_with_the_release(limiter: Limiter) -> None
     """However often the end of some work is told; also past the capacity, as it has happened."""
     booking = [UncheckedSpending("bytes", 30, DAY)]
     await limiter.lease("k", "a", limit=1, ttl_seconds=DAY)
-    await asyncio.gather(*(limiter.release_slots(["k", "other"], "a", booking) for _ in range(3)))
+    await asyncio.gather(*(limiter.release_slots_and_spend_once(["k", "other"], "a", booking) for _ in range(3)))
 
     assert await limiter.read_spent_amount("bytes") == 30
     asked = await limiter.spend("bytes", 0, capacity=20, window_seconds=DAY)

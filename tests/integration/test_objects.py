@@ -141,7 +141,9 @@ async def test_stores_under_different_prefixes_do_not_meet(objects: ObjectStore)
 async def test_a_link_downloads_under_any_file_name(objects: ObjectStore, name: str) -> None:
     """A client without keys gets the bytes, the type and the name it was promised."""
     await objects.put("file", b"id\n1\n")
-    link = await objects.presign("file", expires_seconds=60, file_name=name, content_type="text/csv; charset=utf-8")
+    link = await objects.presign_download(
+        "file", expires_seconds=60, file_name=name, content_type="text/csv; charset=utf-8"
+    )
     async with aiohttp.ClientSession() as browser, browser.get(URL(link, encoded=True)) as answer:
         body = await answer.read()
 
@@ -155,7 +157,7 @@ async def test_a_link_downloads_under_any_file_name(objects: ObjectStore, name: 
 async def test_a_link_serves_ranges(objects: ObjectStore) -> None:
     """A broken download goes on where it stopped."""
     await objects.put("file", b"0123456789")
-    link = await objects.presign("file", expires_seconds=60, file_name="a", content_type="text/plain")
+    link = await objects.presign_download("file", expires_seconds=60, file_name="a", content_type="text/plain")
     async with (
         aiohttp.ClientSession() as browser,
         browser.get(URL(link, encoded=True), headers={"Range": "bytes=7-"}) as answer,
@@ -177,7 +179,7 @@ async def test_a_link_that_was_tampered_with_is_refused(objects: ObjectStore, ex
     """Key, lifetime, name and type are all signed."""
     await objects.put("file", b"x")
     await objects.put("other", b"secret")
-    link = await objects.presign("file", expires_seconds=60, file_name="a.csv", content_type="text/csv")
+    link = await objects.presign_download("file", expires_seconds=60, file_name="a.csv", content_type="text/csv")
     assert expected in link
     async with (
         aiohttp.ClientSession() as browser,
@@ -189,7 +191,9 @@ async def test_a_link_that_was_tampered_with_is_refused(objects: ObjectStore, ex
 async def test_an_expired_link_is_refused(objects: ObjectStore) -> None:
     """After its time a link is worth nothing."""
     await objects.put("file", b"x")
-    link = URL(await objects.presign("file", expires_seconds=1, file_name="a", content_type="text/csv"), encoded=True)
+    link = URL(
+        await objects.presign_download("file", expires_seconds=1, file_name="a", content_type="text/csv"), encoded=True
+    )
     async with aiohttp.ClientSession() as browser, asyncio.timeout(PATIENCE_SECONDS):
         statuses = set()
         while 403 not in statuses:
@@ -204,7 +208,7 @@ async def test_a_link_is_signed_for_the_public_host(objects: ObjectStore) -> Non
     port = objects.settings.endpoint.rpartition(":")[2]
     public = ObjectStore(objects.settings.model_copy(update={"public_base": f"http://localhost:{port}"}))
     await objects.put("file", b"x")
-    link = await public.presign("file", expires_seconds=60, file_name="a", content_type="text/csv")
+    link = await public.presign_download("file", expires_seconds=60, file_name="a", content_type="text/csv")
     await public.close()
 
     assert link.startswith(f"http://localhost:{port}/")

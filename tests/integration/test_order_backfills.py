@@ -11,7 +11,7 @@ from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy
 from temporalio.testing import ActivityEnvironment
 
 from activities.orders.activities import BackfillActivities
-from activities.orders.watch import ScanActivities
+from activities.orders.watch import OverdueScanActivities
 from domain.orders import names
 from domain.orders.activity_models import BackfillInput
 from domain.orders.windows import TimeWindow
@@ -207,8 +207,8 @@ async def test_a_backfill_that_is_ended_by_hand_has_failed(settings: Settings) -
         await orders.engine.get_workflow_handle(terminated["workflow_id"]).terminate()
 
         assert (await wait_for_end(orders, cancelled))["fault"]["code"] == "backfill_ended"
-        found = await ActivityEnvironment().run(ScanActivities(orders.services).report_overdue)
-        again = await ActivityEnvironment().run(ScanActivities(orders.services).report_overdue)
+        found = await ActivityEnvironment().run(OverdueScanActivities(orders.services).report_overdue)
+        again = await ActivityEnvironment().run(OverdueScanActivities(orders.services).report_overdue)
 
         assert [each.type for each in found.alarms] == ["orders.backfill_failed"]
         assert again.alarms == []

@@ -15,17 +15,17 @@ from infra.database import Database
 from infra.limits.limiter import SpendingRow
 from infra.settings import Settings
 from services import services
-from stores.tables.orders import OrderCopy
+from stores.tables.orders import ReplacedOrderRevision
 
 pytestmark = pytest.mark.stack
 
 KEPT_DAYS = 7
 
 
-def make_replaced_copy(number: int, days_ago: float) -> OrderCopy:
+def make_replaced_copy(number: int, days_ago: float) -> ReplacedOrderRevision:
     """A copy that was replaced this number of days ago."""
     now = datetime.now(UTC)
-    return OrderCopy(
+    return ReplacedOrderRevision(
         platform="p",
         shop="s",
         order_id=str(number),
@@ -59,7 +59,7 @@ async def test_copies_go_when_no_mark_can_need_them(
         assert await held.objects.list("orders-raw/") == []
 
     async with database.session() as session:
-        left = (await session.exec(select(OrderCopy.order_id))).all()
+        left = (await session.exec(select(ReplacedOrderRevision.order_id))).all()
     assert sorted(left) == ["5", "6", "7"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from sqlmodel import col, func, update
 from temporalio.testing import ActivityEnvironment
 
-from activities.orders.watch import ScanActivities
+from activities.orders.watch import OverdueScanActivities
 from domain.orders import names
 from domain.orders.activity_models import Alarm, CheckServedInput
 from domain.orders.windows import TimeWindow
@@ -19,7 +19,7 @@ from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
 from tests.support.orders import NUMBER, Orders, gauge, running_orders, since
 from tests.support.waiting import eventually
-from workflows.orders.alarms import OrderWatchWorkflow
+from workflows.orders.alarms import OrderHealthCheckWorkflow
 
 pytestmark = pytest.mark.stack
 
@@ -51,7 +51,7 @@ def ago(**distance: float) -> Any:
 
 async def scan(orders: Orders) -> list[Alarm]:
     """One scan; returns the alarms that it sends."""
-    return (await ActivityEnvironment().run(ScanActivities(orders.services).report_overdue)).alarms
+    return (await ActivityEnvironment().run(OverdueScanActivities(orders.services).report_overdue)).alarms
 
 
 async def list_stale_slices(orders: Orders) -> list[str]:
@@ -68,7 +68,7 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
 
         for turn in range(2):
             await orders.engine.execute_workflow(
-                OrderWatchWorkflow.run,
+                OrderHealthCheckWorkflow.run,
                 CheckServedInput(patience_seconds=30),
                 id=f"watch-{turn}",
                 task_queue=names.QUEUE,

@@ -16,7 +16,7 @@ from infra.database import Database
 from stores.orders import order_copies
 from stores.orders.order_copies import FetchedOrder, OrderChange
 from stores.tables.orders import Order as OrderRow
-from stores.tables.orders import OrderCopy
+from stores.tables.orders import ReplacedOrderRevision
 
 pytestmark = pytest.mark.stack
 
@@ -78,7 +78,7 @@ async def test_the_newest_copy_stays_in_whatever_order_they_come(
         for order_id, (each, revision) in kept.items()
     }
     async with database.session() as session:
-        rows = (await session.exec(select(OrderCopy).order_by(col(OrderCopy.order_id)))).all()
+        rows = (await session.exec(select(ReplacedOrderRevision).order_by(col(ReplacedOrderRevision.order_id)))).all()
     assert {(row.order_id, row.revision, row.until_revision, row.raw) for row in rows} == replaced
 
 
@@ -112,7 +112,7 @@ async def test_what_is_known_need_not_be_asked_for_whole(database: Database) -> 
     await merge(database, 1, [copy("a", 5, 2), copy("b", 5, 2), copy("c", 5, 2)])
     asked = [copy("a", 5, 2, asked=9), copy("b", 5, 3), copy("c", 4, 9), copy("d", 1)]
 
-    assert await order_copies.list_ids_stored_as_new(database, OURS, asked) == {"a", "c"}
+    assert await order_copies.list_ids_stored_at_least_as_new(database, OURS, asked) == {"a", "c"}
 
 
 async def test_accounts_do_not_see_each_others_orders(database: Database) -> None:

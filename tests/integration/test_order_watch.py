@@ -16,7 +16,7 @@ from tests.support.pace import measure_pace
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
 from workflows.orders import handle
-from workflows.orders.alarms import OrderWatchWorkflow
+from workflows.orders.alarms import OrderHealthCheckWorkflow
 
 pytestmark = pytest.mark.stack
 
@@ -59,7 +59,7 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
         await _set_up(orders)
         order = CheckServedInput(patience_seconds=10 * measure_pace())
         watch = await orders.engine.start_workflow(
-            OrderWatchWorkflow.run, order, id="watch-busy", task_queue=names.QUEUE
+            OrderHealthCheckWorkflow.run, order, id="watch-busy", task_queue=names.QUEUE
         )
 
         async def is_missed() -> bool:
@@ -79,7 +79,7 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
 async def _run_watch(orders: Orders, name: str, *, patience_seconds: float) -> ServedPlatformsResult:
     order = CheckServedInput(patience_seconds=patience_seconds)
     return await orders.engine.execute_workflow(
-        OrderWatchWorkflow.run, order, id=f"watch-{name}", task_queue=names.QUEUE
+        OrderHealthCheckWorkflow.run, order, id=f"watch-{name}", task_queue=names.QUEUE
     )
 
 

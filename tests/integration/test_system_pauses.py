@@ -20,7 +20,7 @@ from tests.support.orders import NUMBER, Orders, set_up_platform
 from tests.support.tasks import Tasks
 from tests.support.waiting import eventually
 from workflows.orders.cycle import OrderCycleWorkflow
-from workflows.orders.handle import build_attributes
+from workflows.orders.handle import build_search_attributes
 
 pytestmark = pytest.mark.stack
 
@@ -82,7 +82,7 @@ async def test_no_slice_is_claimed_while_orders_are_paused(orders: Orders) -> No
             OrderCycleInput(platform=NUMBER, heeds_pause=True),
             id=f"{order_names.build_cycle_schedule_id(NUMBER)}-{name}",
             task_queue=order_names.QUEUE,
-            search_attributes=build_attributes(orders.project_id),
+            search_attributes=build_search_attributes(orders.project_id),
         )
 
     await run_cycle("paused")

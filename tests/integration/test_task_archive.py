@@ -121,7 +121,7 @@ async def test_positions_neither_get_lost_nor_go_back(database: Database) -> Non
 
     async def begin(pos: int) -> bool:
         async with database.session() as session:
-            return await lanes.add_lane_rows(session, TYPE, pos)
+            return await lanes.add_lanes_and_check_if_past(session, TYPE, pos)
 
     async def end(pos: int) -> None:
         await lanes.close_lane(database, CloseLaneInput(type=TYPE, pos=pos))

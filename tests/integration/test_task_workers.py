@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from haulage import Refused
-from haulage.tasks import Handler, HeldTask, NewTask, Next, Status, TaskRefused, Tasks, TaskType, Worker
+from haulage import RequestRefused
+from haulage.tasks import Handler, HeldTask, NewTask, NextStage, Status, TaskRequestRefused, Tasks, TaskType, Worker
 from infra.settings import Settings
 from tests.support.tasks import running_tasks
 from tests.support.waiting import eventually
@@ -57,9 +57,9 @@ async def test_a_task_goes_through_its_stages_and_is_retried(settings: Settings)
     """A stage passes its content on; a failed attempt counts, and the next one may succeed."""
     seen: list[tuple[str, str, int]] = []
 
-    async def cut(task: HeldTask) -> Next:
+    async def cut(task: HeldTask) -> NextStage:
         seen.append((task.stage, task.task_content, task.crt_retry_num))
-        return Next("publish", content="cut")
+        return NextStage("publish", content="cut")
 
     async def publish(task: HeldTask) -> None:
         seen.append((task.stage, task.task_content, task.crt_retry_num))
@@ -137,7 +137,7 @@ async def test_the_client_reaches_every_route(settings: Settings) -> None:
         }
         counts = await tasks.counts(TYPE)
         assert (counts.task_count, counts.running, [each.task_type for each in await tasks.types()]) == (3, 3, [TYPE])
-        with pytest.raises(TaskRefused, match="There is no task"):
+        with pytest.raises(TaskRequestRefused, match="There is no task"):
             await tasks.get("0" * 32 + "_video_1")
 
 
@@ -146,13 +146,13 @@ async def test_a_worker_ends_where_no_answer_can_get_better(settings: Settings) 
     handlers: dict[str, Handler] = {"": end}
     async with queue(settings) as (tasks, address):
         url, key = address["TASKS_URL"], address["TASKS_KEY"]
-        with pytest.raises(TaskRefused, match="There is no type 'audio' in this project"):
+        with pytest.raises(TaskRequestRefused, match="There is no type 'audio' in this project"):
             await asyncio.wait_for(Worker(tasks, "audio", handlers).run(), 60)
         async with Tasks(url, f"{key[:-1]}{'0' if key[-1] != '0' else '1'}") as wrong:
-            with pytest.raises(Refused, match="This is not a Haulage key"):
+            with pytest.raises(RequestRefused, match="This is not a Haulage key"):
                 await asyncio.wait_for(Worker(wrong, TYPE, handlers).run(), 60)
         async with Tasks(f"{url}/elsewhere", key) as elsewhere:
-            with pytest.raises(Refused, match="nothing at this address"):
+            with pytest.raises(RequestRefused, match="nothing at this address"):
                 await asyncio.wait_for(Worker(elsewhere, TYPE, handlers).run(), 60)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from api.transfers.context import SendPermissionsCache
-from domain.transfers.openings import Opening
+from domain.transfers.openings import SendPermission
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule
 from tests.support.api import ApiClient, Reply, running_api
@@ -104,7 +104,7 @@ async def test_joins_hardly_read_what_is_opened(settings: Settings, monkeypatch:
     reads: list[str] = []
     read = SendPermissionsCache.load_openings
 
-    async def count(cache: SendPermissionsCache, project_id: str) -> list[Opening] | None:
+    async def count(cache: SendPermissionsCache, project_id: str) -> list[SendPermission] | None:
         reads.append(project_id)
         return await read(cache, project_id)
 

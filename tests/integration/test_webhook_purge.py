@@ -11,7 +11,7 @@ from sqlmodel import col, select
 from temporalio.testing import ActivityEnvironment
 
 from activities import webhooks
-from activities.webhooks import WebhookHousekeeping
+from activities.webhooks import WebhookAndAuditHousekeeping
 from domain.webhooks import WebhookDeliveryInput
 from infra.settings import Settings
 from stores.audit import AuditedAction, add_entry
@@ -39,7 +39,7 @@ async def age_delivery(deliveries: Webhooks, order: WebhookDeliveryInput, days: 
 
 async def purge(deliveries: Webhooks) -> int:
     """Run the activity."""
-    return await ActivityEnvironment().run(WebhookHousekeeping(deliveries.services).purge)
+    return await ActivityEnvironment().run(WebhookAndAuditHousekeeping(deliveries.services).purge)
 
 
 async def test_what_ended_long_ago_goes_with_its_attempts(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,8 +94,8 @@ async def test_shared_records_go_when_their_time_is_over(settings: Settings) -> 
             for days in (30.01, 29.99):
                 await claim_idempotency_key(database, "prj", f"key {days}", claim)
                 await connection.execute(_AGE_CLAIM, timedelta(days=days))
-        housekeeping = WebhookHousekeeping(deliveries.services)
-        removed = [await ActivityEnvironment().run(housekeeping.purge_records) for _ in range(2)]
+        housekeeping = WebhookAndAuditHousekeeping(deliveries.services)
+        removed = [await ActivityEnvironment().run(housekeeping.purge_audit_log_and_idempotency_keys) for _ in range(2)]
         async with database.connection() as connection:
             left = [
                 await connection.fetchval(f"SELECT count(*) FROM {table}")  # noqa: S608 - our own names

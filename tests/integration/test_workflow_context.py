@@ -31,7 +31,7 @@ async def tell(cause: str) -> dict[str, str]:
     """Return the ids that the activity's log lines have, or fail."""
     if cause:
         raise ApplicationError("It is broken.", type=cause, non_retryable=True)
-    return {name: log.get_bound(name) for name in FIELDS}
+    return {name: log.get_bound_field(name) for name in FIELDS}
 
 
 @activity.defn(name="dawdle")
@@ -64,7 +64,7 @@ class Telling:
         told: dict[str, str] = await workflow.execute_activity(
             tell, cause, start_to_close_timeout=timedelta(seconds=60), retry_policy=RetryPolicy(maximum_attempts=1)
         )
-        return {**told, "bound": log.get_bound("request_id")}
+        return {**told, "bound": log.get_bound_field("request_id")}
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def count_failed(workflow_type: str) -> float:
 
 async def test_lines_of_an_activity_name_the_request_that_began_it(engine: Client) -> None:
     """And the project and the run; a later start without a request has no id of one."""
-    with log.bound_fields(request_id="request-1"):
+    with log.bind_temporarily(request_id="request-1"):
         handle = await start(engine)
     run_id = (await handle.describe()).run_id
 

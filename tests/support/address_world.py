@@ -277,7 +277,7 @@ class CycleHarness:
         )
         await self._run_phase(lives, cycle, CyclePhase.WAIT, waiting)
         await self._run_phase(lives, cycle, CyclePhase.DELETE, plan.deletes)
-        await self._run_step(lives, lambda: delivery.confirm_unsure_messages(self.database, self.modules))
+        await self._run_step(lives, lambda: delivery.confirm_unconfirmed_messages(self.database, self.modules))
         await self._run_step(lives, lambda: cycle_store.move_done_to_history(self.database))
 
     async def _run_phase(

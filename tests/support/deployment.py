@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from temporalio.client import Client
 
 from dev.embedded import Stack
-from dev.local import LocalInstallation, run_on_components
+from dev.local import LocalInstallation, run_installation_on_stack
 from domain.addresses.messages import Topic
 from infra import temporal
 from infra.settings import Settings
@@ -201,7 +201,7 @@ async def running_deployment(
         settings = settings.model_copy(
             update={name: getattr(settings, name).model_copy(update=dict(each)) for name, each in changes.items()}
         )
-        installation = await held.enter_async_context(run_on_components(stack, settings, namespace))
+        installation = await held.enter_async_context(run_installation_on_stack(stack, settings, namespace))
         headers = {"Authorization": f"Bearer {installation.admin_key}"}
         session = await held.enter_async_context(aiohttp.ClientSession(headers=headers))
         yield Deployment(installation, namespace, session, platforms, world, disks, oss, sim, publisher, receiver)

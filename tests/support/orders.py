@@ -28,13 +28,13 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
 from sims.platforms.scenario import PlatformScenario
 from sims.platforms.server import Platforms, running_platforms
-from stores.tables.orders import Order, OrderCopy, OrderPlatform, OrderSlice
+from stores.tables.orders import Order, OrderPlatform, OrderSlice, ReplacedOrderRevision
 from stores.tables.shared import Delivery
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker
 from workflows.orders.cycle import OrderCycleWorkflow
-from workflows.orders.handle import build_attributes
+from workflows.orders.handle import build_search_attributes
 
 LAG_SECONDS = 60
 QUEUES = (names.QUEUE, names.PLATFORM_QUEUES, webhooks.QUEUE)
@@ -107,7 +107,7 @@ class Orders:
             id=f"{names.build_cycle_schedule_id(number)}-test{name}",
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            search_attributes=build_attributes(self.project_id),
+            search_attributes=build_search_attributes(self.project_id),
         )
 
     async def fetch(self, number: str = NUMBER) -> OrderCycleStatus:
@@ -155,7 +155,11 @@ class Orders:
 
     async def read_replaced_copies(self, number: str = NUMBER) -> list[checker.Copy]:
         """The copies that newer ones replaced, in the order in which they were written."""
-        statement = select(OrderCopy).where(OrderCopy.platform == number).order_by(col(OrderCopy.revision))
+        statement = (
+            select(ReplacedOrderRevision)
+            .where(ReplacedOrderRevision.platform == number)
+            .order_by(col(ReplacedOrderRevision.revision))
+        )
         async with self.services.database.session() as session:
             rows = await session.exec(statement)
             return [checker.copy_of(row.order_id, row.modified_at.timestamp(), row.version) for row in rows]

@@ -19,9 +19,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from dev.embedded import Stack, components
 from infra import temporal
-from infra.settings import EmbeddedSettings, Settings
+from infra.settings import EmbeddedPortSettings, Settings
 
-ANY_PORTS = EmbeddedSettings(engine_port=0, ui_port=0, database_port=0, store_port=0)
+ANY_PORTS = EmbeddedPortSettings(engine_port=0, ui_port=0, database_port=0, store_port=0)
 RETENTION = timedelta(days=1)
 NAMESPACES_AHEAD = 4
 NAMESPACES_MAX = 50

@@ -156,7 +156,7 @@ async def running_database(authority: Authority, certificate: Certificate) -> As
         command = [str(program), "-D", str(folder / "cluster"), *(f"--{key}={value}" for key, value in options.items())]
         with (folder / "log").open("wb") as log:
             server = await asyncio.create_subprocess_exec(
-                *processes.wrap_as_nobody(command, signal.SIGQUIT),
+                *processes.wrap_as_nobody_if_root(command, signal.SIGQUIT),
                 cwd=folder,
                 env=_environment(folder),
                 stdout=log,
@@ -181,7 +181,7 @@ def _write(path: Path, content: bytes) -> None:
 
 async def _run(command: list[str], folder: Path) -> None:
     process = await asyncio.create_subprocess_exec(
-        *processes.wrap_as_nobody(command, signal.SIGKILL),
+        *processes.wrap_as_nobody_if_root(command, signal.SIGKILL),
         cwd=folder,
         env=_environment(folder),
         stdout=asyncio.subprocess.PIPE,

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from haulage.address_module import SQLITE, Connection, Transaction, address_module
+from haulage.address_module import SQLITE, Connection, Transaction, build_address_module
 from sims.oss.module import TABLES
 
 TOKEN = {"Authorization": "Bearer s3cret"}
@@ -44,7 +44,8 @@ async def running_contract(connect: Callable[[], Connection], **options: Any) ->
     """The contract below /haulage, and a client with the token."""
     app = web.Application()
     app.add_subapp(
-        "/haulage", address_module(connect, SQLITE, nothing_in_flight, **{"token": "s3cret", "threads": 1, **options})
+        "/haulage",
+        build_address_module(connect, SQLITE, nothing_in_flight, **{"token": "s3cret", "threads": 1, **options}),
     )
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

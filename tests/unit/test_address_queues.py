@@ -49,7 +49,7 @@ def test_groups_of_swaps_do_what_they_do_one_by_one(uprns: list[list[int]]) -> N
     """No group holds a UPRN twice, and whatever shares one keeps its order."""
     swaps = [SwapUprns(number, *pair) for number, pair in enumerate(uprns)]
 
-    groups = [[swaps[id_] for id_ in group] for group in ordering.group_independent_swaps(swaps)]
+    groups = [[swaps[id_] for id_ in group] for group in ordering.group_swaps_without_shared_uprns(swaps)]
 
     for group in groups:
         assert len({uprn for swap in group for uprn in swap[1:]}) == 2 * len(group)

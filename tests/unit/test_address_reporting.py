@@ -40,7 +40,9 @@ def test_addresses_that_differ_have_a_column_for_each_module() -> None:
         {**dict.fromkeys(Module, None), Module.IM: AddressFingerprint(5, "cd" * 32)},
     ]
     shown = [
-        difference for uprn, side in zip([90, 7], sides, strict=True) if (difference := drift.compare_sides(uprn, side))
+        difference
+        for uprn, side in zip([90, 7], sides, strict=True)
+        if (difference := drift.compare_fingerprints(uprn, side))
     ]
 
     book = openpyxl.load_workbook(

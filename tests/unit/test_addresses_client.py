@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from api.addresses import drift, inbox, logical_deletes, responses
 from domain.addresses import messages, operations, ordering
-from haulage import Refused
+from haulage import RequestRefused
 from haulage.addresses import (
     Acknowledgement,
     Addresses,
@@ -19,11 +19,10 @@ from haulage.addresses import (
     ComparisonCounts,
     Cycle,
     CycleProgress,
-    Figures,
     LogicalDelete,
     Message,
     MessageAction,
-    MessageCounts,
+    MessageCount,
     MessageDetails,
     MessageState,
     MessageWait,
@@ -34,6 +33,7 @@ from haulage.addresses import (
     RetryOutcome,
     SkipOutcome,
     Topic,
+    UnfinishedCounts,
     WaitKind,
 )
 from tests.support.api_peer import ApiPeer, problem, running_api_peer
@@ -101,14 +101,14 @@ async def test_messages_are_listed_page_by_page(peer: ApiPeer, addresses: Addres
     [
         pytest.param(lambda to: to.retry(7, "why"), MESSAGE, "messages/7/retry", {}, id="retry"),
         pytest.param(
-            lambda to: to.retry_chain(7, "why"),
+            lambda to: to.retry_linked_messages(7, "why"),
             {"retried": 3, "busy": 0, "left": 0},
             "messages/7/retry-chain",
             {},
             id="retry a chain",
         ),
         pytest.param(
-            lambda to: to.retry_many("why", module=Module.OD, kind=WaitKind.FAILED),
+            lambda to: to.retry_messages("why", module=Module.OD, kind=WaitKind.FAILED),
             {"retried": 3, "busy": 0, "left": 0},
             "messages/retry",
             {"module": "od", "kind": "failed"},
@@ -122,7 +122,7 @@ async def test_messages_are_listed_page_by_page(peer: ApiPeer, addresses: Addres
             id="skip",
         ),
         pytest.param(
-            lambda to: to.skip_many("why", ids=[7]),
+            lambda to: to.skip_messages("why", ids=[7]),
             {"skipped": 1, "busy": 0, "touched": 0, "left": 0},
             "messages/skip",
             {"ids": [7]},
@@ -182,7 +182,7 @@ async def test_a_message_that_a_module_has_is_not_skipped(peer: ApiPeer, address
     """The API's code says so."""
     peer.says(409, problem(409, "message_touched", "Message 7 has been applied by ed."))
 
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await addresses.skip(7, "why")
 
     assert refused.value.code == "message_touched"
@@ -196,8 +196,8 @@ async def test_a_message_that_a_module_has_is_not_skipped(peer: ApiPeer, address
         pytest.param(responses.MessageWait, MessageWait, (), id="wait"),
         pytest.param(responses.AcknowledgementDetails, Acknowledgement, (), id="acknowledgement"),
         pytest.param(responses.MessageAction, MessageAction, (), id="action"),
-        pytest.param(responses.UnfinishedCountsResponse, Figures, (), id="figures"),
-        pytest.param(responses.UnfinishedCount, MessageCounts, (), id="counts"),
+        pytest.param(responses.UnfinishedCountsResponse, UnfinishedCounts, (), id="figures"),
+        pytest.param(responses.UnfinishedCount, MessageCount, (), id="counts"),
         pytest.param(responses.CycleResponse, Cycle, (), id="cycle"),
         pytest.param(responses.CycleProgress, CycleProgress, (), id="progress of a cycle"),
         pytest.param(responses.RetryMessagesResponse, RetryOutcome, (), id="retry"),
@@ -205,8 +205,8 @@ async def test_a_message_that_a_module_has_is_not_skipped(peer: ApiPeer, address
         pytest.param(inbox.QuarantinedMessageSummary, QuarantinedMessage, (), id="quarantine"),
         pytest.param(logical_deletes.LogicalDeleteSummary, LogicalDelete, (), id="logical delete"),
         pytest.param(logical_deletes.PurgeResponse, Purge, (), id="purge"),
-        pytest.param(drift.DriftResponse, Comparison, (), id="comparison"),
-        pytest.param(drift.DriftCounts, ComparisonCounts, (), id="result of a comparison"),
+        pytest.param(drift.ComparisonResponse, Comparison, (), id="comparison"),
+        pytest.param(drift.ComparisonCounts, ComparisonCounts, (), id="result of a comparison"),
     ],
 )
 def test_models_have_the_fields_of_the_api(

@@ -10,7 +10,7 @@ import pytest
 
 from api import batching
 from api.batching import Batcher, BatchItem, RetryWindow
-from infra.outages import Component, EngineUnresponsive, find_component
+from infra.outages import Component, EngineUnresponsive, find_component_in_outage
 
 CAPACITY = 10
 
@@ -161,7 +161,7 @@ async def test_a_retry_window_ends_with_an_outage_of_the_engine(monkeypatch: pyt
     with pytest.raises(EngineUnresponsive, match=r"a lane did not answer in 0\.2 s: by peer") as raised:
         await retry()
     assert 1 <= waits <= 4
-    assert find_component(raised.value) is Component.ENGINE
+    assert find_component_in_outage(raised.value) is Component.ENGINE
 
 
 async def test_the_pause_is_shorter_for_a_message_that_may_soon_be_accepted() -> None:

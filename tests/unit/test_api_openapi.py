@@ -53,7 +53,7 @@ def test_every_schema_is_referred_to_and_every_reference_leads_to_one() -> None:
 def test_each_field_of_a_platform_s_record_is_described() -> None:
     """Who writes one for a platform of their own finds its fields here; a part of several fields describes itself."""
     schemas = DOCUMENT["components"]["schemas"]
-    body = schemas["PlatformRequest"]["properties"]["capability"]
+    body = schemas["PlatformSetupRequest"]["properties"]["capability"]
     assert {"$ref": openapi.REFERENCE.format(model="Capability")} in body["anyOf"]
     waiting, described = ["Capability"], set[str]()
     while waiting:

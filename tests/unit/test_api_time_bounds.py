@@ -17,13 +17,13 @@ from api.orders import requests as order_requests
 EARLY, LATE = "2026-01-02T09:00:00Z", "2026-01-02T10:00:00Z"
 SKIP = {"reason": "the shop was closed"}
 BOUNDED: list[tuple[type[Request], str, str, dict[str, Any]]] = [
-    (order_requests.ChooseSlicesRequest, "start", "end", {}),
+    (order_requests.SliceSelectionRequest, "start", "end", {}),
     (order_requests.SkipSlicesRequest, "start", "end", SKIP),
     (order_requests.SlicesQuery, "start", "end", {}),
     (order_requests.OrdersQuery, "modified_after", "modified_before", {}),
     (order_requests.SnapshotQuery, "modified_after", "modified_before", {"platform": "shop-1"}),
     (
-        order_requests.SourcePageQuery,
+        order_requests.DownloadSourcePageQuery,
         "modified_after",
         "modified_before",
         {"platform": "shop-1", "mark": "1-1", "page": "0", "page_size": "1"},

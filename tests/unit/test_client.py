@@ -9,7 +9,18 @@ from pydantic import BaseModel
 
 from api.downloads import requests, responses
 from domain.faults import FaultRecord
-from haulage import Align, Client, DownloadRequest, Encoding, FileType, Refused, Sheet, State, Unreachable, models
+from haulage import (
+    Align,
+    ApiUnreachable,
+    Client,
+    DownloadRequest,
+    Encoding,
+    FileType,
+    RequestRefused,
+    Sheet,
+    State,
+    models,
+)
 from tests.support.api_peer import TASK, ApiPeer, problem, running_api_peer, status
 
 REQUEST = DownloadRequest(source_url="https://erp.example.com/orders")
@@ -98,7 +109,7 @@ async def test_a_refusal_says_why(peer: ApiPeer, client: Client) -> None:
     errors = [{"path": "page_size", "message": "7 is under 100."}]
     peer.says(422, problem(422, "invalid_request", "The request is wrong.", errors=errors))
 
-    with pytest.raises(Refused, match=r"The request is wrong\. page_size: 7 is under 100\.") as refused:
+    with pytest.raises(RequestRefused, match=r"The request is wrong\. page_size: 7 is under 100\.") as refused:
         await client.create(REQUEST)
 
     assert (refused.value.status, refused.value.code, refused.value.request_id) == (422, "invalid_request", "req-1")
@@ -109,7 +120,7 @@ async def test_a_quota_that_outlasts_patience_is_a_refusal(peer: ApiPeer, client
     """Retry-After is believed: waiting less would be refused again."""
     peer.says(429, problem(429, "quota_exceeded", "60 a minute."), **{"Retry-After": "40"})
 
-    with pytest.raises(Refused, match="60 a minute"):
+    with pytest.raises(RequestRefused, match="60 a minute"):
         await client.create(REQUEST)
 
     assert len(peer.seen) == 1
@@ -119,14 +130,14 @@ async def test_another_server_is_told_apart(peer: ApiPeer, client: Client) -> No
     """A page of HTML is no Haulage API, whatever its status."""
     for code in (200, 404):
         peer.says(code, "<html>")
-        with pytest.raises(Refused, match=f"answered {code}, not as Haulage does"):
+        with pytest.raises(RequestRefused, match=f"answered {code}, not as Haulage does"):
             await client.read(TASK)
 
 
 async def test_nobody_there(client: Client, peer: ApiPeer) -> None:
     """Patience ends."""
     async with Client("http://127.0.0.1:9", "k", patience_seconds=0.3) as lost:
-        with pytest.raises(Unreachable, match=r"http://127\.0\.0\.1:9 does not answer"):
+        with pytest.raises(ApiUnreachable, match=r"http://127\.0\.0\.1:9 does not answer"):
             await lost.read(TASK)
 
 

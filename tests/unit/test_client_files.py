@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haulage import Client, Download, DownloadFailed, FileDamaged, Unreachable
-from haulage.saving import LineCounter
+from haulage import ApiUnreachable, Client, Download, DownloadFailed, FileDamaged
+from haulage.saving import CsvLineCounter
 from tests.support.api_peer import ApiPeer, running_api_peer, status
 
 ROWS = 20_000
@@ -116,7 +116,7 @@ async def test_patience_ends_when_no_byte_comes(peer: ApiPeer, tmp_path: Path) -
     peer.expired_links = 1_000
 
     async with Client(peer.url, "hlg_key", patience_seconds=1.0) as client:
-        with pytest.raises(Unreachable, match=r"stopped coming at 0 of"):
+        with pytest.raises(ApiUnreachable, match=r"stopped coming at 0 of"):
             await client.save(make_finished_download(), tmp_path / "out.csv")
 
     assert list(tmp_path.iterdir()) == []
@@ -148,7 +148,7 @@ def test_lines_are_counted_in_any_pieces(rows: list[list[str]], size: int) -> No
     out = io.StringIO(newline="")
     csv.writer(out, quoting=csv.QUOTE_ALL).writerows(rows)
     content = out.getvalue().encode()
-    counter = LineCounter()
+    counter = CsvLineCounter()
 
     for start in range(0, len(content), size):
         counter.add(content[start : start + size])

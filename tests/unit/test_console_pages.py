@@ -61,8 +61,8 @@ def test_every_workflow_has_a_page(workflow_id: str, page: str | None) -> None:
 def test_nobody_is_led_to_a_console_whose_address_is_not_known() -> None:
     """A link without a host would lead to the engine's own pages."""
     workflow_id = tasks_names.build_lane_workflow_id((tasks.build_type_id("prj_1", "video"), 3))
-    assert interceptors.build_console_link("", workflow_id) is None
-    assert interceptors.build_console_link("https://haulage.example.com/", workflow_id) == (
+    assert interceptors.build_markdown_console_link("", workflow_id) is None
+    assert interceptors.build_markdown_console_link("https://haulage.example.com/", workflow_id) == (
         "[Open in the console](https://haulage.example.com/console/tasks/types/video?project=prj_1)"
     )
 

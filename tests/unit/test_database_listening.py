@@ -30,7 +30,7 @@ async def test_a_listener_that_hears_something_as_it_is_stopped_stops() -> None:
     connection: Any = Connection()
 
     async def listen() -> None:
-        async for _ in database._iterate_notifications(connection, "news"):
+        async for _ in database._iterate_notifications_until_broken(connection, "news"):
             pass
 
     listening = asyncio.create_task(listen())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from activities.downloads import probing
-from clients.sources import PageSource
+from clients.sources import RetryingPageReader
 from domain.downloads.models import DownloadSpec
 from domain.faults import SourceFault
 from infra.settings import DownloadSettings
@@ -42,7 +42,7 @@ async def test_a_cap_is_found_with_fewer_rows_where_large_pages_take_too_long(na
     spec = DownloadSpec(
         task_id="t", project_id="p", file_name="rows.csv", page_size=world.page_size, first_page=world.counts_from
     )
-    source = PageSource(DownloadSettings(), WorldPages(world), world.counts_from)
+    source = RetryingPageReader(DownloadSettings(), WorldPages(world), world.counts_from)
 
     look = await probing.probe_table(source, spec, drawing=None, more_columns=[])
 

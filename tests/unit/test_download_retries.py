@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from domain.downloads.plan import SourceExtent
-from domain.downloads.retries import PageTries, RetryRules
+from domain.downloads.retries import PageAttempts, RetryRules
 from domain.faults import SourceFault
 from infra.settings import DownloadSettings
 
 RULES = RetryRules(retries=5, pause_seconds=0.5)
-FIRST = PageTries(page=7, page_size=100)
+FIRST = PageAttempts(page=7, page_size=100)
 
 
 def make_busy(seconds: float | None = None) -> SourceFault:

@@ -40,7 +40,7 @@ def test_a_template_selects_and_says_what_it_leaves_out() -> None:
 
     assert found == TableShape(columns=["b", "a", "none"], left_out=["x"], keys=["a", "x", "b"])
     assert cells(page) == [["2", "1", "null"], ["3", "null", "null"]]
-    assert reader.newly_left_out_keys == ["late"]
+    assert reader.left_out_keys_beyond_shape == ["late"]
 
 
 def test_an_endless_supply_of_keys_is_a_fault() -> None:

@@ -10,7 +10,7 @@ from domain.downloads.staging import (
     JoinedTailsPiece,
     PartRecord,
     RangeLedger,
-    StagingError,
+    StagedPartsInvalid,
     TailRecord,
     UploadedPiece,
 )
@@ -52,13 +52,13 @@ def test_large_ranges_stay_as_they_were_uploaded() -> None:
 
 def test_a_small_range_before_a_large_one_cannot_be_joined() -> None:
     """No store takes a part under 5 MiB that is not the last."""
-    with pytest.raises(StagingError):
+    with pytest.raises(StagedPartsInvalid):
         staging.list_file_pieces([build_ledger(0, [], MIB), build_ledger(1, [8 * MIB, 5 * MIB], None)])
 
 
 def test_a_block_of_part_numbers_is_never_overrun() -> None:
     """A range that is too large is an error, not another range's part; one range has all numbers to itself."""
-    with pytest.raises(StagingError):
+    with pytest.raises(StagedPartsInvalid):
         staging.compute_part_number(0, staging.MAX_PARTS // RANGES, RANGES)
     assert staging.compute_part_number(0, staging.MAX_PARTS - 1, 1) == staging.MAX_PARTS
     assert staging.compute_part_number(RANGES - 1, staging.MAX_PARTS // RANGES - 1, RANGES) <= staging.MAX_PARTS
@@ -75,7 +75,7 @@ def test_joined_pieces_are_valid_and_lose_nothing(ranges: list[tuple[list[int], 
     ]
     try:
         pieces = staging.list_file_pieces(ledgers)
-    except StagingError:
+    except StagedPartsInvalid:
         assert any(not parts and tail < 5 * MIB for parts, tail in ranges)
         return
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.downloads import responses
-from api.downloads.responses import RowsHighWaterMarks
+from api.downloads.responses import HighestReportedRows
 from domain.downloads.models import DownloadState, DownloadStatus
 
 KEY = ("prj_1", "dl_1")
@@ -18,7 +18,7 @@ def build_running_status(rows: int, processings: int = 1) -> DownloadStatus:
 
 def test_rows_do_not_fall_within_a_processing() -> None:
     """A lost heartbeat takes no rows back; progress is reported."""
-    heights = RowsHighWaterMarks()
+    heights = HighestReportedRows()
 
     assert [heights.apply(KEY, "run", build_running_status(rows)).rows for rows in (10, 700, 0, 500, 800)] == [
         10,
@@ -31,7 +31,7 @@ def test_rows_do_not_fall_within_a_processing() -> None:
 
 def test_another_processing_starts_anew() -> None:
     """A processing from nothing, and a retry as a run of its own, count from where they are."""
-    heights = RowsHighWaterMarks()
+    heights = HighestReportedRows()
     heights.apply(KEY, "run", build_running_status(700))
 
     assert heights.apply(KEY, "run", build_running_status(5, processings=2)).rows == 5
@@ -41,7 +41,7 @@ def test_another_processing_starts_anew() -> None:
 
 def test_the_end_is_told_as_it_is() -> None:
     """What is over counts what its file holds."""
-    heights = RowsHighWaterMarks()
+    heights = HighestReportedRows()
     heights.apply(KEY, "run", build_running_status(700))
     failed = DownloadStatus(state=DownloadState.FAILED, rows=200, processings=1)
 
@@ -51,7 +51,7 @@ def test_the_end_is_told_as_it_is() -> None:
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run that was asked about least recently is forgotten."""
     monkeypatch.setattr(responses, "RUNS_REMEMBERED_MAX", 2)
-    heights = RowsHighWaterMarks()
+    heights = HighestReportedRows()
     for name in ("a", "b", "a", "c"):
         heights.apply(("prj", name), "run", build_running_status(700))
 

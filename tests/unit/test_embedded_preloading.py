@@ -89,7 +89,7 @@ async def test_forks_end_with_the_preloader_which_comes_back(running: Running) -
     async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as silent:
         port = silent.sockets[0].getsockname()[1]
         waiting = {"HAULAGE_DATABASE__URL": f"postgresql://waits:for@127.0.0.1:{port}/ever", "HAULAGE_API__PORT": "0"}
-        env = {**processes.inherit_variables(), **waiting}
+        env = {**processes.collect_inherited_variables(), **waiting}
         forked = await running.preloader.fork_command("api", ["api"], env, running.folder, running.folder / "one.log")
         before = [forked.pid, running.root.pid]
         running.supervisor.kill("preloader")
@@ -150,4 +150,4 @@ def test_a_command_forks_its_preloader(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_forks_nothing(tmp_path: Path) -> None:
     """The start goes on, and says what is wrong with the folder."""
     (tmp_path / "file").touch()
-    assert preloading.fork_here(tmp_path / "file" / "data") is None
+    assert preloading.try_fork_preloader(tmp_path / "file" / "data") is None

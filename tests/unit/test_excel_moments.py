@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from excel.moments import (
     TimeZone,
     detect_moments,
-    format_serial_numbers,
-    to_excel_serial_numbers,
+    format_as_serial_numbers,
+    format_serial_numbers_as_dates,
     to_local_within_excel_range,
 )
 
@@ -34,7 +34,7 @@ def read_serials(texts: Sequence[str | None], zone: str = "UTC", *, zoned_only: 
     read = detect_moments(pa.array(texts, pa.string()), TimeZone(zone), zoned_only=zoned_only)
     if read is None:
         return [None] * len(texts)
-    serials = iter(to_excel_serial_numbers(read.ms).to_pylist())
+    serials = iter(format_as_serial_numbers(read.ms).to_pylist())
     return [next(serials) if is_found else None for is_found in read.found]
 
 
@@ -163,19 +163,19 @@ def test_serial_numbers_are_exact_to_the_millisecond(offsets: list[int]) -> None
     for step in (1, 1000, 86_400_000 // 100, 86_400_000):
         ms = first + np.array(offsets, np.int64) * step % (8_000 * 365 * 86_400_000)
         expected = [datetime(1970, 1, 1) + timedelta(milliseconds=value) for value in ms.tolist()]  # noqa: DTZ001
-        assert [to_displayed_moment(serial) for serial in to_excel_serial_numbers(ms).to_pylist()] == expected
+        assert [to_displayed_moment(serial) for serial in format_as_serial_numbers(ms).to_pylist()] == expected
 
 
 def test_a_clock_is_told_from_its_serial_number() -> None:
     """For conditions, which ask dates as texts."""
     serials = pa.array(["45351.6666666667", "45351", None, "61.9999884259"])
-    assert format_serial_numbers(serials, days=False).to_pylist() == [
+    assert format_serial_numbers_as_dates(serials, date_only=False).to_pylist() == [
         "2024-02-29T16:00:00",
         "2024-02-29T00:00:00",
         None,
         "1900-03-01T23:59:59",
     ]
-    assert format_serial_numbers(serials, days=True).to_pylist()[0] == "2024-02-29"
+    assert format_serial_numbers_as_dates(serials, date_only=True).to_pylist()[0] == "2024-02-29"
 
 
 def test_an_unknown_zone_is_an_error_at_once() -> None:

@@ -14,9 +14,9 @@ from excel.row_builder import RowBuilder, Workspace, join_rows
 from excel.texts import (
     escape_column_xml,
     escape_xml,
-    mask_binary_fractions,
     mask_edge_spaces,
     mask_exact_numbers,
+    mask_fractions_equal_to_float_repr,
     replace_invalid_characters,
     truncate_column_to_cells,
     truncate_to_cell,
@@ -98,9 +98,9 @@ def test_a_fraction_that_is_a_computers_own_number_is_told(cells: list[float]) -
     """One more digit makes it another number."""
     written = [f"{Decimal(repr(cell)):f}" for cell in cells]
     fractions = [text for text in written if "." in text]
-    assert mask_binary_fractions(pa.array(fractions, pa.string())).all()
+    assert mask_fractions_equal_to_float_repr(pa.array(fractions, pa.string())).all()
     longer = [f"{text}12345678901234567891" for text in fractions]
-    assert not mask_binary_fractions(pa.array(longer, pa.string())).any()
+    assert not mask_fractions_equal_to_float_repr(pa.array(longer, pa.string())).any()
 
 
 WORDS = st.lists(st.one_of(st.none(), st.text(max_size=3)), min_size=1, max_size=30)

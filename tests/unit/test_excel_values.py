@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from excel.cells import CellForm
 from excel.moments import TimeZone
 from excel.template.models import CellKind
-from excel.values import read_values, to_comparable
+from excel.values import read_values, to_comparable_numbers_and_texts
 
 SHANGHAI = TimeZone("Asia/Shanghai")
 NOON = "45351.6666666667"
@@ -155,7 +155,7 @@ def test_numbers_that_stand_as_text_are_counted() -> None:
 def test_conditions_ask_numbers_as_numbers_and_dates_as_texts() -> None:
     """A date is what the clock on the wall shows; an empty cell is neither."""
     cells = make_json_column("1.5", '"x"', "true", "null", '"2024-02-29T08:00:00Z"')
-    numbers, texts = to_comparable(read_values(cells, CellKind.AUTO, SHANGHAI))
+    numbers, texts = to_comparable_numbers_and_texts(read_values(cells, CellKind.AUTO, SHANGHAI))
     assert numbers.to_pylist() == [1.5, None, None, None, None]
     assert texts.to_pylist() == [None, "x", "true", None, "2024-02-29T16:00:00"]
 

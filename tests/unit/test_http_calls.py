@@ -22,7 +22,7 @@ from clients.http import (
     ServiceCaller,
     ServiceFailure,
     TransportError,
-    TransportFault,
+    TransportFailureKind,
     calls,
     parse_retry_after,
 )
@@ -113,7 +113,7 @@ async def test_a_retry_waits_as_long_as_the_service_asks(monkeypatch: pytest.Mon
         slept.append(seconds)
 
     monkeypatch.setattr("asyncio.sleep", sleep)
-    policy = RetryPolicy.exponential(3, 0.5, patience_seconds=100)
+    policy = RetryPolicy.exponential(3, 0.5, max_requested_pause_seconds=100)
     _, attempt = fail(transient(retry_after_seconds=7), transient(), transient(retry_after_seconds=99), None)
     await make_caller(retry=policy).call_with_retries("call", attempt)
     assert slept == [7, 1.0, calls.PAUSE_MAX_SECONDS]
@@ -203,16 +203,16 @@ async def test_a_refused_token_is_fetched_again_once_for_all() -> None:
 @pytest.mark.parametrize(
     ("script", "fault"),
     [
-        (says(), TransportFault.BROKEN_OFF),
-        (says(b"garbage\r\n\r\n"), TransportFault.INVALID),
-        (says(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"), TransportFault.CUT_OFF),
-        (says(answer(b"x" * 2_000)), TransportFault.TOO_LARGE),
-        (says(answer(b"x", "Content-Encoding: br")), TransportFault.ENCODING),
-        (drips(b"HTTP/1.1 200 OK\r\n\r\n"), TransportFault.TIMEOUT),
+        (says(), TransportFailureKind.BROKEN_OFF),
+        (says(b"garbage\r\n\r\n"), TransportFailureKind.INVALID),
+        (says(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"), TransportFailureKind.CUT_OFF),
+        (says(answer(b"x" * 2_000)), TransportFailureKind.TOO_LARGE),
+        (says(answer(b"x", "Content-Encoding: br")), TransportFailureKind.ENCODING),
+        (drips(b"HTTP/1.1 200 OK\r\n\r\n"), TransportFailureKind.TIMEOUT),
     ],
-    ids=lambda value: str(value) if isinstance(value, TransportFault) else "",
+    ids=lambda value: str(value) if isinstance(value, TransportFailureKind) else "",
 )
-async def test_a_transport_names_each_fault(script: Script, fault: TransportFault) -> None:
+async def test_a_transport_names_each_fault(script: Script, fault: TransportFailureKind) -> None:
     """All of them after the request was sent, so that it may have been carried out."""
     async with running_peer(script) as peer, HttpTransport(connect_timeout_seconds=1) as transport:
         with pytest.raises(TransportError) as error:
@@ -225,7 +225,7 @@ async def test_a_request_that_met_no_server_is_unsent() -> None:
     async with HttpTransport(connect_timeout_seconds=1) as transport:
         with pytest.raises(TransportError) as error:
             await transport.request("GET", "http://127.0.0.1:9/", max_bytes=1, timeout_seconds=5)
-    assert (error.value.fault, error.value.is_unsent) == (TransportFault.NO_CONNECTION, True)
+    assert (error.value.fault, error.value.is_unsent) == (TransportFailureKind.NO_CONNECTION, True)
 
 
 def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:
@@ -233,20 +233,20 @@ def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:
     clock = [0.0]
     breaker = CircuitBreaker(2, 10, lambda: clock[0])
     breaker.record_failure("down")
-    assert breaker.may_call()
+    assert breaker.begin_call_if_allowed()
     breaker.record_failure("down")
-    assert not breaker.may_call()
+    assert not breaker.begin_call_if_allowed()
 
     clock[0] = 10
-    assert [breaker.may_call(), breaker.may_call()] == [True, False]
+    assert [breaker.begin_call_if_allowed(), breaker.begin_call_if_allowed()] == [True, False]
     breaker.record_failure("down")
     clock[0] = 19
-    assert not breaker.may_call()
+    assert not breaker.begin_call_if_allowed()
 
     clock[0] = 20
-    assert breaker.may_call()
+    assert breaker.begin_call_if_allowed()
     breaker.record_success()
-    assert [breaker.may_call(), breaker.may_call()] == [True, True]
+    assert [breaker.begin_call_if_allowed(), breaker.begin_call_if_allowed()] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import zlib
 
 import pytest
 
-from clients.http import GuardedClient, ReadThreshold
+from clients.http import GuardedClient, ReadPauseThreshold
 from domain.faults import SourceFault
 from infra.settings import GuardSettings
 from tests.support.http_peer import Answers, Script, answer, drips, running_peer, running_reachable_peer, says
@@ -74,7 +74,9 @@ async def test_a_long_body_is_read_on_after_a_wait_that_takes_none_of_its_time(s
 
     pieces = [OK + b"Content-Length: %d\r\n\r\n" % size, *[b"x" * 1_000] * (size // 1_000), b"x" * (size % 1_000)]
     async with running_reachable_peer(says(*pieces)) as (here, client):
-        got = await client.get(here.url, max_bytes=100_000, timeout_seconds=1, threshold=ReadThreshold(1_000, wait))
+        got = await client.get(
+            here.url, max_bytes=100_000, timeout_seconds=1, threshold=ReadPauseThreshold(1_000, wait)
+        )
     assert got.body == b"x" * size
     assert len(waited) == waits
 
@@ -88,7 +90,7 @@ async def test_the_time_of_a_long_body_goes_on_after_the_wait() -> None:
     began = time.monotonic()
     async with running_reachable_peer(drips(OK + b"Content-Length: 100000\r\n\r\n" + b"x" * 50_000)) as (here, client):
         with pytest.raises(SourceFault) as failed:
-            await client.get(here.url, max_bytes=100_000, timeout_seconds=0.5, threshold=ReadThreshold(5, wait))
+            await client.get(here.url, max_bytes=100_000, timeout_seconds=0.5, threshold=ReadPauseThreshold(5, wait))
     assert failed.value.record.code == "source_timeout"
     assert time.monotonic() - began >= 0.5
 

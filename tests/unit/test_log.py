@@ -120,7 +120,7 @@ async def test_what_was_bound_ends_in_any_context() -> None:
     """As when a workflow is put away: its coroutine is closed by whoever collects it."""
 
     async def holding() -> None:
-        with log.bound_fields(workflow_id="w-1"):
+        with log.bind_temporarily(workflow_id="w-1"):
             await asyncio.sleep(0)
 
     waiting = holding()

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from minio.credentials.providers import StaticProvider
 
-from infra.objects.client import DigestMinio
+from infra.objects.client import MinioWithCallerDigests
 
 DATA = b"some bytes"
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -16,7 +16,7 @@ DIGEST = hashlib.sha256(DATA).hexdigest()
 @pytest.mark.parametrize("secure", [True, False])
 def test_a_digest_is_made_once(secure: bool) -> None:
     """The digest of the caller is signed; over TLS there is no MD5 beside it."""
-    client = DigestMinio("store.example", secure=secure)
+    client = MinioWithCallerDigests("store.example", secure=secure)
     credentials = StaticProvider("key", "secret").retrieve()
 
     headers, _ = client._build_headers("store.example", {"x-amz-content-sha256": DIGEST}, DATA, credentials)
@@ -27,7 +27,7 @@ def test_a_digest_is_made_once(secure: bool) -> None:
 
 def test_without_a_digest_the_library_makes_its_own() -> None:
     """Requests that we do not digest are signed as ever."""
-    headers, _ = DigestMinio("store.example", secure=False)._build_headers(
+    headers, _ = MinioWithCallerDigests("store.example", secure=False)._build_headers(
         "store.example", {}, DATA, StaticProvider("key", "secret").retrieve()
     )
 

@@ -31,7 +31,7 @@ def test_slices_are_counted_by_how_they_ended() -> None:
     """And the record says up to where they were tried."""
     found = progress(None, BUSY, None)
     assert (found.read, found.failed, found.read_to) == (2, 1, window(2).end)
-    assert not found.has_too_many_failures
+    assert not found.has_too_many_consecutive_failures
 
 
 def test_a_backfill_of_which_every_slice_was_read_has_no_fault() -> None:
@@ -58,8 +58,8 @@ def test_a_cause_without_advice_is_given_some() -> None:
 
 def test_slice_after_slice_failed_is_hopeless() -> None:
     """In a row; a slice that was read begins the count anew."""
-    assert progress(*[LIED] * FAILURES_STOP).has_too_many_failures
-    assert not progress(*[LIED] * (FAILURES_STOP - 1), None, LIED).has_too_many_failures
+    assert progress(*[LIED] * FAILURES_STOP).has_too_many_consecutive_failures
+    assert not progress(*[LIED] * (FAILURES_STOP - 1), None, LIED).has_too_many_consecutive_failures
     fault = progress(*[LIED] * FAILURES_STOP).fault
     assert fault is not None
     assert "the rest was not tried" in fault.message

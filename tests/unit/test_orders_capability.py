@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from api.http import validation
-from api.orders.requests import PlatformRequest
+from api.orders.requests import PlatformSetupRequest
 from domain.orders.capability import Capability
 from domain.orders.declarations import TimeFormat, TimeNotation, TimeResolution
 from domain.orders.known_platforms import KNOWN_PLATFORMS, PINDUODUO, SHOPIFY, TAOBAO, WOOCOMMERCE
@@ -152,9 +152,9 @@ def test_what_is_wrong_with_a_record_is_said_as_of_any_request() -> None:
     record["query"]["feild"] = "modified"
     setup = {"project_id": "p", "kind": "plain", "shop": "s", "base_url": "https://example.com", "capability": record}
     with pytest.raises(ValidationError) as refusal:
-        PlatformRequest.model_validate_json(json.dumps(setup), strict=True)
+        PlatformSetupRequest.model_validate_json(json.dumps(setup), strict=True)
 
-    assert {(each.path, each.message) for each in validation.describe_errors(refusal.value, PlatformRequest)} == {
+    assert {(each.path, each.message) for each in validation.describe_errors(refusal.value, PlatformSetupRequest)} == {
         (
             "capability.rate.per_second",
             "0 is outside the numbers above 0; choose a value in that range.",

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from api.orders import requests, responses
 from domain.orders import slices
-from haulage import Refused
+from haulage import RequestRefused
 from haulage.orders import (
     Backfill,
     BackfillState,
@@ -27,7 +27,7 @@ from haulage.orders import (
     Reread,
     SettingValue,
     SliceChoice,
-    SlicesChanged,
+    SlicesActionResult,
     SliceState,
     UnchangedSlice,
 )
@@ -121,7 +121,7 @@ async def test_a_refusal_has_the_code_of_the_api(peer: ApiPeer, orders: Orders) 
     """A paused platform claims nothing."""
     peer.says(409, problem(409, "platform_paused", "Platform shop-1 is paused."))
 
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await orders.trigger("shop-1")
 
     assert (refused.value.code, peer.seen[0].line) == ("platform_paused", "POST /v1/platforms/shop-1/trigger")
@@ -130,8 +130,8 @@ async def test_a_refusal_has_the_code_of_the_api(peer: ApiPeer, orders: Orders) 
 @pytest.mark.parametrize(
     ("server", "client"),
     [
-        pytest.param(requests.PlatformRequest, PlatformSetup, id="setup"),
-        pytest.param(requests.ChooseSlicesRequest, SliceChoice, id="choice of slices"),
+        pytest.param(requests.PlatformSetupRequest, PlatformSetup, id="setup"),
+        pytest.param(requests.SliceSelectionRequest, SliceChoice, id="choice of slices"),
         pytest.param(responses.ListedPlatformResponse, ListedPlatform, id="listed platform"),
         pytest.param(responses.PlatformResponse, Platform, id="platform"),
         pytest.param(responses.PlatformConfigResponse, PlatformConfig, id="configuration"),
@@ -139,7 +139,7 @@ async def test_a_refusal_has_the_code_of_the_api(peer: ApiPeer, orders: Orders) 
         pytest.param(responses.ScheduleResponse, PlatformSchedule, id="schedule"),
         pytest.param(responses.SliceResponse, OrderSlice, id="slice"),
         pytest.param(responses.RereadResponse, Reread, id="requested reading"),
-        pytest.param(responses.SlicesResponse, SlicesChanged, id="changed slices"),
+        pytest.param(responses.SlicesActionResponse, SlicesActionResult, id="changed slices"),
         pytest.param(responses.UnchangedSlice, UnchangedSlice, id="unchanged slice"),
         pytest.param(responses.BackfillResponse, Backfill, id="backfill"),
         pytest.param(responses.OrderResponse, Order, id="order"),

@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from domain.faults import Invalid
 from infra import outages, payloads, temporal
-from infra.component_settings import EngineTimingSettings
+from infra.component_settings import EngineClientSettings
 from infra.payloads import EncryptingCodec, PayloadDamaged, PayloadKeyMissing
 from infra.settings import SecretSettings, Settings
 
@@ -88,7 +88,7 @@ async def test_a_lost_key_is_named() -> None:
         await make_codec(SECOND).decode([hidden])
     assert raised.value.key_id == make_codec(FIRST).key_ids[0]
     assert outages.describe_outage(raised.value) == str(raised.value)
-    assert outages.find_component(raised.value) is outages.Component.ENGINE
+    assert outages.find_component_in_outage(raised.value) is outages.Component.ENGINE
 
 
 async def test_a_lost_key_is_named_where_nothing_decrypts() -> None:
@@ -157,7 +157,7 @@ def make_settings(keys: Sequence[str], *, encrypts: bool) -> Settings:
     return Settings(
         _env_file=None,
         secrets=SecretSettings(payloads=[SecretStr(each) for each in keys]),
-        engine=EngineTimingSettings(encrypt_payloads=encrypts),
+        engine=EngineClientSettings(encrypt_payloads=encrypts),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from clients.platforms import InconsistentAnswers, OrderPage
-from domain.orders.jsonpath import repair_json
+from domain.orders.jsonpath import replace_lone_surrogates_in_json
 from domain.orders.windows import TimeWindow
 from sims.platforms.dialects.plain import PLAIN
 from tests.support.platforms import running_connector
@@ -97,4 +97,4 @@ async def test_ids_that_cannot_be_kept_apart_are_refused(order_id: bytes) -> Non
 def test_what_needs_no_repair_stays() -> None:
     """Byte by byte, so that a text that is no JSON at all is refused as it was sent."""
     for text in (b'{"a":"\\u00e9\\ud83d\\ude00"}', b"<html>", b'"\\', b""):
-        assert repair_json(text) == (text, False)
+        assert replace_lone_surrogates_in_json(text) == (text, False)

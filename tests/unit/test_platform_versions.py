@@ -87,7 +87,10 @@ def test_a_version_is_a_setting_of_each_platform() -> None:
     settings, origins = config.resolve_settings(1, PlatformOptions(), PlatformOptions(), SHOPIFY)
     assert (settings.api_version, origins["api_version"]) == ("2025-01", SettingOrigin.KIND)
     settings, origins = config.resolve_settings(1, PlatformOptions(), PlatformOptions(api_version="2026-04"), SHOPIFY)
-    assert settings.apply_to(SHOPIFY).put_version_into_calls().query.path == "/admin/api/2026-04/orders.json"
+    assert (
+        settings.apply_rate_and_api_version(SHOPIFY).put_version_into_calls().query.path
+        == "/admin/api/2026-04/orders.json"
+    )
     assert origins["api_version"] is SettingOrigin.PLATFORM
     settings, _ = config.resolve_settings(1, PlatformOptions(), PlatformOptions(api_version="2026-04"), PLAIN)
     with pytest.raises(Invalid, match="api_version is 2026-04; the record of plain names no place"):

@@ -38,7 +38,7 @@ class Platform:
     """Whether it is known to list as many as are requested."""
     asked: list[int] = field(default_factory=list)
 
-    async def read(self, place: int, number: int) -> pagination.PageStep:
+    async def read(self, place: int, number: int) -> pagination.PageWithContinuation:
         """One page."""
         self.asked.append(number)
         if self.is_unsorted:
@@ -52,7 +52,9 @@ class Platform:
         more = True if self.more_for_ever else number < last if self.tells_more else None
         while self.rows and self.chance.random() < self.leaving:
             self.rows.remove(self.chance.choice(self.rows))
-        return pagination.PageStep(OrderPage(place, [_order(each) for each in ids], b"", NOW, None, 0, 0), more)
+        return pagination.PageWithContinuation(
+            OrderPage(place, [_order(each) for each in ids], b"", NOW, None, 0, 0), more
+        )
 
     async def walk(self, total: int | None) -> list[str]:
         """The ids of all that one walk lists."""

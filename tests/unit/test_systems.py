@@ -55,7 +55,7 @@ from infra.settings import Settings
 from services.services import Services
 from systems import SYSTEMS, System
 from systems.protocol import QueuesModule, SystemModules, SystemNames
-from workflows.systems import SystemSchedules, import_queues, import_schedules, list_system_names
+from workflows.systems import SystemSchedules, import_queues, import_schedules, list_names_modules
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def test_what_is_compared_is_what_processes_import() -> None:
     assert import_quotas() == {system: modules.quotas for system, modules in MODULES.items()}
     assert import_queues() == {system: modules.queues.QUEUES for system, modules in MODULES.items()}
     assert import_schedules() == {system: modules.schedules for system, modules in MODULES.items()}
-    assert list_system_names() == [*(modules.names for modules in MODULES.values()), domain.webhooks]
+    assert list_names_modules() == [*(modules.names for modules in MODULES.values()), domain.webhooks]
     assert list(worker.SYSTEM_QUEUES) == [
         *(modules.queues.QUEUES for modules in MODULES.values()),
         workflows.webhooks.queues.QUEUES,

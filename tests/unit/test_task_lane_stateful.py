@@ -26,7 +26,7 @@ from domain.tasks.messages import (
     SetOperation,
     TaskStatus,
 )
-from domain.tasks.state import compute_task_bytes
+from domain.tasks.state import compute_task_snapshot_bytes
 from tests.support.lane_model import LaneModel, ModelTask
 
 START = 1_767_225_600_000
@@ -263,7 +263,7 @@ class LaneMachine(RuleBasedStateMachine):
     @invariant()
     def the_lane_knows_its_weight(self) -> None:
         tasks = self.lane.state.tasks.values()
-        assert self.lane.state.weight == sum(map(compute_task_bytes, tasks))
+        assert self.lane.state.weight == sum(map(compute_task_snapshot_bytes, tasks))
         told = sum(map(attempts.count_attempt_bytes, tasks))
         assert sum(len(msgspec.json.encode(task)) + 1 for task in tasks) <= self.lane.state.weight + told
 

@@ -118,7 +118,7 @@ TASK_ALIASES = {"task_stage", "priority", "context"}
         ),
         pytest.param(
             responses.TaskDetailsResponse,
-            models.FollowedTask,
+            models.TaskDetails,
             TASK_ALIASES | {"workflow_id"},
             (),
             id="details of a task and the client's",

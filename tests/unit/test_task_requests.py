@@ -10,7 +10,7 @@ from msgspec import ValidationError
 from msgspec.structs import asdict
 
 from api.tasks import storage
-from api.tasks.lanes import validate_operation
+from api.tasks.lanes import validate_and_measure_operation
 from api.tasks.requests import NewTask, TaskResult, TaskTypeConfiguration
 from domain.tasks import messages
 from domain.tasks.messages import TEXT_MAX_BYTES, Rules, SetOperation
@@ -32,7 +32,7 @@ def test_every_configuration_can_be_taught(field: str) -> None:
     """The bounds of requests are within those of the rules."""
     for value in limits(TaskTypeConfiguration, field):
         config = TaskTypeConfiguration.model_validate({"task_type": "video", field: value})
-        assert validate_operation(Rules(**{field: getattr(config, field)}))
+        assert validate_and_measure_operation(Rules(**{field: getattr(config, field)}))
 
 
 def test_every_task_can_be_created() -> None:
@@ -42,7 +42,9 @@ def test_every_task_can_be_created() -> None:
             new = NewTask.model_validate(
                 {"task_type": "video", "user_id": user, "task_stage": stage, "task_priority": priority}
             )
-            assert validate_operation(messages.CreateOperation(KEY, new.user_id, "", new.priority, new.task_stage))
+            assert validate_and_measure_operation(
+                messages.CreateOperation(KEY, new.user_id, "", new.priority, new.task_stage)
+            )
 
 
 def test_every_result_can_be_set() -> None:
@@ -53,7 +55,7 @@ def test_every_result_can_be_set() -> None:
                 said = TaskResult.model_validate(
                     {"task_id": KEY, "status": status, "lease": lease, "crt_retry_num": retries}
                 )
-                assert validate_operation(SetOperation(KEY, said.status, said.lease, said.crt_retry_num))
+                assert validate_and_measure_operation(SetOperation(KEY, said.status, said.lease, said.crt_retry_num))
 
 
 @pytest.mark.parametrize("character", ["x", '"', "\\", "\x01", "é", "很", "😀"])
@@ -62,11 +64,11 @@ def test_a_text_stays_in_its_lane_only_where_it_fits(character: str) -> None:
     lengths = [length for length in range(1, 600) if not storage.is_too_long_for_lane(character * length)]
     longest = character * max(lengths)
     assert lengths == list(range(1, len(lengths) + 1))
-    assert validate_operation(messages.CreateOperation(KEY, "", longest))
+    assert validate_and_measure_operation(messages.CreateOperation(KEY, "", longest))
     assert len(msgspec.json.encode(longest)) <= TEXT_MAX_BYTES < len(msgspec.json.encode(longest + character))
 
 
 def test_what_a_lane_could_not_read_is_refused_alone() -> None:
     """It must not spoil the group of others."""
     with pytest.raises(ValidationError):
-        validate_operation(messages.CreateOperation(KEY, "", "x" * 600))
+        validate_and_measure_operation(messages.CreateOperation(KEY, "", "x" * 600))

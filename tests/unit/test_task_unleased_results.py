@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from domain.tasks.attempts import UnleasedResult, judge_unleased_result
+from domain.tasks.attempts import UnleasedResult, get_code_for_unleased_result
 from domain.tasks.messages import OperationCode, Task
 from tests.support.original_worker import ZEROS, Attempt
 
@@ -30,7 +30,7 @@ def verdict(said: Json, log: str = "", retries: int = 0) -> str:
         log=said["schedule_log"],
         has_ended=bool(said.get("order_time")),
     )
-    return judge_unleased_result(result, task, log)
+    return get_code_for_unleased_result(result, task, log)
 
 
 def log_of(said: Json) -> str:

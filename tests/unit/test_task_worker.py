@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from haulage import Unreachable
+from haulage import ApiUnreachable
 from haulage.tasks import (
     HeldTask,
-    Next,
+    NextStage,
     Outcome,
     Status,
     TaskFailed,
-    TaskRefused,
+    TaskRequestRefused,
     Worker,
 )
 from tests.support.task_queue import RecordingQueue, do_nothing, make_held_task, run_worker
@@ -36,8 +36,8 @@ async def test_each_task_is_done_and_told_under_its_lease() -> None:
 async def test_a_stage_leads_to_the_next() -> None:
     """Each stage has its handler; its result returns to the queue with another stage and content."""
 
-    async def cut(task: HeldTask) -> Next:
-        return Next("publish", content=f"{task.task_content}, cut")
+    async def cut(task: HeldTask) -> NextStage:
+        return NextStage("publish", content=f"{task.task_content}, cut")
 
     queue = RecordingQueue([make_held_task(1, stage="cut"), make_held_task(2, stage="publish")])
     async with run_worker(queue, {"cut": cut, "publish": do_nothing}):
@@ -261,7 +261,9 @@ async def test_a_stop_does_not_wait_for_ever() -> None:
     assert queue.list_result_fields("status", "crt_retry_num") == [(Status.PENDING, None)]
 
 
-@pytest.mark.parametrize("fault", [Unreachable("nobody answers"), TaskRefused(8036, "FAIL_REASON::a part is gone")])
+@pytest.mark.parametrize(
+    "fault", [ApiUnreachable("nobody answers"), TaskRequestRefused(8036, "FAIL_REASON::a part is gone")]
+)
 async def test_a_hold_that_fails_is_tried_again(fault: Exception) -> None:
     """An outage of the API ends no worker."""
     queue = RecordingQueue([make_held_task(1)], faults=[fault])
@@ -284,7 +286,7 @@ async def test_a_result_that_is_refused_ends_no_worker() -> None:
 
 async def test_a_request_with_results_that_fails_ends_no_worker(caplog: pytest.LogCaptureFixture) -> None:
     """The log names the tasks; they come back when their leases are over."""
-    queue = RecordingQueue([make_held_task(1)], faults_of_sets=[Unreachable("nobody answers")])
+    queue = RecordingQueue([make_held_task(1)], faults_of_sets=[ApiUnreachable("nobody answers")])
     async with run_worker(queue, {"": do_nothing}):
         await eventually(lambda: caplog.text)
         queue.waiting.append(make_held_task(2))
@@ -325,5 +327,5 @@ class EmptyQueue(RecordingQueue):
 
 async def test_a_type_that_is_not_registered_ends_the_worker() -> None:
     """It used to write the error to its log forever, unnoticed."""
-    with pytest.raises(TaskRefused, match=r"There is no type .audio. in this project\. Register it"):
+    with pytest.raises(TaskRequestRefused, match=r"There is no type .audio. in this project\. Register it"):
         await asyncio.wait_for(Worker(RecordingQueue(), "audio", {"": do_nothing}).run(), 30)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from haulage import Refused
-from haulage.tasks import HeldTask, Next, Outcome, RegisteredType, Status, TaskRefused, Worker
+from haulage import RequestRefused
+from haulage.tasks import HeldTask, NextStage, Outcome, RegisteredType, Status, TaskRequestRefused, Worker
 from tests.support.task_queue import RecordingQueue, do_nothing, make_held_task, run_worker
 from tests.support.waiting import eventually
 
@@ -47,7 +47,7 @@ async def test_an_error_is_logged_as_the_api_takes_it(error: Exception, logged: 
 
 
 async def test_a_handler_that_returns_something_else_has_failed() -> None:
-    """The text of a stage is no `Next`: no result was sent, and the task timed out."""
+    """The text of a stage is no `NextStage`: no result was sent, and the task timed out."""
     queue = RecordingQueue([make_held_task(1)])
 
     async def name_a_stage(task: HeldTask) -> Any:
@@ -64,8 +64,8 @@ async def test_a_result_that_the_api_cannot_take_is_a_failed_attempt() -> None:
     """With the reason in the log, at once, instead of a time-out without one."""
     queue = RecordingQueue([make_held_task(1)], refusals=[Outcome(code=8020, msg="task_stage: it has 40 characters")])
 
-    async def go_on(task: HeldTask) -> Next:
-        return Next("x" * 40)
+    async def go_on(task: HeldTask) -> NextStage:
+        return NextStage("x" * 40)
 
     async with run_worker(queue, {"": go_on}):
         await eventually(lambda: queue.results)
@@ -117,11 +117,11 @@ async def test_a_handler_may_be_a_plain_function_that_returns_what_can_be_awaite
     assert queue.list_result_fields("status") == [(Status.SUCCESS,)]
 
 
-REVOKED = Refused(401, "key_unknown", "This key is unknown or was revoked.", "r")
-NOT_OURS = Refused(404, "no_haulage_api", "GET http://x answered 404, not as Haulage does.", "")
+REVOKED = RequestRefused(401, "key_unknown", "This key is unknown or was revoked.", "r")
+NOT_OURS = RequestRefused(404, "no_haulage_api", "GET http://x answered 404, not as Haulage does.", "")
 
 
-@pytest.mark.parametrize("fault", [REVOKED, TaskRefused(8045, "There is no type 'video' for this key.")])
+@pytest.mark.parametrize("fault", [REVOKED, TaskRequestRefused(8045, "There is no type 'video' for this key.")])
 async def test_a_refusal_that_stays_ends_the_worker(fault: Exception) -> None:
     """Running tasks end and are reported first; then the error is raised."""
     go_on = asyncio.Event()
@@ -149,9 +149,9 @@ async def test_an_address_without_an_api_ends_the_worker() -> None:
             """Answered by another server."""
             raise NOT_OURS
 
-    with pytest.raises(Refused, match="not as Haulage does"):
+    with pytest.raises(RequestRefused, match="not as Haulage does"):
         await asyncio.wait_for(Worker(OtherServerQueue(), "video", {"": do_nothing}).run(), 30)
-    queue = RecordingQueue([make_held_task(1)], faults=[NOT_OURS, Refused(429, "busy", "Too many calls.", "r")])
+    queue = RecordingQueue([make_held_task(1)], faults=[NOT_OURS, RequestRefused(429, "busy", "Too many calls.", "r")])
     async with run_worker(queue, {"": do_nothing}):
         await eventually(lambda: queue.results)
 

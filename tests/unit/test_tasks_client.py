@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from haulage.tasks import HeldTask, NewTask, Outcome, Result, Status, TaskRefused, Tasks, TaskType
+from haulage.tasks import HeldTask, NewTask, Outcome, Result, Status, TaskRequestRefused, Tasks, TaskType
 from tests.support.api_peer import ApiPeer, running_api_peer
 from tests.support.task_queue import make_held_task
 
@@ -55,7 +55,7 @@ async def test_a_refusal_has_the_number_and_the_reason(peer: ApiPeer, tasks: Tas
     """HTTP says 200 all the same."""
     peer.says(200, {"code": 8035, "msg": "FAIL_REASON::There is no task 'x'."})
 
-    with pytest.raises(TaskRefused) as refused:
+    with pytest.raises(TaskRequestRefused) as refused:
         await tasks.get("x")
 
     assert (refused.value.code, str(refused.value)) == (8035, "There is no task 'x'.")
@@ -74,7 +74,7 @@ async def test_patience_ends(peer: ApiPeer) -> None:
     peer.says(200, {"code": 8036, "msg": "FAIL_REASON::A part does not answer."})
 
     async with Tasks(peer.url, "k", patience_seconds=0.0) as tasks:
-        with pytest.raises(TaskRefused, match="A part does not answer"):
+        with pytest.raises(TaskRequestRefused, match="A part does not answer"):
             await tasks.ping()
 
 
@@ -167,7 +167,7 @@ async def test_a_batch_that_is_refused_for_another_reason_raises(peer: ApiPeer, 
     """It is not the entries that are at fault: to send fewer of them would not help."""
     peer.says(200, {"code": 8045, "msg": "FAIL_REASON::There is no type."})
 
-    with pytest.raises(TaskRefused):
+    with pytest.raises(TaskRequestRefused):
         await tasks.set_many([Result(task_id=name, status=Status.SUCCESS) for name in "ab"])
     assert len(peer.seen) == 1
 

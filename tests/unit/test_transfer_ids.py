@@ -90,6 +90,6 @@ def test_a_target_is_what_is_brought_whereto_by_whom() -> None:
 @given(st.floats(0, 2**33), st.integers(1, 3600))
 def test_a_window_ends_after_each_of_its_moments(moment: float, window: int) -> None:
     """And not more than its length after."""
-    bucket = names.compute_bucket(moment, window)
+    bucket = names.compute_window_number(moment, window)
 
     assert names.compute_window_end(bucket, window) - window <= moment < names.compute_window_end(bucket, window)

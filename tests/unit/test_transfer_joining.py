@@ -137,7 +137,7 @@ def test_a_job_takes_at_most_so_many_specs() -> None:
 def test_a_project_that_cancelled_joins_no_more() -> None:
     """Others still do."""
     registry = TargetRegistry(order())
-    registry.exclude_project("p")
+    registry.refuse_further_targets("p")
 
     assert not join_group(registry, batch(1))
     assert join_group(registry, batch(1, spec=make_spec(project_id="q")))

@@ -8,13 +8,13 @@ from pydantic import ValidationError
 from domain.faults import Forbidden
 from domain.transfers import models
 from domain.transfers.models import TransferFile
-from domain.transfers.openings import NOT_OPENED, Opening, find_overlap, require_allowed
+from domain.transfers.openings import NOT_OPENED, SendPermission, find_overlap, require_allowed
 
 FILE = TransferFile(biz_id=2, app_id=7, path="/etc/app.conf")
 
 
 def refusal(
-    *openings: Opening,
+    *openings: SendPermission,
     file: TransferFile = FILE,
     user: str = "root",
     folder: str = "/data/config",
@@ -28,9 +28,9 @@ def refusal(
     return ""
 
 
-def biz_2(**fields: object) -> Opening:
+def biz_2(**fields: object) -> SendPermission:
     """An opening of the biz that the file is of."""
-    return Opening.model_validate({"biz_id": 2, **fields})
+    return SendPermission.model_validate({"biz_id": 2, **fields})
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def biz_2(**fields: object) -> Opening:
         (biz_2(app_id=7), ""),
         (biz_2(app_id=8), "Biz 2 with app 7 is not opened"),
         (biz_2(app_id=0), "Biz 2 with app 7 is not opened"),
-        (Opening(biz_id=3), "Biz 2 with app 7 is not opened"),
+        (SendPermission(biz_id=3), "Biz 2 with app 7 is not opened"),
         (biz_2(path_prefixes=["/opt", "/etc"]), ""),
         (biz_2(path_prefixes=["/opt"]), "The path '/etc/app.conf' is not opened"),
         (biz_2(users=["app", "root"]), ""),
@@ -54,7 +54,7 @@ def biz_2(**fields: object) -> Opening:
         (biz_2(hosts=["host-", "host", "host-11"]), "The host 'host-1' is not opened"),
     ],
 )
-def test_each_point_of_an_opening_has_to_be_met(opening: Opening, refused: str) -> None:
+def test_each_point_of_an_opening_has_to_be_met(opening: SendPermission, refused: str) -> None:
     """An empty list leaves its point open; else it names what is opened, and nothing near it."""
     assert refusal(opening).startswith(refused)
     assert bool(refusal(opening)) == bool(refused)
@@ -170,9 +170,9 @@ def test_a_biz_and_app_belong_to_one_project(
     mine: tuple[int, int | None], theirs: tuple[int, int | None], is_taken: bool
 ) -> None:
     """No app named is every app; prefixes, users and hosts do not make two of one pair."""
-    wanted = Opening(biz_id=mine[0], app_id=mine[1], path_prefixes=("/mine",))
-    other = Opening(biz_id=theirs[0], app_id=theirs[1], path_prefixes=("/theirs",))
-    found = find_overlap([Opening(biz_id=9), wanted], [("prj_other", other)])
+    wanted = SendPermission(biz_id=mine[0], app_id=mine[1], path_prefixes=("/mine",))
+    other = SendPermission(biz_id=theirs[0], app_id=theirs[1], path_prefixes=("/theirs",))
+    found = find_overlap([SendPermission(biz_id=9), wanted], [("prj_other", other)])
     assert found == ((wanted, "prj_other", other) if is_taken else None)
 
 

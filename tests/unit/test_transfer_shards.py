@@ -146,13 +146,13 @@ def test_a_task_that_gse_forgot_is_sent_again() -> None:
     """Neither at the first word nor within a moment: a gateway may err."""
     progress, task = begin_all(1)
     for _ in range(REFUSALS_MAX - 1):
-        progress.record_unknown_task(task, "no such task", 1)
+        progress.fail_task_if_unknown_for_long(task, "no such task", 1)
     progress.apply_results(task, GseResults.from_records([down(0, RUNNING)]), 1)
     for _ in range(REFUSALS_MAX + 3):
-        progress.record_unknown_task(task, "no such task", 2)
+        progress.fail_task_if_unknown_for_long(task, "no such task", 2)
     assert progress.list_due_targets(1e9) == []
 
-    progress.record_unknown_task(task, "no such task", 2 + RULES.silence_seconds)
+    progress.fail_task_if_unknown_for_long(task, "no such task", 2 + RULES.silence_seconds)
     assert [item.key for item in progress.list_due_targets(100)] == [0]
 
 
@@ -288,7 +288,7 @@ def test_final_is_final_and_nothing_is_sent_for_nothing(count: int, course: list
             else:
                 progress.withdraw_task(task, now)
         elif what == "refused" and live:
-            progress.record_unknown_task(live[0], "no", now)
+            progress.fail_task_if_unknown_for_long(live[0], "no", now)
         elif what == "strand" and live:
             progress.abandon_task(live[0], now)
         elif what == "cancel":

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from api.transfers import requests, responses
-from haulage import Refused
+from haulage import RequestRefused
 from haulage.transfers import (
     FailureGroup,
     JobRetry,
@@ -136,7 +136,7 @@ async def test_a_retry_without_failures_is_refused(peer: ApiPeer, transfers: Tra
     """By the API's code."""
     peer.says(409, problem(409, "nothing_failed", "No target has failed."))
 
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await transfers.retry(JOB_ID, reason="gse_code")
 
     assert refused.value.code == "nothing_failed"
@@ -163,7 +163,7 @@ def test_a_local_file_is_described(tmp_path: Path) -> None:
         pytest.param(requests.TransferFileRequest, TransferFile, (), (), id="file"),
         pytest.param(requests.TargetRequest, Target, (), (), id="target"),
         pytest.param(responses.CreatedTransferTask, TransferTask, (), {"job_id"}, id="created task"),
-        pytest.param(responses.TaskTargetStatus, TargetStatus, {"gse_task_id"}, (), id="state of a task"),
+        pytest.param(responses.TargetStatusAndIdentity, TargetStatus, {"gse_task_id"}, (), id="state of a task"),
         pytest.param(responses.TransferTargetResponse, TargetStatus, (), (), id="target of a job"),
         pytest.param(responses.TransferJobSummary, TransferJobSummary, (), (), id="summary of a job"),
         pytest.param(responses.TransferJobResponse, TransferJob, {"targets", "next_cursor"}, (), id="job"),

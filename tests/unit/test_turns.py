@@ -9,7 +9,7 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance
 
-from infra.query_guard import QUERY_TOO_EARLY, GuardedWorkflowInstance
+from infra.query_guard import QUERY_TOO_EARLY, WorkflowTaskOnlyInstance
 
 
 class Workflow:
@@ -49,7 +49,7 @@ def workflow() -> Workflow:
 
 def run(workflow: Workflow, *asked: WorkflowActivation) -> list[str]:
     """Ask one after the other; what was refused, in the words of the refusal."""
-    turns = GuardedWorkflowInstance(cast("WorkflowInstance", cast("Any", workflow)))
+    turns = WorkflowTaskOnlyInstance(cast("WorkflowInstance", cast("Any", workflow)))
     done = [turns.activate(each) for each in asked]
     return [each.failed.failure.message for each in done if each.HasField("failed")]
 

@@ -20,7 +20,7 @@ STARTS = {
     "workflow.execute_child_workflow": "search_attributes",
 }
 """Calls that start a workflow, and the argument with its search attributes."""
-BUILDERS = ("build_search_attributes", "build_attributes")
+BUILDERS = ("build_search_attributes", "build_search_attributes")
 MODULES = sorted((ROOT / "workflows").rglob("*.py"))
 
 

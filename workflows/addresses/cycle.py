@@ -110,7 +110,7 @@ class AddressCycle:
     async def _archive_done(self, plan: LoadCycleResult, ended: ArchiveInput) -> None:
         self._set_status(CyclePhase.ARCHIVE, plan.cycle_id)
         await workflow.execute_activity_method(
-            AddressCycleActivities.confirm_and_archive,
+            AddressCycleActivities.confirm_and_archive_messages,
             ended,
             **ADDRESS_BATCH,
         )

@@ -159,7 +159,7 @@ async def read_workflow_progress(engine: Client, workflow_id: str) -> WorkflowPr
     try:
         description = await engine.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
-        if outages.is_absent(error):
+        if outages.is_workflow_or_schedule_missing(error):
             return None
         raise
     match description.status:

@@ -61,7 +61,7 @@ class AddressIntake:
 
 
 @workflow.defn(name=names.CHECK_WORKFLOW)
-class AddressCheck:
+class LogicalDeleteCheck:
     """Check all logically deleted addresses."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class AddressPurge:
 
 
 @workflow.defn(name=names.DRIFT_WORKFLOW)
-class AddressDrift:
+class ModuleComparison:
     """Compare the addresses of all modules."""
 
     def __init__(self) -> None:

@@ -19,10 +19,10 @@ from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
 from workflows.addresses import handle
 from workflows.addresses.cycle import AddressCycle
-from workflows.addresses.maintenance import AddressCheck, AddressDrift, AddressIntake, AddressPurge
+from workflows.addresses.maintenance import AddressIntake, AddressPurge, LogicalDeleteCheck, ModuleComparison
 from workflows.housekeeping import HousekeepingWorkflow
 
-WORKFLOWS: Final = (AddressCycle, AddressIntake, AddressCheck, AddressPurge, AddressDrift)
+WORKFLOWS: Final = (AddressCycle, AddressIntake, LogicalDeleteCheck, AddressPurge, ModuleComparison)
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
@@ -34,12 +34,12 @@ def build_queues(services: Services) -> list[TaskQueue]:
     return [
         TaskQueue(
             name=names.QUEUE,
-            workflows=[AddressCycle, AddressCheck, AddressPurge, AddressDrift, HousekeepingWorkflow],
+            workflows=[AddressCycle, LogicalDeleteCheck, AddressPurge, ModuleComparison, HousekeepingWorkflow],
             activities=[
                 cycle.load_cycle,
                 cycle.apply_step,
                 cycle.list_waiting_swaps,
-                cycle.confirm_and_archive,
+                cycle.confirm_and_archive_messages,
                 logical.check_logical_deletes,
                 logical.purge_addresses,
                 DriftActivities(services.database, services.objects, modules).write_drift_report,
@@ -59,12 +59,12 @@ def build_queues(services: Services) -> list[TaskQueue]:
     ]
 
 
-async def start_intakes_while_serving(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+async def keep_intakes_running_if_served(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Keep the intakes running, where this worker serves intake."""
     if names.INTAKE_QUEUE in queues:
         await handle.keep_intakes_running(services, stop)
 
 
 QUEUES: Final = SystemQueues(
-    names=names.QUEUES, workflows=WORKFLOWS, build=build_queues, run_background=start_intakes_while_serving
+    names=names.QUEUES, workflows=WORKFLOWS, build=build_queues, run_background=keep_intakes_running_if_served
 )

@@ -37,8 +37,8 @@ with workflow.unsafe.imports_passed_through():
         StoredFile,
     )
     from domain.downloads.plan import PageRange
-    from domain.downloads.retries import RetryWait, replace_tries
-    from domain.downloads.staging import StagingError, StagingExpired
+    from domain.downloads.retries import RetryWait, replace_request_attempts
+    from domain.downloads.staging import StagedPartsInvalid, StagedRowsTooOld
     from domain.faults import FaultRecord
     from domain.secrets import SealedText
     from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
@@ -56,7 +56,7 @@ RESETS_MAX = 2
 _DISCARD_STAGED_ON = frozenset({"source_pages_repeat", "source_bad_total", "source_total_changed"})
 
 
-class FinalFault(Exception):
+class WorkflowFault(Exception):
     """Ends a processing with a fault that no activity raised."""
 
     def __init__(self, fault: FaultRecord) -> None:
@@ -90,7 +90,7 @@ class DownloadWorkflow:
             if outcome.state is not DownloadState.FAILED:
                 return outcome
             if is_cancelled or not await self._wait_for_user_retry():
-                await _finish_despite_cancellation(self._delete_unfinished())
+                await _finish_despite_cancellation(self._delete_unfinished_data())
                 return outcome
             self._is_retry_wanted = False
             self._progress.began, self._progress.reruns = workflow.now(), 0
@@ -118,10 +118,10 @@ class DownloadWorkflow:
             await cancel_and_wait(processing)
             if _has_succeeded(processing):
                 return processing.result()
-            return self._set_fault(_build_time_limit_fault(self._spec.max_exec_seconds, trouble))
+            return self._set_fault_and_build_result(_build_time_limit_fault(self._spec.max_exec_seconds, trouble))
         except asyncio.CancelledError:
             await cancel_and_wait(processing)
-            await _finish_despite_cancellation(self._delete_unfinished())
+            await _finish_despite_cancellation(self._delete_unfinished_data())
             return DownloadResult(state=DownloadState.CANCELLED, total=self._status.total)
 
     async def _process_until_done(self) -> DownloadResult:
@@ -133,14 +133,14 @@ class DownloadWorkflow:
                 )
             except ActivityError as error:
                 fault = read_fault(error)
-            except FinalFault as error:
+            except WorkflowFault as error:
                 fault = error.fault
             self._progress.is_fetching = False
             if fault.code in _DISCARD_STAGED_ON:
                 self._progress.sources = None
-                await self._delete_unfinished()
+                await self._delete_unfinished_data()
             if not self._can_run_again(fault):
-                return self._set_fault(fault)
+                return self._set_fault_and_build_result(fault)
             pause = self._spec.rerun_pause_seconds * 2**self._progress.reruns
             self._progress.reruns += 1
             await self._sleep_with_trouble(_build_trouble(fault, self._progress.reruns, pause), pause)
@@ -190,7 +190,7 @@ class DownloadWorkflow:
                 if not self._prepare_restart_if_useful(error):
                     raise
             self._progress.is_fetching, self._progress.sources = False, None
-            await self._delete_unfinished()
+            await self._delete_unfinished_data()
 
     async def _probe_unless_fetching(self) -> tuple[SourcesProbe, list[list[PageRange]]]:
         """Return the probed sources and the ranges of every table; probe unless this run continues an earlier one."""
@@ -224,7 +224,7 @@ class DownloadWorkflow:
         )
         while True:
             looked = await workflow.execute_activity_method(
-                DownloadActivities.probe_sources,
+                DownloadActivities.probe_sources_and_prepare_uploads,
                 ask,
                 **SOURCE_READING,
                 # The activity begins an upload: nothing may be deleted before it has ended.
@@ -236,7 +236,7 @@ class DownloadWorkflow:
                 return looked.sources
             if looked.wait is not None:
                 await self._wait_for_retry(looked.wait)
-                ask = ask.model_copy(update={"tries": replace_tries(ask.tries, looked.wait.tries)})
+                ask = ask.model_copy(update={"tries": replace_request_attempts(ask.tries, looked.wait.tries)})
 
     def _count_fetchers(self, probe: TableProbe) -> int:
         return (
@@ -257,14 +257,16 @@ class DownloadWorkflow:
             known += [name for name in names if name not in known]
         self._progress.column_additions += 1
         if self._progress.column_additions > WIDENINGS_MAX:
-            raise FinalFault(_build_columns_changing_fault([name for names in new_columns.values() for name in names]))
+            raise WorkflowFault(
+                _build_columns_changing_fault([name for names in new_columns.values() for name in names])
+            )
 
     def _prepare_restart_if_useful(self, error: ActivityError) -> bool:
         """Return whether starting over from nothing may mend the error, and note what to do differently."""
-        if has_error_type(error, StagingError.__name__) and not self._progress.single_fetcher:
+        if has_error_type(error, StagedPartsInvalid.__name__) and not self._progress.single_fetcher:
             self._progress.single_fetcher = True
             return True
-        if has_error_type(error, StagingExpired.__name__):
+        if has_error_type(error, StagedRowsTooOld.__name__):
             self._progress.expirations += 1
             return True
         progress = read_fault_note(error, FetchProgress)
@@ -279,7 +281,7 @@ class DownloadWorkflow:
 
     async def _record_end_and_notify(self, outcome: DownloadResult) -> None:
         await self._run_activity(
-            DownloadActivities.record_end,
+            DownloadActivities.record_end_and_release_slots,
             RecordEndInput(
                 spec=self._spec,
                 outcome=outcome,
@@ -316,11 +318,11 @@ class DownloadWorkflow:
             return False
         return True
 
-    def _set_fault(self, fault: FaultRecord) -> DownloadResult:
+    def _set_fault_and_build_result(self, fault: FaultRecord) -> DownloadResult:
         self._status.fault, self._status.trouble = fault, None
         return DownloadResult(state=DownloadState.FAILED, fault=fault, total=self._status.total)
 
-    async def _delete_unfinished(self) -> None:
+    async def _delete_unfinished_data(self) -> None:
         if not self._status.state.is_final:
             self._publish_status(DownloadState.RUNNING, DownloadPhase.CLEANING)
         await self._run_activity(DownloadActivities.delete_unfinished, self._spec)

@@ -29,8 +29,8 @@ with workflow.unsafe.imports_passed_through():
     )
     from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadTrouble, FetchProgress, StoredFile
     from domain.downloads.plan import PageRange, RowSegment
-    from domain.downloads.retries import PageTries, RetryWait, replace_tries
-    from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
+    from domain.downloads.retries import PageAttempts, RetryWait, replace_request_attempts
+    from domain.downloads.staging import RenderedSegment, StagedPartsInvalid, StagedRowsTooOld
     from workflows.activity_calls import FILE_MAKING, SOURCE_READING, disable_retry_on, read_fault_note
 
 Argument = TypeVar("Argument")
@@ -41,7 +41,7 @@ CANCEL_AGAIN_SECONDS = 1.0
 EXPIRATIONS_MAX = 3
 
 _SHOW_EVERY = timedelta(seconds=1)
-STAGING_LOST = (StagingError, StagingExpired)
+STAGING_LOST = (StagedPartsInvalid, StagedRowsTooOld)
 """Errors after which no further attempt helps: the processing starts over."""
 _FETCH_OPTIONS = disable_retry_on(SOURCE_READING, *STAGING_LOST)
 _MAKE_OPTIONS = disable_retry_on(FILE_MAKING, *STAGING_LOST)
@@ -114,15 +114,15 @@ class RangeFetchers:
             pages = waiting.pop()
             await self._fetch_range(sources, pages, counts[pages.table])
 
-    async def _fetch_range(self, sources: SourcesProbe, pages: PageRange, count: int) -> None:
+    async def _fetch_range(self, sources: SourcesProbe, pages: PageRange, range_count: int) -> None:
         """Fetch a range in slices, so that fetchers of other projects get their turn in between."""
-        tries: list[PageTries] = []
+        tries: list[PageAttempts] = []
         trouble: DownloadTrouble | None = None
         while True:
             self._under_way.setdefault(pages.number_among_all_tables, 0)
             if workflow.now() - self._published_at >= _SHOW_EVERY:
                 self._publish_rows()
-            report = await self._fetch_slice(sources, pages, count, tries)
+            report = await self._fetch_slice(sources, pages, range_count, tries)
             if _is_task_cancelled():
                 raise asyncio.CancelledError
             if report.wait is None or report.rows > self._under_way[pages.number_among_all_tables]:
@@ -130,7 +130,7 @@ class RangeFetchers:
             self._record_result(pages, report)
             self._on_resolved(trouble)
             if report.wait:
-                tries = replace_tries(tries, report.wait.tries)
+                tries = replace_request_attempts(tries, report.wait.tries)
                 self._publish_rows()
                 # The activity slot is free while this waits.
                 trouble = await self._on_wait(report.wait)
@@ -138,10 +138,10 @@ class RangeFetchers:
                 return
 
     async def _fetch_slice(
-        self, sources: SourcesProbe, pages: PageRange, count: int, tries: list[PageTries]
+        self, sources: SourcesProbe, pages: PageRange, count: int, tries: list[PageAttempts]
     ) -> FetchRangeResult:
         fetch = FetchRangeInput(
-            spec=self._spec.for_table(pages.table),
+            spec=self._spec.build_table_spec(pages.table),
             probe=sources.tables[pages.table],
             pages=pages,
             ranges=count,
@@ -160,19 +160,19 @@ class RangeFetchers:
             summary=f"pages {pages.first} to {'the end' if pages.end is None else pages.end - 1}",
         )
 
-    def _record_result(self, pages: PageRange, report: FetchRangeResult) -> None:
+    def _record_result(self, pages: PageRange, result: FetchRangeResult) -> None:
         """Add the result of a slice to the progress."""
-        self._results.append((pages, report))
+        self._results.append((pages, result))
         left_out = self._progress.left_out
-        left_out += [name for name in report.left_out if name not in left_out]
+        left_out += [name for name in result.left_out if name not in left_out]
         warnings = self._progress.warnings
-        warnings += [warning for warning in report.warnings if warning not in warnings]
-        if report.done:
-            self._progress.done.append(report.number)
-            self._progress.done_rows += report.rows
-            self._under_way.pop(report.number, None)
+        warnings += [warning for warning in result.warnings if warning not in warnings]
+        if result.done:
+            self._progress.done.append(result.number)
+            self._progress.done_rows += result.rows
+            self._under_way.pop(result.number, None)
         else:
-            self._under_way[report.number] = report.rows
+            self._under_way[result.number] = result.rows
 
     def _collect_new_columns(self) -> dict[int, list[str]]:
         """Return the new columns of each table, in the order of the ranges that have them."""

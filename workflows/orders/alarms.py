@@ -10,7 +10,7 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from activities.orders.activities import PlatformActivities
-    from activities.orders.watch import ScanActivities, WatchActivities
+    from activities.orders.watch import OverdueScanActivities, WatchActivities
     from domain.orders import names
     from domain.orders.activity_models import Alarm, CheckServedInput, ServedPlatformsResult
     from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.webhooks import delivery
 
 
-async def send_alarms(alarms: Iterable[Alarm]) -> None:
+async def start_alarm_deliveries(alarms: Iterable[Alarm]) -> None:
     """Start the delivery of each alarm; it is delivered even if the workflow that sends it ends."""
     for alarm in alarms:
         event = WebhookEvent(
@@ -38,7 +38,7 @@ async def send_alarms(alarms: Iterable[Alarm]) -> None:
 
 
 @workflow.defn(name=names.WATCH_WORKFLOW)
-class OrderWatchWorkflow:
+class OrderHealthCheckWorkflow:
     """One check of all platforms: alarms about those without a worker, stale slices and lost backfills."""
 
     def __init__(self) -> None:
@@ -50,9 +50,9 @@ class OrderWatchWorkflow:
         watched = await workflow.execute_activity_method(WatchActivities.list_platforms, **PROMPT_ACTIVITY)
         presence = self._presence = await _check_presence(watched.platforms, params.patience_seconds)
         result = await workflow.execute_activity_method(WatchActivities.record_presence, presence, **PROMPT_ACTIVITY)
-        await send_alarms(result.alarms)
-        result = await workflow.execute_activity_method(ScanActivities.report_overdue, **PROMPT_ACTIVITY)
-        await send_alarms(result.alarms)
+        await start_alarm_deliveries(result.alarms)
+        result = await workflow.execute_activity_method(OverdueScanActivities.report_overdue, **PROMPT_ACTIVITY)
+        await start_alarm_deliveries(result.alarms)
         return presence
 
     @workflow.query

@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from infra import temporal
     from workflows.activity_calls import REPORT_READING, REPORT_WRITING, SHORT_ACTIVITY
     from workflows.orders import alarms
-    from workflows.orders.handle import build_attributes
+    from workflows.orders.handle import build_search_attributes
     from workflows.orders.slice import OrderSliceWorkflow
 
 
@@ -66,11 +66,11 @@ class OrderBackfillWorkflow:
                 self._show_progress(progress)
                 if workflow.info().is_continue_as_new_suggested() and not self._unread:
                     workflow.continue_as_new(params.model_copy(update={"progress": progress}))
-            return await self._close_record(None)
+            return await self._record_end_and_send_alarms(None)
         except (asyncio.CancelledError, ActivityError) as error:
             if not is_cancelled_exception(error):
                 raise
-            await asyncio.shield(asyncio.create_task(self._close_record(slices.BACKFILL_TERMINATED)))
+            await asyncio.shield(asyncio.create_task(self._record_end_and_send_alarms(slices.BACKFILL_TERMINATED)))
             raise
 
     @workflow.query
@@ -112,13 +112,13 @@ class OrderBackfillWorkflow:
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 cancellation_type=ChildWorkflowCancellationType.ABANDON,
-                search_attributes=build_attributes(self._params.project_id, "running"),
+                search_attributes=build_search_attributes(self._params.project_id, "running"),
                 static_summary=f"{job.purpose} reading of {job.window}",
             )
         except WorkflowAlreadyStartedError:
             return None
 
-    async def _close_record(self, fault: FaultRecord | None) -> BackfillStatus:
+    async def _record_end_and_send_alarms(self, fault: FaultRecord | None) -> BackfillStatus:
         progress = self._status.progress
         result = await workflow.execute_activity_method(
             BackfillActivities.end_backfill,
@@ -127,7 +127,7 @@ class OrderBackfillWorkflow:
             ),
             **SHORT_ACTIVITY,
         )
-        await alarms.send_alarms(result.alarms)
+        await alarms.start_alarm_deliveries(result.alarms)
         fault = fault or progress.fault
         state = BackfillState.FAILED if fault else BackfillState.SUCCEEDED
         self._status = BackfillStatus(state=state, progress=progress, fault=fault)
@@ -142,7 +142,7 @@ class OrderBackfillWorkflow:
 
 
 @workflow.defn(name=names.REPORT_WORKFLOW)
-class OrderReportWorkflow:
+class OrderComparisonWorkflow:
     """Report of one day of one platform."""
 
     @workflow.init

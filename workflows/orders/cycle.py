@@ -44,7 +44,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.activity_calls import CLOCK_READING, SHORT_ACTIVITY, read_fault
     from workflows.orders import alarms
     from workflows.orders.backfill import OrderBackfillWorkflow
-    from workflows.orders.handle import build_attributes
+    from workflows.orders.handle import build_search_attributes
     from workflows.orders.slice import OrderSliceWorkflow
 
 FAILURES_STOP = 3
@@ -80,14 +80,14 @@ class OrderCycleWorkflow:
         claimed = await self._claim_slices(self._get_scheduled_time())
         if claimed.rereads:
             for job in claimed.jobs:
-                await self._start_backfill(claimed.project_id, job)
+                await self._start_backfill_of_slice_once(claimed.project_id, job)
             return self._show_progress(f"{len(claimed.jobs)} slices of this time are read again")
         while True:
             for job in claimed.jobs:
                 self._start_slice_task(claimed.project_id, job)
             if not self._running:
-                return self._end_run(claimed)
-            await self._wait_for_change(claimed)
+                return self._end_or_fail_without_clock(claimed)
+            await self._wait_until_claim_is_due(claimed)
             if self._failures_in_row >= FAILURES_STOP:
                 await self._wait_for_slices()
                 return self._show_progress("slice after slice failed")
@@ -111,11 +111,11 @@ class OrderCycleWorkflow:
             skew_seconds=await self._measure_skew_if_old(),
             heeds_pause=self._params.heeds_pause,
             scheduled_at=scheduled_at,
-            running=sorted({*self._running, *self._list_excluded()}, key=str),
+            running=sorted({*self._running, *self._list_slices_not_to_start()}, key=str),
         )
         return await workflow.execute_activity_method(OrderActivities.claim_slices, order, **SHORT_ACTIVITY)
 
-    def _list_excluded(self) -> set[TimeWindow]:
+    def _list_slices_not_to_start(self) -> set[TimeWindow]:
         """Return slices not to be started now; after a while it is checked again whether they run elsewhere."""
         seen_after = workflow.now() - _ELSEWHERE_SECONDS
         self._running_elsewhere = {
@@ -135,7 +135,7 @@ class OrderCycleWorkflow:
                 return self._skew
             self._skew, self._skew_at = reading.clock.skew_seconds, workflow.now()
             if reading.alarm is not None:
-                await alarms.send_alarms([reading.alarm])
+                await alarms.start_alarm_deliveries([reading.alarm])
         return self._skew
 
     async def _report_clock_failure(self, error: ActivityError) -> None:
@@ -155,7 +155,7 @@ class OrderCycleWorkflow:
                 RecordFailureInput(platform=self._params.platform, fault=fault, asked_at=workflow.now()),
                 **SHORT_ACTIVITY,
             )
-            await alarms.send_alarms(result.alarms)
+            await alarms.start_alarm_deliveries(result.alarms)
 
     async def _measure_clock_skew(self) -> ClockResult:
         return await workflow.execute_activity_method(
@@ -192,7 +192,7 @@ class OrderCycleWorkflow:
             }
         )
 
-    async def _start_backfill(self, project_id: str, job: SliceJob) -> None:
+    async def _start_backfill_of_slice_once(self, project_id: str, job: SliceJob) -> None:
         """Start a backfill of one slice: once, however many runs of the schedule lie in its time."""
         suffix = f"{int(workflow.now().timestamp()) // _BACKFILL_SECONDS}"
         order = BackfillInput(
@@ -212,7 +212,7 @@ class OrderCycleWorkflow:
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 cancellation_type=ChildWorkflowCancellationType.ABANDON,
-                search_attributes=build_attributes(project_id, "running"),
+                search_attributes=build_search_attributes(project_id, "running"),
                 static_summary=f"read {job.window} again",
             )
 
@@ -229,12 +229,12 @@ class OrderCycleWorkflow:
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 cancellation_type=ChildWorkflowCancellationType.ABANDON,
-                search_attributes=build_attributes(project_id, "running"),
+                search_attributes=build_search_attributes(project_id, "running"),
                 static_summary=f"{job.purpose} reading of {job.window}",
             )
         return None
 
-    async def _wait_for_change(self, claimed: ClaimSlicesResult) -> None:
+    async def _wait_until_claim_is_due(self, claimed: ClaimSlicesResult) -> None:
         """Wait until enough slices have ended to claim several at once, or more may have settled."""
         few = min(len(self._running) // 2, 2 * claimed.threads)
 
@@ -250,7 +250,7 @@ class OrderCycleWorkflow:
         if self._running:
             await workflow.wait(list(self._running.values()))
 
-    def _end_run(self, claimed: ClaimSlicesResult) -> OrderCycleStatus:
+    def _end_or_fail_without_clock(self, claimed: ClaimSlicesResult) -> OrderCycleStatus:
         """End the run; one that could claim nothing without a clock fails."""
         if claimed.is_paused:
             return self._show_progress("the platform is paused")

@@ -70,9 +70,9 @@ async def create_or_update_watch_schedule(client: Client, *, has_platforms: bool
     )
 
 
-async def start_watch(client: Client) -> None:
+async def start_watch_schedule_intervals(client: Client) -> None:
     """Have the watch run from the first platform on, where the installation was prepared; a paused one stays paused."""
-    await starts.start_intervals(client, names.WATCH, _build_watch_schedule())
+    await starts.set_schedule_intervals_if_none(client, names.WATCH, _build_watch_schedule())
 
 
 def _build_watch_schedule(*, has_platforms: bool = True) -> Schedule:
@@ -98,7 +98,7 @@ def _build_cycle_schedule(platform: str, project_id: str) -> Schedule:
             OrderCycleInput(platform=platform, heeds_pause=True),
             id=names.build_cycle_schedule_id(platform),
             task_queue=names.QUEUE,
-            typed_search_attributes=build_attributes(project_id),
+            typed_search_attributes=build_search_attributes(project_id),
             static_summary=f"orders of {platform}",
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=CYCLE_SECONDS))]),
@@ -106,7 +106,7 @@ def _build_cycle_schedule(platform: str, project_id: str) -> Schedule:
     )
 
 
-def build_attributes(project_id: str, state: str = starts.STANDING) -> TypedSearchAttributes:
+def build_search_attributes(project_id: str, state: str = starts.STANDING) -> TypedSearchAttributes:
     """Build the search attributes of a workflow of orders."""
     return starts.build_search_attributes(names.SYSTEM, project_id=project_id, state=state)
 
@@ -119,7 +119,7 @@ async def start_backfill(engine: Client, params: BackfillInput) -> bool:
         id=names.build_backfill_workflow_id(params.platform, params.window),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE_WHILE_RUNNING,
-        attributes=build_attributes(params.project_id, "running"),
+        attributes=build_search_attributes(params.project_id, "running"),
         summary=f"read {params.window} again",
     )
     return await starts.start_workflow(engine, backfill)
@@ -133,28 +133,28 @@ async def start_report(engine: Client, project_id: str, params: ReportInput) -> 
         id=names.build_report_workflow_id(params.platform, params.day.isoformat()),
         queue=names.QUEUE,
         same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
-        attributes=build_attributes(project_id, "running"),
+        attributes=build_search_attributes(project_id, "running"),
         summary=f"compare {params.day} of {params.platform}",
     )
     await starts.start_workflow(engine, report)
     return report.id
 
 
-async def stop_platform(
-    engine: Client, platform: str, unfinished: Sequence[TimeWindow], running: Sequence[str]
+async def delete_schedule_and_terminate_workflows(
+    engine: Client, platform: str, unfinished_windows: Sequence[TimeWindow], workflow_ids: Sequence[str]
 ) -> None:
     """Delete the schedule of a platform that was removed, and terminate what still runs for it.
 
     Args:
-        unfinished: Slices that may be being read.
-        running: Ids of other workflows of the platform.
+        unfinished_windows: Slices that may be being read.
+        workflow_ids: Ids of other workflows of the platform.
     """
     schedule = engine.get_schedule_handle(names.build_cycle_schedule_id(platform))
     actions = (await schedule.describe()).info.running_actions
     cycles = [each.workflow_id for each in actions if isinstance(each, ScheduleActionExecutionStartWorkflow)]
     await schedule.delete()
-    readings = [names.build_slice_workflow_id(platform, window) for window in unfinished]
-    for workflow_id in (*cycles, *running, *readings):
+    readings = [names.build_slice_workflow_id(platform, window) for window in unfinished_windows]
+    for workflow_id in (*cycles, *workflow_ids, *readings):
         try:
             await engine.get_workflow_handle(workflow_id).terminate(reason="its platform was removed")
         except RPCError as error:
@@ -172,7 +172,7 @@ async def redo_slice(engine: Client, params: SliceInput) -> None:
         id=names.build_slice_workflow_id(params.platform, window, names.REDO_SUFFIX),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE_WHILE_RUNNING,
-        attributes=build_attributes(params.project_id, "running"),
+        attributes=build_search_attributes(params.project_id, "running"),
         summary=f"redo {window}",
     )
     await starts.start_workflow(engine, redo)

@@ -8,13 +8,13 @@ from typing import Final
 
 from activities.orders import platform_workers
 from activities.orders.activities import BackfillActivities, OrderActivities, OrderHousekeeping
-from activities.orders.watch import ScanActivities, WatchActivities
+from activities.orders.watch import OverdueScanActivities, WatchActivities
 from domain.orders import names
 from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
-from workflows.orders.alarms import OrderWatchWorkflow
-from workflows.orders.backfill import OrderBackfillWorkflow, OrderReportWorkflow
+from workflows.orders.alarms import OrderHealthCheckWorkflow
+from workflows.orders.backfill import OrderBackfillWorkflow, OrderComparisonWorkflow
 from workflows.orders.cycle import OrderCycleWorkflow
 from workflows.orders.slice import OrderSliceWorkflow
 
@@ -22,8 +22,8 @@ WORKFLOWS: Final = (
     OrderCycleWorkflow,
     OrderSliceWorkflow,
     OrderBackfillWorkflow,
-    OrderReportWorkflow,
-    OrderWatchWorkflow,
+    OrderComparisonWorkflow,
+    OrderHealthCheckWorkflow,
 )
 
 
@@ -45,7 +45,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 backfilling.end_backfill,
                 watching.list_platforms,
                 watching.record_presence,
-                ScanActivities(services).report_overdue,
+                OverdueScanActivities(services).report_overdue,
                 OrderHousekeeping(services).purge,
             ],
             slots=20,

@@ -24,9 +24,9 @@ with workflow.unsafe.imports_passed_through():
         ReadSliceResult,
         RecordFailureInput,
         SliceInput,
-        SliceProgress,
         SliceResult,
         SliceStatus,
+        SliceWorkflowState,
     )
     from domain.orders.config import PlatformSettings
     from domain.orders.slices import AttemptFailure, FailureKind, ReadOutcome, ReadPurpose, RetryState
@@ -45,7 +45,7 @@ class OrderSliceWorkflow:
 
     @workflow.init
     def __init__(self, params: SliceInput) -> None:
-        before = params.so_far or SliceProgress(attempt=0, ladder=RetryState(), place=None)
+        before = params.so_far or SliceWorkflowState(attempt=0, ladder=RetryState(), place=None)
         self._params = params
         self._attempt = before.attempt
         self._ladder = before.ladder
@@ -74,7 +74,7 @@ class OrderSliceWorkflow:
             if pause:
                 await workflow.sleep(pause)
             if workflow.info().is_continue_as_new_suggested():
-                so_far = SliceProgress(attempt=self._attempt, ladder=self._ladder, place=self._place)
+                so_far = SliceWorkflowState(attempt=self._attempt, ladder=self._ladder, place=self._place)
                 workflow.continue_as_new(params.model_copy(update={"so_far": so_far}))
 
     @workflow.query
@@ -119,7 +119,7 @@ class OrderSliceWorkflow:
             RecordFailureInput(platform=self._params.platform, fault=fault, asked_at=asked_at),
             **SHORT_ACTIVITY,
         )
-        await alarms.send_alarms(result.alarms)
+        await alarms.start_alarm_deliveries(result.alarms)
 
     async def _record_failure(self, fault: FaultRecord) -> SliceResult:
         result = await workflow.execute_activity_method(
@@ -134,7 +134,7 @@ class OrderSliceWorkflow:
             ),
             **SHORT_ACTIVITY,
         )
-        await alarms.send_alarms(result.alarms)
+        await alarms.start_alarm_deliveries(result.alarms)
         return SliceResult(done=False, fault=fault)
 
     def _build_failure(self, error: ActivityError) -> AttemptFailure:

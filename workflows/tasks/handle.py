@@ -185,7 +185,7 @@ async def _decode_reply(engine: Client, payloads: Sequence[Payload], reply: type
 
 
 def _convert_error(error: RPCError) -> Exception:
-    if outages.is_absent(error):
+    if outages.is_workflow_or_schedule_missing(error):
         return LaneClosed(str(error))
     if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
         return LaneBusy(str(error))

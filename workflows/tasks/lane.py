@@ -52,7 +52,7 @@ class TaskLane:
         while not self._is_done():
             await self._wait_for_next_event()
             self._lane.state.advance_clock(_get_now_ms())
-            if self._may_continue_as_new():
+            if self._should_continue_as_new():
                 workflow.continue_as_new(self._build_next_input())
             if self._is_checkpoint_due():
                 self._checkpoint = asyncio.create_task(self._save_checkpoint())
@@ -87,7 +87,7 @@ class TaskLane:
 
     async def _wait_for_next_event(self) -> None:
         """Wait until a lease expires, a checkpoint is due, or the run ends or continues as new."""
-        at = self._get_next_time()
+        at = self._get_next_event_time()
         left = None if at is None else (at - _get_now_ms()) / 1_000
         if left is not None and left <= 0:
             return
@@ -95,7 +95,7 @@ class TaskLane:
         with suppress(asyncio.TimeoutError, asyncio.CancelledError):
             await workflow.wait_condition(lambda: self._must_wake_before(at), timeout=left)
 
-    def _get_next_time(self) -> int | None:
+    def _get_next_event_time(self) -> int | None:
         """Return when a lease expires or a checkpoint is due; ends of leases are rounded up, to expire many at once."""
         lease_end = self._lane.state.next_lease_end
         times = [] if lease_end is None else [-(-lease_end // LEASE_STEP_MS) * LEASE_STEP_MS]
@@ -107,10 +107,10 @@ class TaskLane:
         return min(times, default=None)
 
     def _must_wake_before(self, at: int | None) -> bool:
-        earlier = self._get_next_time()
+        earlier = self._get_next_event_time()
         is_earlier = earlier is not None and (at is None or earlier < at)
         is_near = self._schedule.pace.early_ms > 0 and self._is_checkpoint_due()
-        return is_earlier or is_near or self._is_done() or self._may_continue_as_new()
+        return is_earlier or is_near or self._is_done() or self._should_continue_as_new()
 
     def _is_done(self) -> bool:
         return self._checkpoint is None and self._lane.is_done
@@ -118,7 +118,7 @@ class TaskLane:
     def _is_run_long(self) -> bool:
         return self._batches >= RUN_BATCHES_MAX or workflow.info().is_continue_as_new_suggested()
 
-    def _may_continue_as_new(self) -> bool:
+    def _should_continue_as_new(self) -> bool:
         """Return whether the run is long and no checkpoint is under way that would have to be repeated."""
         if not self._is_run_long() or self._lane.get_reply_bytes_sent_at(_get_now_ms()) > REPLY_BYTES_MAX:
             return False

@@ -88,7 +88,7 @@ async def count_project_targets(
     return joined
 
 
-async def exclude_project(engine: Client, job_id: str, project_id: str) -> None:
+async def refuse_further_targets(engine: Client, job_id: str, project_id: str) -> None:
     """Have a job refuse further targets of a project."""
     await engine.get_workflow_handle(job_id).signal(names.EXCLUDE_PROJECT, project_id)
 

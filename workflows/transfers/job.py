@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.transfers.activities import TransferActivities
     from domain.transfers import names
     from domain.transfers.activity_models import (
-        CancelTargetsInput,
+        CancelProjectTargetsInput,
         CheckAgentsInput,
         EndTargetsInput,
         FetchFileInput,
@@ -73,7 +73,7 @@ class TransferJob:
     async def run(self, job: TransferJobInput) -> TransferJobStatus:
         """Collect targets until the window ends, send all shards, and return the status."""
         if job.retry is None:
-            await self._cancel_targets_if_cancelled(self._wait_for_window_end())
+            await self._cancel_targets_if_cancelled(self._fetch_files_until_window_ends())
         self._is_closed = True
         if self._target_count:
             sending = asyncio.create_task(self._send_all())
@@ -92,9 +92,9 @@ class TransferJob:
         return self._registry.add_batch(batch, workflow.now())
 
     @workflow.signal(name=names.EXCLUDE_PROJECT)
-    def exclude_project(self, project_id: str) -> None:
+    def refuse_further_targets(self, project_id: str) -> None:
         """Refuse further targets of a project that has cancelled the job."""
-        self._registry.exclude_project(project_id)
+        self._registry.refuse_further_targets(project_id)
 
     @workflow.query
     def status(self) -> TransferJobStatus:
@@ -117,7 +117,7 @@ class TransferJob:
     def _project_ids(self) -> list[str]:
         return [self._job.retry.project_id] if self._job.retry else self._registry.projects
 
-    async def _wait_for_window_end(self) -> None:
+    async def _fetch_files_until_window_ends(self) -> None:
         """Wait until the window ends, at a fixed time, and have files fetched meanwhile."""
         known: set[str] = set()
         while (left := (self._job.closes_at - workflow.now()).total_seconds()) > 0:
@@ -134,7 +134,7 @@ class TransferJob:
         running: dict[int, asyncio.Task[None]] = {}
         async for saved in self._save_shards():
             for group in group_shards_by_targets(saved, CHECK_TARGETS_MAX, lambda shard: shard.targets):
-                check = asyncio.create_task(self._check_agents([shard.number for shard in group]))
+                check = asyncio.create_task(self._fail_targets_without_agent([shard.number for shard in group]))
                 running |= {shard.number: asyncio.create_task(self._send_shard(shard, check)) for shard in group}
         if not running:
             return  # another retry has taken all failed targets
@@ -144,7 +144,7 @@ class TransferJob:
         if late:
             for task in late:
                 task.cancel()
-            await self._end_targets([number for number, task in running.items() if task in late], _NO_WORKER)
+            await self._end_unfinished_targets([number for number, task in running.items() if task in late], _NO_WORKER)
         for task in running.values():
             if task not in late:
                 task.result()
@@ -163,7 +163,7 @@ class TransferJob:
             await self._run_activity(TransferActivities.save_shards, SaveShardsInput(job=self._job, shards=group))
             yield [SavedShard.from_shard(shard) for shard in group]
 
-    async def _check_agents(self, numbers: list[int]) -> None:
+    async def _fail_targets_without_agent(self, numbers: list[int]) -> None:
         """Fail targets without an agent, once before anything is sent."""
         await self._run_activity(
             TransferActivities.fail_targets_without_agent, CheckAgentsInput(job=self._job, numbers=numbers)
@@ -179,7 +179,7 @@ class TransferJob:
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            await self._end_targets([shard.number], _build_file_outcome(error))
+            await self._end_unfinished_targets([shard.number], _build_file_outcome(error))
         self._status.sent += 1
 
     async def _send_from_host(self, signature: str, number: int) -> bool:
@@ -201,7 +201,7 @@ class TransferJob:
             raise
         return True
 
-    async def _end_targets(self, numbers: list[int], outcome: TargetOutcome) -> None:
+    async def _end_unfinished_targets(self, numbers: list[int], outcome: TargetOutcome) -> None:
         await self._run_activity(
             TransferActivities.end_targets, EndTargetsInput(job=self._job, numbers=numbers, outcome=outcome)
         )
@@ -212,7 +212,7 @@ class TransferJob:
             await waiting
         except asyncio.CancelledError:
             self._is_closed = True
-            cancel = CancelTargetsInput(job=self._job, project_ids=self._project_ids)
+            cancel = CancelProjectTargetsInput(job=self._job, project_ids=self._project_ids)
             await self._run_activity(TransferActivities.cancel_targets, cancel)
 
     async def _run_activity(

@@ -66,7 +66,7 @@ class WebhookDelivery:
         for number in itertools.count(1):
             self._redelivery_requested = False
             self._publish_progress(await self._make_attempt(number))
-            if await self._wait_for_redelivery():
+            if await self._wait_for_attempt_or_redelivery():
                 workflow.continue_as_new(delivery.model_copy(update={"redelivery": True}))
             if self._progress.pause_seconds is None:
                 break
@@ -98,7 +98,7 @@ class WebhookDelivery:
             summary=f"attempt {number}",
         )
 
-    async def _wait_for_redelivery(self) -> bool:
+    async def _wait_for_attempt_or_redelivery(self) -> bool:
         """Wait until the next attempt is due; return early with True if a redelivery was requested."""
         pause = self._progress.pause_seconds
         if pause is None or self._redelivery_requested:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from activities.webhooks import WebhookActivities, WebhookHousekeeping
+from activities.webhooks import WebhookActivities, WebhookAndAuditHousekeeping
 from domain import webhooks
 from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
@@ -17,7 +17,7 @@ WORKFLOWS: Final = (WebhookDelivery,)
 def build_queues(services: Services) -> list[TaskQueue]:
     """Return the queue of deliveries."""
     activities = WebhookActivities(services.database, services.http, services.sealer, services.settings.webhooks)
-    housekeeping = WebhookHousekeeping(services)
+    housekeeping = WebhookAndAuditHousekeeping(services)
     return [
         TaskQueue(
             name=webhooks.QUEUE,
@@ -26,7 +26,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 activities.save_delivery,
                 activities.attempt_delivery,
                 housekeeping.purge,
-                housekeeping.purge_records,
+                housekeeping.purge_audit_log_and_idempotency_keys,
             ],
             # Half of the guarded client's connections: receivers that hang must not keep sources from being asked.
             slots=32,

@@ -41,12 +41,12 @@ class PageSink(Protocol):
     def encode_page(self, rows: Sequence[RowCells]) -> bytes:
         """Encode the rows of a page; return no bytes if it has none."""
 
-    def encode_grid(self, grid: CellGrid, places: Sequence[int | None]) -> bytes:
+    def encode_grid(self, grid: CellGrid, key_positions: Sequence[int | None]) -> bytes:
         """Encode the rows of a flat page; the result equals that of `encode_page`.
 
         Args:
             grid: The cells of the page.
-            places: For each column, the position of its key in the page; None if the page has no such key.
+            key_positions: For each column, the position of its key in the page; None if the page has no such key.
         """
 
 

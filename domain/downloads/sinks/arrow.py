@@ -77,9 +77,9 @@ def decode_schema(head: StagedFrame) -> pa.Schema:
     return pa.ipc.read_schema(_decompress(head))
 
 
-def decode_record_batch(page: StagedFrame, columns: pa.Schema) -> pa.RecordBatch:
+def decode_record_batch(page: StagedFrame, schema: pa.Schema) -> pa.RecordBatch:
     """Read the rows of a page."""
-    return pa.ipc.read_record_batch(_decompress(page), columns)
+    return pa.ipc.read_record_batch(_decompress(page), schema)
 
 
 def decode_table(pages: Iterable[StagedFrame], columns: pa.Schema) -> pa.Table:

@@ -77,7 +77,7 @@ def encode_head(
     return (
         mark
         + transcode_from_utf8(
-            b",".join(_quote_field(_guard_formula(name) if guard else name) for name in columns), encoding
+            b",".join(_always_quote_field(_guard_formula(name) if guard else name) for name in columns), encoding
         )
         + LINE_END
     )
@@ -147,17 +147,17 @@ def _encode_cells_without_escapes(text: bytes, signs: Sequence[bytes]) -> bytes:
     return text.translate(None, _EDGE)
 
 
-def encode_json_texts(texts: Sequence[bytes | memoryview], *, guard: bool) -> list[bytes]:
+def encode_json_texts_as_csv_fields(texts: Sequence[bytes | memoryview], *, guard: bool) -> list[bytes]:
     """Encode JSON texts as CSV fields."""
     read = msgspec.json.decode(b"[%b]" % b",".join(texts), type=list[str])
-    return [_quote_field(_guard_formula(text) if guard else text) for text in read]
+    return [_always_quote_field(_guard_formula(text) if guard else text) for text in read]
 
 
 def _encode_field(raw: bytes, guard: bool) -> bytes:
     """Encode a cell that is not a CSV field as it is."""
     if not raw.startswith(b'"'):
-        return _quote_field(raw.decode())
-    [field] = encode_json_texts([raw], guard=guard)
+        return _always_quote_field(raw.decode())
+    [field] = encode_json_texts_as_csv_fields([raw], guard=guard)
     return field
 
 
@@ -165,7 +165,7 @@ def _guard_formula(text: str) -> str:
     return f"'{text}" if text[:1] in _FORMULA_STARTS else text
 
 
-def _quote_field(text: str) -> bytes:
+def _always_quote_field(text: str) -> bytes:
     doubled = text.replace('"', '""')
     return f'"{doubled}"'.encode()
 
@@ -183,7 +183,7 @@ def encode_grid(grid: CellGrid, encoding: TextEncoding = TextEncoding.UTF_8_BOM,
     odd = _find_cells_to_replace(grid, guard)
     spans = list(zip(*(each[odd].tolist() for each in (grid.starts, grid.stops, ends)), strict=True))
     view = text.data
-    fields = encode_json_texts([view[start:stop] for start, stop, _ in spans], guard=guard)
+    fields = encode_json_texts_as_csv_fields([view[start:stop] for start, stop, _ in spans], guard=guard)
     fields = [b"".join((field, view[stop:end])) for field, (_, stop, end) in zip(fields, spans, strict=True)]
     # A text begins with a quote, so this can only be the literal.
     starts = grid.starts + len(_NULL) * (text[grid.starts] == _NULL[0])
@@ -200,7 +200,7 @@ def _find_cells_to_replace(grid: CellGrid, guard: bool) -> Places:
 
 
 def _join_cells_with_replacements(
-    text: Text, starts: Places, ends: Places, odd: Places, fields: Sequence[bytes]
+    text: Text, starts: Places, ends: Places, replaced_cells: Places, fields: Sequence[bytes]
 ) -> bytes:
     """Join the cells, some of them replaced by fields.
 
@@ -214,7 +214,7 @@ def _join_cells_with_replacements(
     edges = np.concatenate([np.stack([starts, ends], axis=1).ravel(), field_ends])
     buffers = [None, pa.py_buffer(edges), pa.py_buffer(b"".join([text.data, *fields]))]
     order = np.arange(0, 2 * len(starts), 2)
-    order[odd] = 2 * len(starts) - 1 + np.arange(len(fields))
+    order[replaced_cells] = 2 * len(starts) - 1 + np.arange(len(fields))
     column = pa.Array.from_buffers(pa.large_binary(), len(edges) - 1, buffers)
     # Built from buffers, because `pa.array` loads pandas.
     picked = pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)])

@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 from functools import partial
 
-from domain.orders.access import PlatformAccess, Signing
+from domain.orders.access import AuthenticationMethod, PlatformAccess
 from domain.orders.capability import Capability, ClockCall, OrderQuery, Paging, PagingKind, RowFields, TotalCall
 from domain.orders.declarations import DetailCall, RateLimit, TimeFormat, TimeNotation, TimeResolution
 from sims.platforms import texts
@@ -38,7 +38,7 @@ PLAIN = Capability(
     clock=ClockCall(path=CLOCK, value="$.now_ms", moments=TimeFormat(form=TimeNotation.EPOCH_MS)),
     rate=RateLimit(per_second=1_000, burst=10_000),
     rows=RowFields(list="$.orders", id="$.id", modified="$.updated_at", version="$.version"),
-    access=PlatformAccess(signing=Signing.HEADER, header="Authorization", prefix="Bearer "),
+    access=PlatformAccess(signing=AuthenticationMethod.HEADER, header="Authorization", prefix="Bearer "),
 )
 """The capability that is declared of it."""
 

@@ -27,10 +27,10 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
-from workflows.orders.alarms import OrderWatchWorkflow
-from workflows.orders.backfill import OrderBackfillWorkflow, OrderReportWorkflow
+from workflows.orders.alarms import OrderHealthCheckWorkflow
+from workflows.orders.backfill import OrderBackfillWorkflow, OrderComparisonWorkflow
 from workflows.orders.cycle import OrderCycleWorkflow
-from workflows.orders.handle import build_attributes
+from workflows.orders.handle import build_search_attributes
 from workflows.orders.slice import OrderSliceWorkflow
 
 VARIABLES: Mapping[str, str] = {"HAULAGE_ORDERS__SERVE_SECONDS": "0.2", "HAULAGE_ORDERS__SLICES_AHEAD": "4"}
@@ -63,7 +63,7 @@ async def record_continued(recorder: Recorder) -> None:
             OrderCycleInput(platform=number),
             id=f"{names.build_cycle_schedule_id(number)}-recorded",
             task_queue=names.QUEUE,
-            search_attributes=build_attributes(recorder.project_id),
+            search_attributes=build_search_attributes(recorder.project_id),
         )
         await cycle.result()
     await recorder.keep(cycle.id, OrderCycleWorkflow.__name__, "continued", run_id=cycle.first_execution_run_id)
@@ -170,7 +170,7 @@ async def _backfill(recorder: Recorder, number: str, *, hours: int, cancelled: b
 async def _record_report(recorder: Recorder) -> None:
     workflow_id = names.build_report_workflow_id("good", "2026-01-01")
     await recorder.engine.execute_workflow(
-        OrderReportWorkflow.run,
+        OrderComparisonWorkflow.run,
         ReportInput(
             platform="good",
             day=START.date(),
@@ -179,15 +179,15 @@ async def _record_report(recorder: Recorder) -> None:
         id=workflow_id,
         task_queue=names.QUEUE,
     )
-    await recorder.keep(workflow_id, OrderReportWorkflow.__name__, "compared-with-state")
+    await recorder.keep(workflow_id, OrderComparisonWorkflow.__name__, "compared-with-state")
 
 
 async def _record_watch(recorder: Recorder) -> None:
     workflow_id = f"{names.WATCH}-recorded"
     await recorder.engine.execute_workflow(
-        OrderWatchWorkflow.run, CheckServedInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
+        OrderHealthCheckWorkflow.run, CheckServedInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
     )
-    await recorder.keep(workflow_id, OrderWatchWorkflow.__name__, "served")
+    await recorder.keep(workflow_id, OrderHealthCheckWorkflow.__name__, "served")
 
 
 async def _set_up(recorder: Recorder, number: str, scenario: PlatformScenario, **options: Any) -> None:
@@ -216,7 +216,7 @@ async def _cycle(recorder: Recorder, number: str, name: str) -> None:
         id=workflow_id,
         task_queue=names.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        search_attributes=build_attributes(recorder.project_id),
+        search_attributes=build_search_attributes(recorder.project_id),
     )
     await recorder.keep(workflow_id, OrderCycleWorkflow.__name__, name)
 
@@ -255,7 +255,7 @@ async def _slice(
         SliceInput(platform=number, project_id=recorder.project_id, job=job),
         id=names.build_slice_workflow_id(number, window, suffix),
         task_queue=names.QUEUE,
-        search_attributes=build_attributes(recorder.project_id),
+        search_attributes=build_search_attributes(recorder.project_id),
     )
     await _keep_slice(recorder, number, window, suffix, name)
 

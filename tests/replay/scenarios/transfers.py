@@ -71,7 +71,7 @@ async def _record_closed_job(recorder: Recorder, app_id: int) -> None:
     """By its project, while the window is open."""
     job_id = await _join(recorder, app_id, ["agent"], CONTENT)
     handle = recorder.engine.get_workflow_handle(job_id)
-    await handle.signal(TransferJob.exclude_project, recorder.project_id)
+    await handle.signal(TransferJob.refuse_further_targets, recorder.project_id)
     await handle.result()
     await recorder.keep(job_id, WORKFLOW, "project-excluded")
 

@@ -13,7 +13,7 @@ from domain.addresses.activity_models import CompareModulesInput, PurgeAddresses
 from domain.addresses.operations import Module
 from sims.oss.server import TOKEN, running_oss
 from tests.replay.recorder import Recorder
-from workflows.addresses.maintenance import AddressCheck, AddressDrift, AddressPurge
+from workflows.addresses.maintenance import AddressPurge, LogicalDeleteCheck, ModuleComparison
 
 PORT: Final = 18_979
 FOLDER: Final = Path(tempfile.gettempdir()) / "haulage-recorded-modules"
@@ -37,15 +37,15 @@ async def record(recorder: Recorder) -> None:
         addresses_names.build_comparison_workflow_id("1"),
     )
     async with running_oss(FOLDER, PORT):
-        await engine.execute_workflow(AddressCheck.run, id=check, task_queue=addresses_names.QUEUE)
-        await recorder.keep(check, AddressCheck.__name__, "nothing-listed")
+        await engine.execute_workflow(LogicalDeleteCheck.run, id=check, task_queue=addresses_names.QUEUE)
+        await recorder.keep(check, LogicalDeleteCheck.__name__, "nothing-listed")
         order = PurgeAddressesInput(address_ids=[1], who="recorder")
         await engine.execute_workflow(AddressPurge.run, order, id=purge, task_queue=addresses_names.QUEUE)
         await recorder.keep(purge, AddressPurge.__name__, "not-listed-with-state")
         await engine.execute_workflow(
-            AddressDrift.run, CompareModulesInput(report="1"), id=drift, task_queue=addresses_names.QUEUE
+            ModuleComparison.run, CompareModulesInput(report="1"), id=drift, task_queue=addresses_names.QUEUE
         )
-        await recorder.keep(drift, AddressDrift.__name__, "no-addresses-with-state")
+        await recorder.keep(drift, ModuleComparison.__name__, "no-addresses-with-state")
 
 
 def make_folder() -> None:

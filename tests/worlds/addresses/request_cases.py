@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from api.addresses.actions import CountFailedQuery, FailedMessagesRequest, SkipMessageRequest
 from api.addresses.configuration import SetAddressConfigRequest
 from api.addresses.context import routes
-from api.addresses.drift import DriftPath
+from api.addresses.drift import ComparisonPath
 from api.addresses.inbox import (
     DiscardMessagesRequest,
     MendMessageRequest,
@@ -117,7 +117,7 @@ CYCLE_OPTION_CASES: Mapping[str, Case] = {
     "auto_purge": Case(False, True),
 }
 MODULES_CASES: Mapping[str, Case] = dict.fromkeys(("ed", "im", "wfm", "od"), Case({"batch": 1}, {"batch": 3}))
-PATH_MODELS: tuple[type[BaseModel], ...] = (MessagePath, QuarantinePath, PurgePath, DriftPath)
+PATH_MODELS: tuple[type[BaseModel], ...] = (MessagePath, QuarantinePath, PurgePath, ComparisonPath)
 """Requests that only name what they are about."""
 CASES_BY_MODEL: Mapping[type[BaseModel], Mapping[str, Case]] = {
     **dict(LIST_CASES.values()),

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from domain.quotas import PartyQuotas, QuotaLimits
+from domain.quotas import DownloadQuotaLimits, QuotaLimits
 from infra.settings import Settings
 from sims.receiver import Receiver, running_receiver
 from tests.support.api import Reply
@@ -115,7 +115,7 @@ def _find_strange_headers(world: DownloadWorld, sources: Sequence[WorldSource]) 
 
 def raise_limits(settings: Settings) -> Settings:
     """The same with quotas that are never reached."""
-    party = PartyQuotas(submissions_per_minute=100_000, active=1_000)
+    party = DownloadQuotaLimits(submissions_per_minute=100_000, active=1_000)
     downloads = settings.downloads.model_copy(update={"operator_quotas": party})
     quotas = QuotaLimits(downloads_per_minute=100_000, downloads_active=1_000)
     return settings.model_copy(update={"downloads": downloads, "quotas": quotas})

@@ -19,7 +19,7 @@ from tests.worlds.orders.judging import SeenReading
 from tests.worlds.orders.platform import WorldPlatform
 from tests.worlds.orders.world import World
 from workflows.orders.cycle import OrderCycleWorkflow
-from workflows.orders.handle import build_attributes
+from workflows.orders.handle import build_search_attributes
 
 BOUND_SECONDS = 480.0
 """A platform that fails every call is called once in five seconds, so that ten slices of five attempts take 250 s."""
@@ -102,7 +102,7 @@ class Operator:
             id=f"{names.build_cycle_schedule_id(self.number)}-test",
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            search_attributes=build_attributes(self.orders.project_id),
+            search_attributes=build_search_attributes(self.orders.project_id),
         )
         self.platform.goods.market.clock.advance(2 * self.world.number("interval"))
         with suppress(WorkflowFailureError):

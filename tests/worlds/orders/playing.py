@@ -21,7 +21,7 @@ from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.clock import MICRO
 from sims.platforms.server import Platforms
-from stores.tables.orders import Order, OrderCopy
+from stores.tables.orders import Order, ReplacedOrderRevision
 from tests.support.orders import Orders, running_orders
 from tests.support.pace import measure_pace
 from tests.worlds import dice
@@ -328,7 +328,11 @@ class Play:
         async with self.orders.services.database.session() as session:
             now = await session.exec(select(Order).where(Order.platform == self.number))
             stored = [StoredOrder(row.order_id, row.modified_at, row.version, row.raw) for row in now]
-            before = select(OrderCopy).where(OrderCopy.platform == self.number).order_by(col(OrderCopy.revision))
+            before = (
+                select(ReplacedOrderRevision)
+                .where(ReplacedOrderRevision.platform == self.number)
+                .order_by(col(ReplacedOrderRevision.revision))
+            )
             rows = await session.exec(before)
             return stored, [StoredOrder(row.order_id, row.modified_at, row.version, row.raw) for row in rows]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from domain.orders.access import PlatformAccess, Signing, TokenRenewal
+from domain.orders.access import AuthenticationMethod, PlatformAccess, TokenRenewal
 from domain.orders.capability import (
     Capability,
     ClockCall,
@@ -36,13 +36,16 @@ TOTAL_HEADER = "X-Total"
 BEIJING_MINUTES = 480
 FORMS = {"utc": TimeNotation.RFC3339, "beijing": TimeNotation.SPACED, "epoch": TimeNotation.EPOCH}
 SIGNINGS = {
-    "token": PlatformAccess(signing=Signing.HEADER, header="Authorization", prefix="Bearer "),
-    "basic": PlatformAccess(signing=Signing.BASIC),
+    "token": PlatformAccess(signing=AuthenticationMethod.HEADER, header="Authorization", prefix="Bearer "),
+    "basic": PlatformAccess(signing=AuthenticationMethod.BASIC),
     "renewed": PlatformAccess(
-        signing=Signing.HEADER, header="Authorization", prefix="Bearer ", renewal=TokenRenewal(url=TOKEN_PATH)
+        signing=AuthenticationMethod.HEADER,
+        header="Authorization",
+        prefix="Bearer ",
+        renewal=TokenRenewal(url=TOKEN_PATH),
     ),
     "md5": PlatformAccess(
-        signing=Signing.SORTED_MD5,
+        signing=AuthenticationMethod.SORTED_MD5,
         key_parameter="app_key",
         token_parameter="session",
         time_parameter="at",

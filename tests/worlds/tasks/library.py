@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from haulage.errors import HaulageError
-from haulage.tasks import HeldTask, Next, Outcome, Result, TaskFailed, Tasks, Worker
+from haulage.tasks import HeldTask, NextStage, Outcome, Result, TaskFailed, Tasks, Worker
 from haulage.transport import RETRY_STATUSES, Transport
 from tests.worlds.tasks.seen import RUNNING, HeldLease, HoldAttempt, TaskObservations
 from tests.worlds.tasks.working import Attempts, note_hold, note_saying, read_holding
@@ -89,7 +89,7 @@ class NotedTasks(Tasks):
 async def run_library_worker(tasks: NotedTasks, attempts: Attempts, done: asyncio.Event) -> None:
     """Do tasks until all is done. This worker neither dies nor is late: where others would, it does well."""
 
-    async def do(task: HeldTask) -> Next | None:
+    async def do(task: HeldTask) -> NextStage | None:
         held = tasks.holding(task)
         _, _, fate = attempts.begin(held.user_id)
         if fate is TaskFate.FAILS:
@@ -97,7 +97,7 @@ async def run_library_worker(tasks: NotedTasks, attempts: Attempts, done: asynci
         if fate is TaskFate.FAILS_FOR_GOOD:
             raise TaskFailed("no retry can help")
         stage = attempts.next_stage(held)
-        return Next(stage, content=f"{task.task_content[:16_000]}+") if stage else None
+        return NextStage(stage, content=f"{task.task_content[:16_000]}+") if stage else None
 
     worker = Worker(tasks, attempts.type, {"": do, LAST_STAGE: do}, concurrency=2, backlog=1)
     working = asyncio.create_task(worker.run())
