@@ -237,7 +237,7 @@ class PlatformActivities:
         """Fetch the details of listed orders that are not stored in this version yet."""
         if here.capability.detail is None:
             return copies
-        ours = await order_copies.list_ids_stored_at_least_as_new(self._database, here.account, copies)
+        ours = await order_copies.list_up_to_date_ids(self._database, here.account, copies)
         return await reading.fetch_details([copy for copy in copies if copy.order.order_id not in ours])
 
     async def _split_slice(self, params: ReadSliceInput, halves: tuple[TimeWindow, ...]) -> ReadSliceResult:

@@ -45,7 +45,7 @@ from domain.transfers import openings as rules
 from domain.transfers.joining import JobRetry, TargetGroup
 from domain.transfers.models import JOB_ID_MAX_BYTES, FailureReason, TransferFile, TransferSpec
 from domain.transfers.names import TransferJobKey
-from domain.transfers.openings import NOT_OPENED, Opening
+from domain.transfers.openings import NOT_OPENED, SendPermission
 from infra import log
 from infra.database import Session
 from stores import projects
@@ -126,7 +126,7 @@ async def cancel_job(call: Call, path: TransferJobPath) -> TransferJobResponse:
     if response.status.is_final:
         return response
     # In this order: targets that join after the exclusion are not cancelled with those before.
-    await get_transfer_context(call).lookup.exclude_project(path.job_id, call.project_id)
+    await get_transfer_context(call).lookup.refuse_further_targets(path.job_id, call.project_id)
     await targets.save_cancellation(call.services.database, path.job_id, [call.project_id])
     return await read_job(call, path, JobTargetsQuery())
 
@@ -184,7 +184,7 @@ async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobReq
     admitted_id = str(replace(job, retry=RETRIES_MAX + 1))
     await transfers.admit(call.project_id, admitted_id, count, time.time() + EARLIER_RETRY_SECONDS, call.quotas)
     try:
-        response = await _start_retry(call, job, saved.row.id, retry)
+        response = await _start_retry_under_free_number(call, job, saved.row.id, retry)
     except Conflict:
         transfers.release(call.project_id, admitted_id, count)
         raise
@@ -217,7 +217,7 @@ async def _admit_and_join(call: Call, file: TransferFile, group: TargetGroup) ->
         until = names.compute_window_end(bucket, context.window_seconds) + SAVE_SECONDS
         return str(TransferJobKey(file, bucket)), until
 
-    admitted_id, until = name_job(names.compute_bucket(time.time(), context.window_seconds))
+    admitted_id, until = name_job(names.compute_window_number(time.time(), context.window_seconds))
     await transfers.admit(call.project_id, admitted_id, targets, until, call.quotas)
     try:
         bucket = await context.joiner.join_job(file, group)
@@ -240,7 +240,9 @@ def _require_short_job_id(file: TransferFile) -> None:
         )
 
 
-async def _start_retry(call: Call, job: TransferJobKey, row_id: int, retry: JobRetry) -> RetryTransferJobResponse:
+async def _start_retry_under_free_number(
+    call: Call, job: TransferJobKey, row_id: int, retry: JobRetry
+) -> RetryTransferJobResponse:
     """Start a job under the first free retry number."""
     context = get_transfer_context(call)
     until = time.monotonic() + EARLIER_RETRY_SECONDS
@@ -303,7 +305,7 @@ async def replace_openings(call: Call, path: ProjectPath, body: SetSendPermissio
     A change takes effect within a second, for transfers and retries that are requested from then on. A biz and app
     opened for one project are bound to it: to open them for another is a conflict. An empty list removes all openings.
     """
-    new = [Opening.model_validate(each.model_dump()) for each in body.openings]
+    new = [SendPermission.model_validate(each.model_dump()) for each in body.openings]
     async with call.services.database.session() as session:
         await openings.lock(session)
         await _require_project(session, path.project_id)
@@ -321,7 +323,7 @@ async def _require_project(session: Session, project_id: str) -> None:
         raise build_not_found_fault()
 
 
-def _require_no_conflict(new: Sequence[Opening], others: Sequence[tuple[str, Opening]]) -> None:
+def _require_no_conflict(new: Sequence[SendPermission], others: Sequence[tuple[str, SendPermission]]) -> None:
     if conflict := rules.find_overlap(new, others):
         opening, owner, other = conflict
         raise Conflict(
@@ -332,7 +334,7 @@ def _require_no_conflict(new: Sequence[Opening], others: Sequence[tuple[str, Ope
 
 
 def _build_openings_response(
-    project_id: str, opened: Sequence[Opening], *, is_restricted: bool
+    project_id: str, opened: Sequence[SendPermission], *, is_restricted: bool
 ) -> SendPermissionsResponse:
     return SendPermissionsResponse(
         project_id=project_id,

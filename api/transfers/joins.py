@@ -147,7 +147,9 @@ class JobJoiner:
         del self._batchers[batcher.file]
 
     def _compute_pause(self, batcher: _FileBatcher) -> float:
-        end = names.compute_window_end(max(batcher.bucket, self._get_current_bucket()), self._settings.window_seconds)
+        end = names.compute_window_end(
+            max(batcher.bucket, self._get_current_window_number()), self._settings.window_seconds
+        )
         return joining.compute_gathering_pause(
             batcher.batches, BATCHES_MAX, end - time.time(), batcher.last_batch_requests
         )
@@ -175,7 +177,7 @@ class JobJoiner:
         left = list(range(len(groups)))
         retry_window = RetryWindow("the job of a file", JoinTimeout)
         batch_id = uuid.uuid4().hex
-        if (now := self._get_current_bucket()) > batcher.bucket:
+        if (now := self._get_current_window_number()) > batcher.bucket:
             batcher.bucket, batcher.batches = now, 0
         bucket, closed, full = batcher.bucket, 0, 0
         while left and full < FULL_WINDOWS_MAX:
@@ -193,12 +195,14 @@ class JobJoiner:
                     buckets[place] = bucket
                 left, full = refused, full + 1
             # Where answers take longer than a window lasts, the next one would be over as well, and all that follow.
-            following = max(bucket + 1, self._get_current_bucket())
-            self._remember_window(batcher, bucket, result, following)
+            following = max(bucket + 1, self._get_current_window_number())
+            self._update_first_open_window(batcher, bucket, result, following)
             bucket = following
         return buckets
 
-    def _remember_window(self, batcher: _FileBatcher, bucket: int, result: JoinResult | None, following: int) -> None:
+    def _update_first_open_window(
+        self, batcher: _FileBatcher, bucket: int, result: JoinResult | None, following: int
+    ) -> None:
         # A window that has refused only some groups is tried again with the next batch.
         if bucket != batcher.bucket:
             return
@@ -241,7 +245,7 @@ class JobJoiner:
         except (WorkflowAlreadyStartedError, WorkflowUpdateFailedError):
             return None
         except RPCError as error:
-            if outages.is_absent(error):
+            if outages.is_workflow_or_schedule_missing(error):
                 return None
             raise
 
@@ -258,8 +262,8 @@ class JobJoiner:
             shard_targets=settings.shard_targets,
         )
 
-    def _get_current_bucket(self) -> int:
-        return names.compute_bucket(time.time(), self._settings.window_seconds)
+    def _get_current_window_number(self) -> int:
+        return names.compute_window_number(time.time(), self._settings.window_seconds)
 
 
 def _build_no_workers_error() -> RequestRejected:

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from api.batching import CoalescedRead
 from api.http.routes import Call
-from domain.quotas import OPEN_RETRY_SECONDS, ProjectQuotaUsage, QuotaLimits, build_exceeded
+from domain.quotas import OPEN_RETRY_SECONDS, QuotaLimits, SingleQuotaUsage, build_quota_exceeded_fault
 from infra.database import Database
 from stores.transfers import jobs
 
@@ -25,7 +25,7 @@ PROJECTS_MAX = 1_000
 
 
 @dataclass(slots=True)
-class _AdmittedJob:
+class _UnsavedJobTargets:
     """The targets that this process let into a job that the database does not show yet."""
 
     targets: int
@@ -34,12 +34,12 @@ class _AdmittedJob:
 
 
 @dataclass(slots=True)
-class _KnownTransfers:
+class _ProjectOpenTransfers:
     """What is open of a project."""
 
     stored: dict[str, int] = field(default_factory=dict)
     """Saved jobs that have not ended, with the number of targets that have not."""
-    admitted: dict[str, _AdmittedJob] = field(default_factory=dict)
+    admitted: dict[str, _UnsavedJobTargets] = field(default_factory=dict)
     fresh_until: float = 0.0
     targets: int = 0
     """All of both."""
@@ -54,7 +54,7 @@ class _KnownTransfers:
         self.targets = sum(stored.values()) + sum(job.targets for job in self.admitted.values())
 
     def add(self, job_id: str, targets: int, until: float) -> None:
-        job = self.admitted.setdefault(job_id, _AdmittedJob(0, until))
+        job = self.admitted.setdefault(job_id, _UnsavedJobTargets(0, until))
         job.targets += targets
         self.targets += targets
 
@@ -72,7 +72,7 @@ class _KnownTransfers:
         return len(self.stored) + len(self.admitted)
 
 
-class OpenTransfers:
+class OpenTransferCounter:
     """The open jobs and targets of each project.
 
     A process counts what it lets into a window at once. Until the window has ended, other processes do not see it: with
@@ -83,8 +83,8 @@ class OpenTransfers:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
-        self._known: OrderedDict[str, _KnownTransfers] = OrderedDict()
-        self._reads = CoalescedRead(self._read)
+        self._known: OrderedDict[str, _ProjectOpenTransfers] = OrderedDict()
+        self._reads = CoalescedRead(self._load_open_transfers)
 
     async def admit(self, project_id: str, job_id: str, targets: int, until: float, limits: QuotaLimits) -> None:
         """Count targets that a project sends a file to.
@@ -100,7 +100,7 @@ class OpenTransfers:
         if known is None or self._clock() > known.fresh_until:
             known = await self._reads.get(project_id)
         is_new_job = job_id not in known.admitted and job_id not in known.stored
-        self._check(known, targets, limits, is_new_job=is_new_job)
+        self._require_within_quota(known, targets, limits, is_new_job=is_new_job)
         known.add(job_id, targets, until)
 
     def move(self, project_id: str, admitted_job_id: str, job_id: str, targets: int, until: float) -> None:
@@ -122,9 +122,11 @@ class OpenTransfers:
         if known is not None:
             known.remove(job_id, targets)
 
-    def _check(self, known: _KnownTransfers, targets: int, limits: QuotaLimits, *, is_new_job: bool) -> None:
+    def _require_within_quota(
+        self, known: _ProjectOpenTransfers, targets: int, limits: QuotaLimits, *, is_new_job: bool
+    ) -> None:
         if known.targets + targets > limits.transfer_targets_open:
-            raise build_exceeded(
+            raise build_quota_exceeded_fault(
                 ["transfer_targets_open"],
                 f"This project has {known.targets:,} targets that have not ended, and may have "
                 f"{limits.transfer_targets_open:,}.",
@@ -132,7 +134,7 @@ class OpenTransfers:
                 OPEN_RETRY_SECONDS,
             )
         if is_new_job and known.jobs >= limits.transfer_jobs_open:
-            raise build_exceeded(
+            raise build_quota_exceeded_fault(
                 ["transfer_jobs_open"],
                 f"This project has {limits.transfer_jobs_open:,} jobs that have not ended, as many as it may.",
                 "Wait until one has ended, or cancel one.",
@@ -144,9 +146,9 @@ class OpenTransfers:
         known = await self._reads.get(project_id)
         return known.jobs, known.targets
 
-    async def _read(self, project_id: str) -> _KnownTransfers:
+    async def _load_open_transfers(self, project_id: str) -> _ProjectOpenTransfers:
         began = self._clock()
-        known = self._known.setdefault(project_id, _KnownTransfers())
+        known = self._known.setdefault(project_id, _ProjectOpenTransfers())
         # In this order: a job that is saved in between is counted among the stored ones.
         saved = await jobs.filter_saved_job_ids(self._database, list(known.admitted)) if known.admitted else set()
         stored = await jobs.count_open(self._database, project_id)
@@ -157,13 +159,13 @@ class OpenTransfers:
         return known
 
 
-OPEN_TRANSFERS = web.AppKey("open_transfers", OpenTransfers)
+OPEN_TRANSFERS = web.AppKey("open_transfers", OpenTransferCounter)
 
 
-async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[ProjectQuotaUsage]:
+async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[SingleQuotaUsage]:
     """Return how much of its quotas a project has used."""
     open_jobs, open_targets = await call.request.app[OPEN_TRANSFERS].count(project_id)
     return [
-        ProjectQuotaUsage("transfer_jobs_open", open_jobs),
-        ProjectQuotaUsage("transfer_targets_open", open_targets),
+        SingleQuotaUsage("transfer_jobs_open", open_jobs),
+        SingleQuotaUsage("transfer_targets_open", open_targets),
     ]

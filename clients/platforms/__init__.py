@@ -1,7 +1,7 @@
 """Order platforms: one connector for all kinds, led by their declared capabilities."""
 
 from clients.platforms.answers import AnswerLog, OrderPage, QueryBounds
-from clients.platforms.connector import Connector, ConnectorFactory, TimeWindow
+from clients.platforms.connector import Connector, ConnectorFactory, TimeRange
 from clients.platforms.failures import (
     AttemptTimeUsedUp,
     CredentialsRefused,
@@ -40,7 +40,7 @@ __all__ = [
     "QueryBounds",
     "RequestPermits",
     "TimeBudget",
-    "TimeWindow",
+    "TimeRange",
     "TooManyRows",
     "WrongTimeZone",
     "build_day_bucket_name",

@@ -29,7 +29,7 @@ from infra.limits import Limiter
 _TIME, _ROW = "time", "row"
 
 
-class TimeWindow(Protocol):
+class TimeRange(Protocol):
     """A time whose start is included and whose end is not."""
 
     @property
@@ -82,7 +82,7 @@ class Connector:
         self._client.set_platform_time(moment)
         return moment
 
-    async def fetch_row_count(self, window: TimeWindow) -> int | None:
+    async def fetch_row_count(self, window: TimeRange) -> int | None:
         """Return how many rows a window has, or at least has; None where the platform does not count."""
         total, query = self.capability.total, self.capability.query
         if total is None:
@@ -94,7 +94,7 @@ class Connector:
             raise InconsistentAnswers(f"{self._client} told no total where its record names one.", "Mend the record.")
         return count
 
-    async def iterate_pages(self, window: TimeWindow, total: int | None) -> AsyncIterator[OrderPage]:
+    async def iterate_pages(self, window: TimeRange, total: int | None) -> AsyncIterator[OrderPage]:
         """Iterate over the pages of a window, in a sequence in which a row that leaves it is not skipped.
 
         Args:
@@ -127,7 +127,7 @@ class Connector:
             if paging.rows_max is not None and rows >= paging.rows_max:
                 raise self._build_too_many_rows(rows)
 
-    async def fetch_first_page(self, window: TimeWindow) -> OrderPage:
+    async def fetch_first_page(self, window: TimeRange) -> OrderPage:
         """Request the first page of a window by itself."""
         asked, paging = self.compute_query_bounds(window), self.capability.paging
         match paging.kind:
@@ -144,7 +144,7 @@ class Connector:
         """The answers received so far."""
         return self._client.answers
 
-    def compute_query_bounds(self, window: TimeWindow) -> QueryBounds:
+    def compute_query_bounds(self, window: TimeRange) -> QueryBounds:
         """Return the inclusive bounds of a query that leaves out no order of a window."""
         return QueryBounds(*self.capability.compute_query_bounds(window.start, window.end))
 

@@ -151,9 +151,7 @@ async def write_newer_copies(
     return changes + [OrderChange(each.order.modified_at, found[each.order.order_id].rank[0]) for each in newer]
 
 
-async def list_ids_stored_at_least_as_new(
-    database: Database, account: Account, copies: Sequence[FetchedOrder]
-) -> set[str]:
+async def list_up_to_date_ids(database: Database, account: Account, copies: Sequence[FetchedOrder]) -> set[str]:
     """Return the ids of orders that are stored at least as new."""
     ids: set[str] = set()
     async with database.session() as session:
@@ -166,15 +164,11 @@ async def list_ids_stored_at_least_as_new(
 
 async def purge_replaced_copies(database: Database, kept: timedelta, limit: int) -> int:
     """Delete at most *limit* copies that were replaced longer ago; return how many."""
-    name = (
-        ReplacedOrderRevision.platform,
-        ReplacedOrderRevision.shop,
-        ReplacedOrderRevision.order_id,
-        ReplacedOrderRevision.revision,
-    )
-    past = select(*name).where(col(ReplacedOrderRevision.replaced_at) < func.now() - kept).limit(limit)
+    replaced = ReplacedOrderRevision
+    name = (replaced.platform, replaced.shop, replaced.order_id, replaced.revision)
+    past = select(*name).where(col(replaced.replaced_at) < func.now() - kept).limit(limit)
     async with database.session() as session:
-        return (await session.exec(delete(ReplacedOrderRevision).where(tuple_(*name).in_(past)))).rowcount
+        return (await session.exec(delete(replaced).where(tuple_(*name).in_(past)))).rowcount
 
 
 async def _load_versions(session: Session, account: Account, batch: Sequence[FetchedOrder]) -> dict[str, StoredVersion]:

@@ -112,7 +112,7 @@ async def test_what_is_known_need_not_be_asked_for_whole(database: Database) -> 
     await merge(database, 1, [copy("a", 5, 2), copy("b", 5, 2), copy("c", 5, 2)])
     asked = [copy("a", 5, 2, asked=9), copy("b", 5, 3), copy("c", 4, 9), copy("d", 1)]
 
-    assert await order_copies.list_ids_stored_at_least_as_new(database, OURS, asked) == {"a", "c"}
+    assert await order_copies.list_up_to_date_ids(database, OURS, asked) == {"a", "c"}
 
 
 async def test_accounts_do_not_see_each_others_orders(database: Database) -> None:

@@ -45,5 +45,5 @@ async def record(names: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("scenarios", nargs="*", choices=SCENARIOS, default=list(SCENARIOS))
-    command.run_and_exit(record(parser.parse_args().scenarios))
+    parser.add_argument("scenarios", nargs="*", metavar="scenario", help=", ".join(SCENARIOS))
+    command.run_and_exit(record(parser.parse_args().scenarios or list(SCENARIOS)))

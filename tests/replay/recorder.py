@@ -62,7 +62,10 @@ async def recording(variables: Mapping[str, str], events_max: int | None = None)
                 soon = Flag(_CONTINUE, events_max, "Runs that go on in another.", "Short histories.")
                 patch.setattr(flags, "ENGINE_DYNAMIC", (*flags.ENGINE_DYNAMIC, soon))
             settings = Settings().model_copy(update={"data_dir": Path(folder)})
-            async with run_installation(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
+            async with (
+                run_installation(settings, stand_in_names=("source",)) as running,
+                aiohttp.ClientSession(base_url=running.api) as session,
+            ):
                 engine = await temporal.connect(running.stack.build_environment(running.settings))
                 yield Recorder(running, receiver, platforms, engine, session, await _project(session, running))
 

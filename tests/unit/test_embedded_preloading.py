@@ -112,7 +112,7 @@ from pathlib import Path
 from dev.embedded import data_folder, preloading
 
 folder = Path(sys.argv[1])
-forked = preloading.fork_here(folder)
+forked = preloading.try_fork_preloader(folder)
 
 from dev import local
 from dev.embedded.preloading import Preloader

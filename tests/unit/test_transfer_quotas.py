@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from api.transfers.quotas import OpenTransfers
+from api.transfers.quotas import OpenTransferCounter
 from domain.faults import QuotaExhausted
 from domain.quotas import QuotaLimits
 from infra.database import Database
@@ -42,12 +42,12 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> Tables:
 
 
 @pytest.fixture
-def transfers(tables: Tables) -> OpenTransfers:
+def transfers(tables: Tables) -> OpenTransferCounter:
     """The open transfers in that database."""
-    return OpenTransfers(cast("Database", None), lambda: tables.now)
+    return OpenTransferCounter(cast("Database", None), lambda: tables.now)
 
 
-async def test_what_joins_a_later_window_is_counted_there(transfers: OpenTransfers) -> None:
+async def test_what_joins_a_later_window_is_counted_there(transfers: OpenTransferCounter) -> None:
     """Its first window counts it no more, and keeps what others have joined there."""
     await transfers.admit(PROJECT, "job:1", 3, 120.0, LIMITS)
     await transfers.admit(PROJECT, "job:1", 2, 120.0, LIMITS)
@@ -57,14 +57,14 @@ async def test_what_joins_a_later_window_is_counted_there(transfers: OpenTransfe
     assert await transfers.count(PROJECT) == (1, 5)
 
 
-async def test_what_joined_the_expected_window_stays(transfers: OpenTransfers) -> None:
+async def test_what_joined_the_expected_window_stays(transfers: OpenTransferCounter) -> None:
     """Nothing is moved."""
     await transfers.admit(PROJECT, "job:1", 3, 120.0, LIMITS)
     transfers.move(PROJECT, "job:1", "job:1", 3, 120.0)
     assert await transfers.count(PROJECT) == (1, 3)
 
 
-async def test_what_no_job_has_taken_makes_room(transfers: OpenTransfers) -> None:
+async def test_what_no_job_has_taken_makes_room(transfers: OpenTransferCounter) -> None:
     """A request that is refused after it was counted leaves nothing."""
     await transfers.admit(PROJECT, "job:1", 10, 120.0, LIMITS)
     with pytest.raises(QuotaExhausted):
@@ -75,7 +75,7 @@ async def test_what_no_job_has_taken_makes_room(transfers: OpenTransfers) -> Non
 
 
 async def test_a_job_that_is_saved_before_its_request_is_answered_counts_once(
-    transfers: OpenTransfers, tables: Tables
+    transfers: OpenTransferCounter, tables: Tables
 ) -> None:
     """As the database has it."""
     await transfers.admit(PROJECT, "job:1", 3, 120.0, LIMITS)

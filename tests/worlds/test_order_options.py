@@ -53,11 +53,11 @@ from tests.worlds.orders.shop import Shop
 CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     (PlatformOptions, CONFIG),
     # What `paused` does is shown by tests/integration/test_order_standstill.py: others may claim at once.
-    (requests.PlatformRequest, SETUP | {"paused": Case(True, False)}),
+    (requests.PlatformSetupRequest, SETUP | {"paused": Case(True, False)}),
     (requests.SkipSliceRequest, {"reason": REASON}),
     (requests.TryPlatformRequest, TRIED),
     (OperatorRequest, {name: SIGNED[name] for name in ("who", "reason")}),
-    (requests.ChooseSlicesRequest, CHOICE | SIGNED),
+    (requests.SliceSelectionRequest, CHOICE | SIGNED),
     (requests.SkipSlicesRequest, CHOICE | SIGNED),
     (requests.BackfillRequest, BACKFILL),
     (requests.BackfillsQuery, PAGES | {"state": Case("succeeded", "failed")}),
@@ -66,10 +66,10 @@ CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     (requests.PlatformsQuery, PAGES | {"project_id": Case("own", "other")}),
     (requests.OrdersQuery, ORDERS),
     (requests.SnapshotQuery, FILTERS),
-    (requests.SourcePageQuery, SOURCE),
+    (requests.DownloadSourcePageQuery, SOURCE),
     (requests.TimelineQuery, TIMELINE),
     (requests.ReportRequest, {"day": Case("2026-01-01", "2026-01-02")}),
-    (requests.PauseRequest, NOTE),
+    (requests.PauseOrResumeRequest, NOTE),
 ]
 """Those of actions are played by test_order_action_options.py."""
 CASES_AT_ONCE = 5

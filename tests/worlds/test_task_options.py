@@ -269,7 +269,7 @@ ASKS: Mapping[type[Request], Callable[[TaskOptions, Json], Awaitable[Any]]] = {
     requests.BrowseTasksQuery: browse,
     requests.TaskTypesPageQuery: browse_types,
     requests.TaskLanesQuery: browse_lanes,
-    requests.SteerTaskTypeRequest: steer,
+    requests.TaskTypeActionRequest: steer,
 }
 
 

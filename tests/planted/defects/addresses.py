@@ -9,7 +9,7 @@ DEFECTS = (
         "an-acknowledgement-without-effect",
         "addresses",
         "haulage/address_module/executor.py",
-        "        result = self._execute(operation)\n",
+        "        result = self._execute_by_kind(operation)\n",
         "        result = _build_result(operation, OperationOutcome.APPLIED)\n",
         ("tests/unit/test_address_module_once.py",),
     ),
@@ -81,8 +81,9 @@ DEFECTS = (
         "innocents-pay-for-what-spoils-their-batch",
         "addresses",
         "clients/modules/client.py",
-        "                    results += await self._build_uncounted_results("
-        "module, part, failure, is_over=all_answered)\n",
+        "                    results += await self._build_uncounted_results(\n"
+        "                        module, part, failure, all_calls_answered=all_answered\n"
+        "                    )\n",
         '                    failed = {"outcome": OperationOutcome.FAILED, "error": str(failure)}\n'
         "                    results += [OperationResult(op_id=op_id, **failed) for op_id in part.op_ids]\n",
         ("tests/unit/test_modules_client.py", "-k", "poisons"),
@@ -148,8 +149,8 @@ DEFECTS = (
         "a-module-that-fails-is-asked-on-and-on",
         "addresses",
         "clients/http/calls.py",
-        "if breaker is not None and self._build_open_failure is not None and not is_probe and not breaker.may_call():",
-        "if breaker is not None and self._build_open_failure is None:",
+        "            breaker is not None\n            and self._build_open_failure is not None\n",
+        "            breaker is not None\n            and self._build_open_failure is None\n",
         ("tests/unit/test_modules_client.py", "-k", "in_a_row"),
     ),
     Defect(

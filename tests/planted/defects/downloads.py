@@ -130,8 +130,8 @@ DEFECTS = (
         "rows-of-a-watched-download-go-back",
         "downloads",
         "api/downloads/watching.py",
-        '"rows": max(answer.rows, self.last.rows)',
-        '"rows": answer.rows',
+        '"rows": max(response.rows, self.last.rows)',
+        '"rows": response.rows',
         ("tests/unit/test_download_watching.py",),
     ),
     Defect(

@@ -153,8 +153,8 @@ DEFECTS = (
         "requests-beyond-their-quota-pass",
         "shared",
         "api/http/rates.py",
-        "        if seconds:\n            raise build_exceeded(",
-        "        if seconds > MINUTE_SECONDS:\n            raise build_exceeded(",
+        "        if seconds:\n            raise build_quota_exceeded_fault(",
+        "        if seconds > MINUTE_SECONDS:\n            raise build_quota_exceeded_fault(",
         ("tests/integration/test_project_quotas.py", "-k", "rate"),
     ),
 )

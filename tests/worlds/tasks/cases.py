@@ -103,7 +103,7 @@ CASES: list[tuple[type[Request], Mapping[str, TaskOptionCase], tuple[str, ...]]]
     (requests.BrowseTasksQuery, BROWSED, ()),
     (requests.TaskTypesPageQuery, BROWSED_TYPES, ()),
     (requests.TaskLanesQuery, BROWSED_LANES, ()),
-    (requests.SteerTaskTypeRequest, STEERED, ()),
+    (requests.TaskTypeActionRequest, STEERED, ()),
 ]
 """Requests, their cases, and the fields that the documents say are taken and ignored."""
 WRAPPERS: Mapping[type[Request], set[str]] = {
