@@ -160,7 +160,7 @@ def build_address_module(
     addresses: Callable[[Transaction], AddressStore] = AddressTable,
     threads: int = 4,
 ) -> web.Application:
-    """Build the contract as a sub-application: `app.add_subapp("/haulage", address_module(…))`.
+    """Build the contract as a sub-application: `app.add_subapp("/haulage", build_address_module(…))`.
 
     Args:
         connect: Opens a DB-API connection that any thread may use.

@@ -146,6 +146,7 @@ def names(route: Route, estate: Estate) -> dict[str, Any]:
         "prefix": estate.task_type,
         "order_id": estate.order_id,
         "search": estate.job_id,
+        "target_agent_id": MARK,
         "project_id": estate.project_id,
         "address_id": estate.address_id,
     }
@@ -180,6 +181,7 @@ def bodies(estate: Estate) -> dict[str, Any]:
         "POST /v1/register_task": {"task_type_data": new},
         "POST /v1/pause_task_type": new,
         "POST /v1/resume_task_type": new,
+        "POST /v1/remove_task_type": new,
         "POST /v1/set_task": {"task_data": {**held, "status": 3}},
         "POST /v1/set_tasks": {"task_list": [{**held, "status": 3}]},
         "POST /v1/heartbeat_tasks": {"task_list": [held]},

@@ -55,6 +55,7 @@ class Estate:
     address_id: int
     purge_id: str
     report: str
+    system: str = "downloads"
 
     def variables(self, route: Route) -> dict[str, str]:
         """The parameters of a route's path."""
@@ -84,6 +85,7 @@ class Estate:
             address_id=999_999,
             purge_id="0" * 24,
             report="20200101T000000Z",
+            system="nobodys",
         )
 
 
