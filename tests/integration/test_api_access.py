@@ -42,7 +42,7 @@ class Estate:
 
     def path(self, route: Route) -> str:
         """The address of what this project owns."""
-        own = {"task_id": self.transfer_id} if route.tag == "transfers" else {}
+        own = {"transfers": {"task_id": self.transfer_id}, "systems": {"system": "tasks"}}.get(route.tag, {})
         return route.path.format_map(vars(self) | own)
 
 
@@ -115,6 +115,7 @@ async def test_what_belongs_to_another_project_is_not_there(api_client: ApiClien
         "orders",
         "addresses",
         "quotas",
+        "systems",
     }
     assert await refusals(api_client, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
 

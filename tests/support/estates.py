@@ -55,11 +55,10 @@ class Estate:
     address_id: int
     purge_id: str
     report: str
-    system: str = "downloads"
 
     def variables(self, route: Route) -> dict[str, str]:
         """The parameters of a route's path."""
-        own = {"transfers": {"task_id": self.transfer_id}}.get(route.tag, {})
+        own = {"transfers": {"task_id": self.transfer_id}, "systems": {"system": "tasks"}}.get(route.tag, {})
         return {**{each.name: str(getattr(self, each.name)) for each in fields(self)}, **own}
 
     def made_up(self) -> Estate:
@@ -85,7 +84,6 @@ class Estate:
             address_id=999_999,
             purge_id="0" * 24,
             report="20200101T000000Z",
-            system="nobodys",
         )
 
 
