@@ -145,6 +145,8 @@ async def test_a_fault_of_a_user_completes_and_is_shown_by_the_state(downloads: 
     before = count_failed("DownloadWorkflow"), REGISTRY.get_sample_value("haulage_downloads_ended_total", failed) or 0
     status = await downloads.run(downloads.source.url(rows=30, faults="not_json"))
     handle = (await temporal.connect()).get_workflow_handle(f"download:{downloads.project_id}:{status['task_id']}")
+    # Its state is told by `status` before its last step is in the engine.
+    await handle.result()
     described = await handle.describe()
 
     assert described.typed_search_attributes[temporal.STATE] == "failed"
