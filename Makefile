@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
 SEED ?=
 # Tests wait more than they compute: three for each of two cores keep both busy.
-PROCESSES ?= 6
+PROCESSES ?= 4
 PYTEST = $(BIN)/python -m pytest --dist loadfile --durations 20 $(if $(SEED),--randomly-seed $(SEED) --hypothesis-seed $(SEED))
 export SIZE
 # Where compiled modules are not kept, every process that is started compiles all of ours anew.
@@ -48,7 +48,7 @@ demo: $(READY) ## show every system at real work and check the outcome; SYSTEM=o
 up: $(READY) ## start everything and stay: API, workers, engine, database, object store, stand-ins
 	$(BIN)/haulage up
 
-test: $(TOOLS) ## the whole test suite; SEED=… repeats a run, PROCESSES=4 needs less memory
+test: $(TOOLS) ## the whole test suite; SEED=… repeats a run, PROCESSES=2 needs less memory
 	$(PYTEST) --numprocesses $(PROCESSES)
 
 test-fast: $(TOOLS) ## unit tests and recorded histories, without any part

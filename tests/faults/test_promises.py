@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -74,6 +75,7 @@ async def test_secrets_are_nowhere_in_clear(deployment: Deployment) -> None:
 
     Nor is it in a page of figures, in an answer, or in any other byte on the disk.
     """
+    since = datetime.now(UTC)
     controls = {system: f"control-{system}-{secrets.token_hex(6)}" for system in SYSTEMS}
     planted = {
         "admin key": deployment.installation.admin_key,
@@ -93,7 +95,7 @@ async def test_secrets_are_nowhere_in_clear(deployment: Deployment) -> None:
             *await _plant_in_addresses(deployment, controls["addresses"]),
             *await _plant_in_tasks(caller, controls["tasks"]),
         ]
-    places = {**await secret_search.collect_places(deployment), "answers": b"\n".join(answers)}
+    places = {**await secret_search.collect_places(deployment, since), "answers": b"\n".join(answers)}
 
     # What is no secret is seen wherever it belongs, of each system, so the search looks at the right bytes.
     seen = {
