@@ -205,7 +205,7 @@ def _build_api_process(
 
 
 def _build_preloader_process(preloader: Preloader) -> ProcessSpec:
-    async def require_ready_and_record_key_use() -> None:
+    async def require_ready() -> None:
         # The components are prepared while the roles still import.
         if obstacle := preloader.describe_missing_roles([COMMON_ROLE]):
             raise NotReady(obstacle)
@@ -215,7 +215,7 @@ def _build_preloader_process(preloader: Preloader) -> ProcessSpec:
         argv=[sys.executable, "-c", "from dev.embedded import fork_server; fork_server.main()"],
         env=preloading.build_environment(),
         folder=ROOT,
-        ready=require_ready_and_record_key_use,
+        ready=require_ready,
         action="importing",
         fork=preloader.adopt,
         attach=preloader.attach_process,
@@ -252,7 +252,7 @@ def _build_forked_process(
 def _build_http_check(port: int, path: str) -> ReadinessCheck:
     """Return a check that passes when one of our HTTP servers answers."""
 
-    async def require_ready_and_record_key_use() -> None:
+    async def require_ready() -> None:
         try:
             status = await request_status(port, path)
         except OSError as error:
@@ -260,7 +260,7 @@ def _build_http_check(port: int, path: str) -> ReadinessCheck:
         if status != HTTPStatus.OK:
             raise NotReady(f"port {port} answers {status}")
 
-    return require_ready_and_record_key_use
+    return require_ready
 
 
 def _build_python_process(name: str, *arguments: str, ready: ReadinessCheck) -> ProcessSpec:

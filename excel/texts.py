@@ -216,7 +216,6 @@ def _flag_texts_with_minus(seen: BytesView) -> Mask:
 
 
 def _count_significant_digits(numerals: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Count the significant digits of each number."""
     pointed = pc.match_substring(numerals, ".")
     bare = pc.if_else(pointed, pc.utf8_rtrim(numerals, "0"), numerals)
     bare = pc.utf8_rtrim(pc.utf8_ltrim(bare, "-0."), ".")

@@ -32,7 +32,7 @@ def ignore_progress(_done: int, _size: int) -> None:
 
 @dataclass(frozen=True)
 class SavedFile:
-    """A file that was saved."""
+    """A complete file on disk, of the size and the rows that the API reported."""
 
     path: Path
     bytes: int

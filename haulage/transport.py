@@ -26,7 +26,7 @@ class Transport:
     """HTTP session with one API. Every request sent through it may be repeated safely.
 
     Raises:
-        WrongAddress: The base URL is not an HTTP address.
+        InvalidBaseUrl: The base URL is not an HTTP address.
     """
 
     def __init__(self, base_url: str, key: str, patience_seconds: float) -> None:
@@ -49,8 +49,8 @@ class Transport:
         """Send a request and return the body of a successful response.
 
         Raises:
-            Refused: The API refused the request.
-            Unreachable: It did not answer within `patience_seconds`.
+            RequestRefused: The API refused the request.
+            ApiUnreachable: It did not answer within `patience_seconds`.
         """
         response = await self._send(method, path, options)
         if response.status >= 400 or response.body is None:

@@ -339,7 +339,6 @@ async def _get_driver_connection(connection: AsyncConnection) -> asyncpg.Connect
 async def _iterate_notifications_until_broken(
     connection: asyncpg.Connection[asyncpg.Record], channel: str
 ) -> AsyncIterator[str]:
-    """Yield notifications until the connection breaks."""
     received: asyncio.Queue[str | None] = asyncio.Queue()
     connection.add_termination_listener(lambda _: received.put_nowait(None))
     await connection.add_listener(channel, lambda _connection, _pid, _channel, payload: received.put_nowait(payload))

@@ -35,7 +35,7 @@ _FORMER_HOUSEKEEPING = "housekeeping"
 
 
 def list_names_modules() -> list[SystemNames]:
-    """Return the names of every system, and of the webhooks that they share."""
+    """Return the module of names of every system, and that of webhooks."""
     return [*cast("Mapping[System, SystemNames]", import_modules("domain.{}.names")).values(), webhooks]
 
 

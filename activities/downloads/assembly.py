@@ -71,7 +71,7 @@ def _collect_rendered(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
     """Return the segments that fetchers rendered.
 
     Raises:
-        StagingError: Some range is not rendered.
+        StagedPartsInvalid: Some range is not rendered.
     """
     rendered = [ledger.rendered for ledger in ledgers if ledger.rendered is not None]
     if len(rendered) < len(ledgers):
@@ -239,7 +239,7 @@ class RenderedParquet:
 async def render_parquet(
     objects: ObjectStore, staged_key: str, key: str, *, metadata: Mapping[str, str]
 ) -> RenderedParquet:
-    """Render the frames under *staged* to a Parquet file under *key*; a repeated call makes the same file."""
+    """Render the frames under *staged_key* to a Parquet file under *key*; a repeated call makes the same file."""
     # Workflows import the activities for their signatures, and must not load Arrow.
     from domain.downloads.sinks.arrow import (  # noqa: PLC0415
         PARQUET_TYPE,

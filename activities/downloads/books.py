@@ -113,7 +113,7 @@ async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows
     """Render the rows of a range, which its fetcher holds in memory.
 
     Raises:
-        StagingError: The books are too small to be a part of the archive.
+        StagedPartsInvalid: The books are too small to be a part of the archive.
     """
     spec, shape = fetch.spec, fetch.probe.shape
     segment = RowSegment(number=fetch.pages.index, count=fetch.ranges, first_row=0, rows=await rows.count_rows(0))

@@ -58,7 +58,7 @@ def build_engine_process(
 
     http_port = ports.reserve(f"{ENGINE}.http")
 
-    async def require_ready_and_record_key_use() -> None:
+    async def require_ready() -> None:
         await _require_engine_ready(port, http_port)
 
     ui_arguments = ["--headless"] if ui_port is None else ["--ui-ip", LOOPBACK, "--ui-port", str(ui_port)]
@@ -78,7 +78,7 @@ def build_engine_process(
         # With the user's home the CLI would read their profiles and keys.
         env={"PATH": os.defpath, "HOME": str(folder), **flags.build_go_variables(for_tests=for_tests)},
         folder=folder,
-        ready=require_ready_and_record_key_use,
+        ready=require_ready,
     )
 
 
@@ -107,7 +107,7 @@ def build_database_process(folder: Path, port: int, password: str, *, for_tests:
         await _run_initdb(folder, draft, password)
         draft.rename(cluster)
 
-    async def require_ready_and_record_key_use() -> None:
+    async def require_ready() -> None:
         await _require_server_and_create_database(port, password)
 
     settings = [f"--{name}={value}" for name, value in flags.build_database_settings(port, for_tests=for_tests).items()]
@@ -118,7 +118,7 @@ def build_database_process(folder: Path, port: int, password: str, *, for_tests:
         env=_build_database_environment(folder),
         folder=folder,
         prepare=prepare,
-        ready=require_ready_and_record_key_use,
+        ready=require_ready,
         create_stop_event=signal.SIGINT,  # fast shutdown: sessions are ended, a checkpoint is written
         # Immediate shutdown: SIGKILL would leave the back ends and the shared memory behind.
         death_signal=signal.SIGQUIT,
@@ -224,7 +224,7 @@ def build_store_process(
     admin = ports.reserve(f"{STORE}.admin.port", inner["admin.port.grpc"] - _STORE_ADMIN_OFFSET)
     numbers = {"s3.port": port, "admin.port": admin, **inner}
 
-    async def require_ready_and_record_key_use() -> None:
+    async def require_ready() -> None:
         await _require_store_writable(port, secret_key)
 
     async def remove_sockets() -> None:
@@ -252,7 +252,7 @@ def build_store_process(
         },
         folder=folder,
         prepare=remove_sockets,
-        ready=require_ready_and_record_key_use,
+        ready=require_ready,
         clean=remove_sockets,
         # It sometimes hangs while it stops, when all data is on the disk already; SIGKILL loses nothing at any time.
         stop_timeout_seconds=_STORE_STOP_SECONDS,

@@ -152,7 +152,7 @@ class _ForkServer:
     """File descriptors that a fork closes."""
 
     def import_next_module(self) -> None:
-        """Import the next module."""
+        """Import the next module; tell the parent if it completes a role."""
         completed, name = self.steps.popleft()
         importlib.import_module(name)
         if not completed:

@@ -48,7 +48,7 @@ def announce_by_log(line: str) -> None:
 
 
 def collect_inherited_variables() -> dict[str, str]:
-    """Return the variables that a process of ours gets from this one."""
+    """Return the variables that a started process gets from this one."""
     return {**{key: os.environ[key] for key in INHERITED if key in os.environ}, "PYTHONPATH": str(ROOT)}
 
 

@@ -7,9 +7,9 @@ from typing import Final
 from domain.addresses.messages import Topic
 
 STATUS = "status"
+"""The query that every workflow answers."""
 RUNNING, SUCCEEDED = "running", "succeeded"
 """Search values of the states of purges and comparisons."""
-"""The query that every workflow answers."""
 
 CYCLE_WORKFLOW = "AddressCycle"
 INTAKE_WORKFLOW = "AddressIntake"

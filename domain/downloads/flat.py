@@ -54,7 +54,7 @@ class CellGrid:
 
 @dataclass(frozen=True, slots=True)
 class NotFlatRows:
-    """A list of rows that is not flat."""
+    """Rows whose cells cannot be located: some row has other keys, or a cell more than one value."""
 
     data: bytes
     keys: int | None = None

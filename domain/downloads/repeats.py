@@ -53,7 +53,6 @@ def parse_row_count(page_mark: str) -> int:
 
 
 def build_rows_mark(texts: Iterable[bytes | msgspec.Raw]) -> str:
-    """Return the mark of a page's rows."""
     return b64encode(b"".join(blake2b(text, digest_size=ROW_BYTES).digest() for text in texts)).decode()
 
 
@@ -102,8 +101,8 @@ class SeenPages:
     Args:
         first: The number of the first page.
         marks: The marks of pages that are known already.
-        allowed: Whether pages may repeat.
-        endless: Whether the source reports no total, so that only an empty page ends it.
+        is_allowed: Whether pages may repeat.
+        is_endless: Whether the source reports no total, so that only an empty page ends it.
     """
 
     def __init__(self, first: int, marks: PageMarks, *, is_allowed: bool, is_endless: bool) -> None:
@@ -161,7 +160,7 @@ def require_distinct_pages(ranges: Iterable[tuple[int, PageMarks]], *, is_allowe
 
     Args:
         ranges: The number of the first page of each range, and the marks of its pages.
-        allowed: Whether pages may repeat; otherwise only small ones may.
+        is_allowed: Whether pages may repeat; otherwise only small ones may.
 
     Raises:
         SourceFault: Two large pages are equal, and pages may not repeat.

@@ -160,7 +160,7 @@ def compute_part_number(range_index: int, position: int, ranges: int) -> int:
     """Return the number of a range's part at *position*, from 0; every range owns an equal block of numbers.
 
     Raises:
-        StagingError: The range has more parts than its block; a single fetcher has all numbers.
+        StagedPartsInvalid: The range has more parts than its block; a single fetcher has all numbers.
     """
     block = MAX_PARTS // ranges
     if position >= block:
@@ -172,7 +172,7 @@ def list_file_pieces(ledgers: Sequence[RangeLedger]) -> list[FilePiece]:
     """Return the pieces of the final object in order; join neighbouring tails until they make a valid part.
 
     Raises:
-        StagingError: A piece below the minimum of the store is followed by another.
+        StagedPartsInvalid: A piece below the minimum of the store is followed by another.
     """
     pieces: list[FilePiece] = []
     for ledger in ledgers:

@@ -141,7 +141,7 @@ _EMPTY: Final = _FlowsvrLog()
 
 
 def get_code_for_unleased_result(result: UnleasedResult, task: Task, log: str) -> str:
-    """Decide whether a result comes from the task's current holder.
+    """Judge by its log whether a result comes from the task's current holder.
 
     Args:
         task: Its current state.

@@ -4,7 +4,7 @@ The ids have the forms that clients know; they are read from the right, because 
 of its own. The UUID at its end says which job its target is in (the number of the time window), which target it is,
 and, by a few bits that only this installation can make, that it was issued here:
 
-    bucket 32 | target key 60 | salt 16 | check 14      (a UUID of version 8)
+    window number 32 | target key 60 | salt 16 | check 14      (a UUID of version 8)
 """
 
 from __future__ import annotations

@@ -46,14 +46,14 @@ class Addresses:
         async with Addresses("https://haulage.example.com", admin_key, who="ann") as addresses:
             async for message in addresses.list_messages(state=MessageState.GIVEN_UP):
                 print(message.id, message.waits)
-            await addresses.retry_many("the module is back")
+            await addresses.retry_messages("the module is back")
 
     Args:
         who: The operator, for the audit: operators share one key.
 
     Raises:
-        Refused: By every method, if the API refuses the request.
-        Unreachable: By every method, if there is no answer within `patience_seconds`.
+        RequestRefused: By every method, if the API refuses the request.
+        ApiUnreachable: By every method, if there is no answer within `patience_seconds`.
     """
 
     def __init__(self, base_url: str, key: str, *, who: str, patience_seconds: float = 60.0) -> None:

@@ -51,8 +51,8 @@ class Orders:
                 print(platform.complete_to, platform.open, platform.failed)
 
     Raises:
-        Refused: By every method, if the API refuses the request.
-        Unreachable: By every method, if there is no answer within `patience_seconds`.
+        RequestRefused: By every method, if the API refuses the request.
+        ApiUnreachable: By every method, if there is no answer within `patience_seconds`.
     """
 
     def __init__(self, base_url: str, key: str, *, patience_seconds: float = 60.0) -> None:

@@ -46,9 +46,9 @@ class Tasks:
             task_id = await tasks.create(NewTask(task_type="video", task_content="cats.mp4"))
 
     Raises:
-        TaskRefused: By every method, if the queue refuses the request.
-        Refused: By every method, if the API does, for example because of a wrong key.
-        Unreachable: By every method, if there is no answer within `patience_seconds`.
+        TaskRequestRefused: By every method, if the queue refuses the request.
+        RequestRefused: By every method, if the API does, for example because of a wrong key.
+        ApiUnreachable: By every method, if there is no answer within `patience_seconds`.
     """
 
     def __init__(self, base_url: str, key: str, *, patience_seconds: float = 60.0) -> None:

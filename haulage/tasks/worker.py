@@ -120,8 +120,8 @@ class Worker:
         """Hold tasks, run them and report their results until `stop` is called.
 
         Raises:
-            Refused: The key is invalid, or there is no API at the address.
-            TaskRefused: The project has no such type.
+            RequestRefused: The key is invalid, or there is no API at the address.
+            TaskRequestRefused: The project has no such type.
             TypeError: A handler is not async.
         """
         heartbeats = asyncio.create_task(self._renew_leases_and_cancel_lost())
@@ -135,8 +135,8 @@ class Worker:
                 raise self._broken
         finally:
             heartbeats.cancel()
-            for doing in self._held:
-                doing.cancel()
+            for asyncio_task in self._held:
+                asyncio_task.cancel()
             await asyncio.gather(heartbeats, *self._held, return_exceptions=True)
 
     def _count_free_places(self) -> int:
@@ -164,10 +164,10 @@ class Worker:
             _log.warning("hold_failed: type %s: %s", self._type, error)
             return self._add_jitter_to_interval()
         for task in held:
-            doing = asyncio.create_task(self._run_and_report(task))
-            self._held[doing] = task
-            self._leased_until[doing] = time.monotonic() + config.max_processing_time
-            doing.add_done_callback(self._remove)
+            asyncio_task = asyncio.create_task(self._run_and_report(task))
+            self._held[asyncio_task] = task
+            self._leased_until[asyncio_task] = time.monotonic() + config.max_processing_time
+            asyncio_task.add_done_callback(self._remove)
         if self._keeps_interval:
             return self._add_jitter_to_interval()
         has_waited = time.monotonic() - began >= EARLY_SECONDS
@@ -229,20 +229,20 @@ class Worker:
 
     async def _run_and_report(self, task: HeldTask) -> None:
         """Run one attempt of one stage and report its result."""
-        doing = asyncio.current_task()
-        assert doing  # noqa: S101 - this runs in a task
+        asyncio_task = asyncio.current_task()
+        assert asyncio_task  # noqa: S101 - this runs in a task
         try:
             async with self._turns:
-                if not await self._renew_lease_if_expired(doing, task):
+                if not await self._renew_lease_if_expired(asyncio_task, task):
                     return
-                self._begun.add(doing)
+                self._begun.add(asyncio_task)
                 result = await self._run_attempt(task)
         except asyncio.CancelledError:
-            if doing in self._lost:
+            if asyncio_task in self._lost:
                 return
             # Not begun, or still running when the worker stops: no failure is counted.
             result = build_result(task, Status.PENDING)
-        self._reported.add(doing)
+        self._reported.add(asyncio_task)
         self._prefetch.note_done()
         self._has_capacity.set()
         if refusal := await self._send_result_and_get_refusal(task, result):
@@ -250,13 +250,13 @@ class Worker:
                 task, build_failure(task, ValueError(f"the API did not take its result: {refusal}"), 0.0)
             )
 
-    async def _renew_lease_if_expired(self, doing: asyncio.Task[None], task: HeldTask) -> bool:
-        """Return whether a task that was held ahead may begin.
+    async def _renew_lease_if_expired(self, asyncio_task: asyncio.Task[None], task: HeldTask) -> bool:
+        """Return whether a task that was held ahead may begin: its lease has not expired, or was renewed.
 
         A process that was stopped for longer than a lease must not begin a task that another worker holds by now, so an
         expired lease is renewed first.
         """
-        if time.monotonic() < self._leased_until[doing]:
+        if time.monotonic() < self._leased_until[asyncio_task]:
             return True
         try:
             [outcome] = await self._tasks.heartbeat([task])
@@ -272,7 +272,7 @@ class Worker:
         try:
             next_ = await self._call_handler_or_stop_worker(task)
             if next_ is not None and not isinstance(next_, NextStage):
-                raise TypeError(f"the handler returned {next_!r:.100}; let it return None or Next(stage, content)")
+                raise TypeError(f"the handler returned {next_!r:.100}; let it return None or NextStage(stage, content)")
         except TaskFailed as error:
             return build_result(task, Status.FAILED, schedule_log=extend_log(task, error, time.monotonic() - began))
         except asyncio.CancelledError as error:
@@ -334,23 +334,23 @@ class Worker:
             except HaulageError as error:
                 _log.warning("heartbeat_failed: %d tasks of type %s: %s", len(held), self._type, error)
                 continue
-            for (doing, task), outcome in zip(held, outcomes, strict=True):
-                if outcome.good and doing in self._held:
-                    self._leased_until[doing] = began + seconds
+            for (asyncio_task, task), outcome in zip(held, outcomes, strict=True):
+                if outcome.good and asyncio_task in self._held:
+                    self._leased_until[asyncio_task] = began + seconds
                 # A task that has ended meanwhile is no longer held because of its result, whose response decides.
-                if not outcome.good and doing in self._held and doing not in self._reported:
+                if not outcome.good and asyncio_task in self._held and asyncio_task not in self._reported:
                     _log.warning("task_lost: task %s: %s", task.task_id, outcome.msg)
-                    self._lost.add(doing)
-                    doing.cancel()
+                    self._lost.add(asyncio_task)
+                    asyncio_task.cancel()
 
     async def _finish_or_return_tasks(self) -> None:
         """Let running tasks end; return those that wait or take too long to the queue."""
-        for doing in self._held.keys() - self._begun:
-            doing.cancel()
+        for asyncio_task in self._held.keys() - self._begun:
+            asyncio_task.cancel()
         if self._held:
             await asyncio.wait(list(self._held), timeout=self._stop_seconds)
-        for doing in self._held.keys() - self._reported:
-            doing.cancel()
+        for asyncio_task in self._held.keys() - self._reported:
+            asyncio_task.cancel()
         if self._held:
             await asyncio.wait(list(self._held))
 
@@ -364,8 +364,8 @@ class Worker:
 
 def _is_current_task_cancelled() -> bool:
     """Return whether the current asyncio task itself is being cancelled."""
-    doing = asyncio.current_task()
-    return doing is not None and doing.cancelling() > 0
+    asyncio_task = asyncio.current_task()
+    return asyncio_task is not None and asyncio_task.cancelling() > 0
 
 
 def _require_valid_options(

@@ -39,8 +39,8 @@ class Transfers:
                 print(job.status, job.ended, job.total)
 
     Raises:
-        Refused: By every method, if the API refuses the request.
-        Unreachable: By every method, if there is no answer within `patience_seconds`.
+        RequestRefused: By every method, if the API refuses the request.
+        ApiUnreachable: By every method, if there is no answer within `patience_seconds`.
     """
 
     def __init__(self, base_url: str, key: str, *, patience_seconds: float = 60.0) -> None:
@@ -136,7 +136,7 @@ class Transfers:
         """Send the failed targets of a job again, all or those of one reason, as a job of their own.
 
         Raises:
-            Refused: With the code `nothing_failed` if none failed, or another job sends them again already.
+            RequestRefused: With the code `nothing_failed` if none failed, or another job sends them again already.
         """
         body = {} if reason is None else {"reason": reason}
         path = _build_path(job_id, "jobs/") + "/retry"

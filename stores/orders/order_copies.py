@@ -378,7 +378,6 @@ class SnapshotOrder:
 
 
 async def count_snapshot_orders(database: Database, snapshot: OrderSnapshot) -> int:
-    """Count the orders of a snapshot."""
     async with database.session() as session:
         return int((await session.execute(_COUNT, snapshot.sql_parameters)).scalar_one())
 

@@ -204,7 +204,7 @@ def _replace_nul(value: str) -> str:
 
 
 async def list_all_types(database: Database) -> list[str]:
-    """Return all types."""
+    """Return the names of the types of every project."""
     async with database.session() as session:
         return list((await session.execute(_TYPES)).scalars())
 

@@ -107,7 +107,6 @@ def _build_cycle_schedule(platform: str, project_id: str) -> Schedule:
 
 
 def build_search_attributes(project_id: str, state: str = starts.STANDING) -> TypedSearchAttributes:
-    """Build the search attributes of a workflow of orders."""
     return starts.build_search_attributes(names.SYSTEM, project_id=project_id, state=state)
 
 

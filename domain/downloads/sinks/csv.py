@@ -148,7 +148,7 @@ def _encode_cells_without_escapes(text: bytes, signs: Sequence[bytes]) -> bytes:
 
 
 def encode_json_texts_as_csv_fields(texts: Sequence[bytes | memoryview], *, guard: bool) -> list[bytes]:
-    """Encode JSON texts as CSV fields."""
+    """Decode JSON texts and quote each as a field; with `guard`, one that a spreadsheet would run is disarmed."""
     read = msgspec.json.decode(b"[%b]" % b",".join(texts), type=list[str])
     return [_always_quote_field(_guard_formula(text) if guard else text) for text in read]
 
