@@ -25,7 +25,7 @@ from tests.support.downloads import expected_rows, parse_csv, to_csv_text
 from tests.support.kills import Killer
 from tests.support.waiting import eventually
 
-PROJECTS, DOWNLOADS_EACH, GOING_ON = 20, 10, 4
+PROJECTS, DOWNLOADS_EACH, GOING_ON = 20, 5, 4
 ROWS = 1_000
 VICTIMS = ("worker-1", "worker-2", "api-1", "engine", "database", "store")
 KILLS, KILL_EVERY_SECONDS = 7, 3.0
@@ -42,7 +42,7 @@ class DownloadTally:
     """Whether all kills are made."""
 
 
-async def test_two_hundred_downloads_of_twenty_projects_all_end_right(
+async def test_a_hundred_downloads_of_twenty_projects_all_end_right(
     deployment: Deployment, killer: Killer, chance: random.Random
 ) -> None:
     """With a kill every few seconds nothing is lost, doubled or left over."""

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.stack
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "4"))
 """Of each operation and kind of input; `make fuzz` takes many more."""
+PHASES = "examples,coverage,fuzzing,stateful" if "FUZZ_EXAMPLES" in os.environ else "examples,fuzzing"
+"""Only `make fuzz` also tries each bound of each field of each operation, which takes most of the time."""
 # A stream has no end of its own: one event, or a while in which there is none, shows its form.
 STREAMS = """
 max-stream-events = 1
@@ -89,6 +91,7 @@ async def _run(fuzzer: Fuzzer, key: str, tags: tuple[str, ...], without: tuple[s
         *(f"--include-tag={tag}" for tag in tags),
         f"--seed={fuzzer.seed}",
         f"--max-examples={EXAMPLES}",
+        f"--phases={PHASES}",
         "--checks=all",
         f"--exclude-checks={excluded}",
         "--no-shrink",

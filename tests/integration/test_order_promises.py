@@ -101,7 +101,7 @@ async def test_nothing_is_lost_while_orders_change_and_answers_fail(
             assert count_findings(await orders.findings(number)) == NOTHING, f"seed {seed}, {number}"
             assert await orders.read_replaced_copies(number), "no order changed: nothing was shown"
 
-        await asyncio.gather(*(one(n) for n in range(4)))
+        await asyncio.gather(*(one(n) for n in range(2)))
 
 
 def with_quick_details(record: Capability) -> dict[str, Any]:
