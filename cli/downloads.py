@@ -24,6 +24,7 @@ TaskIds = Annotated[list[str] | None, typer.Argument(help="Ids of downloads; or 
 State = Annotated[str | None, typer.Option(help="pending, running, succeeded, failed, cancelled or expired.")]
 Cause = Annotated[str | None, typer.Option(help="Code of the fault, like source_status.")]
 Operator = Annotated[str | None, typer.Option(help="Those of this operator_id.")]
+Host = Annotated[str | None, typer.Option(help="Those with a source URL of this host, without its port.")]
 After = Annotated[datetime | None, typer.Option(help="Created at or after this time, in UTC.")]
 Before = Annotated[datetime | None, typer.Option(help="Created before this time, in UTC.")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many at most, newest first.")]
@@ -37,13 +38,14 @@ class Choice:
     state: str | None = None
     cause: str | None = None
     operator: str | None = None
+    host: str | None = None
     after: datetime | None = None
     before: datetime | None = None
     limit: int = 1_000
 
     def check(self) -> None:
         """Raise CommandFault where it would choose everything."""
-        conditions = (self.state, self.cause, self.operator, self.after, self.before)
+        conditions = (self.state, self.cause, self.operator, self.host, self.after, self.before)
         if bool(self.task_ids) == any(each is not None for each in conditions):
             raise CommandFault("Name downloads by their ids, or choose them by conditions, such as --state failed.")
 
@@ -59,6 +61,7 @@ class Choice:
             state=state,
             cause=self.cause,
             operator_id=self.operator,
+            source_host=self.host,
             created_after=_treat_naive_as_utc(self.after),
             created_before=_treat_naive_as_utc(self.before),
         ):
@@ -73,6 +76,7 @@ def list_downloads(
     state: State = None,
     cause: Cause = None,
     operator: Operator = None,
+    host: Host = None,
     after: After = None,
     before: Before = None,
     limit: Limit = 50,
@@ -81,7 +85,7 @@ def list_downloads(
     as_json: AsJson = False,
 ) -> None:
     """List downloads, newest first, each failed one with its cause."""
-    choice = Choice(None, state, cause, operator, after, before, limit)
+    choice = Choice(None, state, cause, operator, host, after, before, limit)
 
     async def work(client: Client) -> CommandOutput:
         found = await choice.load(client)
@@ -96,6 +100,7 @@ def cancel(
     task_ids: TaskIds = None,
     state: State = None,
     operator: Operator = None,
+    host: Host = None,
     after: After = None,
     before: Before = None,
     limit: Limit = 1_000,
@@ -105,7 +110,7 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """Cancel downloads and remove their data; those that have ended are left."""
-    choice = Choice(task_ids, state, None, operator, after, before, limit)
+    choice = Choice(task_ids, state, None, operator, host, after, before, limit)
     _apply_client_method(
         choice, "cancelled", lambda each: not each.state.final, "cancel", dry_run, api, data_dir, as_json
     )
@@ -116,6 +121,7 @@ def retry(
     task_ids: TaskIds = None,
     cause: Cause = None,
     operator: Operator = None,
+    host: Host = None,
     after: After = None,
     before: Before = None,
     limit: Limit = 1_000,
@@ -125,7 +131,7 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Retry failed downloads, each under its id: those named, or all failed ones that match."""
-    choice = Choice(task_ids, None if task_ids else "failed", cause, operator, after, before, limit)
+    choice = Choice(task_ids, None if task_ids else "failed", cause, operator, host, after, before, limit)
     _apply_client_method(
         choice, "retried", lambda each: each.state == "failed", "retry", dry_run, api, data_dir, as_json
     )
@@ -135,6 +141,7 @@ def retry(
 def delete(
     task_ids: TaskIds = None,
     operator: Operator = None,
+    host: Host = None,
     after: After = None,
     before: Before = None,
     limit: Limit = 1_000,
@@ -144,7 +151,7 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete the files of downloads that have succeeded, before they expire."""
-    choice = Choice(task_ids, None if task_ids else "succeeded", None, operator, after, before, limit)
+    choice = Choice(task_ids, None if task_ids else "succeeded", None, operator, host, after, before, limit)
     _apply_client_method(
         choice, "deleted", lambda each: each.state == "succeeded", "delete", dry_run, api, data_dir, as_json
     )

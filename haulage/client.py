@@ -70,14 +70,16 @@ class Client:
         state: State | None = None,
         cause: str | None = None,
         operator_id: str | None = None,
+        source_host: str | None = None,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
     ) -> AsyncIterator[Download]:
-        """Yield the project's downloads, newest first; `cause` is the code of a fault."""
+        """Yield the project's downloads, newest first; `cause` is the code of a fault, `source_host` without a port."""
         filters = {
             "state": state,
             "cause": cause,
             "operator_id": operator_id,
+            "source_host": source_host,
             "created_after": created_after and created_after.isoformat(),
             "created_before": created_before and created_before.isoformat(),
         }

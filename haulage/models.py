@@ -152,6 +152,7 @@ class Download(BaseModel):
     rows: int = 0
     total: int | None = None
     file_name: str
+    source_hosts: tuple[str, ...] = ()
     bytes: int | None = None
     files: int | None = None
     """Number of workbooks in the file, which is a zip if there are several."""

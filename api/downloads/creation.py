@@ -27,6 +27,7 @@ from api.http.routes import Access, Call
 from api.pauses import SYSTEM_PAUSED
 from domain.downloads import names
 from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus, FileType, TableSource, clean_file_name
+from domain.egress import parse_url
 from domain.faults import Invalid, Missing, Paused, SourceFault
 from infra import metrics
 from infra.database import Database
@@ -191,6 +192,7 @@ def _build_spec(
         tables=sources if len(sources) > 1 else [],
         type=body.type,
         operator_id=body.operator_id,
+        source_hosts=list(dict.fromkeys(str(parse_url(each.source_url).host) for each in requested if each.source_url)),
         page_size=body.page_size,
         callback=seal(body.callback) if body.callback else None,
         public_base=call.services.settings.api.public_base,

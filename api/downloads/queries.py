@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 from temporalio.client import WorkflowExecution
 from temporalio.service import RPCError
 
@@ -40,6 +40,9 @@ class DownloadsQuery(PageQuery):
     cause: str | None = Field(default=None, max_length=64, description="the code of the fault, such as `source_status`")
     type: FileType | None = None
     operator_id: str | None = Field(default=None, max_length=64)
+    source_host: Annotated[str, AfterValidator(str.lower)] | None = Field(
+        default=None, min_length=1, max_length=255, description="a host of its source URLs, without its port"
+    )
     file_name: str | None = Field(default=None, min_length=1, max_length=200, description="a part of it, in any case")
     created_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
     created_before: QueryTimestamp | None = Field(default=None, description="before this time")
@@ -89,6 +92,7 @@ async def _list_recorded_downloads(call: Call, query: DownloadsQuery, project_id
         cause=query.cause,
         type=query.type,
         operator_id=query.operator_id,
+        source_host=query.source_host,
         file_name=query.file_name,
         created_after=query.created_after,
         created_before=query.created_before,
@@ -108,6 +112,7 @@ def _is_matching(one: DownloadSummary, query: DownloadsQuery) -> bool:
         and query.task_id in (None, one.task_id)
         and query.type in (None, one.type)
         and query.operator_id in (None, one.operator_id)
+        and query.source_host in (None, *one.source_hosts)
         and (query.file_name or "").lower() in one.file_name.lower()
         and (query.created_after is None or one.created_at >= query.created_after)
         and (query.created_before is None or one.created_at < query.created_before)
@@ -151,6 +156,7 @@ async def _build_pending_summary(run: WorkflowExecution) -> DownloadSummary:
         type=memo.type,
         file_name=memo.file_name,
         operator_id=memo.operator_id,
+        source_hosts=memo.source_hosts,
         rows=0,
         total=None,
         processings=0,

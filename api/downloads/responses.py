@@ -42,6 +42,7 @@ class DownloadSummary(Response):
     type: FileType
     file_name: str
     operator_id: str | None
+    source_hosts: list[str] = Field(description="hosts of its source URLs, without ports; none if the rows were sent")
     rows: int = Field(description="rows that the file has; 0 in lists while there is none")
     total: int | None = Field(description="rows that the source said there are; null until it did")
     bytes: int | None = Field(default=None, description="size of the file; null while there is none")
@@ -78,11 +79,14 @@ class DownloadMemo(Response):
     type: FileType
     file_name: str
     operator_id: str | None
+    source_hosts: list[str] = Field(default=[])
 
 
 def build_memo(spec: DownloadSpec) -> DownloadMemo:
     """Build the memo of a spec."""
-    return DownloadMemo(type=spec.type, file_name=spec.file_name, operator_id=spec.operator_id)
+    return DownloadMemo(
+        type=spec.type, file_name=spec.file_name, operator_id=spec.operator_id, source_hosts=spec.source_hosts
+    )
 
 
 def build_response_from_row(row: Download) -> DownloadResponse:
@@ -112,6 +116,7 @@ def build_response_from_run(
         type=memo.type,
         file_name=memo.file_name,
         operator_id=memo.operator_id,
+        source_hosts=memo.source_hosts,
         phase=status.phase,
         rows=status.rows,
         total=status.total,
@@ -135,6 +140,7 @@ def _build_summary_fields(row: Download, state: DownloadState) -> dict[str, obje
         "type": FileType(row.type),
         "file_name": row.file_name,
         "operator_id": row.operator_id,
+        "source_hosts": row.source_hosts,
         "rows": row.rows or 0,
         "total": row.total_rows,
         "bytes": row.bytes,

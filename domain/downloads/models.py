@@ -80,6 +80,8 @@ class DownloadSpec(BaseModel):
     """Object key of the rows that were sent with the request, instead of a source URL."""
     type: FileType = FileType.CSV
     operator_id: str | None = None
+    source_hosts: list[str] = []
+    """Names or addresses of the hosts of the source URLs, which are sealed."""
     page_size: int = PAGE_SIZE_DEFAULT
     callback: SealedText | None = None
     public_base: str = ""

@@ -54,6 +54,7 @@ async def record_processing_start(database: Database, record: RecordStartInput) 
         task_id=spec.task_id,
         project_id=spec.project_id,
         operator_id=spec.operator_id,
+        source_hosts=spec.source_hosts,
         file_name=spec.file_name,
         type=spec.type,
         request=spec.model_dump(mode="json"),
@@ -138,6 +139,7 @@ class DownloadFilter:
 
     type: FileType | None = None
     operator_id: str | None = None
+    source_host: str | None = None
     file_name: str | None = None
     """A part of the name; case does not matter."""
 
@@ -206,6 +208,8 @@ def _build_conditions(filters: DownloadFilter) -> list[ColumnElement[bool]]:
         conditions.append(_build_state_condition(filters.state))
     if filters.cause is not None:
         conditions += [col(Download.fault).is_not(None), literal_column(CAUSE) == filters.cause]
+    if filters.source_host is not None:
+        conditions.append(col(Download.source_hosts).contains([filters.source_host]))
     if filters.file_name is not None:
         conditions.append(col(Download.file_name).icontains(filters.file_name, autoescape=True))
     if filters.created_after is not None:

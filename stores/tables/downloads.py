@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Text, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlmodel import Field
 
 from infra.database import TableRow, UtcTime
@@ -44,6 +44,9 @@ class Download(TableRow, table=True):
     task_id: str = Field(primary_key=True, sa_type=Text)
     project_id: str = Field(sa_type=Text)
     operator_id: str | None = Field(default=None, sa_type=Text)
+    source_hosts: list[str] = Field(
+        default_factory=list, sa_column=Column(ARRAY(Text), server_default=text("'{}'"), nullable=False)
+    )
     file_name: str = Field(sa_type=Text)
     type: str = Field(sa_type=Text)
     state: str = Field(sa_type=Text)

@@ -49,10 +49,12 @@ async def test_files_are_deleted_and_what_is_not_chosen_stays(downloads: Downloa
 
     all_of_them = await run(downloads, "cancel")
     unknown = await run(downloads, "list", "--state", "lost")
-    deleted = await run(downloads, "delete", "--operator", "ann", "--json")
+    elsewhere = await run(downloads, "delete", "--operator", "ann", "--host", "elsewhere", "--json")
+    deleted = await run(downloads, "delete", "--operator", "ann", "--host", "127.0.0.1", "--json")
 
     assert (all_of_them.code, unknown.code) == (2, 2)
     assert "choose them by conditions" in all_of_them.err
+    assert elsewhere.json["task_ids"] == []
     assert deleted.json["task_ids"] == [one["task_id"]]
     states = [(await downloads.status(each["task_id"]))["state"] for each in (one, two)]
     assert states == ["expired", "succeeded"]

@@ -38,8 +38,9 @@ FILLED = {
         (
             f"""
             INSERT INTO downloads (task_id, project_id, operator_id, file_name, type, state, created_at, finished_at,
-                processings, fault, request)
+                processings, source_hosts, fault, request)
             SELECT 'dl_' || n, $1, 'op-' || n % 100, 'f' || n, 'csv', 'failed', {MOMENT}, {MOMENT}, 1,
+                ARRAY['host-' || n % 100],
                 jsonb_build_object('code', 'cause_' || n % 50, 'message', 'm', 'hint', ''), '{{}}'
             FROM {SOME}
             """,
@@ -50,6 +51,8 @@ FILLED = {
             "/v1/downloads?state=succeeded",
             "/v1/downloads?cause=cause_7",
             "/v1/downloads?cause=unknown",
+            "/v1/downloads?source_host=host-7",
+            "/v1/downloads?source_host=unknown",
             "/v1/downloads?operator_id=op-7&created_before=2200-01-01T00:00:00Z",
         ),
     ),

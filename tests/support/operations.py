@@ -103,7 +103,7 @@ OPERATIONS: Final[Mapping[str, Row]] = {
         "retry": Operation(
             one=Route("POST /v1/downloads/{task_id}/retry"),
             many=Console(MANY_DOWNLOADS, "eachOf"),
-            filtered=Command("downloads retry", ("--cause", "--operator", "--after", "--before")),
+            filtered=Command("downloads retry", ("--cause", "--operator", "--host", "--after", "--before")),
             dry_run=Command("downloads retry", ("--dry-run",)),
             console=Console(MANY_DOWNLOADS, 'download.state === "failed"'),
             command=Command("downloads retry"),
@@ -113,7 +113,7 @@ OPERATIONS: Final[Mapping[str, Row]] = {
         "cancel": Operation(
             one=Route("POST /v1/downloads/{task_id}/cancel"),
             many=Console(MANY_DOWNLOADS, "eachOf"),
-            filtered=Command("downloads cancel", ("--state", "--operator", "--after", "--before")),
+            filtered=Command("downloads cancel", ("--state", "--operator", "--host", "--after", "--before")),
             dry_run=Command("downloads cancel", ("--dry-run",)),
             console=Console(MANY_DOWNLOADS, "isFinal(download)"),
             command=Command("downloads cancel"),
@@ -123,7 +123,7 @@ OPERATIONS: Final[Mapping[str, Row]] = {
         "delete": Operation(
             one=Route("DELETE /v1/downloads/{task_id}"),
             many=Command("downloads delete"),
-            filtered=Command("downloads delete", ("--operator", "--after", "--before")),
+            filtered=Command("downloads delete", ("--operator", "--host", "--after", "--before")),
             dry_run=Command("downloads delete", ("--dry-run",)),
             console=Console("pages/downloads/detailpage.js", "del(this.path)"),
             command=Command("downloads delete"),

@@ -159,12 +159,12 @@ async def test_list_follows_the_pages(peer: ApiPeer, client: Client) -> None:
     peer.says(200, {"items": [status(), status(rows=1)], "next_cursor": "more"})
     peer.says(200, {"items": [status(rows=2)], "next_cursor": None})
 
-    found = [download.rows async for download in client.list(state=State.RUNNING, operator_id="op")]
+    found = [download.rows async for download in client.list(state=State.RUNNING, operator_id="op", source_host="h")]
 
     assert found == [0, 1, 2]
     assert [seen.query for seen in peer.seen] == [
-        {"state": "running", "operator_id": "op"},
-        {"state": "running", "operator_id": "op", "cursor": "more"},
+        {"state": "running", "operator_id": "op", "source_host": "h"},
+        {"state": "running", "operator_id": "op", "source_host": "h", "cursor": "more"},
     ]
 
 

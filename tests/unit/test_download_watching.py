@@ -28,6 +28,7 @@ def answer(
         type=FileType.CSV,
         file_name="x.csv",
         operator_id=None,
+        source_hosts=[],
         rows=rows,
         total=100,
         processings=1,

@@ -300,6 +300,7 @@ async def test_every_field_of_a_question_makes_a_difference(options: DownloadOpt
         "cause": ("source_status", "source_timeout"),
         "type": ("csv", "excel"),
         "operator_id": ("one", "other"),
+        "source_host": ("127.0.0.1", "elsewhere"),
         "file_name": ("first", "second"),
         "created_after": moments,
         "created_before": moments,

@@ -72,6 +72,7 @@ CREATE TABLE downloads (
     task_id TEXT NOT NULL,
     project_id TEXT NOT NULL,
     operator_id TEXT,
+    source_hosts TEXT[] DEFAULT '{}' NOT NULL,
     file_name TEXT NOT NULL,
     type TEXT NOT NULL,
     state TEXT NOT NULL,

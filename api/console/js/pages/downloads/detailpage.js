@@ -180,6 +180,7 @@ class Page {
       [t("downloads.took"), seconds ? duration(seconds) : null],
       [t("downloads.processings"), download.processings > 1 ? download.processings : null],
       [t("downloads.operator"), download.operator_id && h("bdi", {}, download.operator_id)],
+      [t("downloads.sourceHost"), download.source_hosts.length ? h("span", {}, download.source_hosts.flatMap((host, index) => [index ? ", " : "", h("a", { href: `/console/downloads?source_host=${encodeURIComponent(host)}` }, host)])) : null],
       [t("downloads.expires"), download.expires_at && [when(download.expires_at), " (", ago(download.expires_at), ")"]],
     ].filter(Boolean));
   }

@@ -58,6 +58,7 @@ function filters() {
     { name: "cause", label: t("downloads.cause"), kind: "text" },
     { name: "type", label: t("downloads.typeLabel"), kind: "select", options: options(TYPES, typeWords) },
     { name: "operator_id", label: t("downloads.operator"), kind: "text" },
+    { name: "source_host", label: t("downloads.sourceHost"), kind: "text" },
     { name: "task_id", label: t("downloads.id"), kind: "text" },
     { name: "created_after", label: t("downloads.from"), kind: "date" },
     { name: "created_before", label: t("downloads.until"), kind: "date" },
