@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from temporalio.client import ScheduleActionExecutionStartWorkflow as ScheduledRun
+from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError
 
 from api import webhooks
@@ -24,6 +25,7 @@ from api.orders.responses import (
     PlatformResponse,
     ReportDaysResponse,
     ReportResponse,
+    SliceDetailsResponse,
     SliceResponse,
     build_backfill_response,
 )
@@ -31,7 +33,7 @@ from api.webhooks import WebhookDeliveryResponse
 from clients.platforms import build_day_bucket_name, build_rate_bucket_name
 from domain.faults import FaultRecord, Invalid, Missing
 from domain.orders import confirmation, names, windows
-from domain.orders.activity_models import ReportResult
+from domain.orders.activity_models import ReportResult, SliceStatus
 from domain.orders.names import CONTENT_TYPE
 from domain.webhooks import WebhookOwner
 from infra import outages, starts
@@ -42,11 +44,13 @@ from stores.orders import backfills, ledger, platforms, slices
 from stores.orders.platforms import PlatformState
 from stores.orders.slices import OpenAndFailedSliceCounts, SliceFilter
 from stores.tables.orders import OrderPlatform, OrderSlice
+from workflows.orders import handle
 
 HOLES_SHOWN = 100
 NEXT_SHOWN = 5
 
 LINK_SECONDS: Final = 900
+QUERY_TIMEOUT: Final = timedelta(seconds=2)
 
 
 @routes.get("/v1/platforms", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
@@ -127,10 +131,25 @@ async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> Pag
 
 
 @routes.get("/v1/platforms/{platform}/slices/{slice}", access=Access.ADMIN, problems={"not_found": Missing})
-async def read_slice(call: Call, path: SlicePath) -> SliceResponse:
-    """Read a slice of the ledger."""
+async def read_slice(call: Call, path: SlicePath) -> SliceDetailsResponse:
+    """Read a slice of the ledger, and of one that is being read, what was tried and when it is tried again."""
     async with call.services.database.session() as session:
-        return responses.build_slice_response(await lock_slice(session, path))
+        row = await lock_slice(session, path)
+    return responses.build_slice_details(row, await _read_slice_status(call, row))
+
+
+async def _read_slice_status(call: Call, row: OrderSlice) -> SliceStatus | None:
+    """Return the status of the workflow that reads a slice; None if none does, or no worker answers in time."""
+    ended_at = (row.done_at, row.failed_at, row.skipped_at, row.split_at)
+    if row.reread_since is None and any(ended_at):
+        return None
+    # A holder is the id of the workflow, a slash, and the attempt.
+    reader = (row.holder if row.reread_since is None else row.reread_holder) or ""
+    workflow_id = reader.rpartition("/")[0] or names.build_slice_workflow_id(row.platform, ledger.build_window(row))
+    try:
+        return await handle.query_slice_status(call.services.engine, workflow_id, QUERY_TIMEOUT)
+    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
+        return None
 
 
 @routes.get(

@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, Field, JsonValue
 from api.http.models import Response
 from domain.faults import FaultRecord
 from domain.orders import names
+from domain.orders.activity_models import SliceStatus
 from domain.orders.config import PlatformOptions, SettingOrigin
 from domain.orders.slices import BackfillState, RereadState, SliceState
 from domain.orders.windows import TimeWindow
@@ -164,6 +165,22 @@ class SliceResponse(Response):
     workflow_id: str = Field(description="where Temporal shows its first reading; one that was redone has a suffix")
 
 
+class SliceReadingResponse(Response):
+    """The reading of a slice that is under way."""
+
+    attempt: int = Field(description="the attempt that is being made, or was made last")
+    fault: FaultRecord | None = Field(description="why the last attempt that failed did")
+    next_attempt_at: AwareDatetime | None = Field(description="when the next one begins; null while one is made")
+
+
+class SliceDetailsResponse(SliceResponse):
+    """A slice of the ledger, and how its reading goes."""
+
+    reading: SliceReadingResponse | None = Field(
+        default=None, description="null where it is not being read, or no worker of the workflow answers"
+    )
+
+
 class UnchangedSlice(Response):
     """A slice that was left unchanged, and why."""
 
@@ -301,6 +318,16 @@ def build_slice_response(row: OrderSlice) -> SliceResponse:
         workflow_id=names.build_slice_workflow_id(row.platform, window),
         **same,
     )
+
+
+def build_slice_details(row: OrderSlice, status: SliceStatus | None) -> SliceDetailsResponse:
+    """Build the response for a row and the status of its workflow."""
+    reading = None
+    if status is not None:
+        reading = SliceReadingResponse(
+            attempt=status.attempt, fault=status.fault, next_attempt_at=status.next_attempt_at
+        )
+    return SliceDetailsResponse(**build_slice_response(row).model_dump(), reading=reading)
 
 
 def _build_reread_response(row: OrderSlice) -> RereadResponse | None:

@@ -97,7 +97,9 @@ async def read_task_target(call: Call, task: TransferTaskKey) -> TargetStatusAnd
         target = await context.lookup.find_target(job_id, key, call.project_id)
     if target is None or is_expired(target.expires_at):
         raise build_expired_fault("task")
-    return TargetStatusAndIdentity(**build_target_fields(target), gse_task_id=target.gse_task_id)
+    return TargetStatusAndIdentity(
+        **build_target_fields(target), deadline_at=target.deadline_at, gse_task_id=target.gse_task_id
+    )
 
 
 async def _read_pending_status(call: Call, job_id: str, key: int) -> TargetStatusAndIdentity:

@@ -47,6 +47,8 @@ class TargetStatus(Response):
     message: str = Field(default="", description="the same as a sentence, and what to do")
     progress: int = Field(default=0, description="per cent")
     speed: int = Field(default=0, description="KB/s")
+    failures: int = Field(default=0, description="how often sending it failed; it is sent again some times")
+    last_failure: str = Field(default="", description="what GSE said when it failed last; empty if it did not")
     cancelling: bool = Field(default=False, description="whether it was cancelled and has not ended yet")
     joined_at: AwareDatetime | None = Field(
         default=None,
@@ -71,6 +73,7 @@ class TargetStatusAndIdentity(TargetStatus):
     target_file_dir: str | None = None
     signature: str | None = None
     file_name: str | None = None
+    deadline_at: AwareDatetime | None = Field(default=None, description="if it has not ended then, it ends as Timeout")
     gse_task_id: str | None = Field(default=None, description="GSE's own id of the task that carries it, the last one")
 
 
@@ -226,6 +229,7 @@ def build_target_fields(target: TargetRow) -> dict[str, Any]:
     """Return the fields of a target, alone or in a list."""
     unchanged = (
         *("signature", "file_name", "target_user", "code", "reason", "message", "progress", "speed"),
+        *("failures", "last_failure"),
         *("joined_at", "fetched_at", "sent_at", "uploaded_at", "ended_at"),
     )
     return {

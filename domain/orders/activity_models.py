@@ -158,6 +158,7 @@ class SliceStatus(_FrozenModel):
     purpose: ReadPurpose = ReadPurpose.FIRST
     attempt: int = 0
     pause_seconds: float | None = None
+    next_attempt_at: AwareDatetime | None = None
     fault: FaultRecord | None = None
 
 

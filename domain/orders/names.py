@@ -10,6 +10,7 @@ from domain.orders.windows import TimeWindow
 
 CYCLE_WORKFLOW = "OrderCycle"
 SLICE_WORKFLOW = "OrderSlice"
+STATUS: Final = "status"
 BACKFILL_WORKFLOW = "OrderBackfill"
 REPORT_WORKFLOW = "OrderReport"
 WATCH_WORKFLOW = "OrderWatch"

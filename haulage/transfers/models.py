@@ -97,6 +97,9 @@ class TargetStatus(BaseModel):
     """Per cent."""
     speed: int = 0
     """KB/s."""
+    failures: int = 0
+    """How often sending it failed so far."""
+    last_failure: str = ""
     cancelling: bool = False
     joined_at: datetime | None = None
     fetched_at: datetime | None = None

@@ -31,7 +31,8 @@ FIND = """
     FROM unnest($1::text[], $2::bigint[], $3::text[]) AS n (job_id, key, project_id)
     CROSS JOIN LATERAL (
         SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed,
-            t.joined_at, t.ended_at, s.signature, s.target_user, s.folder, s.file_name, j.expires_at, sent.*,
+            t.failures, t.failed_message AS last_failure, t.joined_at, t.ended_at, s.signature, s.target_user, s.folder,
+            s.file_name, j.expires_at, j.deadline_at, sent.*,
             t.ended_at IS NULL AND EXISTS (
                 SELECT FROM transfer_cancels c
                 WHERE c.job_id = n.job_id AND c.project_id = n.project_id AND c.key IN (n.key, -1)
@@ -51,7 +52,8 @@ FIND = """
 _PLACE = SqlKeyset(("t.key",), is_descending=False)
 _SELECT = """
     SELECT t.job, t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed,
-        t.joined_at, t.ended_at, s.signature, s.target_user, s.folder, s.file_name, sent.*, j.job_id,
+        t.failures, t.failed_message AS last_failure, t.joined_at, t.ended_at, s.signature, s.target_user, s.folder,
+        s.file_name, sent.*, j.job_id,
         t.ended_at IS NULL AND EXISTS (
             SELECT FROM transfer_cancels c
             WHERE c.job_id = j.job_id AND c.project_id = s.project_id AND c.key IN (t.key, -1)
@@ -125,6 +127,9 @@ class TargetRow:
     message: str
     progress: int
     speed: int
+    failures: int
+    """How many GSE tasks failed it."""
+    last_failure: str
     is_cancelling: bool
     joined_at: datetime | None
     fetched_at: datetime | None
@@ -138,6 +143,7 @@ class TargetDetails(TargetRow):
     """The state of a target, with what only a query for one target returns."""
 
     gse_task_id: str | None
+    deadline_at: datetime
     expires_at: datetime
     """When the retention of the job ends."""
 

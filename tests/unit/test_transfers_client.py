@@ -163,7 +163,9 @@ def test_a_local_file_is_described(tmp_path: Path) -> None:
         pytest.param(requests.TransferFileRequest, TransferFile, (), (), id="file"),
         pytest.param(requests.TargetRequest, Target, (), (), id="target"),
         pytest.param(responses.CreatedTransferTask, TransferTask, (), {"job_id"}, id="created task"),
-        pytest.param(responses.TargetStatusAndIdentity, TargetStatus, {"gse_task_id"}, (), id="state of a task"),
+        pytest.param(
+            responses.TargetStatusAndIdentity, TargetStatus, {"gse_task_id", "deadline_at"}, (), id="state of a task"
+        ),
         pytest.param(responses.TransferTargetResponse, TargetStatus, (), (), id="target of a job"),
         pytest.param(responses.TransferJobSummary, TransferJobSummary, (), (), id="summary of a job"),
         pytest.param(responses.TransferJobResponse, TransferJob, {"targets", "next_cursor"}, (), id="job"),

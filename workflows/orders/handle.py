@@ -18,11 +18,18 @@ from temporalio.client import (
     ScheduleSpec,
     ScheduleState,
 )
-from temporalio.common import TypedSearchAttributes
+from temporalio.common import QueryRejectCondition, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain.orders import names
-from domain.orders.activity_models import BackfillInput, CheckServedInput, OrderCycleInput, ReportInput, SliceInput
+from domain.orders.activity_models import (
+    BackfillInput,
+    CheckServedInput,
+    OrderCycleInput,
+    ReportInput,
+    SliceInput,
+    SliceStatus,
+)
 from domain.orders.windows import TimeWindow
 from infra import starts
 from infra.database import Database
@@ -160,6 +167,14 @@ async def delete_schedule_and_terminate_workflows(
             # It is not running, or has ended meanwhile.
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
+
+
+async def query_slice_status(engine: Client, workflow_id: str, timeout: timedelta) -> SliceStatus:
+    """Return the status of a slice that is being read."""
+    status: SliceStatus = await engine.get_workflow_handle(workflow_id).query(
+        names.STATUS, result_type=SliceStatus, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=timeout
+    )
+    return status
 
 
 async def redo_slice(engine: Client, params: SliceInput) -> None:

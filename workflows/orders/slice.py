@@ -159,7 +159,11 @@ class OrderSliceWorkflow:
     def _show_progress(self, state: str, pause: float | None, fault: FaultRecord | None) -> None:
         """Show the state in the search attributes and the Web UI."""
         self._status = SliceStatus(
-            purpose=self._params.job.purpose, attempt=self._attempt, pause_seconds=pause, fault=fault
+            purpose=self._params.job.purpose,
+            attempt=self._attempt,
+            pause_seconds=pause,
+            next_attempt_at=None if pause is None else workflow.now() + timedelta(seconds=pause),
+            fault=fault,
         )
         if state != self._state:
             self._state = state

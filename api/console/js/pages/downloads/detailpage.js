@@ -95,7 +95,7 @@ class Page {
     const last = this.points.at(-1);
     if (!last || download.rows !== last[1]) this.points.push([Date.now(), download.rows]);
     if (this.points.length > POINTS_MAX) this.points.shift();
-    clear(this.live, phases(download), bar(download), this.rates(download), download.trouble ? h("p", { class: "why", dir: "auto" }, t("downloads.again", { why: download.trouble.message, n: download.trouble.tries })) : null);
+    clear(this.live, phases(download), bar(download), this.rates(download), download.trouble ? h("p", { class: "why", dir: "auto" }, t("downloads.again", { why: download.trouble.message, n: download.trouble.tries }), " ", t("downloads.attempts.next"), " ", ago(download.trouble.next_try_at)) : null);
   }
 
   rates(download) {

@@ -21,7 +21,7 @@ export async function slicePage(place) {
   const draw = drawIfChanged((slice) => {
     place.actions(...deedsOf(slice).map((deed) => button(deed, slice)));
     place.setTitle(`${platform} · ${windowText(slice.window)}`);
-    clear(card, h("p", { class: "badges" }, sliceBadge(slice.state), rereadBadge(slice.reread), slice.stale_told_at ? badge(t("orders.stale"), "bad") : null, h("span", {}, t(`orders.says.${slice.state}`))), fault(slice), ledger(slice));
+    clear(card, h("p", { class: "badges" }, sliceBadge(slice.state), rereadBadge(slice.reread), slice.stale_told_at ? badge(t("orders.stale"), "bad") : null, h("span", {}, t(`orders.says.${slice.state}`))), fault(slice), reading(slice.reading), ledger(slice));
   });
   const read = latestOnly(() => get(path), draw);
   const again = () => read().then(() => clear(trouble), (problem) => clear(trouble, problemBox(problem)));
@@ -49,6 +49,14 @@ function fault(slice) {
   const fault = slice.fault ?? slice.reread?.fault;
   if (!fault) return null;
   return h("div", { class: "problem" }, h("p", { class: "problem-title" }, fault.message), h("p", {}, fault.hint), h("p", { class: "quiet" }, t(fault.retryable ? "orders.retryHelps" : "orders.retryNeeds"), " ", h("code", {}, fault.code)));
+}
+
+/** What was tried, why it failed, and when it is tried again, of a slice that is being read. */
+function reading(now) {
+  if (!now) return null;
+  const { attempt, fault: last, next_attempt_at: next } = now;
+  const words = last ? t("orders.reading.failed", { n: next ? attempt : attempt - 1, why: `${last.message} ${last.hint}`.trim() }) : t("orders.reading.first", { n: attempt });
+  return h("p", { class: "why", dir: "auto" }, words, " ", last && (next ? [t("orders.reading.next"), " ", moment(next)] : t("orders.reading.now")));
 }
 
 function ledger(slice) {

@@ -73,6 +73,7 @@ function renderSummary(job) {
     "section",
     { class: "card job-card" },
     h("p", { class: "job-says" }, stateBadge(job.status, job.partial), " ", describe(job, all, done)),
+    isFinal(job.status) ? null : h("p", { class: "quiet" }, nextWords(job)),
     statesBar(job.counts),
     isFinal(job.status) || new Date(job.closes_at) > new Date() ? null : progress(all ? done / all : null, `${number(all ? (100 * done) / all : 0)} %`),
     facts([
@@ -93,6 +94,12 @@ function describe(job, all, done) {
   }
   const n = countMissed(job);
   return n ? t("transfers.someMissed", { n }) : t("transfers.allArrived");
+}
+
+/** What happens next, and when. */
+function nextWords(job) {
+  const collecting = new Date(job.closes_at) > new Date();
+  return [t(collecting ? "transfers.step.begins" : "transfers.step.deadline"), " ", ago(collecting ? job.closes_at : job.deadline_at)];
 }
 
 function countMissed(job) {

@@ -1,10 +1,10 @@
 // The cells of a target in a list: its host, its state, why it failed, and where the file is.
 
-import { badge, fold, number, progress } from "../../components/index.js";
+import { ago, badge, fold, number, progress, when } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { link } from "../../navigation.js";
-import { href, meaning, meaningOfCode, stateBadge } from "./states.js";
+import { href, isFinal, meaning, meaningOfCode, stateBadge, tone } from "./states.js";
 
 /** The columns of a list of targets. */
 export function targetColumns() {
@@ -12,6 +12,7 @@ export function targetColumns() {
     { title: t("transfers.target"), cell: renderTarget },
     { title: t("transfers.status"), cell: renderState },
     { title: t("transfers.reasonTitle"), cell: renderReason },
+    { title: t("transfers.history"), cell: (target) => h("small", {}, renderStep(listSteps(target).at(-1))) },
     { title: t("transfers.place"), cell: renderLocation },
   ];
 }
@@ -20,6 +21,40 @@ export function targetColumns() {
 export function describeCause({ status, reason, code }) {
   const words = [t(`transfers.state.${status}`), reason && t(`transfers.reason.${reason}`), code !== null && t("transfers.codeN", { code: String(code) })];
   return words.filter(Boolean).join(" · ");
+}
+
+/** The history of a target in order: what was done, what GSE said when it failed, and until when it is tried. */
+export function targetHistory(target) {
+  return h("ol", { class: "card history" }, [...listSteps(target), ...nextSteps(target)].map((step) => h("li", { class: step.tone }, renderStep(step))));
+}
+
+function listSteps(target) {
+  const step = (word, at, look = "tone-off") => at && { words: t(`transfers.step.${word}`), at, tone: look };
+  const { failures: n, last_failure: why } = target;
+  return [
+    { words: t("transfers.step.accepted"), at: null, tone: "tone-off" },
+    step("joined", target.joined_at),
+    step("fetched", target.fetched_at),
+    step("sent", target.sent_at, "tone-run"),
+    step("uploaded", target.uploaded_at),
+    n ? { words: t("transfers.step.failures", { n, why }), at: null, tone: "tone-bad" } : null,
+    isFinal(target.status) ? { words: t(`transfers.state.${target.status}`), at: target.ended_at, tone: tone(target.status) } : null,
+  ].filter(Boolean);
+}
+
+function nextSteps(target) {
+  if (isFinal(target.status)) return [];
+  const collecting = target.joined_at === null && new Date(target.window_closes_at) > new Date();
+  return [
+    target.cancelling ? { words: t("transfers.step.cancelling"), at: null, tone: "tone-wait" } : null,
+    collecting ? { words: t("transfers.step.begins"), at: target.window_closes_at, tone: "tone-wait" } : null,
+    target.failures ? { words: t("transfers.step.again"), at: null, tone: "tone-wait" } : null,
+    target.deadline_at ? { words: t("transfers.step.deadline"), at: target.deadline_at, tone: "tone-wait" } : null,
+  ].filter(Boolean);
+}
+
+function renderStep({ words, at }) {
+  return [h("span", { dir: "auto" }, words), at ? [" ", ago(at), h("small", { class: "quiet" }, " ", when(at))] : null];
 }
 
 function renderTarget(target) {

@@ -7,6 +7,7 @@ import { t } from "../../i18n.js";
 import { drawIfChanged, poll, latestOnly } from "../../polling.js";
 import { link } from "../../navigation.js";
 import { address, href, isFinal, meaning, meaningOfCode, stateBadge } from "./states.js";
+import { targetHistory } from "./targets.js";
 
 const EVERY_MS = 2000;
 
@@ -14,7 +15,7 @@ const EVERY_MS = 2000;
 export async function taskPage(place) {
   const path = address.task(place.params.id);
   const card = h("section", { class: "card job-card" });
-  const trouble = h("div");
+  const [trouble, history] = [h("div"), h("section")];
   const cancel = h("button", { class: "danger", on: { click: () => confirmCancel() } }, t("transfers.cancelTask"));
   const draw = drawIfChanged((task) => {
     place.actions(isFinal(task.status) ? null : cancel);
@@ -30,6 +31,7 @@ export async function taskPage(place) {
         [t("transfers.taskId"), copyable(task.task_id)],
       ]),
     );
+    clear(history, h("h2", {}, t("transfers.history")), targetHistory(task));
     return !isFinal(task.status);
   });
   const look = latestOnly(() => get(path), draw);
@@ -48,5 +50,5 @@ export async function taskPage(place) {
   }
 
   if (await look()) poll(place, look, EVERY_MS);
-  return h("div", { class: "transfers" }, trouble, card);
+  return h("div", { class: "transfers" }, trouble, card, history);
 }

@@ -74,6 +74,12 @@ export const en = {
     skipped: "It was given up; its orders may be missing.",
     split: "Its halves took its place.",
   },
+  reading: {
+    first: { one: "It is being read, for the first time.", other: "It is being read: attempt {n}." },
+    failed: { one: "Tried once in vain: {why}", other: "Tried {n} times in vain; at last: {why}" },
+    next: "The next attempt begins",
+    now: "It is being tried again now.",
+  },
   rereadTitle: "Read again",
   rereadAt: "Read again",
   reread: { running: "Being read again", succeeded: "Read again", failed: "Could not be read again" },

@@ -74,6 +74,12 @@ export const zh = {
     skipped: "已放弃；其订单可能缺失。",
     split: "已由两半取代。",
   },
+  reading: {
+    first: { other: "正在读取：第 {n} 次尝试。" },
+    failed: { other: "已尝试 {n} 次未成功，最近一次：{why}" },
+    next: "下次尝试开始于",
+    now: "正在再次尝试。",
+  },
   rereadTitle: "重新读取",
   rereadAt: "重新读取时间",
   reread: { running: "正在重新读取", succeeded: "已重新读取", failed: "重新读取失败" },
