@@ -22,7 +22,7 @@ from api.http.routes import Access, Call, Routes
 from api.pauses import PauseResponse, build_pause_response
 from domain import webhooks
 from domain.faults import QuotaExhausted, Unauthenticated
-from domain.workload import ConcernKind, Workload, Workloads, sum_workloads
+from domain.workload import ConcernDetail, ConcernKind, Workload, Workloads, sum_workloads
 from infra import log, temporal
 from infra.settings import Settings
 from services.services import Services
@@ -38,6 +38,17 @@ RECONNECT_MILLISECONDS: Final = 2_000
 SEND_TIMEOUT_SECONDS: Final = 10.0
 """A stream whose receiver reads nothing for so long is closed."""
 TOO_MANY_STREAMS: Final = "too_many_streams"
+PARTS_SHOWN: Final = 3
+STANDSTILL_SECONDS: Final[Mapping[System, int]] = {
+    "downloads": 3_600,
+    "transfers": 3_600,
+    "orders": 7_200,
+    "addresses": 900,
+    "tasks": 900,
+}
+"""What waits for longer stands still: the thresholds of the alerts `Haulage…StandStill`."""
+QUEUE_WAIT_SECONDS: Final = 60
+"""The threshold of the alert `HaulageQueueWaits`."""
 QUEUES_CACHE_SECONDS: Final = 20.0
 """Describing every task queue is expensive for the engine."""
 
@@ -57,6 +68,7 @@ class ComponentHealth(Response):
 
     name: str = Field(description="`database`, `engine` or `bucket`")
     ok: bool
+    trouble: str | None = Field(description="what is wrong; null if it is well")
     milliseconds: float | None = Field(description="how long its answer took; null where there was none")
 
 
@@ -70,11 +82,20 @@ class QueueStatus(Response):
     backlog_seconds: float = Field(description="for how long the first of it has waited, about")
 
 
+class ConcernPart(Response):
+    """A part of a concern: what is concerned, and why."""
+
+    count: int
+    subject: str = Field(description="platform, type of tasks or task queue; empty where there is no such thing")
+    cause: str = Field(description="code of the fault, module, or a sentence; empty if it is known to the item only")
+
+
 class Concern(Response):
     """Something that a person should look at."""
 
     trouble: ConcernKind
     count: int = Field(description="how many")
+    parts: list[ConcernPart] = Field(description=f"the {PARTS_SHOWN} largest parts of it, by subject and cause")
 
 
 class SystemWorkload(Response):
@@ -276,10 +297,8 @@ class SnapshotReader:
         now: datetime,
     ) -> SystemWorkload:
         overview = self._overviews[system]
-        idle = sum(1 for queue in queues if queue.room == system and not queue.workers)
-        concerns = workload.concerns + Counter(
-            {ConcernKind.NO_WORKER: idle, ConcernKind.SYSTEM_PAUSED: int(system in paused)}
-        )
+        own_queues = [each for each in queues if each.room == system]
+        workload = sum_workloads((workload, _find_concerns(system, workload, own_queues, paused, now)))
         return SystemWorkload(
             room=system,
             unit=overview.UNIT,
@@ -290,7 +309,7 @@ class SnapshotReader:
             oldest_running_seconds=workload.running.compute_age(now),
             oldest_waiting_seconds=workload.waiting.compute_age(now),
             oldest_failed_seconds=workload.failed.compute_age(now),
-            concerns=[Concern(trouble=kind, count=count) for kind, count in sorted(concerns.items())],
+            concerns=[_build_concern(kind, workload) for kind in sorted(workload.concerns)],
             paused=build_pause_response(paused.get(system)),
         )
 
@@ -316,7 +335,7 @@ class SnapshotReader:
         started = time.perf_counter()
         trouble = await self._services.check_component(name)
         milliseconds = None if trouble else round((time.perf_counter() - started) * 1000, 1)
-        return ComponentHealth(name=name, ok=trouble is None, milliseconds=milliseconds)
+        return ComponentHealth(name=name, ok=trouble is None, trouble=trouble, milliseconds=milliseconds)
 
     async def _read_queue_statuses(self) -> list[QueueStatus]:
         try:
@@ -325,6 +344,31 @@ class SnapshotReader:
         except Exception as error:  # noqa: BLE001 (the engine is shown to be down; the rest is still worth showing)
             _log.warning("queues_not_read", error=repr(error))
             return []
+
+
+def _find_concerns(
+    system: System, workload: Workload, queues: list[QueueStatus], paused: Mapping[str, SystemPause], now: datetime
+) -> Workload:
+    """Return the concerns that follow from the figures of a system, its queues and its pause."""
+    details = Counter[ConcernDetail]()
+    for queue in queues:
+        if not queue.workers:
+            details[ConcernDetail(ConcernKind.NO_WORKER, queue.name)] = 1
+        elif queue.backlog_seconds > QUEUE_WAIT_SECONDS:
+            details[ConcernDetail(ConcernKind.QUEUE_WAITS, queue.name)] = 1
+    if pause := paused.get(system):
+        details[ConcernDetail(ConcernKind.SYSTEM_PAUSED, cause=f"{pause.who}: {pause.reason}")] = 1
+    concerns = Counter(detail.kind for detail in details)
+    if (workload.waiting.compute_age(now) or 0.0) > STANDSTILL_SECONDS[system]:
+        concerns[ConcernKind.WAITING] = workload.waiting.count
+    concerns[ConcernKind.FAILED] = workload.failed.count - workload.concerns[ConcernKind.GIVEN_UP]
+    return Workload(concerns=+concerns, details=details)
+
+
+def _build_concern(kind: ConcernKind, workload: Workload) -> Concern:
+    found = sorted((-count, detail) for detail, count in workload.details.items() if detail.kind is kind)
+    parts = [ConcernPart(count=-count, subject=each.subject, cause=each.cause) for count, each in found[:PARTS_SHOWN]]
+    return Concern(trouble=kind, count=workload.concerns[kind], parts=parts)
 
 
 async def _read_queue_status(services: Services, name: str, system: System) -> QueueStatus:

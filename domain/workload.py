@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 
 class ConcernKind(StrEnum):
@@ -22,6 +22,10 @@ class ConcernKind(StrEnum):
     GIVEN_UP = "given_up"  # messages of addresses that wait for a person
     QUARANTINED = "quarantined"  # messages of addresses that could not be read
     SYSTEM_PAUSED = "system_paused"  # the whole system
+    QUEUE_WAITS = "queue_waits"  # task queues whose workers are too few
+    WAITING = "waiting"  # items that no worker has taken up for so long that work stands still
+    FAILED = "failed"  # items that failed, but for those that wait for a person
+    BACKFILL_FAILED = "backfill_failed"  # platforms whose last back-fill failed
     PAUSED = "paused"  # types of tasks that give out none
     OVERDUE = "overdue"  # tasks that are due and that no worker holds
 
@@ -42,6 +46,16 @@ class ItemCount:
         return None if self.oldest_at is None else max(0.0, (now - self.oldest_at).total_seconds())
 
 
+class ConcernDetail(NamedTuple):
+    """What a concern is about."""
+
+    kind: ConcernKind
+    subject: str = ""
+    """The name of a platform, type or queue that has a page or a row of its own."""
+    cause: str = ""
+    """The code of a fault, or a sentence."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """The items of a project or system by state, and its concerns."""
@@ -50,14 +64,7 @@ class Workload:
     waiting: ItemCount = ItemCount()
     failed: ItemCount = ItemCount()
     concerns: Counter[ConcernKind] = field(default_factory=Counter)
-
-    def __add__(self, other: Workload) -> Workload:
-        return Workload(
-            self.running + other.running,
-            self.waiting + other.waiting,
-            self.failed + other.failed,
-            self.concerns + other.concerns,
-        )
+    details: Counter[ConcernDetail] = field(default_factory=Counter)
 
 
 class RowValues(Protocol):
@@ -72,7 +79,18 @@ Workloads: TypeAlias = Mapping[str, Workload]
 
 def sum_workloads(parts: Iterable[Workload]) -> Workload:
     """Add up workloads."""
-    return sum(parts, Workload())
+    parts = list(parts)
+    concerns, details = Counter[ConcernKind](), Counter[ConcernDetail]()
+    for part in parts:
+        concerns.update(part.concerns)
+        details.update(part.details)
+    return Workload(
+        sum((part.running for part in parts), ItemCount()),
+        sum((part.waiting for part in parts), ItemCount()),
+        sum((part.failed for part in parts), ItemCount()),
+        concerns,
+        details,
+    )
 
 
 def merge_workloads(*several: Workloads) -> Workloads:
@@ -93,5 +111,16 @@ def parse_workloads(rows: Iterable[RowValues]) -> Workloads:
 
 
 def parse_concerns(kind: ConcernKind, rows: Iterable[RowValues]) -> Workloads:
-    """Read one concern of each project from rows with `project_id` and `count`."""
-    return {row["project_id"]: Workload(concerns=+Counter({kind: row["count"]})) for row in rows}
+    """Read one concern from rows with `project_id`, `subject`, `cause` and `count`."""
+    return {
+        project: replace(each, concerns=+Counter({kind: each.details.total()}))
+        for project, each in parse_details(kind, rows).items()
+    }
+
+
+def parse_details(kind: ConcernKind, rows: Iterable[RowValues]) -> Workloads:
+    """Read what a concern is about, without counting it, from rows with `project_id`, `subject`, `cause`, `count`."""
+    found: defaultdict[str, Counter[ConcernDetail]] = defaultdict(Counter)
+    for row in rows:
+        found[row["project_id"]][ConcernDetail(kind, row["subject"], row["cause"])] += row["count"]
+    return {project: Workload(details=+details) for project, details in found.items()}

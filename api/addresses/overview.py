@@ -13,7 +13,7 @@ from prometheus_client import Gauge
 
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.workload import ConcernKind, ItemCount, Workload, Workloads
+from domain.workload import ConcernDetail, ConcernKind, ItemCount, Workload, Workloads
 from infra import log
 from infra.address_settings import AddressSettings
 from infra.database import Database
@@ -43,11 +43,19 @@ async def _count_workload(database: Database, defaults: AddressSettings) -> Work
     tallies: defaultdict[MessageState, ItemCount] = defaultdict(ItemCount)
     for each in counts.counts:
         tallies[each.state] += ItemCount(each.messages, each.oldest_at)
+    details = Counter(
+        {
+            ConcernDetail(ConcernKind(each.state), cause=module): failed
+            for each in counts.counts
+            if each.state in (MessageState.FAILED, MessageState.GIVEN_UP)
+            for module, failed in each.failed_in.items()
+        }
+    )
     concerns = Counter(
         {ConcernKind.GIVEN_UP: tallies[MessageState.GIVEN_UP].count, ConcernKind.QUARANTINED: counts.quarantined}
     )
     failed = tallies[MessageState.FAILED] + tallies[MessageState.GIVEN_UP]
-    return {"": Workload(tallies[MessageState.PROCESSING], tallies[MessageState.WAITING], failed, +concerns)}
+    return {"": Workload(tallies[MessageState.PROCESSING], tallies[MessageState.WAITING], failed, +concerns, +details)}
 
 
 GAUGE_INTERVAL_SECONDS: Final = 15.0

@@ -16,7 +16,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from domain.downloads import names
 from domain.downloads.activity_models import RecordEndInput, RecordStartInput
 from domain.downloads.models import DownloadSpec, DownloadState, FileType
-from domain.workload import Workloads, parse_workloads
+from domain.workload import ConcernKind, Workloads, merge_workloads, parse_details, parse_workloads
 from infra.database import Database
 from infra.objects import ObjectStore
 from stores import keyset
@@ -38,6 +38,10 @@ _COUNTS: Final = """
     SELECT project_id, 0, NULL, 0, NULL, count(*), min(finished_at)
     FROM downloads WHERE state = 'failed' AND finished_at > now() - $1::interval GROUP BY project_id
 """
+_CAUSES: Final = f"""
+    SELECT project_id, '' AS subject, coalesce({CAUSE}, '') AS cause, count(*) FROM downloads
+    WHERE state = 'failed' AND finished_at > now() - $1::interval GROUP BY 1, 3
+"""  # noqa: S608 - constants only
 _PURGE: Final = """
     DELETE FROM downloads WHERE task_id IN (
         SELECT task_id FROM downloads WHERE created_at < $1 AND state IN ('failed', 'cancelled', 'expired')
@@ -222,7 +226,9 @@ def _build_conditions(filters: DownloadFilter) -> list[ColumnElement[bool]]:
 async def count_downloads(database: Database) -> Workloads:
     """Count the downloads that have a row; those that no worker has taken up yet have none."""
     async with database.connection() as connection:
-        return parse_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))
+        counts = parse_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))
+        causes = await connection.fetch(_CAUSES, FAILED_WITHIN)
+    return merge_workloads(counts, parse_details(ConcernKind.FAILED, causes))
 
 
 def _build_state_condition(state: DownloadState) -> ColumnElement[bool]:

@@ -5,7 +5,6 @@ Each condition is stored with the time at which it began, so that it is reported
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,7 +16,7 @@ from sqlmodel import and_, col, func, or_, select
 from domain.orders.activity_models import RecordFailureInput, ServedPlatformsResult
 from domain.orders.slices import SLICE_TERMINATED
 from domain.orders.windows import TimeWindow
-from domain.workload import ConcernKind, Workload, Workloads, merge_workloads, parse_concerns, parse_workloads
+from domain.workload import ConcernKind, Workloads, merge_workloads, parse_concerns, parse_details, parse_workloads
 from infra.database import Database
 from stores.orders import ledger, slices
 from stores.orders.slices import OpenAndFailedSliceCounts
@@ -206,31 +205,47 @@ _SLICES: Final = """
     FROM order_slices s JOIN order_platforms p USING (platform)
     WHERE done_at IS NULL AND skipped_at IS NULL AND split_at IS NULL GROUP BY p.project_id
 """
-_STANDSTILLS: Final = """
-    SELECT project_id, count(unserved_since) AS unserved, count(clock_failed_since) AS clock_unread,
-        count(credentials_failed_since) AS credentials_refused
-    FROM order_platforms GROUP BY project_id
+_FAILED: Final = """
+    SELECT p.project_id, p.platform AS subject, coalesce(s.fault ->> 'code', '') AS cause, count(*)
+    FROM order_slices s JOIN order_platforms p USING (platform)
+    WHERE s.failed_at IS NOT NULL AND s.done_at IS NULL AND s.skipped_at IS NULL AND s.split_at IS NULL GROUP BY 1, 2, 3
 """
-_STALE: Final = """
-    SELECT p.project_id, count(*) FROM order_slices s JOIN order_platforms p USING (platform)
-    WHERE s.stale_told_at IS NOT NULL GROUP BY p.project_id
-"""
-_SWEEPS_FAILED: Final = """
-    SELECT p.project_id, count(*) FROM order_slices s JOIN order_platforms p USING (platform)
-    WHERE s.done_at IS NOT NULL AND s.swept_at IS NULL AND s.failed_at IS NOT NULL GROUP BY p.project_id
-"""
+_STANDSTILLS: Final = {
+    ConcernKind.UNSERVED: """
+        SELECT project_id, platform AS subject, '' AS cause, 1 AS count
+        FROM order_platforms WHERE unserved_since IS NOT NULL
+    """,
+    ConcernKind.CLOCK_UNREAD: """
+        SELECT project_id, platform AS subject, coalesce(clock_fault ->> 'message', '') AS cause, 1 AS count
+        FROM order_platforms WHERE clock_failed_since IS NOT NULL
+    """,
+    ConcernKind.CREDENTIALS_REFUSED: """
+        SELECT project_id, platform AS subject, coalesce(credentials_fault ->> 'message', '') AS cause, 1 AS count
+        FROM order_platforms WHERE credentials_failed_since IS NOT NULL
+    """,
+    ConcernKind.BACKFILL_FAILED: """
+        SELECT p.project_id, p.platform AS subject, coalesce(b.fault ->> 'message', '') AS cause, 1 AS count
+        FROM order_platforms p CROSS JOIN LATERAL (
+            SELECT state, fault FROM order_backfills b WHERE b.platform = p.platform
+            ORDER BY asked_at DESC, backfill_id DESC LIMIT 1
+        ) b WHERE b.state = 'failed'
+    """,
+    ConcernKind.STALE: """
+        SELECT p.project_id, p.platform AS subject, '' AS cause, count(*)
+        FROM order_slices s JOIN order_platforms p USING (platform) WHERE s.stale_told_at IS NOT NULL GROUP BY 1, 2
+    """,
+    ConcernKind.SWEEPS_FAILED: """
+        SELECT p.project_id, p.platform AS subject, coalesce(s.fault ->> 'code', '') AS cause, count(*)
+        FROM order_slices s JOIN order_platforms p USING (platform)
+        WHERE s.done_at IS NOT NULL AND s.swept_at IS NULL AND s.failed_at IS NOT NULL GROUP BY 1, 2, 3
+    """,
+}
 
 
 async def count_workloads(database: Database) -> Workloads:
     """Count slices that are unfinished, stale or whose sweep failed, and platforms that are not being fetched."""
     async with database.connection() as connection:
         unfinished = parse_workloads(await connection.fetch(_SLICES))
-        stale = parse_concerns(ConcernKind.STALE, await connection.fetch(_STALE))
-        unswept = parse_concerns(ConcernKind.SWEEPS_FAILED, await connection.fetch(_SWEEPS_FAILED))
-        platforms = await connection.fetch(_STANDSTILLS)
-    troubles = (ConcernKind.UNSERVED, ConcernKind.CLOCK_UNREAD, ConcernKind.CREDENTIALS_REFUSED)
-    standstills = {
-        row["project_id"]: Workload(concerns=+Counter({trouble: row[trouble.value] for trouble in troubles}))
-        for row in platforms
-    }
-    return merge_workloads(unfinished, stale, unswept, standstills)
+        failed = parse_details(ConcernKind.FAILED, await connection.fetch(_FAILED))
+        standstills = [parse_concerns(kind, await connection.fetch(query)) for kind, query in _STANDSTILLS.items()]
+    return merge_workloads(unfinished, failed, *standstills)

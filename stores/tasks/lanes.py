@@ -6,7 +6,6 @@ rows, and failed tasks from the archive.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,11 +17,10 @@ from domain.tasks.activity_models import CheckpointInput, CheckpointResult, Clos
 from domain.tasks.messages import LaneHead, TaskStatus
 from domain.workload import (
     ConcernKind,
-    ItemCount,
-    Workload,
     Workloads,
     merge_workloads,
     parse_concerns,
+    parse_details,
     parse_workloads,
 )
 from infra.database import Database, Session
@@ -39,18 +37,21 @@ _QUEUES: Final = """
         sum(h.pending)::bigint AS waiting,
         to_timestamp(min(h.next_order_time) FILTER (WHERE h.next_order_time <= $1) / 1000.0) AS waiting_at,
         0 AS failed, NULL::timestamptz AS failed_at,
-        coalesce(sum(h.due) FILTER (WHERE h.next_order_time <= $2 AND NOT t.paused), 0)::bigint AS overdue
-    FROM task_heads h JOIN task_types t USING (type) GROUP BY t.project_id
+        t.name AS subject, '' AS cause,
+        coalesce(sum(h.due) FILTER (WHERE h.next_order_time <= $2 AND NOT t.paused), 0)::bigint AS count
+    FROM task_heads h JOIN task_types t USING (type) GROUP BY t.project_id, t.name
 """
 _OPEN: Final = """
     SELECT coalesce(sum(h.pending + h.running), 0)::bigint FROM task_heads h JOIN task_types t USING (type)
     WHERE t.project_id = $1
 """
-_PAUSED: Final = "SELECT project_id, count(*) FROM task_types WHERE paused GROUP BY project_id"
+_PAUSED: Final = "SELECT project_id, name AS subject, '' AS cause, 1 AS count FROM task_types WHERE paused"
 _FAILED: Final = """
-    SELECT t.project_id, count(*) AS failed, to_timestamp(min(a.modify_time) / 1000.0) AS failed_at
+    SELECT t.project_id, t.name AS subject, '' AS cause, count(*), count(*) AS failed,
+        to_timestamp(min(a.modify_time) / 1000.0) AS failed_at,
+        0 AS running, NULL::timestamptz AS running_at, 0 AS waiting, NULL::timestamptz AS waiting_at
     FROM task_types t JOIN tasks_archive a ON a.type = t.type AND a.status = $1 AND a.create_time > $2
-    GROUP BY t.project_id
+    GROUP BY t.project_id, t.name
 """
 
 
@@ -250,6 +251,6 @@ async def count_workloads(database: Database) -> Workloads:
         queues = await connection.fetch(_QUEUES, now_ms, overdue_ms)
         paused = parse_concerns(ConcernKind.PAUSED, await connection.fetch(_PAUSED))
         failed_rows = await connection.fetch(_FAILED, TaskStatus.FAILED, failed_ms)
-    overdue = {row["project_id"]: Workload(concerns=Counter({ConcernKind.OVERDUE: row["overdue"]})) for row in queues}
-    failed = {row["project_id"]: Workload(failed=ItemCount(row["failed"], row["failed_at"])) for row in failed_rows}
-    return merge_workloads(parse_workloads(queues), overdue, paused, failed)
+    overdue = parse_concerns(ConcernKind.OVERDUE, queues)
+    causes = parse_details(ConcernKind.FAILED, failed_rows)
+    return merge_workloads(parse_workloads(queues), parse_workloads(failed_rows), overdue, paused, causes)

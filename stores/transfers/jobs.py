@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from domain.transfers.models import FailureReason, TransferState
-from domain.workload import ItemCount, Workload, Workloads, merge_workloads, parse_workloads
+from domain.workload import ConcernKind, Workloads, merge_workloads, parse_details, parse_workloads
 from infra.database import Database
 
 _FIND = """
@@ -252,11 +252,13 @@ _OPEN: Final = """
 """
 _ENDED: Final = "SELECT id FROM transfer_jobs WHERE finished_at IS NOT NULL AND expires_at > now() ORDER BY id DESC"
 _FAILED: Final = """
-    SELECT j.id, s.project_id, count(*) AS failed, min(j.finished_at) AS failed_at
+    SELECT j.id, s.project_id, '' AS subject, coalesce(t.reason, '') AS cause, count(*), count(*) AS failed,
+        min(j.finished_at) AS failed_at, 0 AS running, NULL::timestamptz AS running_at, 0 AS waiting,
+        NULL::timestamptz AS waiting_at
     FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
         JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
     WHERE j.id = ANY($1::bigint[]) AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
-    GROUP BY j.id, s.project_id
+    GROUP BY j.id, s.project_id, t.reason
 """
 
 
@@ -274,9 +276,10 @@ class TransferCounter:
             ended = [row["id"] for row in await connection.fetch(_ENDED)]
             new = [id_ for id_ in ended if id_ not in self._ended][:JOBS_AT_A_TIME]
             found = await connection.fetch(_FAILED, new) if new else []
-        by_job: dict[int, dict[str, Workload]] = {id_: {} for id_ in new}
-        for row in found:
-            by_job[row["id"]][row["project_id"]] = Workload(failed=ItemCount(row["failed"], row["failed_at"]))
+        by_job: dict[int, Workloads] = {}
+        for id_ in new:
+            rows = [row for row in found if row["id"] == id_]
+            by_job[id_] = merge_workloads(parse_workloads(rows), parse_details(ConcernKind.FAILED, rows))
         known = self._ended | by_job
         self._ended = {id_: known[id_] for id_ in ended if id_ in known}
         return merge_workloads(open_jobs, *self._ended.values())

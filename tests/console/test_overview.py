@@ -63,9 +63,23 @@ async def test_what_needs_a_look_comes_first(page: Page, console: Console, proje
     await page.goto("/console")
 
     concerns = page.locator(".attention")
-    await expect(concerns).to_contain_text("1 type of tasks is paused")
+    await expect(concerns).to_contain_text("1 type of tasks is paused: halted")
     await concerns.get_by_role("link", name="Tasks").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Tasks")
+    await page.goto("/console")
+    await concerns.get_by_role("link", name="halted").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("halted")
+
+
+async def test_a_failure_leads_to_its_items_by_its_cause(page: Page, console: Console, project: Project) -> None:
+    """The line says how many failed and why; the link of a cause shows those."""
+    await console.exports(project).run(console.source.url(rows=5, faults="404"))
+    await page.goto("/console")
+    concerns = page.locator(".attention")
+    await expect(concerns).to_contain_text("1 download failed: source_status")
+    await concerns.get_by_role("link", name="source_status").click()
+    await expect(page).to_have_url("/console/downloads?state=failed&cause=source_status")
+    await expect(page.locator("tbody tr")).to_have_count(1)
 
 
 async def test_a_project_sees_its_quotas(page: Page, console: Console, project: Project) -> None:

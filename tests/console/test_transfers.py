@@ -117,6 +117,18 @@ async def test_failures_are_counted_in_plain_words_and_lead_to_their_targets(pag
     await expect(targets.filter(has_text="The file is larger than GSE allows.")).to_have_count(1)
 
 
+async def test_a_task_tells_its_history(page: Page, transfers: Transfers) -> None:
+    """What was done, what GSE said, and how it ended, in order."""
+    task_id = await transfers.join("nouser-1", file_path=PATH)
+    await transfers.wait_for_end(task_id)
+    await page.goto(f"/console/transfers/tasks/{quote(task_id, safe='')}")
+    steps = page.locator(".history li")
+    await expect(steps.first).to_contain_text("Accepted")
+    await expect(steps.filter(has_text="GSE took it, the last time")).to_have_count(1)
+    await expect(steps.last).to_contain_text("Failed")
+    await expect(page.locator(".job-card")).to_contain_text("There is no such user on the host.")
+
+
 async def test_targets_come_in_pages_however_many(page: Page, transfers: Transfers) -> None:
     """No more than one page of them is ever in the document; the second one has an address of its own."""
     job_id = await run_job(transfers, [f"fine-{n}" for n in range(120)])

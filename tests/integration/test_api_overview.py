@@ -184,11 +184,18 @@ async def test_concerns_are_named(api_client: ApiClient, database: Database) -> 
 
     own = (await api_client.ask("GET", "/v1/overview", key=key)).body
     every = (await api_client.as_admin("GET", "/v1/overview")).body
-    assert concerns(own, "orders") == {"no_worker": 1, "unserved": 1, "stale": 1}
-    assert concerns(every, "orders") == {"no_worker": 1, "unserved": 2, "stale": 3}
-    assert concerns(own, "tasks") == {"no_worker": 1, "overdue": 10}
+    assert concerns(own, "orders") == {"no_worker": 1, "unserved": 1, "stale": 1, "failed": 1}
+    assert concerns(every, "orders") == {"no_worker": 1, "unserved": 2, "stale": 3, "failed": 3}
+    assert concerns(own, "tasks") == {"no_worker": 1, "overdue": 10, "waiting": 10}
     # What is paused is not overdue.
-    assert concerns(every, "tasks") == {"no_worker": 1, "overdue": 10, "paused": 1}
+    assert concerns(every, "tasks") == {"no_worker": 1, "overdue": 10, "paused": 1, "waiting": 30}
+    assert concerns(own, "downloads")["failed"] == 1
+    parts = {each["trouble"]: each["parts"] for each in find_workload(every, "orders")["concerns"]}
+    assert parts["stale"] == [
+        {"count": 2, "subject": "shop-2", "cause": ""},
+        {"count": 1, "subject": "shop-1", "cause": ""},
+    ]
+    assert parts["no_worker"] == [{"count": 1, "subject": "orders", "cause": ""}]
 
 
 async def test_only_the_admin_sees_what_all_projects_share(settings: Settings) -> None:

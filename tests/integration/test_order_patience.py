@@ -14,6 +14,7 @@ from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
 from sims.platforms.scenario import Changes, Limits, PlatformFaults, PlatformScenario
+from stores.orders import ledger
 from tests.support.orders import CREDENTIALS, Orders, count_findings, running_orders, since
 from tests.support.waiting import eventually
 
@@ -104,7 +105,14 @@ async def test_credentials_that_are_renewed_while_a_slice_waits_let_it_go_on(set
             (folder / f"{CREDENTIALS}.json").write_text(json.dumps(renewed))
             return all(row.done_at for row in await orders.slices())
 
+        async def is_told() -> bool:
+            [row] = await orders.slices()
+            path = f"/v1/platforms/{row.platform}/slices/{ledger.build_window(row)}"
+            reading = (await orders.ask("GET", path)).body["reading"]
+            return reading["fault"] is not None and reading["attempt"] > 0 and reading["next_attempt_at"] is not None
+
         await eventually(lambda: platform.calls["401"] >= 2)
+        await eventually(is_told)
         await eventually(is_done)
         await cycle.result()
 

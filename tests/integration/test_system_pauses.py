@@ -49,7 +49,8 @@ async def test_requests_for_a_paused_system_are_refused_with_who_and_why(downloa
     assert (refused.status, refused.code, refused.headers["Retry-After"]) == (503, "system_paused", "1")
     assert "by ann: the database is being moved." in refused.body["detail"]
     [shown] = [each for each in overview["rooms"] if each["room"] == "downloads"]
-    assert {"trouble": "system_paused", "count": 1} in shown["concerns"]
+    [concern] = [each for each in shown["concerns"] if each["trouble"] == "system_paused"]
+    assert (concern["count"], concern["parts"][0]["cause"]) == (1, f"ann: {SIGNED['reason']}")
     assert shown["paused"]["who"] == "ann"
     assert (resumed["paused"], taken.status) == (None, 202)
     audit = (await api_client.as_admin("GET", "/v1/audit?limit=10")).body["items"]

@@ -241,6 +241,8 @@ async def test_each_step_of_a_task_has_its_time(settings: Settings) -> None:
 
     steps = ("joined_at", "fetched_at", "sent_at", "uploaded_at", "ended_at")
     assert [waiting[step] for step in steps] == [None] * 5
+    assert (waiting["deadline_at"], end["failures"], end["last_failure"]) == (None, 0, "")
+    assert datetime.fromisoformat(end["deadline_at"]) > datetime.fromisoformat(end["window_closes_at"])
     moments = [datetime.fromisoformat(end[step]) for step in steps]
     assert moments == sorted(moments)
     # The file is fetched while others still join.

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from domain.workload import ConcernKind
+
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs/how-to/operate.md"
 CONSOLE: Final = ROOT / "api/console/js"
@@ -661,6 +663,44 @@ STANDSTILLS: Final = (
     Standstill("A type of tasks is paused", CONCERNS, "HaulageTasksPaused", TYPE, Command("tasks resume")),
 )
 
+COMPONENT: Final = "parts"
+"""The list of `GET /v1/overview` whose items the overview has a line for, where they do not answer."""
+IN_LOG_ONLY: Final = No("An activity is no object: what it holds up waits or fails, and has a line for that.")
+
+OVERVIEW_LINES: Final[Mapping[str, ConcernKind | str | No]] = {
+    "A component does not answer": COMPONENT,
+    "A queue has no worker": ConcernKind.NO_WORKER,
+    "A queue's workers are too few": ConcernKind.QUEUE_WAITS,
+    "A system is paused": ConcernKind.SYSTEM_PAUSED,
+    "Activities fail": IN_LOG_ONLY,
+    "An outside service is away": No("What needs it waits or fails, and has a line for that, which names the cause."),
+    "Downloads wait or hang": ConcernKind.WAITING,
+    "Downloads fail": ConcernKind.FAILED,
+    "A webhook is not delivered": No("It belongs to the caller, and its item has its own page; an alert counts all."),
+    "Targets wait or hang": ConcernKind.WAITING,
+    "Targets fail": ConcernKind.FAILED,
+    "Slices wait or hang": ConcernKind.WAITING,
+    "A slice takes too long": ConcernKind.STALE,
+    "Slices fail": ConcernKind.FAILED,
+    "A platform has no worker": ConcernKind.UNSERVED,
+    "A platform refuses its credentials": ConcernKind.CREDENTIALS_REFUSED,
+    "A platform's clock cannot be read": ConcernKind.CLOCK_UNREAD,
+    "Sweeps fail": ConcernKind.SWEEPS_FAILED,
+    "A platform is paused": No(
+        "Its schedule in the engine is paused, which is asked of one platform at a time: its page."
+    ),
+    "A back-fill fails": ConcernKind.BACKFILL_FAILED,
+    "Messages wait": ConcernKind.WAITING,
+    "Messages fail in modules": ConcernKind.FAILED,
+    "Messages are given up": ConcernKind.GIVEN_UP,
+    "Messages cannot be read": ConcernKind.QUARANTINED,
+    "Tasks wait": ConcernKind.WAITING,
+    "Tasks fail": ConcernKind.FAILED,
+    "Tasks are due and no worker holds them": ConcernKind.OVERDUE,
+    "A type of tasks is paused": ConcernKind.PAUSED,
+}
+"""The line of the console's overview for each standstill: a concern of `GET /v1/overview`, or why there is none."""
+
 NO_STEERING: Final[Mapping[str, str]] = {
     "DELETE /v1/projects/{project_id}/keys/{key_id}": "keys",
     "PATCH /v1/addresses/config": "configuration",
@@ -717,6 +757,7 @@ def list_cells() -> Iterator[Cell]:
             operation.console,
             operation.command,
         )
+    yield from (each for each in OVERVIEW_LINES.values() if isinstance(each, No))
     for still in STANDSTILLS:
         yield from (each for each in (still.metric, still.alert, still.action, still.page) if isinstance(each, No))
         if not isinstance(still.action, No):
@@ -758,14 +799,18 @@ def render() -> str:
         "",
         "### What can stand still",
         "",
-        "| what | metric | alert | page | action |",
-        "|---|---|---|---|---|",
+        "The overview's line is the concern of `GET /v1/overview` that it shows, with causes and the way there.",
+        "",
+        "| what | metric | alert | overview's line | page | action |",
+        "|---|---|---|---|---|---|",
     ]
     for still in STANDSTILLS:
         alert = f"[{still.alert}](#{still.alert.lower()})" if isinstance(still.alert, str) else still.alert.reason
         metric = f"`{still.metric}`" if isinstance(still.metric, str) else still.metric.reason
+        line = OVERVIEW_LINES[still.what]
+        shown = line.reason if isinstance(line, No) else f"`{line}`"
         page = f"`{still.page.path}`" if isinstance(still.page, Page) else still.page.reason
-        lines.append(f"| {still.what} | {metric} | {alert} | {page} | {_render_cell(still.action)} |")
+        lines.append(f"| {still.what} | {metric} | {alert} | {shown} | {page} | {_render_cell(still.action)} |")
     return "\n".join(lines)
 
 

@@ -10,7 +10,16 @@ import pytest
 
 from api import batching, overview
 from api.batching import CachedRead
-from domain.workload import ConcernKind, ItemCount, Workload, merge_workloads, sum_workloads
+from domain.workload import (
+    ConcernDetail,
+    ConcernKind,
+    ItemCount,
+    Workload,
+    merge_workloads,
+    parse_concerns,
+    parse_details,
+    sum_workloads,
+)
 from systems import System
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -114,6 +123,22 @@ def test_workloads_of_the_same_projects_are_merged() -> None:
     seen = merge_workloads({"a": Workload(running=ItemCount(1, NOW))}, {"a": paused, "b": paused})
     assert seen == {"a": Workload(running=ItemCount(1, NOW), concerns=Counter({ConcernKind.PAUSED: 1})), "b": paused}
     assert sum_workloads(seen.values()).concerns == {ConcernKind.PAUSED: 2}
+
+
+def test_a_concern_has_its_subjects_and_causes() -> None:
+    """Rows of one project add up; what is zero is no concern; details alone count nothing."""
+    rows = [
+        {"project_id": "a", "subject": "shop-1", "cause": "x", "count": 2},
+        {"project_id": "a", "subject": "shop-2", "cause": "y", "count": 1},
+        {"project_id": "b", "subject": "shop-3", "cause": "", "count": 0},
+    ]
+    details = Counter(
+        {ConcernDetail(ConcernKind.STALE, "shop-1", "x"): 2, ConcernDetail(ConcernKind.STALE, "shop-2", "y"): 1}
+    )
+    seen = parse_concerns(ConcernKind.STALE, rows)
+    assert seen["a"] == Workload(concerns=Counter({ConcernKind.STALE: 3}), details=details)
+    assert seen["b"] == Workload()
+    assert parse_details(ConcernKind.STALE, rows)["a"] == Workload(details=details)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import pytest
 import typer
 import yaml
 
-from api import audit
+from api import audit, overview
 from api.app import ROUTE_GROUPS
 from api.http import openapi
 from api.http.routes import Route as DeclaredRoute
 from cli.__main__ import app
+from domain.workload import ConcernKind
 from tests.support import observability, operations
 from tests.support.operations import ACTIONS, CONSOLE, OPERATIONS, STANDSTILLS, Command, Console, No, Page, Route
 
@@ -96,6 +97,19 @@ def test_what_stands_still_is_seen(still: operations.Standstill) -> None:
     assert isinstance(still.metric, No) or still.metric in declared
     assert isinstance(still.alert, No) or still.alert in {rule["alert"] for rule in rules}
     assert not isinstance(still.page, Page) or still.page.path in PAGES
+
+
+def test_the_overview_has_a_line_for_what_stands_still() -> None:
+    """Or the table says why not; each line has its words, and each concern is in the table."""
+    words = (CONSOLE / "words/overview.js").read_text()
+    lines = {each for each in operations.OVERVIEW_LINES.values() if not isinstance(each, No)}
+    assert list(operations.OVERVIEW_LINES) == [still.what for still in STANDSTILLS]
+    assert lines == {operations.COMPONENT, *ConcernKind}
+    assert [kind for kind in ConcernKind if words.count(f"\n      {kind}: {{") != 2] == []
+    rules = (observability.FOLDER / "rules.yaml").read_text()
+    for system, seconds in overview.STANDSTILL_SECONDS.items():
+        threshold = f'haulage_workload_oldest_seconds{{system="{system}",state="waiting"}}) > {seconds}\n'
+        assert threshold in rules, system
 
 
 def test_the_page_has_both_tables() -> None:

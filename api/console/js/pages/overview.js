@@ -1,7 +1,7 @@
 // The overview: concerns, the health of the components, and the workload of every system, live.
 
 import { get, watch } from "../api.js";
-import { badge, duration } from "../components/index.js";
+import { badge, duration, number } from "../components/index.js";
 import { clear, freshId, h } from "../dom.js";
 import { has, t } from "../i18n.js";
 import { SECTIONS, link } from "../navigation.js";
@@ -63,9 +63,10 @@ function pulse(live, isNew) {
 
 /** Show what a person should look at, with links. It is read out only when it changes. */
 function showConcerns(element, seen) {
-  const down = seen.parts.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) })));
+  const down = seen.parts.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) }), ": ", h("span", { dir: "auto" }, each.trouble)));
   const troubles = seen.rooms.flatMap((workload) => workload.concerns.map((concern) => [workload.room, concern]));
-  const items = [...down, ...troubles.map(([system, concern]) => concernItem(system, concern))];
+  const ages = new Map(seen.rooms.map((workload) => [workload.room, workload.oldest_waiting_seconds]));
+  const items = [...down, ...troubles.map(([system, concern]) => concernItem(system, concern, ages.get(system)))];
   const said = JSON.stringify([down.length, troubles]);
   if (element.dataset.said === said) return;
   element.dataset.said = said;
@@ -74,11 +75,34 @@ function showConcerns(element, seen) {
   clear(element, h("p", { role: "status" }, h("i", { class: "dot" }), sentence), items.length ? h("ul", {}, items) : null);
 }
 
-function concernItem(system, { trouble, count }) {
+function concernItem(system, { trouble, count, parts }, age) {
   const key = `overview.trouble.${trouble}`;
-  const words = has(key) ? t(key, { n: count }) : t("overview.otherTrouble", { name: trouble, n: count });
+  const values = { n: count, unit: t(`overview.unit.${UNITS[system]}`, { n: count }), time: duration(age ?? 0) };
+  const words = has(key) ? t(key, values) : t("overview.otherTrouble", { name: trouble, n: count });
   const { href } = SECTIONS.find((each) => each.name === system);
-  return h("li", {}, link(href, t(`common.section.${system}`)), h("span", {}, words));
+  const whole = link(wayTo(system, trouble, {}) ?? href, t(`common.section.${system}`));
+  return h("li", {}, whole, h("span", {}, words, parts.map((part, index) => [index ? "; " : ": ", partOf(system, trouble, part, count)])));
+}
+
+/** A part of a concern: its platform, type or queue with the way there, the cause, and how many of several. */
+function partOf(system, trouble, part, count) {
+  const words = [part.subject, part.cause].filter(Boolean).join(" · ") || t("overview.unknownCause");
+  const way = wayTo(system, trouble, part);
+  return [way ? link(way, words) : h("bdi", {}, words), part.count < count ? ` (${number(part.count)})` : null];
+}
+
+const UNITS = { downloads: "downloads", transfers: "targets", orders: "slices", addresses: "messages", tasks: "tasks" };
+const TABS = { failed: "tab=slices&state=failed", stale: "tab=slices&stale=true", sweeps_failed: "tab=slices&sweep=failed", backfill_failed: "tab=backfills" };
+
+/** The page where a concern, or a part of it, is dealt with; null where it is a system, or a queue of this page. */
+function wayTo(system, trouble, { subject = "", cause = "" }) {
+  if (["no_worker", "queue_waits", "system_paused"].includes(trouble)) return null;
+  const { href } = SECTIONS.find((each) => each.name === system);
+  if (system === "orders") return subject ? `${href}/platforms/${encodeURIComponent(subject)}${TABS[trouble] ? `?${TABS[trouble]}` : ""}` : null;
+  if (system === "tasks") return subject ? `${href}/types/${encodeURIComponent(subject)}` : null;
+  if (trouble === "quarantined") return `${href}/quarantine`;
+  const filters = { downloads: { state: trouble === "waiting" ? "pending" : "failed", cause }, transfers: { reason: cause }, addresses: { state: trouble, module: cause } }[system];
+  return `${href}?${new URLSearchParams(Object.entries(filters).filter(([, value]) => value))}`;
 }
 
 function partsCard(parts) {
