@@ -98,7 +98,7 @@ const TABS = { failed: "tab=slices&state=failed", stale: "tab=slices&stale=true"
 function wayTo(system, trouble, { subject = "", cause = "" }) {
   if (["no_worker", "queue_waits", "system_paused"].includes(trouble)) return null;
   const { href } = SECTIONS.find((each) => each.name === system);
-  if (system === "orders") return subject ? `${href}/platforms/${encodeURIComponent(subject)}${TABS[trouble] ? `?${TABS[trouble]}` : ""}` : null;
+  if (system === "orders") return subject && session.isAdmin ? `${href}/platforms/${encodeURIComponent(subject)}${TABS[trouble] ? `?${TABS[trouble]}` : ""}` : null;
   if (system === "tasks") return subject ? `${href}/types/${encodeURIComponent(subject)}` : null;
   if (trouble === "quarantined") return `${href}/quarantine`;
   const filters = { downloads: { state: trouble === "waiting" ? "pending" : "failed", cause }, transfers: { reason: cause }, addresses: { state: trouble, module: cause } }[system];
