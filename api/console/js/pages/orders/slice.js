@@ -55,8 +55,8 @@ function fault(slice) {
 function reading(now) {
   if (!now) return null;
   const { attempt, fault: last, next_attempt_at: next } = now;
-  const words = last ? t("orders.reading.failed", { n: next ? attempt : attempt - 1, why: `${last.message} ${last.hint}`.trim() }) : t("orders.reading.first", { n: attempt });
-  return h("p", { class: "why", dir: "auto" }, words, " ", last && (next ? [t("orders.reading.next"), " ", moment(next)] : t("orders.reading.now")));
+  const words = last ? t("orders.tries.failed", { n: next ? attempt : attempt - 1, why: `${last.message} ${last.hint}`.trim() }) : t("orders.tries.first", { n: attempt });
+  return h("p", { class: "why", dir: "auto" }, words, " ", last && (next ? [t("orders.tries.next"), " ", moment(next)] : t("orders.tries.now")));
 }
 
 function ledger(slice) {

@@ -74,7 +74,7 @@ export const en = {
     skipped: "It was given up; its orders may be missing.",
     split: "Its halves took its place.",
   },
-  reading: {
+  tries: {
     first: { one: "It is being read, for the first time.", other: "It is being read: attempt {n}." },
     failed: { one: "Tried once in vain: {why}", other: "Tried {n} times in vain; at last: {why}" },
     next: "The next attempt begins",

@@ -74,7 +74,7 @@ export const zh = {
     skipped: "已放弃；其订单可能缺失。",
     split: "已由两半取代。",
   },
-  reading: {
+  tries: {
     first: { other: "正在读取：第 {n} 次尝试。" },
     failed: { other: "已尝试 {n} 次未成功，最近一次：{why}" },
     next: "下次尝试开始于",
