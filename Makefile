@@ -54,8 +54,8 @@ test: $(TOOLS) ## the whole test suite; SEED=… repeats a run, PROCESSES=2 need
 test-fast: $(TOOLS) ## unit tests and recorded histories, without any part
 	$(PYTEST) --numprocesses 2 tests/unit tests/replay
 
-fuzz: $(TOOLS) ## many more requests that no document allows, and templates that nobody would write
-	FUZZ_EXAMPLES=100 $(PYTEST) --numprocesses 2 --timeout 3600 tests/fuzz
+fuzz: $(TOOLS) ## 50,000 and more requests that no document allows, counted at the end, and templates that nobody would write
+	FUZZ_EXAMPLES=100 FUZZ_HEADERS=50000 $(PYTEST) --numprocesses 2 --timeout 3600 tests/fuzz
 
 worlds: SEED := $(or $(SEED),$(shell date +%s))
 worlds: $(TOOLS) ## play many worlds: SYSTEM=downloads N=1000; SEED=… repeats a run, or goes on with it

@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis.configuration import storage_directory
 
-from domain.quotas import DownloadQuotaLimits, QuotaLimits
-from infra.settings import Settings
-from sims.source import Source, running_source
-from tests.support.api import ApiClient, running_api
-from tests.support.worker import running_worker
+from sims.source import Source
+from tests.support.api import ApiClient
 
 pytestmark = pytest.mark.stack
 
@@ -35,29 +31,6 @@ request-timeout = 10
 STORAGE = storage_directory(intent_to_write=False).path.absolute()
 """Has tables of characters, which take seconds to compute: the same folder for all runs."""
 SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
-
-
-@pytest.fixture
-async def source() -> AsyncIterator[Source]:
-    """The only machine that downloads reach."""
-    async with running_source() as running:
-        yield running
-
-
-@pytest.fixture
-async def api_client(settings: Settings, source: Source) -> AsyncIterator[ApiClient]:
-    """The whole API, with a worker, few reasons to say no, and no way out to strangers' machines."""
-    plenty = DownloadQuotaLimits(submissions_per_minute=100_000, active=100_000)
-    downloads = settings.downloads.model_copy(update={"operator_quotas": plenty})
-    quotas = QuotaLimits(requests_per_minute=10_000_000, downloads_per_minute=100_000, downloads_active=100_000)
-    guard = settings.guard.model_copy(update={"ports": [], "allow": [source.base.removeprefix("http://")]})
-    # Who waits for tasks waits in vain here.
-    tasks = settings.tasks.model_copy(update={"wait_max_seconds": 0.1})
-    api = settings.api.model_copy(update={"ping_seconds": 1.0})
-    changed = {"api": api, "downloads": downloads, "guard": guard, "tasks": tasks, "quotas": quotas}
-    settings = settings.model_copy(update=changed)
-    async with running_api(settings) as api_client, running_worker(settings):
-        yield api_client
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +16,8 @@ import pytest
 from tests.support import kills, requirements
 
 KILLS_FILE = "kills.json"
+FUZZED = "fuzzed_requests"
+"""Property of a test: the answers to its odd requests, counted by status."""
 FILES_SHOWN = 40
 PROCESSOR = pytest.StashKey["_Processor"]()
 
@@ -123,10 +125,11 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print where the time went, and what was killed."""
+    """Print where the time went, what was killed, and how many odd requests were sent."""
     reports = [each for several in terminalreporter.stats.values() for each in several if hasattr(each, "nodeid")]
     _print_times(terminalreporter, config, reports)
     _print_kills(terminalreporter, config, reports)
+    _print_fuzzed(terminalreporter, reports)
 
 
 def _print_times(terminal: pytest.TerminalReporter, config: pytest.Config, reports: list[Any]) -> None:
@@ -155,14 +158,24 @@ def _print_times(terminal: pytest.TerminalReporter, config: pytest.Config, repor
         terminal.write_line(f"{part:<48}{tests[part]:>7}{seconds[part]:>10.1f}{processor:>11.1f}{idle:>8.1f}")
 
 
+def _list_properties(reports: list[Any], wanted: str) -> list[Any]:
+    """Return the values of a property that tests had at their end."""
+    ended = [report for report in reports if getattr(report, "when", "") == "teardown"]
+    return [value for report in ended for name, value in report.user_properties if name == wanted]
+
+
+def _print_fuzzed(terminal: pytest.TerminalReporter, reports: list[Any]) -> None:
+    answers: Counter[str] = Counter()
+    for counted in _list_properties(reports, FUZZED):
+        answers.update(counted)
+    if answers:
+        by_status = ", ".join(f"{status}: {answers[status]:,}" for status in sorted(answers) if answers[status])
+        terminal.section("odd requests")
+        terminal.write_line(f"{answers.total():,} odd requests were sent; answers by status: {by_status}")
+
+
 def _print_kills(terminal: pytest.TerminalReporter, config: pytest.Config, reports: list[Any]) -> None:
-    records = [
-        value
-        for report in reports
-        if getattr(report, "when", "") == "teardown"
-        for name, value in report.user_properties
-        if name == kills.PROPERTY
-    ]
+    records = _list_properties(reports, kills.PROPERTY)
     if not records:
         return
     summary = kills.summarize(records)
