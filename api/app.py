@@ -217,9 +217,10 @@ def _require_long_secrets(settings: Settings) -> None:
                 "characters, so that it could be guessed.",
                 "Set it to a random text.",
             )
-    if len(settings.secrets.pepper.get_secret_value()) < PEPPER_MIN_CHARACTERS:
+    if min(map(len, settings.secrets.list_peppers())) < PEPPER_MIN_CHARACTERS:
         raise Invalid(
             "pepper_short",
-            f"HAULAGE_SECRETS__PEPPER has fewer than {PEPPER_MIN_CHARACTERS} characters, so key hashes would be weak.",
+            "HAULAGE_SECRETS__PEPPER, or one of OTHER_PEPPERS beside it, has fewer than "
+            f"{PEPPER_MIN_CHARACTERS} characters, so that hashes of keys would be weak.",
             "Set it to a random text, the same in every API process.",
         )

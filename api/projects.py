@@ -258,8 +258,8 @@ async def _create_key(call: Call, session: Session, project_id: str, permissions
     key = rules.ApiKeyText(
         key_id=_create_random_text(rules.KEY_ID_LENGTH), secret=_create_random_text(rules.SECRET_LENGTH)
     )
-    secret_hash = rules.digest_secret(call.services.settings.secrets.pepper.get_secret_value(), key.secret)
-    row = await store.add_key(session, project_id, key.key_id, secret_hash, key.text[-4:], permissions)
+    pepper = call.services.settings.secrets.list_peppers()[0]
+    row = await store.add_key(session, project_id, key, pepper, permissions)
     log.get(__name__).info("key_created", key_id=key.key_id, project_id=project_id)
     return NewKeyResponse(**_build_key_response(row).model_dump(), api_key=key.text)
 

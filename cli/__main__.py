@@ -133,6 +133,19 @@ def doctor(
 
 
 @app.command()
+def reseal(data_dir: DataDir = None) -> None:
+    """Seal anew what an old key of HAULAGE_SECRETS__SEAL made, so that it can be removed; the server may run meanwhile.
+
+    Safe to repeat. Exit codes: 0 old keys may go, 1 something still needs one, as the last lines say.
+    """
+    from cli import secrets
+
+    data_folder.load_environment_if_running(_load_settings_with_data_dir(data_dir).data_dir)
+    settings.load.cache_clear()
+    command.run_and_exit(secrets.reseal(_load_settings_with_data_dir(data_dir)))
+
+
+@app.command()
 def export(
     url: Annotated[str, typer.Argument(help="URL of the source; page and page_size are added.")],
     kind: Annotated[FileType, typer.Option("--type", help="Type of the file.")] = FileType.CSV,

@@ -16,7 +16,7 @@ from rich.text import Text
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 
-from cli import outside_checks
+from cli import outside_checks, secrets
 from cli.checks import CheckFailed, open_database_for_check
 from domain.faults import Fault
 from infra import temporal
@@ -80,6 +80,7 @@ async def iterate_results(settings: Settings) -> AsyncIterator[CheckResult]:
         "gse": outside_checks.check_gse,
         "pubsub": outside_checks.check_pubsub,
         "tls": outside_checks.check_certificates,
+        "secrets": secrets.check_secrets,
         "clock": _check_clock,
         "versions": _list_library_versions,
         "disk": _check_disk,

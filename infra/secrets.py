@@ -30,7 +30,9 @@ class Sealer:
                 "HAULAGE_SECRETS__SEAL is empty, so nothing can be sealed. "
                 "Set it to a JSON list of Fernet keys, e.g. '[\"<32 bytes, url-safe base64>\"]'."
             )
+        self._first = keys[0]
         self._fernet = MultiFernet(keys)
+        self.has_old_keys = len(keys) > 1
 
     def seal(self, text: str) -> SealedText:
         """Encrypt text."""
@@ -46,6 +48,18 @@ class Sealer:
             return self._fernet.decrypt(sealed.token.encode()).decode()
         except InvalidToken as error:
             raise SealUnreadableError(SealUnreadableError.__doc__) from error
+
+    def reseal(self, sealed: SealedText) -> SealedText | None:
+        """Return a sealed text under the first key; None if the first key made it.
+
+        Raises:
+            SealUnreadableError: None of the keys made it.
+        """
+        try:
+            self._first.decrypt(sealed.token.encode())
+        except InvalidToken:
+            return self.seal(self.open(sealed))
+        return None
 
 
 def create_random_token() -> str:

@@ -85,7 +85,7 @@ class SecretSettings(BaseModel):
     """The installation's own keys.
 
     `seal` lists keys of sealed values, and `payloads` those of what goes through Temporal: 32 random bytes in URL-safe
-    base64, newest first. `pepper` hashes API keys.
+    base64, newest first. `pepper` hashes API keys, and signs links to files and ids of transfers.
     """
 
     seal: list[SecretStr] = []
@@ -96,6 +96,14 @@ class SecretSettings(BaseModel):
         default=[], description="ids of keys that are gone for good, with all that only they decrypt"
     )
     pepper: SecretStr = SecretStr("")
+    other_peppers: list[SecretStr] = Field(
+        default=[],
+        description="peppers from before a rotation, or of the next one: what was made with them is accepted",
+    )
+
+    def list_peppers(self) -> list[str]:
+        """Return the peppers in plain text, first the one that new hashes and signatures are made with."""
+        return [pepper.get_secret_value() for pepper in (self.pepper, *self.other_peppers)]
 
 
 class WorkerSettings(BaseModel):

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, func, or_, select
 
-from domain.secrets import KeyRight
+from domain.secrets import ApiKeyText, KeyRight, digest_secret, identify_pepper
 from infra.database import Database, Session
 from stores import keyset
 from stores.tables.shared import ApiKey, IdempotencyKey, Project
@@ -25,6 +25,12 @@ _KEY = """
     FROM api_keys k JOIN projects p ON p.id = k.project_id WHERE k.id = $1
 """
 _USED = "UPDATE api_keys SET last_used_at = now() WHERE id = $1"
+_REHASHED = "UPDATE api_keys SET last_used_at = now(), hash = $2, pepper_id = $3 WHERE id = $1"
+_KEYS_OF_OTHER_PEPPERS = """
+    SELECT k.id FROM api_keys k JOIN projects p ON p.id = k.project_id
+    WHERE k.pepper_id IS DISTINCT FROM $1 AND coalesce(least(k.revoked_at, p.revoked_at, k.expires_at) > now(), true)
+    ORDER BY k.id
+"""
 _QUOTAS = "SELECT quotas::text FROM projects WHERE id = $1"
 _PURGE_IDEMPOTENCY_KEYS = """
     DELETE FROM idempotency_keys WHERE (project_id, key) IN
@@ -89,6 +95,18 @@ async def record_key_use(database: Database, key_id: str) -> None:
     """Write the time of a key's last use."""
     async with database.connection() as connection:
         await connection.execute(_USED, key_id)
+
+
+async def record_key_use_and_rehash(database: Database, key_id: str, secret_hash: bytes, pepper_id: str) -> None:
+    """Write the time of a key's last use, and the hash of its secret under the current pepper."""
+    async with database.connection() as connection:
+        await connection.execute(_REHASHED, key_id, secret_hash, pepper_id)
+
+
+async def list_keys_of_other_peppers(database: Database, pepper_id: str) -> list[str]:
+    """Return the ids of valid keys whose hash is not known to be under this pepper."""
+    async with database.connection() as connection:
+        return [row["id"] for row in await connection.fetch(_KEYS_OF_OTHER_PEPPERS, pepper_id)]
 
 
 async def find_quota_overrides(database: Database, project_id: str) -> str | None:
@@ -163,22 +181,23 @@ async def count_live_keys(session: Session, project_id: str) -> int:
 
 
 async def add_key(
-    session: Session, project_id: str, key_id: str, secret_hash: bytes, last4: str, permissions: KeyPermissions
+    session: Session, project_id: str, key: ApiKeyText, pepper: str, permissions: KeyPermissions
 ) -> ApiKey:
     """Create a key."""
-    key = ApiKey(
-        key_id=key_id,
+    row = ApiKey(
+        key_id=key.key_id,
         project_id=project_id,
-        secret_hash=secret_hash,
-        last4=last4,
+        secret_hash=digest_secret(pepper, key.secret),
+        pepper_id=identify_pepper(pepper),
+        last4=key.text[-4:],
         name=permissions.name,
         key_right=permissions.right,
         systems=None if permissions.systems is None else sorted(permissions.systems),
         expires_at=permissions.expires_at,
         created_at=await _read_transaction_time(session),
     )
-    session.add(key)
-    return key
+    session.add(row)
+    return row
 
 
 async def revoke_key(session: Session, key: ApiKey, *, after: timedelta = timedelta()) -> None:

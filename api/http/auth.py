@@ -73,7 +73,8 @@ class Authenticator:
         self._admin_keys = {
             name: key.get_secret_value().encode() for name, key in settings.api.list_admin_keys().items()
         }
-        self._pepper = settings.secrets.pepper.get_secret_value()
+        self._peppers = settings.secrets.list_peppers()
+        self._pepper_id = secrets.identify_pepper(self._peppers[0])
         self._callers = CoalescedRead(self._find_caller_and_record_key_use, SHARED_READ_PAUSE_SECONDS)
         self._keys = CoalescedRead(self._find_live_key_and_record_use)
         self._projects = CoalescedRead(self._find_quotas)
@@ -160,7 +161,10 @@ class Authenticator:
         key = secrets.parse_api_key(token)
         if caller.is_admin or key is None:
             return caller, self.cookies.create_session("", self._admin_keys[caller.admin_name])
-        return caller, self.cookies.create_session(key.key_id, secrets.digest_secret(self._pepper, key.secret))
+        record = await self._keys.get(key.key_id)
+        if record is None:
+            raise _build_key_error(token)
+        return caller, self.cookies.create_session(key.key_id, record.secret_hash)
 
     async def _identify_by_session(self, request: web.Request, route: Route) -> Caller:
         session = self.cookies.read_session(request)
@@ -226,11 +230,13 @@ class Authenticator:
         record = await store.find_key_credential(self._database, key.key_id)
         # An unknown id costs the same hash and comparison as a known one, so that timing reveals nothing.
         stored = record.secret_hash if record else bytes(32)
-        matches = hmac.compare_digest(stored, secrets.digest_secret(self._pepper, key.secret))
+        digests = [secrets.digest_secret(pepper, key.secret) for pepper in self._peppers]
+        matches = max(hmac.compare_digest(stored, digest) for digest in digests)
         if record is None or not (matches and record.is_live):
             return None
         if record.is_use_due:
-            await store.record_key_use(self._database, key.key_id)
+            # Only here is the secret known in clear: a key that is used needs no earlier pepper from then on.
+            await store.record_key_use_and_rehash(self._database, key.key_id, digests[0], self._pepper_id)
         return self._build_caller(key.key_id, record)
 
     def _build_caller(self, key_id: str, record: KeyCredential) -> Caller:

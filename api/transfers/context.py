@@ -107,15 +107,15 @@ class TransferContext:
         self.job_lists = JobLister(services)
         self.openings = SendPermissionsCache(services)
         self.window_seconds = services.settings.transfers.window_seconds
-        pepper = services.settings.secrets.pepper.get_secret_value().encode()
-        self._secret = hmac.digest(pepper, _PURPOSE, hashlib.sha256)
+        peppers = services.settings.secrets.list_peppers()
+        self._secrets = [hmac.digest(pepper.encode(), _PURPOSE, hashlib.sha256) for pepper in peppers]
         # Requests for one target get different ids: certainly within this process, very likely among several.
         self._salts = itertools.count(secrets.randbelow(_SALTS))
 
     def create_task_id(self, file: TransferFile, bucket: int, target_key: int, project_id: str) -> str:
         """Return a new id for a task."""
         task = TransferTaskKey(TransferJobKey(file, bucket), target_key, next(self._salts) % _SALTS)
-        return names.format_task_id(task, self._secret, project_id)
+        return names.format_task_id(task, self._secrets[0], project_id)
 
     def parse_task_id(self, call: Call, task_id: str) -> TransferTaskKey:
         """Return the task that an id names.
@@ -123,7 +123,8 @@ class TransferContext:
         Raises:
             Missing: The id was not issued to this project.
         """
-        task = names.parse_task_id(task_id, self._secret, call.project_id)
+        tasks = (names.parse_task_id(task_id, secret, call.project_id) for secret in self._secrets)
+        task = next(filter(None, tasks), None)
         if task is None:
             raise build_missing_fault("task", "Check the id that POST /v1/transfers answered.")
         return task

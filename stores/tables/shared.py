@@ -50,6 +50,7 @@ class ApiKey(TableRow, table=True):
     key_id: str = Field(primary_key=True, sa_type=Text, sa_column_kwargs={"name": "id"})
     project_id: str = Field(sa_type=Text, sa_column_args=[ForeignKey("projects.id")], index=True)
     secret_hash: bytes = Field(sa_type=LargeBinary, sa_column_kwargs={"name": "hash"}, unique=True)
+    pepper_id: str | None = Field(default=None, sa_type=Text)
     last4: str | None = Field(default=None, sa_type=Text)
     name: str | None = Field(default=None, sa_type=Text)
     key_right: str = Field(sa_type=Text)

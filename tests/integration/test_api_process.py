@@ -162,5 +162,5 @@ async def test_it_refuses_a_database_without_this_version_s_tables(
 async def test_it_refuses_to_hash_keys_without_a_pepper(environment: dict[str, str]) -> None:
     """A weak setting is told in one sentence, before the first key is made."""
     said = await refusal({**environment, "HAULAGE_SECRETS__PEPPER": "short"})
-    assert "HAULAGE_SECRETS__PEPPER has fewer than 32 characters" in said
+    assert "has fewer than 32 characters, so that hashes of keys would be weak" in said
     assert "Traceback" not in said

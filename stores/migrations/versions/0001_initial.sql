@@ -432,6 +432,7 @@ CREATE TABLE api_keys (
     id TEXT NOT NULL,
     project_id TEXT NOT NULL,
     hash BYTEA NOT NULL,
+    pepper_id TEXT,
     last4 TEXT,
     name TEXT,
     key_right TEXT NOT NULL,
