@@ -66,7 +66,7 @@ async def _iterate_batches(
     database: Database, sealer: Sealer, column: SealedColumn, rows_max: int | None, *, is_written: bool
 ) -> SealedCount:
     count, after = SealedCount(column.name), ""
-    change = _reseal_request if column.is_request else _reseal_text
+    change = reseal_request if column.is_request else _reseal_text
     while rows_max is None or count.rows < rows_max:
         async with database.connection() as connection:
             rows = await connection.fetch(_build_selection(column), after, BATCH_ROWS)
@@ -103,7 +103,8 @@ def _reseal_text(sealer: Sealer, token: str) -> str | None:
     return resealed.token if resealed else None
 
 
-def _reseal_request(sealer: Sealer, text: str) -> str | None:
+def reseal_request(sealer: Sealer, text: str) -> str | None:
+    """Return the request of a download, which is JSON, with its values sealed anew; None if none needs it."""
     request: dict[str, Any] = json.loads(text)
     is_changed = False
     for part in (request, *request.get("tables", ())):

@@ -1,0 +1,52 @@
+"""Sealing with several keys: what an old one made is sealed anew under the first, and nothing else is touched."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+
+import pytest
+from pydantic import SecretStr
+
+from domain.downloads.models import DownloadSpec, TableSource
+from infra.secrets import Sealer, SealUnreadableError
+from infra.settings import SecretSettings
+from stores import sealed
+
+OLD, NEW, OTHER = (base64.urlsafe_b64encode(os.urandom(32)).decode() for _ in range(3))
+
+
+def make_sealer(*keys: str) -> Sealer:
+    """A sealer with these keys."""
+    return Sealer(SecretSettings(seal=[SecretStr(key) for key in keys]))
+
+
+def test_only_what_an_old_key_made_is_sealed_anew() -> None:
+    """Then the first key alone opens it."""
+    both = make_sealer(NEW, OLD)
+    resealed = both.reseal(make_sealer(OLD).seal("a secret"))
+
+    assert resealed
+    assert make_sealer(NEW).open(resealed) == "a secret"
+    assert both.reseal(resealed) is None
+    with pytest.raises(SealUnreadableError):
+        both.reseal(make_sealer(OTHER).seal("a secret"))
+
+
+def test_every_sealed_value_of_a_request_is_sealed_anew() -> None:
+    """Those of its tables, too; a field that only looks like a sealed value is the caller's, and stays."""
+    old, both = make_sealer(OLD), make_sealer(NEW, OLD)
+    source = TableSource(source_url=old.seal("url"), source_headers=old.seal("headers"))
+    spec = DownloadSpec(
+        task_id="dl", project_id="prj", file_name=old.seal("x").token, callback=old.seal("callback"), tables=[source]
+    )
+    text = sealed.reseal_request(both, json.dumps(spec.model_dump(mode="json")))
+
+    assert text
+    assert sealed.reseal_request(both, text) is None
+    after = DownloadSpec.model_validate_json(text)
+    values = (after.callback, after.tables[0].source_url, after.tables[0].source_headers)
+    assert [make_sealer(NEW).open(value) for value in values if value] == ["callback", "url", "headers"]
+    changed = {"callback": spec.callback, "tables": spec.tables}
+    assert after.model_copy(update=changed) == spec
