@@ -147,8 +147,8 @@ async def create_watch_ticket(call: Call, path: DownloadPath) -> TicketResponse:
     await get_status_reader(call).read(call.project_id, path.task_id)
     socket = f"/v1/downloads/{path.task_id}/ws"
     token, until = await call.request.app[auth.AUTHENTICATOR].create_ticket(call.caller, socket)
-    base = call.services.settings.api.public_base.rstrip("/") or f"{call.request.scheme}://{call.request.host}"
-    return TicketResponse(url=f"ws{base.removeprefix('http')}{socket}?ticket={token}", ticket=token, expires_at=until)
+    base = f"ws{call.public_base.removeprefix('http')}"
+    return TicketResponse(url=f"{base}{socket}?ticket={token}", ticket=token, expires_at=until)
 
 
 async def send_updates_over_socket(call: Call, subscription: Subscription) -> web.WebSocketResponse:

@@ -112,8 +112,7 @@ async def create_link(call: Call, path: DownloadPath, query: LinkQuery) -> LinkR
     found = await _require_file_of_download(call, path.task_id)
     until = min(datetime.now(UTC) + timedelta(seconds=query.expires_in), found.expires_at).replace(microsecond=0)
     token = sign_link(_list_peppers(call)[0], FileLink(call.project_id, path.task_id, until))
-    base = call.services.settings.api.public_base.rstrip("/") or f"{call.request.scheme}://{call.request.host}"
-    return LinkResponse(url=f"{base}/d/{token}", expires_at=until)
+    return LinkResponse(url=f"{call.public_base}/d/{token}", expires_at=until)
 
 
 @routes.get(

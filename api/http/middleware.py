@@ -74,7 +74,9 @@ def build_middleware(time_limit_seconds: float) -> Middleware:
 
 async def set_response_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Set the headers of every response; aiohttp calls this just before it is sent."""
-    state = request[REQUEST_STATE]
+    state = request.get(REQUEST_STATE)
+    if state is None:
+        return  # aiohttp refused the request before the middleware; the server dresses its own response.
     state.response = response
     response.headers[REQUEST_ID_HEADER] = state.id
     if state.headers:

@@ -124,6 +124,13 @@ class Call:
         return self.caller.project_id
 
     @property
+    def public_base(self) -> str:
+        """Scheme and host of links to this API: as configured, or else those of the request."""
+        # A header's bytes may be no text at all, which JSON cannot hold.
+        host = self.request.host.encode("ascii", "ignore").decode()
+        return self.services.settings.api.public_base.rstrip("/") or f"{self.request.scheme}://{host}"
+
+    @property
     def request_state(self) -> RequestState:
         """What the framework keeps about the request."""
         return self.request[REQUEST_STATE]

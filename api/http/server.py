@@ -68,6 +68,9 @@ class _Connection(RequestHandler):
         Closing both sides resets the connection, and the reset may overtake the response. So the caller reads the
         response and its end, while the rest of the body is drained for `LINGERING_SECONDS`.
         """
+        if isinstance(resp, web.HTTPExpectationFailed):
+            # aiohttp refuses an unknown `Expect` before the middleware, which would make a problem of it.
+            resp = self.handle_error(request, resp.status, resp)
         is_rejection = resp.status >= HTTPStatus.BAD_REQUEST and not request.content.is_eof()
         if is_rejection:
             resp.force_close()

@@ -156,7 +156,10 @@ class SessionCookies:
 
     def _is_same_origin(self, request: web.Request) -> bool:
         """Return whether a socket is opened by our own page: SameSite alone would admit other hosts of our domain."""
-        origin = urlsplit(request.headers.get(hdrs.ORIGIN, "")).netloc
+        try:
+            origin = urlsplit(request.headers.get(hdrs.ORIGIN, "")).netloc
+        except ValueError:  # such as http://[::1
+            return False
         return origin in {request.host, urlsplit(self._base).netloc or request.host}
 
     def _is_secure(self, request: web.Request) -> bool:

@@ -61,7 +61,7 @@ PLAUSIBLE = {
 }
 FRAMING = {
     b"Content-Length": [b"-1", b"x", b"0x2", b"1 1", b"+2", b"\xb2", b"9" * 30],
-    b"Transfer-Encoding": [b"gzip", b"chunked, identity", b"\x0bchunked", b"CHUNKED, chunked"],
+    b"Transfer-Encoding": [b"gzip", b"chunked, identity", b"\x0bchunked", b"chunked, x"],
     b"Host": [b"", b"a b", b"[", b"\xff", b"x" * 300, b"a:b:c"],
 }
 """Headers that say where a request ends, always wrong: a body that never comes would only be waited for."""

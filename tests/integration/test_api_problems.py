@@ -310,6 +310,13 @@ async def test_another_request_id_is_replaced(api_client: ApiClient, given: str)
     assert len(reply.headers["X-Request-Id"]) == 32
 
 
+async def test_an_unknown_expectation_is_a_problem(api_client: ApiClient) -> None:
+    """It is refused before the router has found a route."""
+    reply = await api_client.ask("GET", "/toys", headers={"Expect": "coffee"})
+    assert (reply.status, reply.code) == (417, "malformed_request")
+    assert "Server" not in reply.headers
+
+
 @pytest.mark.parametrize("path", ["/toys", "/nothing", "/toys/broken", "/toys?limit=0"])
 async def test_every_answer_is_dressed(api_client: ApiClient, path: str) -> None:
     """Security headers are on every answer, and none says which server wrote it."""

@@ -133,7 +133,14 @@ async def test_a_cookie_alone_changes_nothing(api_client: ApiClient, headers: di
 
 @pytest.mark.parametrize(
     ("origin", "status"),
-    [(None, 401), ("https://evil.example.com", 401), ("null", 401), ("http://127.0.0.1:1", 401), ("same", 101)],
+    [
+        (None, 401),
+        ("https://evil.example.com", 401),
+        ("null", 401),
+        ("http://[::1", 401),
+        ("http://127.0.0.1:1", 401),
+        ("same", 101),
+    ],
 )
 async def test_sockets_are_opened_with_a_cookie_by_our_own_pages_only(
     api_client: ApiClient, origin: str | None, status: int
