@@ -17,7 +17,7 @@ from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 
 from cli import outside_checks, secrets
-from cli.checks import CheckFailed, open_database_for_check
+from cli.outside_checks import CheckFailed, open_database_for_check
 from domain.faults import Fault
 from infra import temporal
 from infra.objects import ObjectStore, StoreFailure

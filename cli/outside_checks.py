@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -13,11 +14,12 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
-from cli.checks import CheckFailed, open_database_for_check
 from clients.gse import GseClient, GseFailure
 from clients.modules import ModuleFailure, ModulesClient
 from clients.pubsub import PubSubClient, PubSubFailure
 from domain.addresses.operations import Module
+from domain.faults import Fault
+from infra.database import DATABASE_ERRORS, Database
 from infra.settings import Settings
 from services import addresses
 from stores import webhooks
@@ -28,6 +30,35 @@ RECEIVER_PATIENCE: Final = timedelta(hours=1)
 CERTIFICATE_DAYS_MIN: Final = 14
 PROBED_AGENT: Final = "haulage-doctor"
 CLIENT_CERTIFICATE: Final = "TEMPORAL_TLS_CLIENT_CERT_PATH"
+
+
+class CheckFailed(Exception):
+    """A failed check: what was found, and the remedy."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        super().__init__(f"{_add_full_stop(found)} {remedy}".rstrip())
+
+
+def _add_full_stop(found: str) -> str:
+    """Return a message of a library with its full stop."""
+    return found if found.endswith((".", "!", "?")) else f"{found}."
+
+
+@asynccontextmanager
+async def open_database_for_check(settings: Settings) -> AsyncIterator[Database]:
+    """Open the database; raise CheckFailed where it does not answer, or has another revision."""
+    database = Database(settings.database)
+    try:
+        yield database
+    except Fault as fault:
+        raise CheckFailed(fault.record.message, fault.record.hint) from fault
+    except DATABASE_ERRORS as error:
+        reason = str(error).partition("\n")[0]
+        raise CheckFailed(
+            f"PostgreSQL does not answer: {reason}", "Start it, or correct HAULAGE_DATABASE__URL."
+        ) from error
+    finally:
+        await database.close()
 
 
 async def check_platforms(settings: Settings) -> str:

@@ -10,8 +10,8 @@ from typing import Final
 
 from temporalio.client import Client
 
-from cli.checks import CheckFailed, open_database_for_check
 from cli.command import print_line
+from cli.outside_checks import CheckFailed, open_database_for_check
 from domain import webhooks
 from domain.downloads import names as downloads
 from domain.secrets import SealedText, identify_pepper

@@ -19,7 +19,7 @@ from sqlalchemy import text
 from temporalio.worker import Worker
 
 from cli import doctor, outside_checks
-from cli.checks import CheckFailed
+from cli.outside_checks import CheckFailed
 from domain.addresses.messages import Topic
 from domain.tasks import names
 from infra import temporal

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from sqlmodel import select
 
 from cli import secrets
-from cli.checks import CheckFailed
+from cli.outside_checks import CheckFailed
 from domain.downloads.models import DownloadSpec, TableSource
 from domain.secrets import SealedText, parse_api_key
 from infra.secrets import Sealer
