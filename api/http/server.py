@@ -89,6 +89,8 @@ class _Connection(RequestHandler):
         """See base class."""
         if request.writer.output_size > 0:
             raise ConnectionError("a response is already being sent") from exc
+        if isinstance(exc, UnicodeError):
+            status = HTTPStatus.BAD_REQUEST  # aiohttp failed to quote an `Expect` that is no text.
         request_id = middleware.read_or_create_request_id(request)
         log.get(__name__).warning("request_unreadable", request_id=request_id, status=status, error=repr(exc))
         detail = "The request is not well-formed HTTP. Check its first line, its headers and their length."

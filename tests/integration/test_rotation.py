@@ -93,11 +93,8 @@ async def test_a_sealing_key_is_rotated(settings: Settings, capsys: pytest.Captu
         with pytest.raises(CheckFailed, match=r"No key opens some sealed values: .*Put the key"):
             await secrets.check_secrets(with_seal(settings, old))
 
-    assert first.splitlines()[:2] == [
-        "signing secrets of webhooks: 1 of 1 sealed anew",
-        "addresses of deliveries: 1 of 1 sealed anew",
-    ]
-    assert "requests of downloads: 1 of 1 sealed anew" in first
+    for column in ("signing secrets of webhooks", "addresses of deliveries", "requests of downloads"):
+        assert f"{column}: 1 of 1 sealed anew\n" in first
     assert first.endswith("the others may go.\n")
     assert ": 1 of" not in second
     assert signing.startswith("whsec_")
