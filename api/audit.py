@@ -100,7 +100,7 @@ async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[Pen
             project_id=call.caller.project_id or call.request.match_info.get("project_id"),
             actor=call.caller.actor,
             name=call.route.name,
-            path=call.request.path[:PATH_MAX_CHARACTERS],
+            path=call.request.path.replace("\0", "%00")[:PATH_MAX_CHARACTERS],  # no text in PostgreSQL holds a NUL
             who=getattr(body, "who", None),
             reason=getattr(body, "reason", None),
             request_id=call.request_state.id,
