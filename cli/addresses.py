@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -41,6 +41,7 @@ TOPICS: Final = {
 }
 
 MessageId = Annotated[int, typer.Argument(help="The id of a message.")]
+One = Annotated[Literal["ed", "im", "wfm", "od"] | None, typer.Option("--module", help="This module only.")]
 OfTopic = Annotated[str | None, typer.Option("--topic", help=f"One of {', '.join(TOPICS)}.")]
 InModule = Annotated[str | None, typer.Option("--module", help="Those that failed in ed, im, wfm or od.")]
 OfKind = Annotated[
@@ -244,23 +245,29 @@ def discard(
 
 
 @app.command(epilog=EXIT_CODES)
-def pause(reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Pause cycles; messages are still received."""
-
-    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
-        return CommandOutput((await addresses.pause(reason)).model_dump(mode="json"), ("No further cycle begins.",))
-
-    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
+def pause(
+    reason: Reason,
+    module: One = None,
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pause cycles, or one module; messages are still received."""
+    _steer("pause", "No further cycle begins.", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
-def resume(reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Resume cycles; what was received meanwhile is loaded at once."""
-
-    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
-        return CommandOutput((await addresses.resume(reason)).model_dump(mode="json"), ("Cycles run again.",))
-
-    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
+def resume(
+    reason: Reason,
+    module: One = None,
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Resume cycles, or one module; what was received meanwhile is loaded at once."""
+    _steer("resume", "Cycles run again.", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -278,6 +285,18 @@ def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) 
         return CommandOutput(fields, (f"The four modules are equal in all {found.compared:,} UPRNs.",))
 
     _run_as_admin(work, api, data_dir, as_json=as_json)
+
+
+def _steer(verb: str, sentence: str, reason: str, module: str | None, **where: Any) -> None:
+    """Pause or resume cycles, or one module."""
+
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+        if module is None:
+            return CommandOutput((await getattr(addresses, verb)(reason)).model_dump(mode="json"), (sentence,))
+        await getattr(addresses, f"{verb}_module")(module, reason)
+        return CommandOutput({"module": module, "paused": verb == "pause"}, (f"{module}: {verb}d.",))
+
+    _run_as_admin(work, **where)
 
 
 def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool, who: str = "") -> None:

@@ -25,6 +25,7 @@ class ConcernKind(StrEnum):
     QUEUE_WAITS = "queue_waits"  # task queues whose workers are too few
     WAITING = "waiting"  # items that no worker has taken up for so long that work stands still
     FAILED = "failed"  # items that failed, but for those that wait for a person
+    MODULE_PAUSED = "module_paused"  # modules of addresses that are not called
     BACKFILL_FAILED = "backfill_failed"  # platforms whose last back-fill failed
     PAUSED = "paused"  # types of tasks that give out none
     OVERDUE = "overdue"  # tasks that are due and that no worker holds

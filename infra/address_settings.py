@@ -84,6 +84,7 @@ class ModuleSettings(BaseModel):
         default=5, ge=1, description="consecutive failures after which it is not called for a while"
     )
     breaker_seconds: float = Field(default=10.0, ge=0, description="how long; then one call is made as a trial")
+    paused: bool = Field(default=False, description="it is not called; what needs it waits, and costs no try")
 
 
 class ModulesSettings(BaseModel):

@@ -42,6 +42,7 @@ class EffectiveModuleSettings(Response):
     retry_pause_seconds: float
     breaker_failures: int
     breaker_seconds: float
+    paused: bool
 
 
 class EffectiveSettings(Response):

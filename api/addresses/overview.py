@@ -38,8 +38,9 @@ def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloa
 
 
 async def _count_workload(database: Database, defaults: AddressSettings) -> Workloads:
-    retries = (await addresses.load_effective_settings(database, defaults)).retries
-    counts = await cycle.count_unfinished(database, retries)
+    settings = await addresses.load_effective_settings(database, defaults)
+    counts = await cycle.count_unfinished(database, settings.retries)
+    paused = [module for module in Module if getattr(settings.modules, module).paused]
     tallies: defaultdict[MessageState, ItemCount] = defaultdict(ItemCount)
     for each in counts.counts:
         tallies[each.state] += ItemCount(each.messages, each.oldest_at)
@@ -51,8 +52,13 @@ async def _count_workload(database: Database, defaults: AddressSettings) -> Work
             for module, failed in each.failed_in.items()
         }
     )
+    details.update(ConcernDetail(ConcernKind.MODULE_PAUSED, cause=module) for module in paused)
     concerns = Counter(
-        {ConcernKind.GIVEN_UP: tallies[MessageState.GIVEN_UP].count, ConcernKind.QUARANTINED: counts.quarantined}
+        {
+            ConcernKind.MODULE_PAUSED: len(paused),
+            ConcernKind.GIVEN_UP: tallies[MessageState.GIVEN_UP].count,
+            ConcernKind.QUARANTINED: counts.quarantined,
+        }
     )
     failed = tallies[MessageState.FAILED] + tallies[MessageState.GIVEN_UP]
     return {"": Workload(tallies[MessageState.PROCESSING], tallies[MessageState.WAITING], failed, +concerns, +details)}

@@ -126,6 +126,13 @@ class ModuleConnection:
         Raises:
             ModuleFailure: There was no response, or not a valid one.
         """
+        if self._settings.paused:
+            raise ModuleFailure(
+                f"Module {self._module} is paused, and is not called until it is resumed. The versions of the "
+                "configuration of addresses say by whom and why.",
+                is_transient=False,
+                is_away=True,
+            )
         name = path.lstrip("/").partition("/")[0].partition("?")[0]
         return await self._caller.call_with_retries(
             name, lambda: self._attempt(method, path, parse, body), is_probe=is_probe

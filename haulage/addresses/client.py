@@ -225,6 +225,16 @@ class Addresses:
         """Resume cycles; messages received meanwhile are loaded at once."""
         return Cycle.model_validate(await self._post("cycle/resume", reason))
 
+    async def pause_module(self, module: Module, reason: str, *, paused: bool = True) -> None:
+        """Pause a module, or resume it: from the next cycle on it is not called, and messages that need it wait."""
+        options = {"modules": {module: {"paused": paused}}}
+        signed = {"who": self._who, "reason": reason, "options": options}
+        await self._transport.json("PATCH", "/v1/addresses/config", json=signed)
+
+    async def resume_module(self, module: Module, reason: str) -> None:
+        """Resume a module."""
+        await self.pause_module(module, reason, paused=False)
+
     async def list_quarantine(
         self, *, topic: Topic | None = None, mended: bool = False
     ) -> AsyncIterator[QuarantinedMessage]:

@@ -61,6 +61,7 @@ class AddressModuleOptions(_OptionalSettings):
     breaker_seconds: float | None = Field(
         default=None, ge=0, le=3_600, description="how long the breaker stays open; then one call tests the module"
     )
+    paused: bool | None = Field(default=None, description="whether it is not called; what needs it waits")
 
 
 class AddressModulesOptions(_OptionalSettings):

@@ -345,12 +345,18 @@ OPERATIONS: Final[Mapping[str, Row]] = {
         "skip": No("A message is done in all modules or in none; skip the message."),
         "split": NOT_HERE,
         "cancel": ENDS,
-        "pause and resume": No(
-            "A module that is away pauses itself by its circuit breaker, which costs no try; for an upgrade of one, "
-            "pause the cycle: a message that is in three modules only is not done."
+        "pause and resume": Operation(
+            one=Route("PATCH /v1/addresses/config", ("who", "reason", "options")),
+            many=No("There are four."),
+            filtered=No("There are four."),
+            dry_run=No("It takes effect with the next cycle, and is undone by its opposite."),
+            console=Console("pages/addresses/status.js", "modules: { [module]: { paused"),
+            command=Command("addresses pause", ("--module", "--reason", "--who")),
         ),
         "put back": NO_QUEUE,
-        "delete": No("The four modules are columns of the log: each message needs all of them."),
+        "delete": No(
+            "The four modules are columns of the log, and each message needs all: one without an address is paused."
+        ),
         "resubmit": NOT_REFUSED,
         "archive": No("It is an outside service."),
     },
@@ -651,6 +657,13 @@ STANDSTILLS: Final = (
         Page("/console/addresses/quarantine"),
         Command("addresses mend"),
     ),
+    Standstill(
+        "A module of addresses is paused",
+        CONCERNS,
+        No("An operator paused it; what needs it waits, and that has an alert."),
+        ADDRESSES,
+        Command("addresses resume", ("--module",)),
+    ),
     Standstill("Tasks wait", OLDEST, "HaulageTasksStandStill", TYPE, Command("tasks work")),
     Standstill("Tasks fail", ITEMS, "HaulageTasksFail", TYPE, Command("tasks put-back", ("--status",))),
     Standstill(
@@ -694,6 +707,7 @@ OVERVIEW_LINES: Final[Mapping[str, ConcernKind | str | No]] = {
     "Messages fail in modules": ConcernKind.FAILED,
     "Messages are given up": ConcernKind.GIVEN_UP,
     "Messages cannot be read": ConcernKind.QUARANTINED,
+    "A module of addresses is paused": ConcernKind.MODULE_PAUSED,
     "Tasks wait": ConcernKind.WAITING,
     "Tasks fail": ConcernKind.FAILED,
     "Tasks are due and no worker holds them": ConcernKind.OVERDUE,
@@ -703,7 +717,6 @@ OVERVIEW_LINES: Final[Mapping[str, ConcernKind | str | No]] = {
 
 NO_STEERING: Final[Mapping[str, str]] = {
     "DELETE /v1/projects/{project_id}/keys/{key_id}": "keys",
-    "PATCH /v1/addresses/config": "configuration",
     "PATCH /v1/platforms/{platform}/config": "configuration",
     "POST /v1/addresses/drift": "a comparison, which changes nothing",
     "POST /v1/addresses/logical-deletes/check": "it asks the modules, and changes nothing",

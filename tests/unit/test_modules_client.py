@@ -324,6 +324,16 @@ async def test_an_open_breaker_says_nothing_about_operations(tmp_path: Path) -> 
     assert [type(each) for each in results] == [UnansweredResult] * 3
 
 
+async def test_a_paused_module_is_not_called(tmp_path: Path) -> None:
+    """Nothing is sent, not even a probe; that says nothing about the operations, and other modules are called."""
+    async with running_modules(tmp_path, call_fault(OssAction.FAIL), paused=True) as (oss, client):
+        results = await client.apply_operations(ED, three())
+        assert oss.modules["ed"].calls == []
+
+    assert "Module ed is paused" in results[0].error
+    assert [type(each) for each in results] == [UnansweredResult] * 3
+
+
 @pytest.mark.parametrize("spoilt", [frozenset({7}), frozenset({1, 64}), frozenset({30, 31, 50})])
 async def test_what_a_module_cannot_digest_is_found_by_halves(tmp_path: Path, spoilt: frozenset[int]) -> None:
     """The others of its batch are applied; it failed by itself, for the module answers others."""

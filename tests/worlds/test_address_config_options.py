@@ -272,6 +272,7 @@ OF_A_MODULE: Mapping[str, Mapping[str, Any]] = {
         "ed": {"breaker_failures": 1},
         "cycles": 3,
     },
+    "paused": {},
 }
 """By option of a module: what goes wrong there, what else is set, and how many cycles are waited for."""
 

@@ -104,6 +104,7 @@ MODULE_OPTION_CASES: Mapping[str, Case] = {
     "retry_pause_seconds": Case(0, 3),
     "breaker_failures": Case(1, 1_000),
     "breaker_seconds": Case(0, 600),
+    "paused": Case(False, True),
 }
 CYCLE_OPTION_CASES: Mapping[str, Case] = {
     "threshold": Case(1, 3),

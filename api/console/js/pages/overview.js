@@ -96,7 +96,7 @@ const TABS = { failed: "tab=slices&state=failed", stale: "tab=slices&stale=true"
 
 /** The page where a concern, or a part of it, is dealt with; null where it is a system, or a queue of this page. */
 function wayTo(system, trouble, { subject = "", cause = "" }) {
-  if (["no_worker", "queue_waits", "system_paused"].includes(trouble)) return null;
+  if (["no_worker", "queue_waits", "system_paused", "module_paused"].includes(trouble)) return null;
   const { href } = SECTIONS.find((each) => each.name === system);
   if (system === "orders") return subject && session.isAdmin ? `${href}/platforms/${encodeURIComponent(subject)}${TABS[trouble] ? `?${TABS[trouble]}` : ""}` : null;
   if (system === "tasks") return subject ? `${href}/types/${encodeURIComponent(subject)}` : null;

@@ -1,6 +1,6 @@
 // The status panel: the cycle, which can be paused and resumed, and the numbers of unfinished messages by topic and state.
 
-import { get, post } from "../../api.js";
+import { get, patch, post } from "../../api.js";
 import { ago, badge, number, problemBox, say, stackBar } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
@@ -22,10 +22,10 @@ export function statusPanel(place, changed) {
   const open = h("section", { class: "card figures", "aria-label": t("addresses.figures") });
   const element = h("div", { class: "status-panel" }, cycle, open);
   element.look = latestOnly(
-    () => Promise.all([get(`${API}/cycle`), get(`${API}/figures`)]),
-    ([running, figures]) => {
+    () => Promise.all([get(`${API}/cycle`), get(`${API}/figures`), get(`${API}/config`)]),
+    ([running, figures, { effective }]) => {
       redraw(cycle, running, () => cycleCard(running, element, changed));
-      redraw(open, stable(figures), () => figuresCard(figures));
+      redraw(open, [stable(figures), effective.modules], () => [...figuresCard(figures), moduleSwitches(effective.modules, element)]);
     },
     (problem) => redraw(cycle, problem, () => problemBox(problem)),
   );
@@ -89,6 +89,23 @@ function steer(cycle, panel, changed) {
     changed();
   };
   return h("button", { type: "button", on: { click } }, t(`addresses.${verb}`));
+}
+
+/** Which modules are paused, with the button that pauses or resumes each. */
+function moduleSwitches(settings, panel) {
+  const button = (module) => {
+    const { paused } = settings[module];
+    const [verb, name] = [paused ? "resumeModule" : "pauseModule", module.toUpperCase()];
+    const click = async () => {
+      const signed = await signFirst({ title: t(`addresses.${verb}.title`, { module: name }), text: t(`addresses.${verb}.text`), action: t(`addresses.${verb}.action`) });
+      if (!signed) return;
+      const options = { modules: { [module]: { paused: !paused } } };
+      if (await attempt(() => patch(`${API}/config`, { ...signed, options }))) say(t(`addresses.${verb}.done`, { module: name }));
+      await panel.look();
+    };
+    return h("span", {}, name, " ", paused ? badge(t("addresses.modulePaused"), "wait") : null, " ", h("button", { type: "button", "aria-label": t(`addresses.${verb}.title`, { module: name }), on: { click } }, t(`addresses.${verb}.action`)));
+  };
+  return h("p", { class: "beside" }, h("span", { class: "quiet" }, t("addresses.calls")), MODULES.map(button));
 }
 
 function figuresCard(figures) {
