@@ -34,6 +34,7 @@ API_SECRETS = {
     "HAULAGE_API__ADMIN_KEY",
     "HAULAGE_API__ADMIN_KEYS",
     "HAULAGE_SECRETS__PEPPER",
+    "HAULAGE_SECRETS__OTHER_PEPPERS",
     "HAULAGE_ADDRESSES__PUSH__SECRET",
 }
 # Only who carries files speaks to GSE and to the repository.
