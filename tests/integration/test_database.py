@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from traceback import format_exception
 from typing import Any
 
 import asyncpg
 import pytest
-from pydantic import SecretStr
-from sqlalchemy import make_url, text
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError, StatementError
 from sqlmodel import select
 
-from infra import outages
-from infra.database import DATABASE_ERRORS, LISTENING, PAYLOAD_MAX_BYTES, Database
+from infra.database import LISTENING, PAYLOAD_MAX_BYTES, Database
 from stores.tables.downloads import Download
 from stores.tables.shared import ApiKey, Project
-from tests.support.waiting import PATIENCE_SECONDS, eventually
+from tests.support.waiting import PATIENCE_SECONDS
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -201,145 +197,6 @@ async def test_a_statement_that_takes_too_long_is_stopped(database: Database) ->
     await hasty.close()
 
 
-async def test_a_database_that_takes_no_writes_is_away(database: Database) -> None:
-    """A primary that became a standby says so at the first write; SQLAlchemy wraps it as it wraps a mistake."""
-    async with database.session() as session:
-        await session.execute(text("SET TRANSACTION READ ONLY"))
-        with pytest.raises(DBAPIError, match="read-only") as caught:
-            await session.execute(text("DELETE FROM downloads"))
-        await session.rollback()
-
-    assert outages.find_component_in_outage(caught.value) is outages.Component.DATABASE
-
-
-async def test_a_database_without_a_connection_left_is_away(database: Database) -> None:
-    """The server answers, and accepts no connection."""
-    async with database.session() as session:
-        await session.execute(text("CREATE ROLE crowded LOGIN PASSWORD 'crowded' CONNECTION LIMIT 0"))
-    url = make_url(database.settings.url.get_secret_value()).set(username="crowded", password="crowded")
-    crowded = Database(
-        database.settings.model_copy(update={"url": SecretStr(url.render_as_string(hide_password=False))})
-    )
-    try:
-        with pytest.raises(DATABASE_ERRORS, match="too many connections") as caught:
-            await crowded.check_health()
-    finally:
-        await crowded.close()
-        async with database.session() as session:
-            await session.execute(text("DROP ROLE crowded"))
-
-    assert outages.find_component_in_outage(caught.value) is outages.Component.DATABASE
-
-
-async def _write_rows(database: Database) -> None:
-    """Insert two rows that statements lock in the order of their ids."""
-    async with database.session() as session:
-        session.add_all([Project(project_id=name, name="", created_at=NOON) for name in ("1", "2")])
-
-
-@asynccontextmanager
-async def _crossing_locks(database: Database, waiting: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Hold the second row while the block runs, and ask for the first one as soon as the block waits for the second."""
-    async with database.session() as other:
-        await other.execute(text("SET LOCAL deadlock_timeout = '30s'"))  # so that the block's statement is the victim
-        await other.execute(text("SELECT 1 FROM projects WHERE id = '2' FOR UPDATE"))
-
-        async def cross() -> None:
-            await waiting()
-            await other.execute(text("UPDATE projects SET name = name || 'other' WHERE id = '1'"))
-            await other.commit()
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(cross())
-            yield
-
-
-LOCKS_BOTH = "UPDATE projects SET name = name || 'mine' WHERE id IN (SELECT id FROM projects ORDER BY id FOR UPDATE)"
-
-
-def _build_waiting(database: Database) -> Callable[[], Awaitable[None]]:
-    """Return what waits until some statement waits for a lock."""
-
-    async def is_waiting() -> bool:
-        async with database.connection() as connection:
-            return bool(await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
-
-    async def wait() -> None:
-        await eventually(is_waiting)
-
-    return wait
-
-
-async def _update_by_session(database: Database) -> None:
-    async with database.session() as session:
-        await session.execute(text(LOCKS_BOTH))
-
-
-async def _update_by_driver(database: Database) -> None:
-    async with database.connection() as connection:
-        await connection.execute(LOCKS_BOTH)
-
-
-async def _update_second(database: Database) -> None:
-    async with database.session() as session:
-        await session.execute(text("SELECT 1"))
-        await session.execute(text(LOCKS_BOTH))
-
-
-@pytest.mark.parametrize("update", [_update_by_session, _update_by_driver])
-async def test_a_statement_that_is_a_whole_transaction_is_repeated_after_a_deadlock(
-    database: Database, update: Callable[[Database], Awaitable[None]]
-) -> None:
-    """Once: both transactions take effect, and no caller gets an error."""
-    await _write_rows(database)
-
-    async with _crossing_locks(database, _build_waiting(database)):
-        await update(database)
-
-    async with database.session() as session:
-        names = (await session.exec(select(Project.name).order_by(Project.project_id))).all()
-    assert names == ["othermine", "mine"]
-
-
-async def test_a_later_statement_of_a_transaction_is_not_repeated_after_a_deadlock(database: Database) -> None:
-    """What came before it in the transaction is undone, so the caller gets the deadlock, as an outage."""
-    await _write_rows(database)
-
-    async with _crossing_locks(database, _build_waiting(database)):
-        with pytest.raises(DBAPIError, match="deadlock") as caught:
-            await _update_second(database)
-
-    assert outages.find_component_in_outage(caught.value) is outages.Component.DATABASE
-
-
-async def test_a_value_that_the_driver_cannot_send_is_no_outage(database: Database) -> None:
-    """SQLAlchemy gives it the name of a lost connection; to ask again would not help."""
-    with pytest.raises(DBAPIError, match="int32") as caught:
-        async with database.session() as session:
-            await session.execute(text("SELECT CAST(:number AS integer)"), {"number": 2**40})
-
-    assert not outages.is_outage(caught.value)
-
-
-async def test_connections_that_were_cut_are_replaced(database: Database) -> None:
-    """After a restart of the server the next session just works."""
-    await database.check_health()
-    await cut_connections(database)
-    await database.check_health()
-
-    async with database.session() as session:
-        assert (await session.execute(text("SELECT 1"))).scalar_one() == 1
-
-
-async def test_a_ping_without_a_server_fails(database: Database, unused_tcp_port: int) -> None:
-    """No answer is an error, not a wait."""
-    url = f"postgresql+asyncpg://haulage:haulage@127.0.0.1:{unused_tcp_port}/haulage"
-    lost = Database(database.settings.model_copy(update={"url": SecretStr(url)}))
-    with pytest.raises(OSError, match="refused"):
-        await lost.check_health()
-    await lost.close()
-
-
 async def test_a_notification_reaches_every_listener_when_it_commits(database: Database) -> None:
     """Each hears what was committed on its channel, in order, and nothing else."""
     first, second = database.listen("done"), database.listen("done")
@@ -364,19 +221,6 @@ async def test_a_notification_reaches_every_listener_when_it_commits(database: D
     assert heard == [["dl_1", "订单"], ["dl_1", "订单"]]
 
 
-async def test_a_listener_comes_back_after_its_connection_was_cut(database: Database) -> None:
-    """It says that it may have missed something, and hears again."""
-    listener = database.listen("done")
-    assert await anext(listener) == LISTENING
-    await cut_connections(database)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        assert await anext(listener) == LISTENING
-        async with database.session() as session:
-            await database.notify_on_commit(session, "done", "dl_1")
-        assert await anext(listener) == "dl_1"
-    await listener.aclose()
-
-
 async def test_a_listener_that_stops_leaves_no_connection(database: Database) -> None:
     """Leaving the loop closes what it opened."""
     listener = database.listen("done")
@@ -395,17 +239,6 @@ async def test_a_payload_that_cannot_be_carried_is_refused(database: Database, p
         with pytest.raises(ValueError, match="Send an id"):
             await database.notify_on_commit(session, "done", payload)
         await database.notify_on_commit(session, "done", "x" * PAYLOAD_MAX_BYTES)
-
-
-async def cut_connections(database: Database) -> None:
-    """Do to this database's connections what a restart of the server does."""
-    outsider = Database(database.settings)
-    async with outsider.connection() as connection:
-        await connection.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-    await outsider.close()
 
 
 async def count_listeners(database: Database) -> int:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from clients.modules import ModulesClient
-from domain.addresses.operations import Module
+from domain.addresses.operations import Module, Operation, OperationResult
 from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
 from sims.oss.scenario import OssAction, OssRule, OssScenario
 from sims.oss.server import TOKEN, Oss, running_oss
+from tests.support.module_tables import upsert
 
 NAME = "oss"
 QUICK: dict[str, Any] = {"retry_pause_seconds": 0.001, "retries": 2, "breaker_failures": 100}
@@ -41,3 +42,13 @@ async def running_modules(
 def call_fault(action: OssAction, **parameters: Any) -> OssRule:
     """A fault of calls."""
     return OssRule(action=action, **parameters)
+
+
+def three_upserts() -> list[Operation]:
+    """Return operations that create three addresses."""
+    return [upsert(seq, seq, 10 + seq, street="x") for seq in (1, 2, 3)]
+
+
+def list_outcomes(results: Sequence[OperationResult]) -> list[str]:
+    """Return the outcome of each result."""
+    return [each.outcome.value for each in results]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,39 +14,26 @@ from clients.modules import ModuleFailure, ModulesClient, client, connection
 from domain.addresses.operations import (
     Module,
     ModuleLookup,
-    Operation,
     OperationOutcome,
     OperationResult,
-    UnansweredResult,
 )
 from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
 from infra.settings import GuardSettings
-from sims.oss.scenario import OssAction, OssRule, OssScenario
+from sims.oss.scenario import OssAction
 from sims.oss.server import running_oss
 from tests.support.http_peer import Script, answer, running_peer, says
 from tests.support.module_tables import delete, purge, swap, upsert
-from tests.support.modules import call_fault, module_settings, running_modules
-from tests.support.pace import measure_pace
+from tests.support.modules import call_fault, list_outcomes, module_settings, running_modules, three_upserts
 from tests.support.waiting import eventually
 
 ED = Module.ED
-
-
-def three() -> list[Operation]:
-    """Three addresses."""
-    return [upsert(seq, seq, 10 + seq, street="x") for seq in (1, 2, 3)]
-
-
-def outcomes(results: Sequence[OperationResult]) -> list[str]:
-    """Only what became of them."""
-    return [each.outcome.value for each in results]
 
 
 @pytest.mark.parametrize(("batch", "calls"), [(1, 3), (2, 2), (500, 1)])
 async def test_operations_travel_in_batches(tmp_path: Path, batch: int, calls: int) -> None:
     """As many in a call as the module accepts; results have the order of the operations."""
     async with running_modules(tmp_path, batch=batch) as (oss, client):
-        results = await client.apply_operations(ED, three())
+        results = await client.apply_operations(ED, three_upserts())
 
         assert [(each.op_id, each.outcome) for each in results] == [
             (str(seq), OperationOutcome.APPLIED) for seq in (1, 2, 3)
@@ -63,7 +49,7 @@ async def test_large_records_travel_in_several_batches(tmp_path: Path, monkeypat
     operations = [upsert(seq, seq, 10 + seq, street="x" * size) for seq, size in ((1, 400), (2, 300), (3, 5_000))]
 
     async with running_modules(tmp_path, batch=500) as (oss, caller):
-        assert outcomes(await caller.apply_operations(ED, operations)) == ["applied"] * 3
+        assert list_outcomes(await caller.apply_operations(ED, operations)) == ["applied"] * 3
         assert sorted(call.op_ids for call in oss.modules["ed"].calls) == [("1", "2"), ("3",)]
 
 
@@ -72,18 +58,18 @@ async def test_each_outcome_comes_through(tmp_path: Path, batch: int) -> None:
     """With all that belongs to it."""
     async with running_modules(tmp_path, batch=batch) as (oss, client):
         oss.modules["ed"].begin_orders([11])
-        await client.apply_operations(ED, three())
+        await client.apply_operations(ED, three_upserts())
 
         told = await client.apply_operations(ED, [delete(4, 1), swap(5, 2, 9), swap(6, 7, 7), upsert(3, 3, 13)])
         again = await client.apply_operations(ED, [delete(4, 1)])
         purged = await client.apply_operations(ED, [purge(4, 1, 11)])
 
-        assert outcomes(told) == ["logical", "missing", "refused", "already"]
+        assert list_outcomes(told) == ["logical", "missing", "refused", "already"]
         assert (told[0].logical_address_id, told[0].in_flight) == (11, True)
         assert told[1].missing == [9]
         assert told[2].error == "Both sides of the swap are UPRN 7."
         assert (again[0].outcome, again[0].original_outcome) == (OperationOutcome.ALREADY, OperationOutcome.LOGICAL)
-        assert outcomes(purged) == ["logical"]
+        assert list_outcomes(purged) == ["logical"]
 
 
 @pytest.mark.parametrize("batch", [1, 500])
@@ -93,9 +79,9 @@ async def test_one_that_breaks_does_not_take_others_along(tmp_path: Path, batch:
         oss,
         client,
     ):
-        results = await client.apply_operations(ED, three())
+        results = await client.apply_operations(ED, three_upserts())
 
-        assert outcomes(results) == ["applied", "failed", "applied"]
+        assert list_outcomes(results) == ["applied", "failed", "applied"]
         assert "The transaction of UPRN 2 failed" in results[1].error
         assert sorted(oss.modules["ed"].live()) == [1, 3]
 
@@ -104,19 +90,19 @@ async def test_one_that_breaks_does_not_take_others_along(tmp_path: Path, batch:
 async def test_a_call_that_fails_is_made_again(tmp_path: Path, action: OssAction) -> None:
     """Done or not, it is the same operation: it acts once."""
     async with running_modules(tmp_path, call_fault(action, times=2), batch=500) as (oss, client):
-        await client.apply_operations(ED, three())
+        await client.apply_operations(ED, three_upserts())
         results = await client.apply_operations(ED, [swap(4, 1, 2)])
 
-        assert outcomes(results) == ["applied"]
+        assert list_outcomes(results) == ["applied"]
         assert oss.modules["ed"].live()[1].address_id == 12
 
 
 async def test_a_module_that_stays_away_makes_failed_results(tmp_path: Path) -> None:
     """When retries are used up each operation says so; nothing raises."""
     async with running_modules(tmp_path, call_fault(OssAction.ERROR), batch=2) as (oss, client):
-        results = await client.apply_operations(ED, three())
+        results = await client.apply_operations(ED, three_upserts())
 
-        assert outcomes(results) == ["failed"] * 3
+        assert list_outcomes(results) == ["failed"] * 3
         assert results[0].error == "Module ed answered POST /operations with 500: 'ordered fault'. See its log."
         assert len(oss.modules["ed"].calls) == 2 * 3
 
@@ -129,7 +115,7 @@ async def test_an_answer_that_comes_too_late_is_a_failure_and_then_already(tmp_p
         first = await client.apply_operations(ED, [upsert(1, 1, 11)])
         second = await client.apply_operations(ED, [upsert(1, 1, 11)])
 
-    assert outcomes(first) == ["failed"]
+    assert list_outcomes(first) == ["failed"]
     assert "gave no answer within 0.2 s" in first[0].error
     assert (second[0].outcome, second[0].was) == (OperationOutcome.ALREADY, OperationOutcome.APPLIED)
 
@@ -144,7 +130,7 @@ async def test_operations_that_share_a_uprn_are_no_call(tmp_path: Path) -> None:
 async def test_addresses_come_in_pages(tmp_path: Path) -> None:
     """In order of their UPRNs; what is logically deleted has none."""
     async with running_modules(tmp_path, batch=500) as (oss, client):
-        await client.apply_operations(ED, three())
+        await client.apply_operations(ED, three_upserts())
         oss.modules["ed"].begin_orders([12])
         await client.apply_operations(ED, [delete(4, 2)])
 
@@ -274,150 +260,6 @@ async def _apply_one(folder: Path, script: Script) -> list[OperationResult]:
             return await client.apply_operations(ED, [upsert(1, 1, 11)])
 
 
-async def test_a_module_that_fails_in_a_row_is_left_alone(tmp_path: Path) -> None:
-    """No call goes out until the time is over; the others are called as ever."""
-    rule = call_fault(OssAction.ERROR, modules=frozenset({"ed"}))
-    async with running_modules(tmp_path, rule, retries=0, breaker_failures=3, concurrency=1) as (oss, client):
-        results = await client.apply_operations(ED, [upsert(seq, seq, 10 + seq) for seq in range(1, 9)])
-        others = await client.apply_operations(Module.IM, three())
-
-        assert outcomes(results) == ["failed"] * 8
-        assert len(oss.modules["ed"].calls) == 3
-        assert "failed 3 times in a row and is not called for 10 s" in results[-1].error
-        assert outcomes(others) == ["applied"] * 3
-
-
-@pytest.mark.parametrize(
-    ("rule", "changes"),
-    [
-        (call_fault(OssAction.ERROR), {}),
-        (call_fault(OssAction.ERROR, status=503, times=1), {}),
-        (call_fault(OssAction.ERROR, status=429, times=1), {}),
-        (call_fault(OssAction.RESET), {}),
-        (call_fault(OssAction.SLOW, seconds=5), {"timeout_seconds": 0.1}),
-        (call_fault(OssAction.FAIL), {"base_url": ""}),
-        (call_fault(OssAction.FAIL), {"credentials": "nobody"}),
-        (call_fault(OssAction.FAIL), {"base_url": "http://127.0.0.1:9"}),
-    ],
-    ids=["answers-500", "503", "429", "cut", "silent", "not-set", "no-credentials", "nobody-there"],
-)
-async def test_a_module_that_answers_nobody_is_away(tmp_path: Path, rule: OssRule, changes: dict[str, Any]) -> None:
-    """That says nothing about the operations."""
-    async with running_modules(tmp_path, rule, retries=0, batch=500, **changes) as (_, client):
-        results = await client.apply_operations(ED, three())
-
-    assert [type(each) for each in results] == [UnansweredResult] * 3
-    assert outcomes(results) == ["failed"] * 3
-
-
-async def test_an_open_breaker_says_nothing_about_operations(tmp_path: Path) -> None:
-    """They were not even sent."""
-    async with running_modules(
-        tmp_path, call_fault(OssAction.RESET), retries=0, breaker_failures=2, breaker_seconds=60
-    ) as (oss, client):
-        for _ in range(3):
-            results = await client.apply_operations(ED, three())
-        oss.set(OssScenario())
-        results = await client.apply_operations(ED, three())
-
-    assert "is not called for 60 s" in results[0].error
-    assert [type(each) for each in results] == [UnansweredResult] * 3
-
-
-async def test_a_paused_module_is_not_called(tmp_path: Path) -> None:
-    """Nothing is sent, not even a probe; that says nothing about the operations, and other modules are called."""
-    async with running_modules(tmp_path, call_fault(OssAction.FAIL), paused=True) as (oss, client):
-        results = await client.apply_operations(ED, three())
-        assert oss.modules["ed"].calls == []
-
-    assert "Module ed is paused" in results[0].error
-    assert [type(each) for each in results] == [UnansweredResult] * 3
-
-
-@pytest.mark.parametrize("spoilt", [frozenset({7}), frozenset({1, 64}), frozenset({30, 31, 50})])
-async def test_what_a_module_cannot_digest_is_found_by_halves(tmp_path: Path, spoilt: frozenset[int]) -> None:
-    """The others of its batch are applied; it failed by itself, for the module answers others."""
-    operations = [upsert(seq, seq, 100 + seq) for seq in range(1, 65)]
-    rule = call_fault(OssAction.CHOKE, uprns=spoilt)
-    async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, client):
-        results = await client.apply_operations(ED, operations)
-
-        assert [each.op_id for each in results] == [each.op_id for each in operations]
-        assert {each.op_id for each in results if each.outcome is not OperationOutcome.APPLIED} == set(map(str, spoilt))
-        assert not any(isinstance(each, UnansweredResult) for each in results)
-        assert sorted(oss.modules["ed"].live()) == sorted({*range(1, 65)} - spoilt)
-
-
-async def test_nobody_looks_for_ever_for_what_spoils_a_batch(tmp_path: Path) -> None:
-    """A module that can read nothing of it is not called once for each; what it was not asked about alone can wait."""
-    operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 401)]
-    rule = call_fault(OssAction.CHOKE, uprns=frozenset(range(1, 401)))
-    async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, caller):
-        results = await caller.apply_operations(ED, operations)
-
-        assert outcomes(results) == ["failed"] * 400
-        assert len(oss.modules["ed"].calls) < 2 * client.FAILED_CALLS_MAX
-        alone = {call.op_ids[0] for call in oss.modules["ed"].calls if len(call.op_ids) == 1}
-        assert alone
-        assert {each.op_id for each in results if not isinstance(each, UnansweredResult)} == alone
-
-
-@pytest.mark.parametrize(("retries", "failures"), [(0, 1), (1, 1), (2, 3)])
-async def test_what_spoils_a_batch_is_found_whenever_the_breaker_opens(
-    tmp_path: Path, retries: int, failures: int
-) -> None:
-    """A module that answers others is not away, though one operation alone fails often enough to open the breaker."""
-    operations = [upsert(seq, seq, 100 + seq) for seq in range(1, 33)]
-    rule = call_fault(OssAction.CHOKE, uprns=frozenset({7}))
-    settings = {"retries": retries, "breaker_failures": failures, "breaker_seconds": 60, "batch": 500}
-    async with running_modules(tmp_path, rule, **settings) as (oss, client):
-        results = await client.apply_operations(ED, operations)
-
-        assert {each.op_id for each in results if each.outcome is OperationOutcome.FAILED} == {"7"}
-        assert not any(isinstance(each, UnansweredResult) for each in results)
-        assert sorted(oss.modules["ed"].live()) == sorted({*range(1, 33)} - {7})
-
-
-async def test_a_module_that_comes_back_between_two_calls_has_refused_nothing(tmp_path: Path) -> None:
-    """The operation met its last failure, the question whether it is away its first answer."""
-    async with running_modules(tmp_path, call_fault(OssAction.ERROR, times=1), retries=0, batch=1) as (_, client):
-        assert outcomes(await client.apply_operations(ED, [upsert(1, 1, 11)])) == ["applied"]
-
-
-async def test_many_poisons_cost_the_others_of_their_batch_nothing(tmp_path: Path) -> None:
-    """100 of 500: what is not isolated in time waits; sent again without those that were, all others are applied."""
-    operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 501)]
-    poisons = frozenset(range(3, 501, 5))
-    rule = call_fault(OssAction.CHOKE, uprns=poisons)
-    async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, caller):
-        left, given_up = operations, set[int]()
-        for _ in range(60):
-            results = dict(zip((each.seq for each in left), await caller.apply_operations(ED, left), strict=True))
-            failed = {seq for seq, each in results.items() if each.outcome is OperationOutcome.FAILED}
-            given_up |= {seq for seq in failed if not isinstance(results[seq], UnansweredResult)}
-            waiting = {seq: each for seq, each in results.items() if isinstance(each, UnansweredResult)}
-            assert all(each.is_unapplied and client.BATCH_FAILED_ERROR in each.error for each in waiting.values())
-            left = [each for each in operations if each.seq in waiting]
-            if not left:
-                break
-
-        assert given_up == poisons
-        assert sorted(oss.modules["ed"].live()) == sorted({*range(1, 501)} - poisons)
-
-
-async def test_what_was_not_told_apart_may_be_applied_while_a_call_is_unanswered(tmp_path: Path) -> None:
-    """The first call with all of them ran into the time-out: it may still be on its way, so nothing is certain."""
-    operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 401)]
-    choke = call_fault(OssAction.CHOKE, uprns=frozenset(range(1, 401)))
-    slow = call_fault(OssAction.SLOW, times=1, seconds=3 * measure_pace())
-    timeout = 2 * measure_pace()
-    async with running_modules(tmp_path, slow, choke, retries=1, batch=500, timeout_seconds=timeout) as (_, caller):
-        waiting = [each for each in await caller.apply_operations(ED, operations) if isinstance(each, UnansweredResult)]
-
-        assert waiting
-        assert not any(each.is_unapplied for each in waiting)
-
-
 async def test_an_address_that_an_operator_gave_must_be_allowed(tmp_path: Path) -> None:
     """Unlike one of the environment: the socket is not even made, and the sentence says what to do."""
     async with running_oss(tmp_path) as oss:
@@ -427,8 +269,8 @@ async def test_an_address_that_an_operator_gave_must_be_allowed(tmp_path: Path) 
             guard = GuardedClient(GuardSettings(allow=allow))
             environment = AddressSettings(credentials_folder=tmp_path)
             async with ModulesClient(environment, guard.open_socket) as known:
-                results = await known.with_settings(given).apply_operations(ED, three())
-                assert outcomes(results) == [expected] * 3
+                results = await known.with_settings(given).apply_operations(ED, three_upserts())
+                assert list_outcomes(results) == [expected] * 3
                 assert ("HAULAGE_GUARD__ALLOW" in results[0].error) == (expected == "failed")
             assert bool(oss.modules["ed"].calls) == (expected == "applied")
 
@@ -438,13 +280,12 @@ async def test_settings_change_while_calls_are_under_way(tmp_path: Path, monkeyp
     monkeypatch.setattr(connection, "OPEN_MAX", 2)
     slow = call_fault(OssAction.LATE, times=1, seconds=0.5)
     async with running_modules(tmp_path, slow, batch=500) as (oss, client):
-        first = asyncio.create_task(client.apply_operations(ED, three()))
+        first = asyncio.create_task(client.apply_operations(ED, three_upserts()))
         await eventually(lambda: bool(oss.modules["ed"].calls))
         for batch in range(1, 6):
             changed = module_settings(oss.base, tmp_path, batch=batch)
-            assert outcomes(await client.with_settings(changed).apply_operations(ED, [upsert(10 + batch, 9, 9)])) == [
-                "applied"
-            ]
+            results = await client.with_settings(changed).apply_operations(ED, [upsert(10 + batch, 9, 9)])
+            assert list_outcomes(results) == ["applied"]
 
-        assert outcomes(await first) == ["applied"] * 3
+        assert list_outcomes(await first) == ["applied"] * 3
         assert len(client._connections._open) <= 3

@@ -86,7 +86,7 @@ DEFECTS = (
         "                    )\n",
         '                    failed = {"outcome": OperationOutcome.FAILED, "error": str(failure)}\n'
         "                    results += [OperationResult(op_id=op_id, **failed) for op_id in part.op_ids]\n",
-        ("tests/unit/test_modules_client.py", "-k", "poisons"),
+        ("tests/unit/test_modules_client_failures.py", "-k", "poisons"),
     ),
     Defect(
         "a-right-token-beside-a-wrong-one-is-refused",
@@ -151,7 +151,7 @@ DEFECTS = (
         "clients/http/calls.py",
         "            breaker is not None\n            and self._build_open_failure is not None\n",
         "            breaker is not None\n            and self._build_open_failure is None\n",
-        ("tests/unit/test_modules_client.py", "-k", "in_a_row"),
+        ("tests/unit/test_modules_client_failures.py", "-k", "in_a_row"),
     ),
     Defect(
         "an-unreadable-envelope-is-left-to-its-deadline",

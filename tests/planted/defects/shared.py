@@ -43,7 +43,7 @@ DEFECTS = (
         "infra/database.py",
         "            if not is_first or not outages.is_deadlock(error):\n",
         "            if is_first:\n",
-        ("tests/integration/test_database.py", "-k", "whole_transaction"),
+        ("tests/integration/test_database_outages.py", "-k", "whole_transaction"),
     ),
     Defect(
         "half-a-transaction-is-repeated",
@@ -51,7 +51,7 @@ DEFECTS = (
         "infra/database.py",
         "        is_first = not self.in_transaction()\n",
         "        is_first = True\n",
-        ("tests/integration/test_database.py", "-k", "later_statement"),
+        ("tests/integration/test_database_outages.py", "-k", "later_statement"),
     ),
     Defect(
         "a-second-start-runs-beside-the-first-s-end",
