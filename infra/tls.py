@@ -146,7 +146,7 @@ def explain_engine_error(text: str) -> str | None:
     for part, code in _ENGINE_CERTIFICATES.items():
         if part in text:
             return _explain_certificate(code, part, ENGINE)
-    if any(part in text for part in _ENGINE_REFUSALS) and "transport error" in text:
+    if any(part in text for part in _ENGINE_REFUSALS) and "transport" in text:
         return _describe_refusal("it ended the connection", ENGINE)
     return None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-from statistics import median
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from statistics import mean, median
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -18,6 +20,7 @@ pytestmark = pytest.mark.stack
 FIRST_PAGE_MAX_BYTES = 150_000
 INTERACTIVE_MAX_MS = 1_000
 VISITS = 5
+PACE_EVERY_SECONDS = 0.1
 ROUNDS_MAX = 6
 MANY, FEW = 100_000, 100
 PAGE_ROWS_MAX = 200
@@ -44,21 +47,37 @@ new MutationObserver((_, observer) => {
 ROWS = "performance.getEntriesByName('rows')[0].startTime"
 
 
+@asynccontextmanager
+async def measuring_pace(paces: list[float]) -> AsyncIterator[None]:
+    """Measure as long as the block lasts how slow the machine is, again and again: others come and go meanwhile."""
+
+    async def measure() -> None:
+        while True:
+            paces.append(await asyncio.to_thread(measure_pace))
+            await asyncio.sleep(PACE_EVERY_SECONDS)
+
+    measuring = asyncio.create_task(measure())
+    try:
+        yield
+    finally:
+        measuring.cancel()
+
+
 async def test_the_first_page_is_small_and_soon_there(
     browser: Browser, console: Console, project: Project, troubles: Troubles
 ) -> None:
     """A browser that knows nothing of us loads at most 150 KB, and shows the overview within a second."""
-    milliseconds, pace = [], 1.0
+    milliseconds: list[float] = []
+    paces: list[float] = []
     for _ in range(VISITS):
-        pace = max(pace, measure_pace())
-        async with signed_in(browser, console.address, project.key, troubles) as page:
+        async with measuring_pace(paces), signed_in(browser, console.address, project.key, troubles) as page:
             await page.add_init_script(NOTE_HEADING)
             await page.goto("/console")
             await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
             milliseconds.append(await page.evaluate(INTERACTIVE))
             wire_bytes = await page.evaluate(WIRE)
     assert 20_000 < wire_bytes <= FIRST_PAGE_MAX_BYTES
-    assert median(milliseconds) <= INTERACTIVE_MAX_MS * pace, milliseconds
+    assert median(milliseconds) <= INTERACTIVE_MAX_MS * mean(paces), (milliseconds, paces)
 
 
 async def test_a_long_list_is_as_fast_as_a_short_one(browser: Browser, console: Console, troubles: Troubles) -> None:
