@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
 SEED ?=
 # Tests wait more than they compute: three for each of two cores keep both busy.
-PROCESSES ?= 4
+PROCESSES ?= 5
 PYTEST = $(BIN)/python -m pytest --dist loadfile --durations 20 $(if $(SEED),--randomly-seed $(SEED) --hypothesis-seed $(SEED))
 export SIZE
 # Where compiled modules are not kept, every process that is started compiles all of ours anew.
