@@ -42,12 +42,14 @@ class Choice:
     after: datetime | None = None
     before: datetime | None = None
     limit: int = 1_000
+    ended_as: str | None = None
+    """The only state that the command is for: it narrows what conditions choose, and is no condition."""
 
     def check(self) -> None:
         """Raise CommandFault where it would choose everything."""
         conditions = (self.state, self.cause, self.operator, self.host, self.after, self.before)
         if bool(self.task_ids) == any(each is not None for each in conditions):
-            raise CommandFault("Name downloads by their ids, or choose them by conditions, such as --state failed.")
+            raise CommandFault("Name downloads by their ids, or choose them by conditions, such as --host or --after.")
 
     async def load(self, client: Client) -> list[Download]:
         """Load the chosen downloads."""
@@ -56,7 +58,8 @@ class Choice:
         if self.task_ids:
             return [await client.read(task_id) for task_id in self.task_ids]
         found: list[Download] = []
-        state = None if self.state is None else DownloadState(self.state)
+        name = self.state or self.ended_as
+        state = None if name is None else DownloadState(name)
         async for each in client.list(
             state=state,
             cause=self.cause,
@@ -130,8 +133,8 @@ def retry(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Retry failed downloads, each under its id: those named, or all failed ones that match."""
-    choice = Choice(task_ids, None if task_ids else "failed", cause, operator, host, after, before, limit)
+    """Retry failed downloads, each under its id: those named, or the failed ones that match conditions."""
+    choice = Choice(task_ids, None, cause, operator, host, after, before, limit, ended_as="failed")
     _apply_client_method(
         choice, "retried", lambda each: each.state == "failed", "retry", dry_run, api, data_dir, as_json
     )
@@ -150,8 +153,8 @@ def delete(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the files of downloads that have succeeded, before they expire."""
-    choice = Choice(task_ids, None if task_ids else "succeeded", None, operator, host, after, before, limit)
+    """Delete the files of downloads that have succeeded, before they expire: those named, or that match conditions."""
+    choice = Choice(task_ids, None, None, operator, host, after, before, limit, ended_as="succeeded")
     _apply_client_method(
         choice, "deleted", lambda each: each.state == "succeeded", "delete", dry_run, api, data_dir, as_json
     )
