@@ -137,8 +137,8 @@ OPERATIONS: Final[Mapping[str, Row]] = {
         "redo": No("A redelivery is the same: see retry."),
         "retry": Operation(
             one=Route("POST /v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver"),
-            many=No("A receiver that was away gets its deliveries by their own retries, for a day."),
-            filtered=No("A receiver that was away gets its deliveries by their own retries, for a day."),
+            many=No("A receiver that was away gets its deliveries by their own retries, for about three days."),
+            filtered=No("A receiver that was away gets its deliveries by their own retries, for about three days."),
             dry_run=No("The receiver has the id of the event, and takes a repetition for what it is."),
             console=Console("pages/downloads/deliveries.js", "redeliver"),
             command=Command("ask", ("--method",)),
@@ -568,7 +568,7 @@ STANDSTILLS: Final = (
     Standstill(
         "A webhook is not delivered",
         "haulage_activity_seconds",
-        No("Its receiver belongs to the caller, who sees it; retries go on for a day."),
+        No("Its receiver belongs to the caller, who sees it; retries go on for about three days."),
         Page("/console/downloads/:id"),
         Route("POST /v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver"),
     ),
