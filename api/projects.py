@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 from pydantic import AliasChoices, AwareDatetime, Field, StringConstraints
 
 from api.http import pagination
-from api.http.auth import build_not_found_fault
+from api.http.auth import build_missing_fault
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Routes
@@ -238,7 +238,7 @@ def _require_systems_of_key(call: Call, key: ApiKey) -> None:
 
 def _require_row(row: Found | None) -> Found:
     if row is None:
-        raise build_not_found_fault()
+        raise build_missing_fault()
     return row
 
 

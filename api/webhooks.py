@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import AwareDatetime, Field
 
 from api.http import pagination
-from api.http.auth import build_not_found_fault
+from api.http.auth import build_missing_fault
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Routes
@@ -158,7 +158,7 @@ async def redeliver_webhook(
     database = call.services.database
     row = await webhooks.find_delivery(database, project_id, owner, delivery_id)
     if row is None:
-        raise build_not_found_fault()
+        raise build_missing_fault()
     attempts = await webhooks.list_attempts(database, [row.delivery_id], ATTEMPTS_SHOWN)
     delivery = WebhookDeliveryInput(
         delivery_id=row.delivery_id,
@@ -179,7 +179,7 @@ async def redeliver_webhook(
 async def _require_project(session: Session, project_id: str) -> Project:
     project = await projects_store.find(session, project_id)
     if project is None:
-        raise build_not_found_fault()
+        raise build_missing_fault()
     return project
 
 

@@ -166,9 +166,10 @@ def retry(
         async for figures in addresses.watch():
             done = max(0, outcome.retried - figures.unfinished)
             progress.show("addresses", done, outcome.retried, f"{figures.unfinished:,} messages are not done")
-        fields = {**outcome.model_dump(), "given_up": figures.given_up}
-        sentence = f"{outcome.retried:,} retried, {figures.given_up:,} given up"
-        if figures.given_up:
+        given_up = figures.needing_operator
+        fields = {**outcome.model_dump(), "given_up": given_up}
+        sentence = f"{outcome.retried:,} retried, {given_up:,} given up"
+        if given_up:
             raise AddressWorkFailed(f"{sentence}. `haulage addresses list --state given_up` says why.", fields)
         return CommandOutput(fields, (sentence,))
 
@@ -363,7 +364,7 @@ def _describe_figures(figures: UnfinishedCounts) -> Iterable[str]:
     for each in figures.messages:
         if each.messages:
             yield f"{each.topic}: {each.messages:,} {each.state}, the oldest for {each.oldest_seconds:,.0f} s"
-    if not figures.unfinished + figures.given_up:
+    if not figures.unfinished + figures.needing_operator:
         yield "All messages are done."
     if figures.quarantined:
         yield f"{figures.quarantined:,} could not be read, and are in quarantine"

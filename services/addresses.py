@@ -41,11 +41,11 @@ def apply_options(defaults: AddressSettings, options: AddressOptions) -> Address
     """Return the environment's settings with the options applied."""
     modules = {
         module.value: getattr(defaults.modules, module).model_copy(
-            update=options.get_module_options(module).given_values
+            update=options.get_module_options(module).non_null_values
         )
         for module in Module
     }
-    values = {**options.given_values, "modules": ModulesSettings(**modules)}
+    values = {**options.non_null_values, "modules": ModulesSettings(**modules)}
     return defaults.model_copy(update=values)
 
 

@@ -75,7 +75,7 @@ class AddressCycleActivities:
             plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
             if not plan.loaded:
                 await delivery.confirm_unconfirmed_messages(self._database, config.modules)
-                if await delivery.retry_given_up_swaps_with_both_sides(
+                if await delivery.retry_swaps_no_longer_missing_side(
                     self._database, config.settings.retries, config.modules
                 ):
                     plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)

@@ -213,19 +213,19 @@ def _left_any_message_unanswered(module: Module, messages: Sequence[UnconfirmedM
 GIVEN_UP_PAGE: Final = 500
 
 
-async def retry_given_up_swaps_with_both_sides(database: Database, retries: int, modules: DeliveryModulesClient) -> int:
+async def retry_swaps_no_longer_missing_side(database: Database, retries: int, modules: DeliveryModulesClient) -> int:
     """Give one more try to each given-up swap whose waiting modules have both sides, and return their number.
 
     Nothing changes while a module cannot be asked: it may be the one that misses a side.
     """
     total, last, page = 0, 0, GIVEN_UP_PAGE
     while page == GIVEN_UP_PAGE:
-        swaps = await delivery.list_swaps_given_up_for_missing_side(database, retries, last, GIVEN_UP_PAGE)
+        swaps = await delivery.list_swaps_out_of_retries_for_missing_side(database, retries, last, GIVEN_UP_PAGE)
         last, page = max((each.operation.seq for each in swaps), default=0), len(swaps)
         if not swaps or (lookups := await _look_up_in_all_modules(modules, swaps)) is None:
             break
         if complete := [each.operation.seq for each in swaps if _waiting_modules_have_both_sides(each, lookups)]:
-            revived = await delivery.retry_given_up_swaps(database, retries, complete)
+            revived = await delivery.allow_one_more_try(database, retries, complete)
             log.get(__name__).info("address_swaps_revived", messages=revived)
             total += len(revived)
     return total

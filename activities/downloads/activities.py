@@ -122,11 +122,11 @@ class DownloadActivities:
                 return await books.render_segment(self._objects, render)
 
     @activity.defn(name="download_bind")
-    async def combine_books(self, combine: CombineBooksInput) -> StoredFile:
+    async def combine_books(self, params: CombineBooksInput) -> StoredFile:
         """Combine the books into one file, and write its manifest last."""
         async with send_heartbeats():
             with _convert_missing_to_staging_error():
-                return await books.combine_books(self._objects, combine)
+                return await books.combine_books(self._objects, params)
 
     @activity.defn(name="download_discard")
     async def delete_unfinished(self, spec: DownloadSpec) -> None:

@@ -251,54 +251,54 @@ def _plan_single_book(rows: int, max_rows: int) -> list[RowSegment]:
         ) from None
 
 
-async def combine_books(objects: ObjectStore, combine: CombineBooksInput) -> StoredFile:
+async def combine_books(objects: ObjectStore, params: CombineBooksInput) -> StoredFile:
     """Combine all books into one file. A repeated call finds what an earlier attempt did."""
-    spec = combine.spec
+    spec = params.spec
     manifest = await read_manifest_and_delete_staging(objects, spec)
     if manifest is None:
-        manifest = await _make_file_and_build_manifest(objects, combine)
+        manifest = await _make_file_and_build_manifest(objects, params)
         await write_manifest_and_delete_staging(objects, spec, manifest)
     if manifest.files > 1:
         for upload in await objects.list_open_uploads(names.build_files_prefix(spec)):
             await objects.abort(upload.key, upload.upload_id)
-        for key in _list_book_keys(combine):
+        for key in _list_book_keys(params):
             await objects.delete(key)
     return manifest.file
 
 
-async def _make_file_and_build_manifest(objects: ObjectStore, bind: CombineBooksInput) -> FileManifest:
-    spec, books = bind.spec, bind.books
-    rows, total = sum(book.report.rows for book in books), bind.sources.exact_total_rows
-    if total is not None and not bind.has_gaps and rows != total:
+async def _make_file_and_build_manifest(objects: ObjectStore, params: CombineBooksInput) -> FileManifest:
+    spec, books = params.spec, params.books
+    rows, total = sum(book.report.rows for book in books), params.sources.exact_total_rows
+    if total is not None and not params.has_gaps and rows != total:
         raise StagedPartsInvalid(f"{rows} rows were rendered where the source has {total}")
-    shapes = [probe.shape for probe in bind.sources.tables]
-    left_out = dict.fromkeys([*(key for shape in shapes for key in shape.left_out or []), *bind.left_out])
-    file = _describe_single_book(bind) if len(books) == 1 else await _make_archive(objects, bind)
+    shapes = [probe.shape for probe in params.sources.tables]
+    left_out = dict.fromkeys([*(key for shape in shapes for key in shape.left_out or []), *params.left_out])
+    file = _describe_single_book(params) if len(books) == 1 else await _make_archive(objects, params)
     return FileManifest(
         **file.model_dump(exclude={"rows", "left_out", "warnings"}),
         task_id=spec.task_id,
         rows=rows,
         columns=[name for shape in shapes for name in shape.columns],
-        parts=[rendered.part for rendered in bind.rendered if rendered.part is not None],
+        parts=[rendered.part for rendered in params.rendered if rendered.part is not None],
         left_out=list(left_out),
-        warnings=[*bind.warnings, *list_warnings([book.report for book in books])],
+        warnings=[*params.warnings, *list_warnings([book.report for book in books])],
     )
 
 
-def _describe_single_book(bind: CombineBooksInput) -> StoredFile:
-    (book,) = bind.books
+def _describe_single_book(params: CombineBooksInput) -> StoredFile:
+    (book,) = params.books
     return StoredFile(
-        key=names.build_book_key(bind.spec, 0, 0),
-        name=bind.spec.file_name,
-        content_type=build_sink(bind.spec).content_type,
+        key=names.build_book_key(params.spec, 0, 0),
+        name=params.spec.file_name,
+        content_type=build_sink(params.spec).content_type,
         rows=book.report.rows,
         bytes=book.member.bytes,
         etag=book.etag,
     )
 
 
-async def _make_archive(objects: ObjectStore, bind: CombineBooksInput) -> StoredFile:
-    spec, members = bind.spec, [book.member for book in bind.books]
+async def _make_archive(objects: ObjectStore, params: CombineBooksInput) -> StoredFile:
+    spec, members = params.spec, [book.member for book in params.books]
     try:
         require_zip_limits(members)
     except ZipTooLarge as error:
@@ -307,15 +307,15 @@ async def _make_archive(objects: ObjectStore, bind: CombineBooksInput) -> Stored
             f"The books do not fit one zip archive: {error}.",
             "Ask for less at a time, for example a month each.",
         ) from None
-    parts = [rendered.part for rendered in bind.rendered if rendered.part is not None]
+    parts = [rendered.part for rendered in params.rendered if rendered.part is not None]
     size, etag = await (
-        _complete_archive(objects, bind, members, parts) if parts else _copy_into_archive(objects, bind, members)
+        _complete_archive(objects, params, members, parts) if parts else _copy_into_archive(objects, params, members)
     )
     return StoredFile(
         key=names.build_archive_key(spec),
         name=f"{spec.file_name.removesuffix('.xlsx')}.zip",
         content_type=ZIP_CONTENT_TYPE,
-        rows=sum(book.report.rows for book in bind.books),
+        rows=sum(book.report.rows for book in params.books),
         bytes=size,
         etag=etag,
         files=len(members),
@@ -323,14 +323,17 @@ async def _make_archive(objects: ObjectStore, bind: CombineBooksInput) -> Stored
 
 
 async def _complete_archive(
-    objects: ObjectStore, bind: CombineBooksInput, members: Sequence[ZipMember], placed: Sequence[PartRecord]
+    objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMember], placed: Sequence[PartRecord]
 ) -> tuple[int, str]:
     """Complete the archive, whose parts are the books and, at last, its directory."""
-    key, directory = names.build_archive_key(bind.spec), encode_central_directory(members, bind.spec.archive_timestamp)
+    key, directory = (
+        names.build_archive_key(params.spec),
+        encode_central_directory(members, params.spec.archive_timestamp),
+    )
     if await objects.head(key) is None:
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
-        last = await objects.put_part(key, bind.archive, len(parts) + 1, directory)
-        await objects.complete(key, bind.archive, [*parts, last])
+        last = await objects.put_part(key, params.archive, len(parts) + 1, directory)
+        await objects.complete(key, params.archive, [*parts, last])
     head, size = await objects.head(key), sum(part.bytes for part in placed) + len(directory)
     if head is None or head.size != size:
         raise StagedPartsInvalid(f"the store holds {head}, the parts have {size} bytes")
@@ -338,33 +341,33 @@ async def _complete_archive(
 
 
 async def _copy_into_archive(
-    objects: ObjectStore, bind: CombineBooksInput, members: Sequence[ZipMember]
+    objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMember]
 ) -> tuple[int, str]:
     """Write the archive from the books, which are objects."""
     stored = await objects.put_stream(
-        names.build_archive_key(bind.spec),
-        _stream_archive(objects, bind, members),
+        names.build_archive_key(params.spec),
+        _stream_archive(objects, params, members),
         content_type=ZIP_CONTENT_TYPE,
-        metadata={"task": bind.spec.task_id},
+        metadata={"task": params.spec.task_id},
     )
     return stored.size, stored.etag
 
 
 async def _stream_archive(
-    objects: ObjectStore, bind: CombineBooksInput, members: Sequence[ZipMember]
+    objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMember]
 ) -> AsyncIterator[bytes]:
-    for member, key in zip(members, _list_book_keys(bind), strict=True):
-        yield encode_local_header(member, bind.spec.archive_timestamp)
+    for member, key in zip(members, _list_book_keys(params), strict=True):
+        yield encode_local_header(member, params.spec.archive_timestamp)
         async for piece in objects.stream(key):
             yield piece
-    yield encode_central_directory(members, bind.spec.archive_timestamp)
+    yield encode_central_directory(members, params.spec.archive_timestamp)
 
 
-def _list_book_keys(bind: CombineBooksInput) -> list[str]:
+def _list_book_keys(params: CombineBooksInput) -> list[str]:
     """Return the keys of the books that are objects."""
     return [
-        names.build_book_key(bind.spec, segment, number)
-        for segment, rendered in enumerate(bind.rendered)
+        names.build_book_key(params.spec, segment, number)
+        for segment, rendered in enumerate(params.rendered)
         if rendered.part is None
         for number in range(len(rendered.books))
     ]

@@ -14,7 +14,7 @@ from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind
 from stores.addresses.cycle import UnfinishedCounts
-from stores.addresses.search import FoundMessage, OperatorAction
+from stores.addresses.search import MessageRecord, OperatorAction
 
 
 class MessageWait(Response):
@@ -85,13 +85,13 @@ class MessageResponse(MessageSummary):
     actions: list[MessageAction] = Field(description="actions of operators, oldest first")
 
 
-def build_message_summary(message: FoundMessage, retries: int) -> MessageSummary:
+def build_message_summary(message: MessageRecord, retries: int) -> MessageSummary:
     acks = {module: Acknowledgement(ack=each.ack, at=each.at) for module, each in message.acks.items()}
     return MessageSummary(**_build_common_fields(message, retries), acks=acks)
 
 
 def build_message_response(
-    message: FoundMessage, supersedes: list[int], actions: Sequence[OperatorAction], retries: int
+    message: MessageRecord, supersedes: list[int], actions: Sequence[OperatorAction], retries: int
 ) -> MessageResponse:
     acks = {
         module: AcknowledgementDetails(ack=each.ack, at=each.at, trace=each.trace)
@@ -106,7 +106,7 @@ def build_message_response(
     )
 
 
-def _build_common_fields(message: FoundMessage, retries: int) -> dict[str, Any]:
+def _build_common_fields(message: MessageRecord, retries: int) -> dict[str, Any]:
     same = (
         *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "retry_times", "created_at"),
         *("published_at", "changed_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),

@@ -125,8 +125,10 @@ def _count_tables(body: DownloadRequest) -> int:
 def _find_structure_problems(body: DownloadRequest) -> Iterator[FieldProblem]:
     """Yield problems that make it impossible to split the request into tables."""
     if body.sheets is not None:
-        source_number = [field for field in ("multi", *SOURCE_FIELDS, *REGIONS) if getattr(body, field) is not None]
-        for field in source_number:
+        set_outside_sheets = [
+            field for field in ("multi", *SOURCE_FIELDS, *REGIONS) if getattr(body, field) is not None
+        ]
+        for field in set_outside_sheets:
             yield FieldProblem(
                 path=field, message="it is sent beside `sheets`; say it of each sheet, or send no sheets."
             )

@@ -93,7 +93,7 @@ async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
 async def read_download_source_page(call: Call, query: DownloadSourcePageQuery) -> web.StreamResponse:
     """Answer one page of the download center's protocol: `{"total": …, "data": […]}`."""
     row = await _require_own_platform(call, query.platform)
-    snapshot = _build_snapshot(query, _parse_kept_mark(call, query.mark, row))
+    snapshot = _build_snapshot(query, _parse_mark_within_retention(call, query.mark, row))
     snapshots = call.request.app[SNAPSHOTS]
     total = await snapshots.count_orders(snapshot)
     rows = await snapshots.read_page(snapshot, query.page * query.page_size, query.page_size)
@@ -125,7 +125,7 @@ def _decode_cursor_key(encoded_key: str) -> tuple[str, str, str]:
     return order_id, platform, shop
 
 
-def _parse_kept_mark(call: Call, mark: str, row: OrderPlatform) -> int:
+def _parse_mark_within_retention(call: Call, mark: str, row: OrderPlatform) -> int:
     """Return the revision of a mark, if its orders are still kept."""
     revision, told = map(int, mark.split("-"))
     if revision > row.revision or told > time.time() + CLOCKS_APART_SECONDS:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
-from api.http.auth import build_not_found_fault
+from api.http.auth import build_missing_fault
 from api.http.routes import Access, Call
 from api.pauses import SYSTEM_PAUSED
 from api.projects import ProjectPath
@@ -204,8 +204,8 @@ async def _join_job(call: Call, body: TransferFileRequest, targets: Sequence[tup
     await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)
     keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
     group = TargetGroup(spec=spec, file_name=body.file_name, targets=keyed)
-    job_id, bucket = await _admit_and_join(call, file, group)
-    return job_id, [context.create_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed]
+    job_id, window_number = await _admit_and_join(call, file, group)
+    return job_id, [context.create_task_id(file, window_number, key, call.project_id) for key, _, _ in keyed]
 
 
 async def _admit_and_join(call: Call, file: TransferFile, group: TargetGroup) -> tuple[str, int]:
@@ -213,25 +213,25 @@ async def _admit_and_join(call: Call, file: TransferFile, group: TargetGroup) ->
     context, transfers = get_transfer_context(call), call.request.app[OPEN_TRANSFERS]
     targets = len(group.targets)
 
-    def name_job(bucket: int) -> tuple[str, float]:
-        until = names.compute_window_end(bucket, context.window_seconds) + SAVE_SECONDS
-        return str(TransferJobKey(file, bucket)), until
+    def name_job(window_number: int) -> tuple[str, float]:
+        until = names.compute_window_end(window_number, context.window_seconds) + SAVE_SECONDS
+        return str(TransferJobKey(file, window_number)), until
 
     admitted_id, until = name_job(names.compute_window_number(time.time(), context.window_seconds))
     await transfers.admit(call.project_id, admitted_id, targets, until, call.quotas)
     try:
-        bucket = await context.joiner.join_job(file, group)
+        window_number = await context.joiner.join_job(file, group)
     except QuotaExhausted:
         # Another error leaves open whether they have joined: until the window is over, they count.
         transfers.release(call.project_id, admitted_id, targets)
         raise
-    job_id, until = name_job(bucket)
+    job_id, until = name_job(window_number)
     transfers.move(call.project_id, admitted_id, job_id, targets, until)
-    return job_id, bucket
+    return job_id, window_number
 
 
 def _require_short_job_id(file: TransferFile) -> None:
-    length = len(str(TransferJobKey(file, 2**names.BUCKET_BITS - 1)).encode())
+    length = len(str(TransferJobKey(file, 2**names.WINDOW_NUMBER_BITS - 1)).encode())
     if length > JOB_ID_MAX_BYTES:
         raise Invalid(
             TOO_LONG,
@@ -320,7 +320,7 @@ async def replace_openings(call: Call, path: ProjectPath, body: SetSendPermissio
 
 async def _require_project(session: Session, project_id: str) -> None:
     if await projects.find(session, project_id) is None:
-        raise build_not_found_fault()
+        raise build_missing_fault()
 
 
 def _require_no_conflict(new: Sequence[SendPermission], others: Sequence[tuple[str, SendPermission]]) -> None:

@@ -112,9 +112,9 @@ class TransferContext:
         # Requests for one target get different ids: certainly within this process, very likely among several.
         self._salts = itertools.count(secrets.randbelow(_SALTS))
 
-    def create_task_id(self, file: TransferFile, bucket: int, target_key: int, project_id: str) -> str:
+    def create_task_id(self, file: TransferFile, window_number: int, target_key: int, project_id: str) -> str:
         """Return a new id for a task."""
-        task = TransferTaskKey(TransferJobKey(file, bucket), target_key, next(self._salts) % _SALTS)
+        task = TransferTaskKey(TransferJobKey(file, window_number), target_key, next(self._salts) % _SALTS)
         return names.format_task_id(task, self._secrets[0], project_id)
 
     def parse_task_id(self, call: Call, task_id: str) -> TransferTaskKey:
@@ -317,7 +317,7 @@ class JobLister:
         keys = [job async for each in running if (job := names.parse_job_id(each.id))]
         counts = await asyncio.gather(*(self._count_joined_targets_or_zero(str(job), project_id) for job in keys))
         collecting = [CollectingJob(job, count) for job, count in zip(keys, counts, strict=True) if count]
-        return sorted(collecting, key=lambda each: (-each.job.bucket, str(each.job)))
+        return sorted(collecting, key=lambda each: (-each.job.window_number, str(each.job)))
 
     async def _count_joined_targets_or_zero(self, job_id: str, project_id: str | None) -> int:
         # A job that does not answer is left out: only the job itself knows whose targets it has.

@@ -77,7 +77,7 @@ class _FileBatcher(Batcher[TargetGroup, int]):
         self._join = join
         self._on_idle = on_idle
         # The first window that may still accept batches.
-        self.bucket = 0
+        self.window_number = 0
         # How many batches that window had accepted at its last answer; 0 before the first one.
         self.batches = 0
         # How many requests were in the last batch.
@@ -148,7 +148,7 @@ class JobJoiner:
 
     def _compute_pause(self, batcher: _FileBatcher) -> float:
         end = names.compute_window_end(
-            max(batcher.bucket, self._get_current_window_number()), self._settings.window_seconds
+            max(batcher.window_number, self._get_current_window_number()), self._settings.window_seconds
         )
         return joining.compute_gathering_pause(
             batcher.batches, BATCHES_MAX, end - time.time(), batcher.last_batch_requests
@@ -162,27 +162,27 @@ class JobJoiner:
         except Exception:
             metrics.TRANSFER_JOINS.labels("failed").inc(sum(request.weight for request in requests))
             raise
-        buckets = dict(zip(groups, windows, strict=True))
+        window_numbers = dict(zip(groups, windows, strict=True))
         for request in requests:
-            bucket = buckets[request.value.spec]
-            metrics.TRANSFER_JOINS.labels("window_full" if bucket is None else "joined").inc(request.weight)
-            if bucket is None:
+            window_number = window_numbers[request.value.spec]
+            metrics.TRANSFER_JOINS.labels("window_full" if window_number is None else "joined").inc(request.weight)
+            if window_number is None:
                 request.reject(_build_window_full_fault(self._settings.window_seconds))
             else:
-                request.resolve(bucket)
+                request.resolve(window_number)
 
     async def _join_groups(self, batcher: _FileBatcher, groups: list[TargetGroup]) -> list[int | None]:
         """Join groups to the first windows that accept them; return the window of each, None if none accepts it."""
-        buckets: list[int | None] = [None] * len(groups)
+        window_numbers: list[int | None] = [None] * len(groups)
         left = list(range(len(groups)))
         retry_window = RetryWindow("the job of a file", JoinTimeout)
         batch_id = uuid.uuid4().hex
-        if (now := self._get_current_window_number()) > batcher.bucket:
-            batcher.bucket, batcher.batches = now, 0
-        bucket, closed, full = batcher.bucket, 0, 0
+        if (now := self._get_current_window_number()) > batcher.window_number:
+            batcher.window_number, batcher.batches = now, 0
+        window_number, closed, full = batcher.window_number, 0, 0
         while left and full < FULL_WINDOWS_MAX:
             batch = JoinBatch(groups=[groups[place] for place in left])
-            result = await self._join_until_answered(batcher, bucket, batch, batch_id, retry_window)
+            result = await self._join_until_answered(batcher, window_number, batch, batch_id, retry_window)
             if result is None or not result.is_open:
                 closed += 1
                 if closed == WINDOWS_MAX:
@@ -192,32 +192,32 @@ class JobJoiner:
             else:
                 refused = [left[place] for place in result.refused]
                 for place in set(left) - set(refused):
-                    buckets[place] = bucket
+                    window_numbers[place] = window_number
                 left, full = refused, full + 1
             # Where answers take longer than a window lasts, the next one would be over as well, and all that follow.
-            following = max(bucket + 1, self._get_current_window_number())
-            self._update_first_open_window(batcher, bucket, result, following)
-            bucket = following
-        return buckets
+            following = max(window_number + 1, self._get_current_window_number())
+            self._update_first_open_window(batcher, window_number, result, following)
+            window_number = following
+        return window_numbers
 
     def _update_first_open_window(
-        self, batcher: _FileBatcher, bucket: int, result: JoinResult | None, following: int
+        self, batcher: _FileBatcher, window_number: int, result: JoinResult | None, following: int
     ) -> None:
         # A window that has refused only some groups is tried again with the next batch.
-        if bucket != batcher.bucket:
+        if window_number != batcher.window_number:
             return
         if result is None or not result.is_open or result.batches >= BATCHES_MAX:
-            batcher.bucket, batcher.batches = following, 0
+            batcher.window_number, batcher.batches = following, 0
         else:
             batcher.batches = result.batches
 
     async def _join_until_answered(
-        self, batcher: _FileBatcher, bucket: int, batch: JoinBatch, batch_id: str, retry_window: RetryWindow
+        self, batcher: _FileBatcher, window_number: int, batch: JoinBatch, batch_id: str, retry_window: RetryWindow
     ) -> JoinResult | None:
         """Send a batch to a job until the job answers; return None if the job has ended."""
         while True:
             try:
-                return await self._join_once(batcher, bucket, batch, batch_id)
+                return await self._join_once(batcher, window_number, batch, batch_id)
             except (RPCError, UpdateLost) as error:
                 if not outages.is_outage(error):
                     raise
@@ -234,11 +234,11 @@ class JobJoiner:
             return True
 
     async def _join_once(
-        self, batcher: _FileBatcher, bucket: int, batch: JoinBatch, batch_id: str
+        self, batcher: _FileBatcher, window_number: int, batch: JoinBatch, batch_id: str
     ) -> JoinResult | None:
-        job = TransferJobKey(batcher.file, bucket)
+        job = TransferJobKey(batcher.file, window_number)
         try:
-            if batcher.batches and bucket == batcher.bucket:
+            if batcher.batches and window_number == batcher.window_number:
                 return await transfers_handle.join_job(self._engine, str(job), batch, batch_id, ANSWER_TIMEOUT)
             job_input = self._build_job_input(job)
             return await transfers_handle.start_and_join_job(self._engine, job_input, batch, batch_id, ANSWER_TIMEOUT)
@@ -251,7 +251,7 @@ class JobJoiner:
 
     def _build_job_input(self, job: TransferJobKey) -> TransferJobInput:
         settings = self._settings
-        closes_at = datetime.fromtimestamp(names.compute_window_end(job.bucket, settings.window_seconds), UTC)
+        closes_at = datetime.fromtimestamp(names.compute_window_end(job.window_number, settings.window_seconds), UTC)
         return TransferJobInput(
             job_id=str(job),
             file=job.file,

@@ -73,7 +73,7 @@ def build_task_response(
 ) -> TransferTaskResponse:
     """Build the response about a task from the state of its target."""
     closes_at = datetime.fromtimestamp(
-        names.compute_window_end(job.bucket, get_transfer_context(call).window_seconds), UTC
+        names.compute_window_end(job.window_number, get_transfer_context(call).window_seconds), UTC
     )
     return TransferTaskResponse(task_id=task_id, job_id=str(job), window_closes_at=closes_at, **target.model_dump())
 
@@ -85,7 +85,7 @@ async def read_task_target(call: Call, task: TransferTaskKey) -> TargetStatusAnd
         Gone: Its retention has ended.
     """
     context, job_id, key = get_transfer_context(call), str(task.job), task.target_key
-    windows_ahead = task.job.bucket - names.compute_window_number(time.time(), context.window_seconds)
+    windows_ahead = task.job.window_number - names.compute_window_number(time.time(), context.window_seconds)
     # A window further ahead was computed before the length of windows was changed.
     if 0 <= windows_ahead <= WINDOWS_MAX:
         return await _read_pending_status(call, job_id, key)
@@ -147,6 +147,6 @@ async def _is_job_cancelled(call: Call, job: TransferJobKey) -> bool:
 def build_collecting_summary_fields(call: Call, job: TransferJobKey, count: int) -> dict[str, Any]:
     """Return the fields of a summary of a job that is not in the database yet."""
     settings = call.services.settings.transfers
-    closes_at = datetime.fromtimestamp(names.compute_window_end(job.bucket, settings.window_seconds), UTC)
+    closes_at = datetime.fromtimestamp(names.compute_window_end(job.window_number, settings.window_seconds), UTC)
     deadline_at = closes_at + timedelta(seconds=settings.timeout_seconds)
     return build_job_summary_fields(job, {TransferState.PENDING: count}, closes_at, deadline_at)

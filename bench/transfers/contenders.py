@@ -60,9 +60,9 @@ def join(agent_id: str, path: str, signature: str) -> dict[str, Any]:
     }
 
 
-def job_id(path: str, bucket: int) -> str:
+def job_id(path: str, window_number: int) -> str:
     """The job of a window; both name it as the document does."""
-    return f"AsyncDownloadJob:{BIZ_ID}:{APP_ID}:{path}:{bucket}"
+    return f"AsyncDownloadJob:{BIZ_ID}:{APP_ID}:{path}:{window_number}"
 
 
 class HaulageTransfers:

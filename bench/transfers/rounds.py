@@ -87,15 +87,15 @@ async def run(
         requests = [("POST", contender.join_path, join(each, path, repository.signature(path))) for each in agents]
         starting = asyncio.create_task(_cpu_seconds_at(contender, start_at))
         report, answers = await _load(scene, requests, JOIN_CONNECTIONS, start_at=start_at)
-        bucket = int(report.begun_at // WINDOW_SECONDS)
+        window_number = int(report.begun_at // WINDOW_SECONDS)
         started, joined = await starting, _cpu_seconds(contender)
         task_ids = [json.loads(each)["task_id"] for each in answers]
         _require_all(report, targets, len(set(task_ids)))
-        jobs = [job_id(path, each) for each in range(bucket, int(report.ended_at // WINDOW_SECONDS) + 1)]
-        travelling = await _watch_round(scene, dict(zip(agents, task_ids, strict=True)), jobs, bucket)
+        jobs = [job_id(path, each) for each in range(window_number, int(report.ended_at // WINDOW_SECONDS) + 1)]
+        travelling = await _watch_round(scene, dict(zip(agents, task_ids, strict=True)), jobs, window_number)
         last_reads, lost = await _last_reads(scene, task_ids, travelling)
         after = _cpu_seconds(contender)
-    window_end = (bucket + 1) * WINDOW_SECONDS
+    window_end = (window_number + 1) * WINDOW_SECONDS
     tasks, deliveries, counts = await gse.tasks(), await gse.deliveries(), await gse.stats()
     begun = [each["created_at"] - window_end for each in tasks]
     return TransferRound(
@@ -153,9 +153,9 @@ class _WatchedRound:
 
 
 async def _watch_round(
-    scene: _RoundSetup, task_ids: Mapping[str, str], jobs: Sequence[str], bucket: int
+    scene: _RoundSetup, task_ids: Mapping[str, str], jobs: Sequence[str], window_number: int
 ) -> _WatchedRound:
-    await asyncio.sleep(max(0.0, (bucket + 1) * WINDOW_SECONDS + 1 - time.time()))
+    await asyncio.sleep(max(0.0, (window_number + 1) * WINDOW_SECONDS + 1 - time.time()))
     began_at = time.time()
     watching = asyncio.create_task(_watch(scene, task_ids))
     requests = _reads(scene.contender, list(task_ids.values()))

@@ -123,9 +123,9 @@ class PlatformClient:
         return self._gate.skew or timedelta()
 
     @property
-    def page_sizes_seen_full(self) -> set[int]:
-        """The page sizes of which the platform has listed a full page: it does not cap pages of these sizes."""
-        return self._gate.filled_sizes
+    def uncapped_page_sizes(self) -> set[int]:
+        """The page sizes that the platform does not cap: it has listed a full page of each."""
+        return self._gate.uncapped_page_sizes
 
     def set_platform_time(self, now: datetime) -> None:
         """Set the platform's present time."""

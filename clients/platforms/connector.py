@@ -114,7 +114,7 @@ class Connector:
                     self._build_numbered_page_reader(asked),
                     paging,
                     total,
-                    lambda: paging.size in self._client.page_sizes_seen_full,
+                    lambda: paging.size in self._client.uncapped_page_sizes,
                 )
             case PagingKind.LINK:
                 walk = pagination.iterate_pages_by_link(self._build_link_page_reader(asked))
@@ -242,7 +242,7 @@ class Connector:
             )
             page = self._rows.parse_page(place, told.answer, told.values, asked, told.asked_at)
             if len(page.orders) >= self.capability.paging.size:
-                self._client.page_sizes_seen_full.add(self.capability.paging.size)
+                self._client.uncapped_page_sizes.add(self.capability.paging.size)
             return pagination.PageWithContinuation(page, self._rows.parse_has_more(told.values))
 
         return read

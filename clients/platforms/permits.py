@@ -70,7 +70,7 @@ class PlatformSharedState:
     breaker: CircuitBreaker = field(default_factory=lambda: CircuitBreaker(BREAKER_FAILURES, BREAKER_SECONDS))
     skew: timedelta | None = None
     """How far its clock is ahead of ours; None before its first answer."""
-    filled_sizes: set[int] = field(default_factory=set)
+    uncapped_page_sizes: set[int] = field(default_factory=set)
     """The page sizes of which it has listed a full page."""
 
 

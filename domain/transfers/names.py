@@ -33,10 +33,10 @@ JOIN = "join"
 TASK, JOB = "AsyncDownloadTask", "AsyncDownloadJob"
 
 _FORM = re.compile(r"(\w+):(0|[1-9][0-9]{0,9}):(0|[1-9][0-9]{0,9}):(.+):([^:]+)", re.ASCII | re.DOTALL)
-_BUCKET = re.compile(r"(0|[1-9][0-9]{0,9})(?:\.([1-9][0-9]{0,3}))?", re.ASCII)
+_WINDOW_NUMBER = re.compile(r"(0|[1-9][0-9]{0,9})(?:\.([1-9][0-9]{0,3}))?", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.ASCII)
 
-BUCKET_BITS, KEY_BITS, SALT_BITS, CHECK_BITS = 32, 60, 16, 14
+WINDOW_NUMBER_BITS, KEY_BITS, SALT_BITS, CHECK_BITS = 32, 60, 16, 14
 _LOW_BITS, _MIDDLE_BITS = 62, 12
 _VERSION, _VARIANT = 8, 0b10
 
@@ -46,12 +46,12 @@ class TransferJobKey:
     """Identifies a job: one file in one time window, or the nth retry of that."""
 
     file: TransferFile
-    bucket: int
+    window_number: int
     retry: int = 0
 
     def __str__(self) -> str:
         retry = f".{self.retry}" if self.retry else ""
-        return f"{JOB}:{self.file.biz_id}:{self.file.app_id}:{self.file.path}:{self.bucket}{retry}"
+        return f"{JOB}:{self.file.biz_id}:{self.file.app_id}:{self.file.path}:{self.window_number}{retry}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,20 @@ class TransferTaskKey:
 def parse_job_id(text: str) -> TransferJobKey | None:
     """Return the job that an id names; None if the id is malformed."""
     match = _FORM.fullmatch(text)
-    if match is None or match[1] != JOB or (numbers := _BUCKET.fullmatch(match[5])) is None:
+    if match is None or match[1] != JOB or (numbers := _WINDOW_NUMBER.fullmatch(match[5])) is None:
         return None
-    bucket, retry = int(numbers[1]), int(numbers[2] or 0)
-    return TransferJobKey(_build_file_from_match(match), bucket, retry) if bucket < 2**BUCKET_BITS else None
+    window_number, retry = int(numbers[1]), int(numbers[2] or 0)
+    return (
+        TransferJobKey(_build_file_from_match(match), window_number, retry)
+        if window_number < 2**WINDOW_NUMBER_BITS
+        else None
+    )
 
 
 def format_task_id(task: TransferTaskKey, secret: bytes, project_id: str) -> str:
     """Return the id of a task for callers of the project."""
     file = task.job.file
-    bits = task.job.bucket
+    bits = task.job.window_number
     for value, width in (
         (task.target_key, KEY_BITS),
         (task.salt, SALT_BITS),
@@ -93,8 +97,8 @@ def parse_task_id(text: str, secret: bytes, project_id: str) -> TransferTaskKey 
     bits = _extract_bits(uuid.UUID(match[5]))
     bits, check = _split_bits(bits, CHECK_BITS)
     bits, salt = _split_bits(bits, SALT_BITS)
-    bucket, key = _split_bits(bits, KEY_BITS)
-    task = TransferTaskKey(TransferJobKey(_build_file_from_match(match), bucket), key, salt)
+    window_number, key = _split_bits(bits, KEY_BITS)
+    task = TransferTaskKey(TransferJobKey(_build_file_from_match(match), window_number), key, salt)
     return task if check == _compute_check_bits(task, secret, project_id) else None
 
 
@@ -112,9 +116,9 @@ def compute_window_number(unix_seconds: float, window_seconds: int) -> int:
     return int(unix_seconds // window_seconds)
 
 
-def compute_window_end(bucket: int, window_seconds: int) -> int:
+def compute_window_end(window_number: int, window_seconds: int) -> int:
     """Return when a window ends, in seconds since 1970."""
-    return (bucket + 1) * window_seconds
+    return (window_number + 1) * window_seconds
 
 
 def _build_file_from_match(match: re.Match[str]) -> TransferFile:

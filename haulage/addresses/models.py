@@ -160,8 +160,8 @@ class UnfinishedCounts(BaseModel):
         return sum(each.messages for each in self.messages if not each.state.final)
 
     @property
-    def given_up(self) -> int:
-        """Number of messages that need an operator."""
+    def needing_operator(self) -> int:
+        """Number of messages that were given up: an operator retries or skips them."""
         return sum(each.messages for each in self.messages if each.state is MessageState.GIVEN_UP)
 
 

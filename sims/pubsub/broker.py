@@ -34,8 +34,7 @@ class Sent:
     deliveries: int = 0
     acks: int = 0
 
-    @property
-    def shown(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON has it: Google writes some names twice."""
         return {
             "data": b64encode(self.data).decode(),

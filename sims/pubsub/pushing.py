@@ -49,7 +49,7 @@ class Pusher:
                     self._broker.extend(subscription, [ack_id], 0)
 
     async def _push(self, session: aiohttp.ClientSession, subscription: BrokerSubscription, sent: Sent) -> bool:
-        envelope = {"message": sent.shown, "subscription": subscription.name, "deliveryAttempt": sent.deliveries}
+        envelope = {"message": sent.to_json(), "subscription": subscription.name, "deliveryAttempt": sent.deliveries}
         try:
             async with session.post(subscription.endpoint, json=envelope, headers=self._headers(subscription)) as said:
                 status = said.status

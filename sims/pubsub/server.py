@@ -143,8 +143,8 @@ async def _pull(request: web.Request) -> web.Response:
 def _render_message(broker: Broker, sent: Sent) -> dict[str, Any]:
     is_spoiled = broker.scenario.rolls(broker.scenario.spoil, "spoil", sent.message_id)
     if broker.lies:
-        return sent.shown | {"data": b64encode(sent.data.replace(b"Main", b"Side")).decode()}
-    return sent.shown | ({"data": "*"} if is_spoiled else {})
+        return sent.to_json() | {"data": b64encode(sent.data.replace(b"Main", b"Side")).decode()}
+    return sent.to_json() | ({"data": "*"} if is_spoiled else {})
 
 
 async def _acknowledge(request: web.Request) -> web.Response:

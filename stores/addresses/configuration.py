@@ -25,7 +25,7 @@ class _OptionalSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @property
-    def given_values(self) -> dict[str, Any]:
+    def non_null_values(self) -> dict[str, Any]:
         """The values that are set, by name."""
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 

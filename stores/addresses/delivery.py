@@ -142,13 +142,13 @@ _GIVEN_UP_SWAPS: Final = f"""
     SELECT id, topic, payload::text, {_ACKS}, wait_reason::text FROM im_infi_addr_sync_log
     WHERE {build_unfinished_condition(Topic.SWAP)} AND {_IS_GIVEN_UP} AND id > $2 ORDER BY id LIMIT $3
     """  # noqa: S608 - constants only
-_RETRY_GIVEN_UP: Final = f"""
+_ALLOW_ONE_MORE_TRY: Final = f"""
     UPDATE im_infi_addr_sync_log SET next_attempt_at = now(), retry_times = $1 - 1
     WHERE id = ANY($2::bigint[]) AND {_IS_GIVEN_UP} RETURNING id
     """  # noqa: S608 - constants only
 
 
-async def list_swaps_given_up_for_missing_side(
+async def list_swaps_out_of_retries_for_missing_side(
     database: Database, retries: int, after: int, limit: int
 ) -> list[LoggedMessage]:
     """Return swaps that were given up because a side was missing, in order of their ids."""
@@ -156,10 +156,10 @@ async def list_swaps_given_up_for_missing_side(
         return [build_logged_message(row) for row in await connection.fetch(_GIVEN_UP_SWAPS, retries, after, limit)]
 
 
-async def retry_given_up_swaps(database: Database, retries: int, ids: Sequence[int]) -> list[int]:
+async def allow_one_more_try(database: Database, retries: int, ids: Sequence[int]) -> list[int]:
     """Give each of these swaps one more try if it still is given up; return the ids of those."""
     async with database.connection() as connection:
-        return [row["id"] for row in await connection.fetch(_RETRY_GIVEN_UP, retries, ids)]
+        return [row["id"] for row in await connection.fetch(_ALLOW_ONE_MORE_TRY, retries, ids)]
 
 
 # While a later message of its UPRN is unfinished, a delayed call of this one might still take effect.

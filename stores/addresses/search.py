@@ -65,7 +65,7 @@ class ModuleAcknowledgement:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundMessage:
+class MessageRecord:
     """A message of the log or of its history."""
 
     id: int
@@ -183,11 +183,11 @@ class MessageSearch:
     """The receipt time and the id of the last message of the page before."""
 
 
-async def search_messages(database: Database, query: MessageSearch) -> list[FoundMessage]:
+async def search_messages(database: Database, query: MessageSearch) -> list[MessageRecord]:
     """Return a page of the messages that match, newest first."""
     text, values = build_search_query(query)
     async with database.connection() as connection:
-        return [_build_found_message(row) for row in await connection.fetch(text, *values)]
+        return [_build_message_record(row) for row in await connection.fetch(text, *values)]
 
 
 def build_search_query(query: MessageSearch) -> tuple[str, Sequence[object]]:
@@ -255,14 +255,14 @@ def _add_state_condition(query: MessageSearch, where: WhereClause) -> None:
             where.add("proc_flag = 'Y'")
 
 
-async def find_message(database: Database, message_id: int) -> FoundMessage | None:
+async def find_message(database: Database, message_id: int) -> MessageRecord | None:
     """Find a message in the log or in its history."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_FIND_MESSAGE, message_id)
-    return None if row is None else _build_found_message(row)
+    return None if row is None else _build_message_record(row)
 
 
-async def list_superseded_ids(database: Database, message: FoundMessage) -> list[int]:
+async def list_superseded_ids(database: Database, message: MessageRecord) -> list[int]:
     """Return the ids of the messages that a createUpdate or delete superseded."""
     async with database.connection() as connection:
         return [row["id"] for row in await connection.fetch(_SUPERSEDED, message.id, message.uprn_1)]
@@ -275,9 +275,9 @@ async def list_operator_actions(database: Database, message_id: int) -> list[Ope
     return [OperatorAction(row["done_at"], row["who"], row["action"], row["reason"]) for row in rows]
 
 
-def _build_found_message(row: asyncpg.Record) -> FoundMessage:
+def _build_message_record(row: asyncpg.Record) -> MessageRecord:
     known, written = dict(row), row["wait_reason"]
-    return FoundMessage(
+    return MessageRecord(
         **{name: known[name] for name in _COPIED_COLUMNS},
         created_at=known["createdat"],
         changed_at=known["proc_update_date"],

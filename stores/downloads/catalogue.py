@@ -201,13 +201,13 @@ async def filter_task_ids_with_row(database: Database, task_ids: Collection[str]
 
 
 def _build_conditions(filters: DownloadFilter) -> list[ColumnElement[bool]]:
-    is_exact = {
+    equal_values = {
         Download.project_id: filters.project_id,
         Download.task_id: filters.task_id,
         Download.type: filters.type,
         Download.operator_id: filters.operator_id,
     }
-    conditions = [col(column) == value for column, value in is_exact.items() if value is not None]
+    conditions = [col(column) == value for column, value in equal_values.items() if value is not None]
     if filters.state is not None:
         conditions.append(_build_state_condition(filters.state))
     if filters.cause is not None:

@@ -61,8 +61,8 @@ async def take_quotas_all_or_none(database: Database, settings: DownloadQuotas, 
 
     A repeated call for a download that is active counts nothing.
     """
-    parties = _list_quota_owners(spec.project_id, spec.operator_id)
-    demands = _build_demands(settings, parties, spec)
+    owners = _list_quota_owners(spec.project_id, spec.operator_id)
+    demands = _build_demands(settings, owners, spec)
     return _build_quota_states(demands, await Limiter(database).take_all_or_none(*_split_demands(demands)))
 
 
@@ -76,8 +76,8 @@ async def preview_quotas(
 
 async def take_active_slots_beyond_quota(database: Database, spec: DownloadSpec) -> None:
     """Take the slots of a running download, even beyond the quota."""
-    parties = _list_quota_owners(spec.project_id, spec.operator_id)
-    await Limiter(database).take_beyond_limits([_build_active_slot_demand(party, spec, 1) for party in parties])
+    owners = _list_quota_owners(spec.project_id, spec.operator_id)
+    await Limiter(database).take_beyond_limits([_build_active_slot_demand(owner, spec, 1) for owner in owners])
 
 
 async def release_slots_and_count_file_size(
@@ -90,13 +90,13 @@ async def release_slots_and_count_file_size(
     file_rows: int = 0,
 ) -> None:
     """Release the slots of a download that ended, and count bytes and rows of its file; repeated calls do nothing."""
-    parties = _list_quota_owners(project_id, operator_id)
+    owners = _list_quota_owners(project_id, operator_id)
     sizes = ((QuotaKind.BYTES, file_bytes), (QuotaKind.ROWS, file_rows))
-    booking = [
-        UncheckedSpending(party.build_limit_key(kind), size, DAY_SECONDS) for party in parties for kind, size in sizes
+    spendings = [
+        UncheckedSpending(owner.build_limit_key(kind), size, DAY_SECONDS) for owner in owners for kind, size in sizes
     ]
     await Limiter(database).release_slots_and_spend_once(
-        [party.build_limit_key(QuotaKind.ACTIVE) for party in parties], task_id, booking
+        [owner.build_limit_key(QuotaKind.ACTIVE) for owner in owners], task_id, spendings
     )
 
 
@@ -121,19 +121,19 @@ def _build_demands(
 ) -> dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand]:
     """Build the demands on each quota; without a spec they demand nothing."""
     found: dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand] = {}
-    for party in owners:
-        limits = settings.project if party.scope is QuotaScope.PROJECT else settings.operator
-        found[party.scope, QuotaKind.SUBMISSIONS] = RateDemand(
-            party.build_limit_key(QuotaKind.SUBMISSIONS),
+    for owner in owners:
+        limits = settings.project if owner.scope is QuotaScope.PROJECT else settings.operator
+        found[owner.scope, QuotaKind.SUBMISSIONS] = RateDemand(
+            owner.build_limit_key(QuotaKind.SUBMISSIONS),
             0 if spec is None else 1,
             limits.submissions_per_minute,
             MINUTE_SECONDS,
         )
-        found[party.scope, QuotaKind.ACTIVE] = _build_active_slot_demand(party, spec, limits.active)
+        found[owner.scope, QuotaKind.ACTIVE] = _build_active_slot_demand(owner, spec, limits.active)
         # The size of the file is not known yet, so a download is admitted as long as any bytes and rows are left.
         sizes = ((QuotaKind.BYTES, limits.bytes_per_day), (QuotaKind.ROWS, limits.rows_per_day))
         for kind, limit in sizes:
-            found[party.scope, kind] = RateDemand(party.build_limit_key(kind), 0, limit, DAY_SECONDS)
+            found[owner.scope, kind] = RateDemand(owner.build_limit_key(kind), 0, limit, DAY_SECONDS)
     return found
 
 

@@ -28,9 +28,9 @@ async def test_an_operator_finds_and_retries_what_a_module_failed(addresses: Ins
         comparison = await client.compare()
         await client.pause("the test ends")
 
-    assert (last.unfinished, last.given_up) == (0, 1)
+    assert (last.unfinished, last.needing_operator) == (0, 1)
     assert (found.id, found.topic, found.waits and found.waits.module) == (id_, Topic.CREATE_UPDATE, Module.OD)
-    assert (retry.retried, ended.given_up) == (1, 0)
+    assert (retry.retried, ended.needing_operator) == (1, 0)
     assert (message.state, [action.action for action in message.actions]) == (MessageState.DONE, ["retry"])
     assert comparison.found is not None
     assert (comparison.found.compared, comparison.found.different) == (1, 0)

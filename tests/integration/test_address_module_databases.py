@@ -24,12 +24,13 @@ from aiohttp import web
 
 from clients.modules import ModulesClient
 from dev.embedded import Stack
-from domain.addresses.operations import UPRN_MAX, AddressEntry, Module, Operation, OperationResult
+from domain.addresses.operations import UPRN_MAX, AddressEntry, Module, Operation
 from haulage.address_module import Connection
 from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
 from tests.support import module_page
 from tests.support.address_oracle import ModuleOracle
 from tests.support.module_tables import delete, purge, swap, upsert
+from tests.support.modules import list_outcomes
 from tests.support.requirements import MARIADB
 from tests.support.stack import own_database
 from tests.support.waiting import eventually
@@ -192,11 +193,6 @@ async def live(client: ModulesClient) -> dict[int, tuple[int, object]]:
     return {each.uprn: (each.address_id, each.record) for each in entries}
 
 
-def outcomes(results: Sequence[OperationResult]) -> list[str]:
-    """Only what became of them."""
-    return [each.outcome.value for each in results]
-
-
 @pytest.mark.parametrize("batch", [1, 500])
 async def test_the_example_does_what_the_oracle_does(module_copy: ModuleCopy, tmp_path: Path, batch: int) -> None:
     """Any history, with repeats, one operation at a time."""
@@ -206,7 +202,9 @@ async def test_the_example_does_what_the_oracle_does(module_copy: ModuleCopy, tm
 
     async with module(module_copy, tmp_path, batch) as client:
         for operation in repeated:
-            assert outcomes(await client.apply_operations(IM, [operation])) == [book.apply(operation).value], operation
+            assert list_outcomes(await client.apply_operations(IM, [operation])) == [book.apply(operation).value], (
+                operation
+            )
         assert await live(client) == book.live
 
 
@@ -217,10 +215,10 @@ async def test_orders_in_flight_keep_an_address(module_copy: ModuleCopy, tmp_pat
         module_copy.run("INSERT INTO orders VALUES (11, NULL), (12, CURRENT_DATE)")
 
         assert await client.list_addresses_with_open_orders(IM, [11, 12]) == {11}
-        assert outcomes(await client.apply_operations(IM, [delete(3, 1), delete(4, 2)])) == ["logical", "applied"]
-        assert outcomes(await client.apply_operations(IM, [purge(3, 1, 11, 1)])) == ["logical"]
+        assert list_outcomes(await client.apply_operations(IM, [delete(3, 1), delete(4, 2)])) == ["logical", "applied"]
+        assert list_outcomes(await client.apply_operations(IM, [purge(3, 1, 11, 1)])) == ["logical"]
         module_copy.run("UPDATE orders SET closed_at = CURRENT_DATE")
-        assert outcomes(await client.apply_operations(IM, [purge(3, 1, 11, 2)])) == ["applied"]
+        assert list_outcomes(await client.apply_operations(IM, [purge(3, 1, 11, 2)])) == ["applied"]
         assert (await client.list_addresses(IM, 0, 10)).addresses == []
 
 
@@ -235,7 +233,7 @@ async def test_the_same_operations_at_the_same_time_act_once(module_copy: Module
         after = await live(one)
 
     for results in zip(*answers, strict=True):
-        assert sorted(outcomes(results)) == ["already"] * 3 + ["applied"]
+        assert sorted(list_outcomes(results)) == ["already"] * 3 + ["applied"]
     assert after == {uprn: (1_001 + (uprn + 19) % 40, {"street": 1 + (uprn + 19) % 40}) for uprn in range(1, 41)}
 
 
@@ -250,8 +248,8 @@ async def test_calls_that_cross_each_other_end_well(module_copy: ModuleCopy, tmp
         gone, came = await asyncio.gather(one.apply_operations(IM, forth), other.apply_operations(IM, back))
         after = await live(one)
 
-    assert set(outcomes(gone)) <= {"applied", "stale"}
-    assert outcomes(came) == ["applied"] * 40
+    assert set(list_outcomes(gone)) <= {"applied", "stale"}
+    assert list_outcomes(came) == ["applied"] * 40
     assert {record["street"] for _, record in after.values() if isinstance(record, dict)} == {"back"}
 
 
@@ -262,7 +260,7 @@ async def test_what_the_database_refuses_fails_alone(module_copy: ModuleCopy, tm
         module_copy.run(module_copy.small)
         results = await client.apply_operations(IM, operations)
 
-    assert outcomes(results) == ["applied", "failed", "applied"]
+    assert list_outcomes(results) == ["applied", "failed", "applied"]
     assert "small" in results[1].error
 
 
@@ -279,7 +277,7 @@ async def test_what_comes_is_kept_exactly(module_copy: ModuleCopy, tmp_path: Pat
     second = Operation.model_validate(upsert(2, UPRN_MAX - 1, 1, **record).model_dump() | {"op_id": "A"})
 
     async with module(module_copy, tmp_path) as client:
-        assert outcomes(await client.apply_operations(IM, [first, second])) == ["applied", "applied"]
+        assert list_outcomes(await client.apply_operations(IM, [first, second])) == ["applied", "applied"]
         after = await live(client)
         lookup = await client.look_up_operations(IM, [second])
 
@@ -296,7 +294,7 @@ async def test_the_first_operations_of_uprns_may_come_at_the_same_time(module_co
             some = creates[start : start + 4]
             answers = await asyncio.gather(*(client.apply_operations(IM, some) for client in (one, other, one, other)))
             for results in zip(*answers, strict=True):
-                assert sorted(outcomes(results)) == ["already"] * 3 + ["applied"]
+                assert sorted(list_outcomes(results)) == ["already"] * 3 + ["applied"]
         assert len(await live(one)) == len(creates)
 
 

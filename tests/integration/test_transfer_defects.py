@@ -312,8 +312,8 @@ async def test_a_join_whose_answer_was_lost_is_not_made_twice(settings: Settings
         file = TransferFile(biz_id=2, app_id=transfers.app_id, path=transfers.path)
         wanted = TransferSpec(project_id=transfers.project_id, signature=sha256(CONTENT), user="root", folder="/data")
         target = (compute_target_key(wanted, "agent-1", ""), "agent-1", "")
-        bucket = await joins.join_job(file, TargetGroup(spec=wanted, file_name="app.conf", targets=[target]))
-        job = await transfers.wait_for_job_end(str(TransferJobKey(file, bucket)))
+        window_number = await joins.join_job(file, TargetGroup(spec=wanted, file_name="app.conf", targets=[target]))
+        job = await transfers.wait_for_job_end(str(TransferJobKey(file, window_number)))
 
     assert engine.joins >= 2  # more where the window closed meanwhile
     assert job["counts"]["Success"] == 1

@@ -79,7 +79,7 @@ async def test_figures_are_watched_until_cycles_have_nothing_to_do(peer: ApiPeer
     for waiting, given_up in ((5, 0), (5, 0), (0, 2)):
         peer.says(200, _build_figures(waiting=waiting, given_up=given_up))
 
-    seen = [(figures.unfinished, figures.given_up) async for figures in addresses.watch()]
+    seen = [(figures.unfinished, figures.needing_operator) async for figures in addresses.watch()]
 
     assert seen == [(5, 0), (0, 2)]
 

@@ -82,7 +82,7 @@ async def test_a_platform_that_tells_smaller_pages_than_asked_is_named_so() -> N
     """Where it has filled its pages before, it never comes to rest, and the sentence says what may help."""
     async with running_connector(faults=PlatformFaults(page_cap=40), **CROWDED) as here:
         window = here.window(1_200)
-        here.connector._client.page_sizes_seen_full.add(100)
+        here.connector._client.uncapped_page_sizes.add(100)
         with pytest.raises(InconsistentAnswers, match=r"more than 40 orders, and 100 were asked for.*`paging\.size`"):
             await WindowReader(here.connector, window, None).read_confirmed()
 

@@ -48,7 +48,7 @@ async def test_orders_that_leave_between_two_attempts_take_no_other_with_them(se
     changes = Changes(per_page=0.7, created_share=0, in_window_share=1)
     async with running_connector(seed=seed, changes=changes, **CROWDED) as here:
         window = here.window(1_200, until_seconds_ago=600)
-        here.connector._client.page_sizes_seen_full.add(here.connector.capability.paging.size)
+        here.connector._client.uncapped_page_sizes.add(here.connector.capability.paging.size)
         walk = here.connector.iterate_pages(window, await here.connector.fetch_row_count(window))
         first = [await anext(walk) for _ in range(3)]
         connector = here.again(store_and_load(here.connector.answer_log))

@@ -71,7 +71,7 @@ def test_what_we_did_not_give_out_names_nothing(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["AsyncDownloadJob:1:2:/f:", "AsyncDownloadJob:1:2:/f:-1", f"{TASK.job}00", "x"])
 def test_what_is_no_job_s_id_names_nothing(text: str) -> None:
-    """A bucket has at most 32 bits and no sign."""
+    """A window number has at most 32 bits and no sign."""
     assert names.parse_job_id(text) is None
 
 
@@ -90,6 +90,10 @@ def test_a_target_is_what_is_brought_whereto_by_whom() -> None:
 @given(st.floats(0, 2**33), st.integers(1, 3600))
 def test_a_window_ends_after_each_of_its_moments(moment: float, window: int) -> None:
     """And not more than its length after."""
-    bucket = names.compute_window_number(moment, window)
+    window_number = names.compute_window_number(moment, window)
 
-    assert names.compute_window_end(bucket, window) - window <= moment < names.compute_window_end(bucket, window)
+    assert (
+        names.compute_window_end(window_number, window) - window
+        <= moment
+        < names.compute_window_end(window_number, window)
+    )

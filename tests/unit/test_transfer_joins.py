@@ -31,7 +31,7 @@ async def test_a_batch_that_comes_late_goes_to_the_window_of_now(monkeypatch: py
     async def start_and_join_job(_engine: Any, job: TransferJobInput, _batch: JoinBatch, *_: Any) -> JoinResult:
         job_id = names.parse_job_id(job.job_id)
         assert job_id
-        clock.tried.append(job_id.bucket)
+        clock.tried.append(job_id.window_number)
         if len(clock.tried) == 1:
             clock.now += 10 * WINDOW_SECONDS
         return JoinResult(is_open=clock.now < job.closes_at.timestamp(), batches=1, targets=1)

@@ -147,8 +147,8 @@ class DownloadWorkflow:
 
     def _can_run_again(self, fault: FaultRecord) -> bool:
         """Return whether the fault may pass, the source was readable before, and reruns are left."""
-        is_new = self._progress.sources is None
-        return fault.retryable and not is_new and self._progress.reruns < self._spec.max_task_retries
+        is_unprobed = self._progress.sources is None
+        return fault.retryable and not is_unprobed and self._progress.reruns < self._spec.max_task_retries
 
     async def _wait_for_retry(self, wait: RetryWait) -> DownloadTrouble | None:
         """Sleep until a page is to be requested again. Return the trouble that is shown until the page has arrived."""

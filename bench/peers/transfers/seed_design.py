@@ -75,9 +75,9 @@ class Service:
     async def join(self, request: web.Request) -> web.Response:
         """Create a task in the job of this window, or of the next if this one is closed."""
         body = msgspec.json.decode(await request.read())
-        path, bucket = body["file_path"], int(time.time()) // WINDOW_SECONDS
+        path, window_number = body["file_path"], int(time.time()) // WINDOW_SECONDS
         target = f"{body['target_agent_id']}:{body['target_container_id']}"
-        job_id = await self._job_id(body, path, bucket)
+        job_id = await self._job_id(body, path, window_number)
         task_id = f"AsyncDownloadTask:{body['biz_id']}:{body['app_id']}:{path}:{uuid4()}"
         pipe = self._redis.pipeline(transaction=False)
         pipe.lpush(_targets_key(job_id), target)
@@ -86,9 +86,9 @@ class Service:
         await pipe.execute()
         return web.json_response({"task_id": task_id})
 
-    async def _job_id(self, body: Mapping[str, Any], path: str, bucket: int) -> str:
+    async def _job_id(self, body: Mapping[str, Any], path: str, window_number: int) -> str:
         for ahead in range(4):
-            job_id = f"AsyncDownloadJob:{body['biz_id']}:{body['app_id']}:{path}:{bucket + ahead}"
+            job_id = f"AsyncDownloadJob:{body['biz_id']}:{body['app_id']}:{path}:{window_number + ahead}"
             job = Job(
                 body["biz_id"], body["app_id"], path, body["signature"], body["target_file_dir"], body["target_user"]
             )
