@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import typer
@@ -15,12 +15,17 @@ from api.http import openapi
 from api.http.routes import Route as DeclaredRoute
 from cli.__main__ import app
 from domain.workload import ConcernKind
-from tests.support import observability, operations
-from tests.support.operations import ACTIONS, CONSOLE, OPERATIONS, STANDSTILLS, Command, Console, No, Page, Route
+from tests.support import observability
+from tests.support.observability import ROOT
+from tests.support.operations import OPERATIONS, iterate_cells, page
+from tests.support.operations.cells import ACTIONS, Command, Console, NotOffered, Route
+from tests.support.operations.routes import EQUIVALENT_ROUTES, ROUTES_ON_NO_OBJECT
+from tests.support.operations.standstills import COMPONENT, OVERVIEW_LINES, STANDSTILLS, ConsolePage, Standstill
 
+CONSOLE: Final = ROOT / "api/console/js"
 ROUTES: dict[str, DeclaredRoute] = {route.name: route for group in ROUTE_GROUPS for route in group}
 DOCUMENT = openapi.build_document(ROUTE_GROUPS)
-CELLS = list(operations.list_cells())
+CELLS = list(iterate_cells())
 COMMANDS = typer.main.get_group(app)
 PAGES = {
     f"/console/{path.stem}{found}".replace(f"/console/{path.stem}/console", "/console")
@@ -47,7 +52,7 @@ def list_fields(route: DeclaredRoute) -> set[str]:
 def test_every_object_has_a_cell_for_every_action() -> None:
     """None is forgotten, and no reason is empty."""
     assert {name: tuple(row) for name, row in OPERATIONS.items()} == dict.fromkeys(OPERATIONS, ACTIONS)
-    assert [each for each in CELLS if isinstance(each, No) and len(each.reason.split()) < 2] == []
+    assert [each for each in CELLS if isinstance(each, NotOffered) and len(each.reason.split()) < 2] == []
 
 
 @pytest.mark.parametrize("cell", [each for each in CELLS if isinstance(each, Route)], ids=lambda cell: cell.name)
@@ -79,14 +84,14 @@ def test_the_console_offers_it(cell: Console) -> None:
 def test_every_action_of_the_api_is_in_the_table() -> None:
     """An audited route that is new must be added to it, or to those that act on none of its objects."""
     steering = {name for name, route in ROUTES.items() if audit.is_audited(route)}
-    shown = {each.name for each in CELLS if isinstance(each, Route)} | {*operations.SAME, *operations.NO_STEERING}
+    shown = {each.name for each in CELLS if isinstance(each, Route)} | {*EQUIVALENT_ROUTES, *ROUTES_ON_NO_OBJECT}
     assert sorted(steering - shown) == []
-    assert sorted((shown & {*operations.SAME, *operations.NO_STEERING}) - steering) == []
-    assert {*operations.SAME.values()} <= shown
+    assert sorted((shown & {*EQUIVALENT_ROUTES, *ROUTES_ON_NO_OBJECT}) - steering) == []
+    assert {*EQUIVALENT_ROUTES.values()} <= shown
 
 
-@pytest.mark.parametrize("still", STANDSTILLS, ids=lambda still: still.what)
-def test_what_stands_still_is_seen(still: operations.Standstill) -> None:
+@pytest.mark.parametrize("standstill", STANDSTILLS, ids=lambda standstill: standstill.subject)
+def test_what_stands_still_is_seen(standstill: Standstill) -> None:
     """Its metric is declared, its alert is a rule that reads a metric of ours, its page is one of the console."""
     declared = {observability.name_metric(each) for each in observability.list_metrics()}
     rules: list[dict[str, Any]] = [
@@ -94,17 +99,17 @@ def test_what_stands_still_is_seen(still: operations.Standstill) -> None:
         for group in yaml.safe_load((observability.FOLDER / "rules.yaml").read_text())["groups"]
         for rule in group["rules"]
     ]
-    assert isinstance(still.metric, No) or still.metric in declared
-    assert isinstance(still.alert, No) or still.alert in {rule["alert"] for rule in rules}
-    assert not isinstance(still.page, Page) or still.page.path in PAGES
+    assert isinstance(standstill.metric, NotOffered) or standstill.metric in declared
+    assert isinstance(standstill.alert, NotOffered) or standstill.alert in {rule["alert"] for rule in rules}
+    assert not isinstance(standstill.page, ConsolePage) or standstill.page.path in PAGES
 
 
 def test_the_overview_has_a_line_for_what_stands_still() -> None:
     """Or the table says why not; each line has its words, and each concern is in the table."""
     words = (CONSOLE / "words/overview.js").read_text()
-    lines = {each for each in operations.OVERVIEW_LINES.values() if not isinstance(each, No)}
-    assert list(operations.OVERVIEW_LINES) == [still.what for still in STANDSTILLS]
-    assert lines == {operations.COMPONENT, *ConcernKind}
+    lines = {each for each in OVERVIEW_LINES.values() if not isinstance(each, NotOffered)}
+    assert list(OVERVIEW_LINES) == [standstill.subject for standstill in STANDSTILLS]
+    assert lines == {COMPONENT, *ConcernKind}
     assert [kind for kind in ConcernKind if words.count(f"\n      {kind}: {{") != 2] == []
     rules = (observability.FOLDER / "rules.yaml").read_text()
     for system, seconds in overview.STANDSTILL_SECONDS.items():
@@ -114,4 +119,4 @@ def test_the_overview_has_a_line_for_what_stands_still() -> None:
 
 def test_the_page_has_both_tables() -> None:
     """`python -m tests.support.operations` renews it."""
-    assert operations.read_page() == operations.render()
+    assert page.read_tables() == page.render_tables()
