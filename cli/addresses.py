@@ -166,10 +166,9 @@ def retry(
         async for figures in addresses.watch():
             done = max(0, outcome.retried - figures.unfinished)
             progress.show("addresses", done, outcome.retried, f"{figures.unfinished:,} messages are not done")
-        given_up = figures.needing_operator
-        fields = {**outcome.model_dump(), "given_up": given_up}
-        sentence = f"{outcome.retried:,} retried, {given_up:,} given up"
-        if given_up:
+        fields = {**outcome.model_dump(), "given_up": figures.needing_operator}
+        sentence = f"{outcome.retried:,} retried, {figures.needing_operator:,} given up"
+        if figures.needing_operator:
             raise AddressWorkFailed(f"{sentence}. `haulage addresses list --state given_up` says why.", fields)
         return CommandOutput(fields, (sentence,))
 

@@ -326,10 +326,8 @@ async def _complete_archive(
     objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMember], placed: Sequence[PartRecord]
 ) -> tuple[int, str]:
     """Complete the archive, whose parts are the books and, at last, its directory."""
-    key, directory = (
-        names.build_archive_key(params.spec),
-        encode_central_directory(members, params.spec.archive_timestamp),
-    )
+    key = names.build_archive_key(params.spec)
+    directory = encode_central_directory(members, params.spec.archive_timestamp)
     if await objects.head(key) is None:
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         last = await objects.put_part(key, params.archive, len(parts) + 1, directory)

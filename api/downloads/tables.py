@@ -125,10 +125,8 @@ def _count_tables(body: DownloadRequest) -> int:
 def _find_structure_problems(body: DownloadRequest) -> Iterator[FieldProblem]:
     """Yield problems that make it impossible to split the request into tables."""
     if body.sheets is not None:
-        set_outside_sheets = [
-            field for field in ("multi", *SOURCE_FIELDS, *REGIONS) if getattr(body, field) is not None
-        ]
-        for field in set_outside_sheets:
+        misplaced = [field for field in ("multi", *SOURCE_FIELDS, *REGIONS) if getattr(body, field) is not None]
+        for field in misplaced:
             yield FieldProblem(
                 path=field, message="it is sent beside `sheets`; say it of each sheet, or send no sheets."
             )

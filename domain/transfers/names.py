@@ -68,12 +68,8 @@ def parse_job_id(text: str) -> TransferJobKey | None:
     match = _FORM.fullmatch(text)
     if match is None or match[1] != JOB or (numbers := _WINDOW_NUMBER.fullmatch(match[5])) is None:
         return None
-    window_number, retry = int(numbers[1]), int(numbers[2] or 0)
-    return (
-        TransferJobKey(_build_file_from_match(match), window_number, retry)
-        if window_number < 2**WINDOW_NUMBER_BITS
-        else None
-    )
+    job = TransferJobKey(_build_file_from_match(match), int(numbers[1]), int(numbers[2] or 0))
+    return job if job.window_number < 2**WINDOW_NUMBER_BITS else None
 
 
 def format_task_id(task: TransferTaskKey, secret: bytes, project_id: str) -> str:
