@@ -133,16 +133,41 @@ def doctor(
 
 
 @app.command()
-def reseal(data_dir: DataDir = None) -> None:
+def rotate(
+    names: Annotated[
+        list[str] | None, typer.Argument(help=f"All by default: {', '.join(data_folder.SECRET_NAMES)}.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Draw the secrets of a stopped `haulage up` anew, in secrets.json of its data folder.
+
+    Old ones that data need are kept beside them until `haulage reseal --remove-old`. Safe to repeat.
+    """
+    if unknown := set(names or []).difference(data_folder.SECRET_NAMES):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))} is none of {', '.join(data_folder.SECRET_NAMES)}.")
+    from cli import secrets
+
+    command.run_and_exit(secrets.rotate(_load_settings_with_data_dir(data_dir).data_dir, names or []))
+
+
+@app.command()
+def reseal(
+    data_dir: DataDir = None,
+    remove_old: Annotated[
+        bool, typer.Option("--remove-old", help="Remove from secrets.json of a running `haulage up` what may go.")
+    ] = False,
+) -> None:
     """Seal anew what an old key of HAULAGE_SECRETS__SEAL made, so that it can be removed; the server may run meanwhile.
 
     Safe to repeat. Exit codes: 0 old keys may go, 1 something still needs one, as the last lines say.
     """
+    folder = _load_settings_with_data_dir(data_dir).data_dir
+    if not data_folder.load_environment_if_running(folder) and remove_old:
+        raise typer.BadParameter(f"--remove-old needs a `haulage up` that runs in {folder}, and no other settings.")
     from cli import secrets
 
-    data_folder.load_environment_if_running(_load_settings_with_data_dir(data_dir).data_dir)
     settings.load.cache_clear()
-    command.run_and_exit(secrets.reseal(_load_settings_with_data_dir(data_dir)))
+    command.run_and_exit(secrets.reseal(_load_settings_with_data_dir(data_dir), folder if remove_old else None))
 
 
 @app.command()

@@ -1,17 +1,19 @@
-"""`haulage reseal`, and the doctor's check of secrets: what still needs an old key, and when that key may go."""
+"""`haulage rotate`, `haulage reseal` and the doctor's check of secrets: what still needs an old key."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from temporalio.client import Client
 
 from cli.command import print_line
 from cli.outside_checks import CheckFailed, open_database_for_check
+from dev.embedded import data_folder
 from domain import webhooks
 from domain.downloads import names as downloads
 from domain.secrets import SealedText, identify_pepper
@@ -43,8 +45,20 @@ class RunCount:
     """Those with a value that an old key made."""
 
 
-async def reseal(settings: Settings) -> int:
-    """Seal anew what an old key made, and print what was done; return 1 while something still needs an old key."""
+async def rotate(data_dir: Path, names: Sequence[str]) -> int:
+    """Draw secrets of a stopped `haulage up` anew, all or those named, and print what is to be done."""
+    data_folder.rotate_secrets(data_dir, names or data_folder.SECRET_NAMES)
+    print_line(f"{', '.join(names or data_folder.SECRET_NAMES)} drawn anew in {data_dir / 'secrets.json'}.")
+    print_line("Start `haulage up`; it prints the admin key. Then run `haulage reseal --remove-old`.")
+    return 0
+
+
+async def reseal(settings: Settings, data_dir: Path | None = None) -> int:
+    """Seal anew what an old key made, and print what was done; return 1 while something still needs an old key.
+
+    Args:
+        data_dir: The folder of the `haulage up` that runs with these settings, to remove old secrets from its file.
+    """
     sealer = Sealer(settings.secrets)
     # Runs first: what they insert into tables until they have ended is then read below.
     runs = await count_runs(await temporal.connect(codec=payloads.build_codec(settings)), sealer)
@@ -65,6 +79,12 @@ async def reseal(settings: Settings) -> int:
         print_line(f"Only the first key of {SEAL_SETTING} is needed: the others may go.")
     if settings.secrets.other_peppers:
         print_line(f"API keys that still need {PEPPERS_SETTING}: {_describe_keys(keys)}")
+    if data_dir:
+        needed = {"seal": runs.old or unreadable, "pepper": keys}
+        removed = [name for name in data_folder.SECRET_NAMES if not needed.get(name)]
+        data_folder.remove_old_secrets(data_dir, removed)
+        print_line(f"Kept old ones of: {', '.join(name for name in needed if needed[name]) or 'no secret'}.")
+        print_line("Removed the others, with effect from the next start.")
     return 1 if runs.old or unreadable else 0
 
 

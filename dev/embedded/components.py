@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -94,8 +94,12 @@ async def _require_engine_ready(port: int, http_port: int) -> None:
         raise NotReady(f"Temporal on port {port} answers {status}")
 
 
-def build_database_process(folder: Path, port: int, password: str, *, for_tests: bool) -> ProcessSpec:
-    """Return the process of PostgreSQL on a port, with its cluster below a folder."""
+def build_database_process(folder: Path, port: int, passwords: Sequence[str], *, for_tests: bool) -> ProcessSpec:
+    """Return the process of PostgreSQL on a port, with its cluster below a folder.
+
+    Args:
+        passwords: The password, then those that rotations replaced: a cluster that has one of these gets the first.
+    """
     cluster = folder / "cluster"
 
     async def prepare() -> None:
@@ -104,11 +108,11 @@ def build_database_process(folder: Path, port: int, password: str, *, for_tests:
             return
         # Created under another name first: a cluster whose creation was interrupted is created again.
         draft = _clear_draft_cluster_folder(folder)
-        await _run_initdb(folder, draft, password)
+        await _run_initdb(folder, draft, passwords[0])
         draft.rename(cluster)
 
     async def require_ready() -> None:
-        await _require_server_and_create_database(port, password)
+        await _require_server_and_create_database(port, passwords)
 
     settings = [f"--{name}={value}" for name, value in flags.build_database_settings(port, for_tests=for_tests).items()]
     command = [str(find_postgres_program("postgres")), "-D", str(cluster), *settings]
@@ -192,10 +196,10 @@ def _build_database_environment(folder: Path) -> dict[str, str]:
     return {"PATH": os.defpath, "HOME": str(folder), "LC_ALL": "C", "TZ": "UTC"}
 
 
-async def _require_server_and_create_database(port: int, password: str) -> None:
+async def _require_server_and_create_database(port: int, passwords: Sequence[str]) -> None:
     import asyncpg  # noqa: PLC0415 - the command line waits for what it imports
 
-    async def connect(database: str) -> asyncpg.Connection[asyncpg.Record]:
+    async def connect(database: str, password: str = passwords[0]) -> asyncpg.Connection[asyncpg.Record]:
         return await asyncpg.connect(
             host=LOOPBACK,
             port=port,
@@ -211,6 +215,14 @@ async def _require_server_and_create_database(port: int, password: str) -> None:
     except asyncpg.InvalidCatalogNameError:
         connection = await connect("postgres")
         await connection.execute(f'CREATE DATABASE "{DATABASE_NAME}"')
+    except asyncpg.InvalidPasswordError as error:
+        literal = passwords[0].replace("'", "''")
+        for old in passwords[1:]:
+            with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                connection = await connect("postgres", old)
+                await connection.execute(f"ALTER ROLE {DATABASE_USER} PASSWORD '{literal}'")
+                await connection.close()
+        raise NotReady(f"PostgreSQL on port {port} had another password: {error}") from error
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise NotReady(f"PostgreSQL on port {port} does not answer: {error}") from error
     await connection.close()

@@ -14,10 +14,11 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from pydantic import BaseModel, Field
 
@@ -178,13 +179,20 @@ def _create_sealing_key() -> str:
 
 
 class EmbeddedSecrets(BaseModel):
-    """The secrets of an embedded installation: created once and kept in `secrets.json`."""
+    """The secrets of an embedded installation: created once, kept in `secrets.json`, and replaced by a rotation."""
 
     database_password: str = Field(default_factory=_create_token)
     object_secret_key: str = Field(default_factory=_create_token)
     admin_key: str = Field(default_factory=_create_token)
     seal: str = Field(default_factory=_create_sealing_key)
     pepper: str = Field(default_factory=_create_token)
+    old: dict[str, list[str]] = {}
+    """What rotations replaced and data may still need, by the name of the secret, the newest first."""
+
+
+SECRET_NAMES: Final = tuple(name for name in EmbeddedSecrets.model_fields if name != "old")
+_NEEDED_AFTER_ROTATION: Final = ("database_password", "seal", "pepper")
+"""PostgreSQL has the old password until it is started; the others open what was sealed and hashed under them."""
 
 
 def load_or_create_secrets(data_dir: Path) -> EmbeddedSecrets:
@@ -199,13 +207,42 @@ def load_or_create_secrets(data_dir: Path) -> EmbeddedSecrets:
         loaded = EmbeddedSecrets.model_validate_json(kept)
     except ValueError:
         raise _build_secrets_fault(data_dir, f"{path} is damaged: it is not the JSON object that was written") from None
-    absent = sorted(EmbeddedSecrets.model_fields.keys() - loaded.model_fields_set)
+    absent = sorted(set(SECRET_NAMES) - loaded.model_fields_set)
     if absent and _has_data(data_dir):
         what = f"{path} lacks {', '.join(absent)}" if path.exists() else f"{path} is missing"
         raise _build_secrets_fault(data_dir, f"{what}, but {data_dir} has data that it belongs to")
     if absent:
         _write_secrets(path, loaded.model_dump_json(indent=2))
     return loaded
+
+
+def rotate_secrets(data_dir: Path, names: Collection[str]) -> None:
+    """Draw secrets of a folder anew; those that its data need are kept beside the new ones. Nothing may run there.
+
+    Raises:
+        Conflict: An installation runs in the folder, or the file is damaged.
+        Missing: The folder has no secrets yet.
+    """
+    path = data_dir / "secrets.json"
+    if not path.exists():
+        raise faults.Missing(
+            "secrets_missing", f"{path} does not exist.", "Name the folder of a `haulage up` by --data-dir."
+        )
+    with lock_data_dir(data_dir):
+        before = load_or_create_secrets(data_dir)
+        drawn = EmbeddedSecrets().model_dump(include=set(names))
+        old = {
+            name: [getattr(before, name), *before.old.get(name, [])] for name in _NEEDED_AFTER_ROTATION if name in drawn
+        }
+        rotated = before.model_copy(update={**drawn, "old": {**before.old, **old}})
+        _write_secrets(path, rotated.model_dump_json(indent=2))
+
+
+def remove_old_secrets(data_dir: Path, names: Collection[str]) -> None:
+    """Remove what rotations replaced; processes that run keep it until they are started again."""
+    loaded = load_or_create_secrets(data_dir)
+    old = {name: values for name, values in loaded.old.items() if name not in names}
+    _write_secrets(data_dir / "secrets.json", loaded.model_copy(update={"old": old}).model_dump_json(indent=2))
 
 
 def _has_data(data_dir: Path) -> bool:

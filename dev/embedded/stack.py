@@ -65,7 +65,11 @@ class Stack:
             "engine": own.engine.model_copy(update={"ui_url": self.addresses.get("ui", "")}),
             "api": own.api.model_copy(update={"admin_key": SecretStr(self.secrets.admin_key)}),
             "secrets": own.secrets.model_copy(
-                update={"seal": [SecretStr(self.secrets.seal)], "pepper": SecretStr(self.secrets.pepper)}
+                update={
+                    "seal": list(map(SecretStr, (self.secrets.seal, *self.secrets.old.get("seal", [])))),
+                    "pepper": SecretStr(self.secrets.pepper),
+                    "other_peppers": list(map(SecretStr, self.secrets.old.get("pepper", []))),
+                }
             ),
         }
         return own.model_copy(update=changes)
@@ -166,7 +170,10 @@ def _build_components(
         folder.mkdir(exist_ok=True)
     return [
         components.build_database_process(
-            folders[DATABASE], database_port, secrets.database_password, for_tests=for_tests
+            folders[DATABASE],
+            database_port,
+            [secrets.database_password, *secrets.old.get("database_password", [])],
+            for_tests=for_tests,
         ),
         components.build_store_process(
             folders[STORE], store_port, ports, secrets.object_secret_key, for_tests=for_tests

@@ -1,26 +1,37 @@
-"""Rotation of the installation's own secrets while it runs: sealing keys, peppers, and the admin key."""
+"""Rotation of the installation's own secrets: sealing keys, peppers, the admin key, and the file of `haulage up`."""
 
 from __future__ import annotations
 
 import base64
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
+import asyncpg
 import pytest
 from pydantic import SecretStr
 from sqlmodel import select
 
 from cli import secrets
 from cli.outside_checks import CheckFailed
+from dev.embedded import Stack, data_folder, run_stack
 from domain.downloads.models import DownloadSpec, TableSource
+from domain.faults import Conflict
 from domain.secrets import SealedText, parse_api_key
+from infra.database import Database
+from infra.objects import ObjectStore, StoreFailure
 from infra.secrets import Sealer
 from infra.settings import Settings
-from stores import sealed
+from stores import migrate, sealed
 from stores.tables.downloads import Download
 from stores.tables.shared import Delivery
 from stores.webhooks import load_or_create_signing_secrets
 from tests.support.api import running_api
+from tests.support.command import start_command, wait_for_exit
+from tests.support.stack import ANY_PORTS
 from tests.support.waiting import eventually
 from tests.support.webhooks import Webhooks, running_webhooks
 
@@ -167,3 +178,76 @@ async def test_a_row_that_changes_meanwhile_is_left_alone(settings: Settings) ->
             await connection.execute(sealed.build_update(column), ["1"], ["what was read"], ["what was sealed anew"])
         [signing] = await load_or_create_signing_secrets(database, webhooks.services.sealer, webhooks.project_id)
     assert signing.startswith("whsec_")
+
+
+@asynccontextmanager
+async def running_folder(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
+    """The components of a data folder, to which the `TEMPORAL_…` variables lead."""
+    async with run_stack(data_dir, ui=False, for_tests=True, ports=ANY_PORTS) as stack:
+        for name in ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE"):
+            monkeypatch.setenv(name, stack.build_environment()[name])
+        yield stack
+
+
+async def read_status(settings: Settings, path: str, key: str) -> int:
+    """What an API with these settings answers."""
+    async with running_api(settings) as api:
+        return (await api.ask("GET", path, key=key)).status
+
+
+async def read_object(settings: Settings, key: str) -> bytes:
+    """What the object store holds."""
+    objects = ObjectStore(settings.objects)
+    try:
+        return await objects.get(key)
+    finally:
+        await objects.close()
+
+
+async def test_the_secrets_of_a_data_folder_are_rotated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of them, twice before a start: data and keys of projects are good after it, and no old secret is."""
+    async with running_folder(tmp_path, monkeypatch) as stack:
+        first, before = stack.secrets, stack.build_settings()
+        await migrate.migrate(stack.build_database_url())
+        async with running_api(before) as api:
+            (project_id, used), (_, unused) = await api.make_project(), await api.make_project()
+        database, objects = Database(before.database), ObjectStore(before.objects)
+        async with database.session() as session:
+            session.add(make_download_row(Sealer(before.secrets), project_id))
+        await database.close()
+        await objects.put("kept", b"before")
+        await objects.close()
+        with pytest.raises(Conflict, match="is held by process"):
+            await secrets.rotate(tmp_path, [])
+    assert await secrets.rotate(tmp_path, []) == 0
+    typed = await wait_for_exit(await start_command("rotate", "--data-dir", str(tmp_path), env={}))
+    assert (typed.code, typed.err) == (0, "")
+    assert typed.out.startswith("database_password, object_secret_key, admin_key, seal, pepper drawn anew in ")
+
+    async with running_folder(tmp_path, monkeypatch) as stack:
+        after = stack.build_settings()
+        assert not first.model_dump(exclude={"old"}).items() & stack.secrets.model_dump(exclude={"old"}).items()
+        admin = after.api.admin_key.get_secret_value()
+        assert await read_status(after, "/v1/projects", first.admin_key) == 401
+        assert await read_status(after, "/v1/projects", admin) == 200
+        assert await read_status(after, "/v1/session", used) == 200
+        with pytest.raises(asyncpg.InvalidPasswordError):
+            await asyncpg.connect(replace(stack, secrets=first).build_database_url().replace("+asyncpg", ""))
+        assert await read_object(after, "kept") == b"before"
+        with pytest.raises(StoreFailure):
+            await read_object(replace(stack, secrets=first).build_settings(), "kept")
+
+        capsys.readouterr()
+        assert await secrets.reseal(after, tmp_path) == 0
+        said = capsys.readouterr().out
+        assert "requests of downloads: 1 of 1 sealed anew" in said
+        assert "Kept old ones of: pepper." in said
+        assert data_folder.load_or_create_secrets(tmp_path).old.keys() == {"pepper"}
+        assert await read_status(after, "/v1/session", unused) == 200
+        assert await secrets.reseal(after, tmp_path) == 0
+        assert data_folder.load_or_create_secrets(tmp_path).old == {}
+        alone = replace(stack, secrets=data_folder.load_or_create_secrets(tmp_path)).build_settings()
+        assert [await read_status(alone, "/v1/session", key) for key in (used, unused)] == [200, 200]
+        assert "1 rows are sealed under the first key" in await secrets.check_secrets(alone)

@@ -283,14 +283,19 @@ async def test_an_emulator_is_shown_nothing(recording_server: tuple[str, list[st
     assert shown == [""]
 
 
+def write_key(path: Path, signer: Signer, key_id: str) -> None:
+    """Write a service account's key as Google makes it."""
+    pem = signer.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path.write_text(json.dumps({"client_email": "us@x", "private_key": pem.decode(), "private_key_id": key_id}))
+
+
 async def test_a_service_account_signs_for_itself(recording_server: tuple[str, list[str]], tmp_path: Path) -> None:
     """One token serves many calls; it is good for Pub/Sub alone, and for an hour."""
     base, shown = recording_server
     signer, path = Signer(), tmp_path / "key.json"
-    pem = signer.key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path.write_text(json.dumps({"client_email": "us@x", "private_key": pem.decode(), "private_key_id": "k1"}))
+    write_key(path, signer, "k1")
     async with PubSubClient(settings(base, key_file=str(path))) as pubsub:
         await asyncio.gather(pubsub.pull(NAME), pubsub.pull(NAME))
 
@@ -299,6 +304,32 @@ async def test_a_service_account_signs_for_itself(recording_server: tuple[str, l
     claims = jwt.decode(token, signer.key.public_key(), algorithms=["RS256"], audience=AUDIENCE)
     assert jwt.get_unverified_header(token)["kid"] == "k1"
     assert (claims["iss"], claims["sub"], claims["exp"] - claims["iat"]) == ("us@x", "us@x", 3_600)
+
+
+async def test_a_new_key_of_a_service_account_is_read_when_the_old_one_is_refused(tmp_path: Path) -> None:
+    """Written into the same file it is used without a restart, and the pull that was refused succeeds."""
+    signer, path = Signer(), tmp_path / "key.json"
+    accepted, shown = {"k1"}, list[str]()
+
+    async def pull(request: web.Request) -> web.Response:
+        shown.append(jwt.get_unverified_header(request.headers["Authorization"].removeprefix("Bearer "))["kid"])
+        return web.json_response({}, status=200 if shown[-1] in accepted else 401)
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", pull)
+    write_key(path, signer, "k1")
+    async with (
+        TestServer(app) as server,
+        PubSubClient(settings(str(server.make_url("")), key_file=str(path))) as pubsub,
+    ):
+        await pubsub.pull(NAME)
+        write_key(path, signer, "k2")
+        await pubsub.pull(NAME)
+        accepted.symmetric_difference_update({"k1", "k2"})
+        await pubsub.pull(NAME)
+        await pubsub.pull(NAME)
+
+    assert shown == ["k1", "k1", "k1", "k2", "k2"]
 
 
 async def test_the_machine_s_token_is_renewed_before_it_ends(
