@@ -206,12 +206,8 @@ async def test_refusals_of_wrong_keys_come_later_and_later(settings: Settings) -
 )
 async def test_a_cookie_that_is_no_text_is_no_session(api_client: ApiClient, cookie: bytes) -> None:
     """The answer is 401, as without one."""
-    host, port = api_client.host_and_port
-    reader, writer = await asyncio.open_connection(host, port)
-    writer.write(b"GET /v1/downloads HTTP/1.1\r\nHost: h\r\nConnection: close\r\nCookie: " + cookie + b"\r\n\r\n")
-    answer = await asyncio.wait_for(reader.read(), 30)
-    writer.close()
-    assert answer.split(b" ", 2)[1] in {b"401", b"400"}, answer[:200]
+    status, answer = await api_client.send_bytes("GET /v1/downloads", b"Cookie: " + cookie)
+    assert status in {401, 400}, answer
 
 
 async def test_an_action_is_in_the_audit_log_whether_it_succeeds_or_not(api_client: ApiClient) -> None:
@@ -234,6 +230,14 @@ async def test_an_action_is_in_the_audit_log_whether_it_succeeds_or_not(api_clie
         ),
         (f"key {parsed.key_id}", "POST /v1/projects/{project_id}/keys", 201, created.headers["X-Request-Id"]),
     ]
+
+
+async def test_an_action_on_a_path_with_a_nul_is_in_the_audit_log(api_client: ApiClient) -> None:
+    """No text in PostgreSQL holds one: it is written as it was sent, and the request is answered as any other."""
+    _, key = await api_client.make_project()
+    reply = await api_client.ask("POST", "/v1/transfers/%00/cancel", key=key)
+    [entry] = (await api_client.ask("GET", "/v1/audit", key=key)).body["items"]
+    assert (entry["path"], entry["status"], reply.status) == ("/v1/transfers/%00/cancel", 404, 404)
 
 
 async def test_an_action_that_is_done_is_answered_so_whatever_becomes_of_its_entry(

@@ -317,6 +317,12 @@ async def test_an_unknown_expectation_is_a_problem(api_client: ApiClient) -> Non
     assert "Server" not in reply.headers
 
 
+async def test_an_expectation_that_is_no_text_is_a_problem(api_client: ApiClient) -> None:
+    """aiohttp fails to quote it."""
+    status, problem = await api_client.send_bytes("GET /toys", b"Expect: \xff")
+    assert (status, problem["code"]) == (400, "malformed_request")
+
+
 @pytest.mark.parametrize("path", ["/toys", "/nothing", "/toys/broken", "/toys?limit=0"])
 async def test_every_answer_is_dressed(api_client: ApiClient, path: str) -> None:
     """Security headers are on every answer, and none says which server wrote it."""

@@ -93,6 +93,17 @@ async def test_a_revoked_key_ends_what_its_ticket_opened(exports: Downloads) -> 
     assert await read_refusal(exports.api_client, url) == "session_over"
 
 
+@pytest.mark.parametrize("host", [b"\xff", b"a\xc3(b:80", b"\xed\xa0\x80"])
+async def test_an_address_is_built_of_a_host_that_is_no_text(exports: Downloads, host: bytes) -> None:
+    """Addresses of tickets and of files name the request's host; of one that JSON cannot hold, what is ASCII."""
+    status = await exports.run(exports.source.url(rows=10))
+    for what, scheme in (("ticket", "ws"), ("link", "http")):
+        line = f"POST /v1/downloads/{status['task_id']}/{what}"
+        code, answer = await exports.api_client.send_bytes(line, b"Host: " + host, exports.key)
+        assert code == 201, answer
+        assert answer["url"].startswith(f"{scheme}://{host.decode('ascii', 'ignore')}/")
+
+
 async def test_an_admin_gives_tickets_within_a_project(exports: Downloads) -> None:
     """As with a key of the project."""
     status = await exports.run(exports.source.url(rows=10))

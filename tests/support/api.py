@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from api.http import server
 from api.http.routes import Routes
 from infra.settings import Settings
 from services import services
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 PROBLEM_MEMBERS = {"type", "title", "status", "detail", "code", "request_id", "errors"}
 
@@ -70,6 +72,21 @@ class ApiClient:
             return Reply(
                 answer.status, answer.headers, await (answer.json(content_type=None) if is_json else answer.text())
             )
+
+    async def send_bytes(self, first_line: str, header: bytes, key: str | None = None) -> tuple[int, dict[str, Any]]:
+        """Send a request with a header that no library would send; return status and JSON of the answer."""
+        reader, writer = await asyncio.open_connection(*self.host_and_port)
+        lines = [f"{first_line} HTTP/1.1".encode(), header, b"Connection: close"]
+        if not header.startswith(b"Host:"):
+            lines.insert(1, b"Host: h")
+        if key:
+            lines.append(f"Authorization: Bearer {key}".encode())
+        writer.write(b"\r\n".join(lines) + b"\r\n\r\n")
+        try:
+            head, _, body = (await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)).partition(b"\r\n\r\n")
+        finally:
+            writer.close()
+        return int(head.split(b" ", 2)[1]), json.loads(body)
 
     async def as_admin(self, method: str, path: str, **options: Any) -> Reply:
         """Send one request with the admin key."""
