@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import os
+import re
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import aiohttp
 import pytest
 from pydantic import SecretStr, ValidationError
+from yarl import URL
 
 from dev.embedded import Stack
+from dev.embedded.stack import to_environment_variables
 from domain.faults import Invalid
 from infra import outages, temporal
 from infra.component_settings import DatabaseSettings, ObjectSettings, TlsSettings
 from infra.database import DATABASE_ERRORS, Database, build_tls_arguments
 from infra.objects import ObjectStore, StoreFailure
+from infra.settings import Settings
 from infra.tls import DATABASE, STORE, build_context
+from sims.source import Source
 from stores import migrate
+from tests.support.api import ApiClient
 from tests.support.certificates import Authority, Certificate
+from tests.support.command import ROOT
+from tests.support.downloads import FINAL, expected_rows, parse_csv
 from tests.support.tls_peers import TlsDatabase, running_database, running_relay
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -283,6 +295,74 @@ async def test_a_database_without_tls(stack: Stack, certificates: Certificates) 
     with pytest.raises(DATABASE_ERRORS, match=r"does not speak TLS.*HAULAGE_DATABASE__SECURE"):
         await database.now()
     await database.close()
+
+
+# --- all of them ---
+
+
+@asynccontextmanager
+async def running_process(environment: dict[str, str], log: Path, *command: str) -> AsyncIterator[None]:
+    """A command of `haulage` until the block ends."""
+    with log.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "cli", *command), cwd=ROOT, env=environment, stdout=file, stderr=file
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+async def test_api_and_worker_reach_all_components_by_mutual_tls(
+    stack: Stack,
+    namespace: str,
+    settings: Settings,
+    source: Source,
+    postgres: TlsDatabase,
+    certificates: Certificates,
+    tmp_path: Path,
+) -> None:
+    """Whole processes, told by variables alone, carry a download from the request to its file."""
+    case = next(each for each in RIGHT if each.name == "both sides")
+    database = await use(postgres, case, certificates)
+    await migrate.migrate(database.url.get_secret_value(), build_tls_arguments(database))
+    tls = case.ours(certificates)
+    async with (
+        relay_of(case, certificates, stack.addresses["engine"]) as engine,
+        relay_of(case, certificates, settings.objects.endpoint) as store,
+        aiohttp.ClientSession() as session,
+    ):
+        behind = settings.model_copy(
+            update={
+                "database": database,
+                "objects": settings.objects.model_copy(update={"endpoint": store, "secure": True, "tls": tls}),
+                "guard": settings.guard.model_copy(update={"allow": [source.base.removeprefix("http://")]}),
+                "api": settings.api.model_copy(update={"port": 0}),
+            }
+        )
+        environment = {**os.environ, **to_environment_variables(behind), **engine_environment(engine, tls)}
+        api_log, worker_log = tmp_path / "api.log", tmp_path / "worker.log"
+        async with (
+            running_process(environment, api_log, "api"),
+            running_process(environment, worker_log, "worker", "--queues=downloads", "--queues=downloads-fetch"),
+        ):
+            [address] = await eventually(lambda: re.findall(r'"address": ?"([^"]+)"', api_log.read_text()))
+            api = ApiClient(address, behind, session)
+            _, key = await api.make_project()
+            wanted = {"source_url": source.url(rows=250, seed=3), "page_size": 100}
+            path = f"/v1/downloads/{(await api.ask('POST', '/v1/downloads', key=key, json=wanted)).body['task_id']}"
+
+            async def read_end() -> str:
+                state = str((await api.ask("GET", path, key=key)).body["state"])
+                return state if state in FINAL else ""
+
+            assert await eventually(read_end) == "succeeded", worker_log.read_text()
+            reply = await api.ask("GET", f"{path}/file", key=key)
+            link = URL(reply.headers["Location"], encoded=True)
+            async with session.get(link, ssl=build_context(tls, STORE)) as file:
+                assert parse_csv(await file.read()) == expected_rows(3, range(250))
+    assert link.host_port_subcomponent == store
 
 
 # --- the settings themselves ---
