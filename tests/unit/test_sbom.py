@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +57,40 @@ def test_a_package_without_a_known_licence_is_named() -> None:
     """Somebody has to look it up."""
     with pytest.raises(LookupError, match="no-such-package"):
         sbom.find_licence("no-such-package")
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[str]:
+    """A package index with the versions 1.0 and 2.0 of one package, the second of them withdrawn."""
+    folder = tmp_path / "simple" / "pkg"
+    folder.mkdir(parents=True)
+    links = []
+    for version, mark in (("1.0", ""), ("2.0", ' data-yanked="it loses data"')):
+        name = f"pkg-{version}-py3-none-any.whl"
+        with zipfile.ZipFile(folder / name, "w") as wheel:
+            about = f"pkg-{version}.dist-info"
+            wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: pkg\nVersion: {version}\n")
+            wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{about}/RECORD", "")
+        links.append(f'<a href="{name}"{mark}>{name}</a>')
+    (folder / "index.html").write_text("".join(links))
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(("version", "is_withdrawn"), [("1.0", False), ("2.0", True)])
+def test_a_withdrawn_version_is_named(
+    index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, *, is_withdrawn: bool
+) -> None:
+    """As the index itself says; `make lock` fails then."""
+    for name, value in {
+        "UV_DEFAULT_INDEX": index,
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+        "UV_NO_CONFIG": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    found = sbom.find_yanked(f"pkg=={version} \\\n    --hash=sha256:0\n")
+    assert [f"pkg=={version}" in line and "it loses data" in line for line in found] == [True] * is_withdrawn
