@@ -78,7 +78,7 @@ async def list_actions(call: Call, query: AuditQuery) -> PageResponse[ActionResp
         call.project_filter, query.actor, query.action, query.happened_after, query.happened_before
     )
     async with call.services.database.session() as session:
-        rows = await store.list_page(session, filters, place, query.limit)
+        rows = await store.list_page_plus_one(session, filters, place, query.limit)
     return pagination.build_page(rows, query.limit, _build_action_response, lambda row: (row.happened_at, str(row.id)))
 
 

@@ -136,8 +136,8 @@ def _parse_payloads(body: CodecRequest) -> list[Payload]:
     try:
         return [
             Payload(
-                metadata={name: _decode_base64(value) for name, value in each.metadata.items()},
-                data=_decode_base64(each.data),
+                metadata={name: _decode_url_safe_base64(value) for name, value in each.metadata.items()},
+                data=_decode_url_safe_base64(each.data),
             )
             for each in body.payloads
         ]
@@ -157,7 +157,7 @@ def _build_response(payloads: list[Payload]) -> CodecResponse:
     )
 
 
-def _decode_base64(text: str) -> bytes:
+def _decode_url_safe_base64(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 

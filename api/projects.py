@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 from pydantic import AliasChoices, AwareDatetime, Field, StringConstraints
 
 from api.http import pagination
-from api.http.auth import build_missing_fault
+from api.http.auth import build_missing_to_caller_fault
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Routes
@@ -125,7 +125,7 @@ async def create_project(call: Call, body: CreateProjectRequest) -> NewProjectRe
 async def list_projects(call: Call, query: PageQuery) -> PageResponse[ProjectResponse]:
     """List projects, newest first."""
     async with call.services.database.session() as session:
-        rows = await store.list_page(session, query.after, query.limit)
+        rows = await store.list_page_plus_one(session, query.after, query.limit)
     return pagination.build_page(
         rows, query.limit, _build_project_response, lambda row: (row.created_at, row.project_id)
     )
@@ -183,7 +183,7 @@ async def list_keys(call: Call, path: ProjectPath, query: PageQuery) -> PageResp
     """List a project's keys, newest first, revoked ones too."""
     async with call.services.database.session() as session:
         _require_row(await store.find(session, path.project_id))
-        rows = await store.list_keys(session, path.project_id, query.after, query.limit)
+        rows = await store.list_key_page_plus_one(session, path.project_id, query.after, query.limit)
     return pagination.build_page(rows, query.limit, _build_key_response, lambda row: (row.created_at, row.key_id))
 
 
@@ -238,7 +238,7 @@ def _require_systems_of_key(call: Call, key: ApiKey) -> None:
 
 def _require_row(row: Found | None) -> Found:
     if row is None:
-        raise build_missing_fault()
+        raise build_missing_to_caller_fault()
     return row
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 
 from pydantic import Field
 
-from api.http.auth import build_missing_fault
+from api.http.auth import build_missing_to_caller_fault
 from api.http.models import Request, Response
 from api.http.rates import REQUEST_RATES
 from api.http.routes import Access, Call, Routes
@@ -80,7 +80,7 @@ async def read_project_quotas(call: Call, path: ProjectPath) -> ProjectQuotasRes
     async with call.services.database.session() as session:
         project = await store.find(session, path.project_id)
     if project is None:
-        raise build_missing_fault()
+        raise build_missing_to_caller_fault()
     return await _read_usage_and_build_response(
         call, path.project_id, call.services.settings.quotas.with_overrides(project.quotas)
     )
@@ -95,7 +95,7 @@ async def set_project_quotas(call: Call, path: ProjectPath, body: SetQuotasReque
     async with call.services.database.session() as session:
         project = await store.find(session, path.project_id, lock=True)
         if project is None:
-            raise build_missing_fault()
+            raise build_missing_to_caller_fault()
         project.quotas = body.model_dump(exclude_none=True)
         limits = call.services.settings.quotas.with_overrides(project.quotas)
     log.get(__name__).info("quotas_set", project_id=path.project_id, quotas=sorted(body.model_dump(exclude_none=True)))

@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import AwareDatetime, Field
 
 from api.http import pagination
-from api.http.auth import build_missing_fault
+from api.http.auth import build_missing_to_caller_fault
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Routes
@@ -137,7 +137,7 @@ async def list_deliveries(
 ) -> PageResponse[WebhookDeliveryResponse]:
     """Return a page of an owner's deliveries, newest first; it is empty if there is no such owner."""
     database = call.services.database
-    rows = await webhooks.list_deliveries(database, project_id, owner, query.after, query.limit)
+    rows = await webhooks.list_delivery_page_plus_one(database, project_id, owner, query.after, query.limit)
     attempts = await webhooks.list_attempts(database, [row.delivery_id for row in rows], ATTEMPTS_SHOWN)
     return pagination.build_page(
         rows,
@@ -158,7 +158,7 @@ async def redeliver_webhook(
     database = call.services.database
     row = await webhooks.find_delivery(database, project_id, owner, delivery_id)
     if row is None:
-        raise build_missing_fault()
+        raise build_missing_to_caller_fault()
     attempts = await webhooks.list_attempts(database, [row.delivery_id], ATTEMPTS_SHOWN)
     delivery = WebhookDeliveryInput(
         delivery_id=row.delivery_id,
@@ -179,7 +179,7 @@ async def redeliver_webhook(
 async def _require_project(session: Session, project_id: str) -> Project:
     project = await projects_store.find(session, project_id)
     if project is None:
-        raise build_missing_fault()
+        raise build_missing_to_caller_fault()
     return project
 
 

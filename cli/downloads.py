@@ -31,7 +31,7 @@ Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many at most, n
 
 
 @dataclass(frozen=True)
-class Choice:
+class DownloadSelection:
     """Downloads by id, or those that match all conditions."""
 
     task_ids: list[str] | None = None
@@ -88,7 +88,7 @@ def list_downloads(
     as_json: AsJson = False,
 ) -> None:
     """List downloads, newest first, each failed one with its cause."""
-    choice = Choice(None, state, cause, operator, host, after, before, limit)
+    choice = DownloadSelection(None, state, cause, operator, host, after, before, limit)
 
     async def work(client: Client) -> CommandOutput:
         found = await choice.load(client)
@@ -113,7 +113,7 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """Cancel downloads and remove their data; those that have ended are left."""
-    choice = Choice(task_ids, state, None, operator, host, after, before, limit)
+    choice = DownloadSelection(task_ids, state, None, operator, host, after, before, limit)
     _apply_client_method(
         choice, "cancelled", lambda each: not each.state.final, "cancel", dry_run, api, data_dir, as_json
     )
@@ -134,7 +134,7 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Retry failed downloads, each under its id: those named, or the failed ones that match conditions."""
-    choice = Choice(task_ids, None, cause, operator, host, after, before, limit, ended_as="failed")
+    choice = DownloadSelection(task_ids, None, cause, operator, host, after, before, limit, ended_as="failed")
     _apply_client_method(
         choice, "retried", lambda each: each.state == "failed", "retry", dry_run, api, data_dir, as_json
     )
@@ -154,7 +154,7 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete the files of downloads that have succeeded, before they expire: those named, or that match conditions."""
-    choice = Choice(task_ids, None, None, operator, host, after, before, limit, ended_as="succeeded")
+    choice = DownloadSelection(task_ids, None, None, operator, host, after, before, limit, ended_as="succeeded")
     _apply_client_method(
         choice, "deleted", lambda each: each.state == "succeeded", "delete", dry_run, api, data_dir, as_json
     )
@@ -167,7 +167,7 @@ def describe(download: Download) -> str:
 
 
 def _apply_client_method(
-    choice: Choice,
+    choice: DownloadSelection,
     past_participle: str,
     is_allowed: Callable[[Download], bool],
     client_method: str,

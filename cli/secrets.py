@@ -37,7 +37,7 @@ _SEALED: Final = re.compile(rb"gAAAAA[0-9A-Za-z_-]{60,}={0,2}")
 
 
 @dataclass(frozen=True, slots=True)
-class RunCount:
+class SealedRunCount:
     """Workflows that run with sealed values in their input, which cannot be changed."""
 
     runs: int
@@ -113,7 +113,7 @@ async def check_secrets(settings: Settings) -> str:
     return found
 
 
-async def count_runs(engine: Client, sealer: Sealer) -> RunCount:
+async def count_runs(engine: Client, sealer: Sealer) -> SealedRunCount:
     """Count the running downloads and deliveries, and those whose input holds a value that an old key made."""
     runs = old = 0
     async for run in engine.list_workflows(_RUNS_WITH_SECRETS):
@@ -125,7 +125,7 @@ async def count_runs(engine: Client, sealer: Sealer) -> RunCount:
                 given = await codec.decode(given)
             old += any(_is_of_old_key(sealer, token) for each in given for token in _SEALED.findall(each.data))
             break
-    return RunCount(runs, old)
+    return SealedRunCount(runs, old)
 
 
 def _is_of_old_key(sealer: Sealer, token: bytes) -> bool:

@@ -25,6 +25,7 @@ from clients.http import (
     RetryPolicy,
     ServiceCaller,
     ServiceFailure,
+    TokenAndLifeSeconds,
     TransportError,
     TransportFailureKind,
     parse_retry_after,
@@ -321,12 +322,12 @@ class PubSubCredentials:
         """
         return await self._token.get_or_fetch(refused, self._fetch_token) if self._source else None
 
-    async def _fetch_token(self) -> tuple[str, float]:
+    async def _fetch_token(self) -> TokenAndLifeSeconds:
         if self._source == METADATA:
             return await self._fetch_token_from_metadata_server()
         return await asyncio.to_thread(_sign_service_account_token, Path(self._source))
 
-    async def _fetch_token_from_metadata_server(self) -> tuple[str, float]:
+    async def _fetch_token_from_metadata_server(self) -> TokenAndLifeSeconds:
         try:
             response = await self._transport.request(
                 "GET",
@@ -347,7 +348,7 @@ class PubSubCredentials:
             ) from error
 
 
-def _sign_service_account_token(path: Path) -> tuple[str, float]:
+def _sign_service_account_token(path: Path) -> TokenAndLifeSeconds:
     """Return a token that the service account signs itself: Google accepts it for one service without an exchange."""
     now = int(time.time())
     try:

@@ -126,7 +126,7 @@ _ROWS_END = b"</sheetData>"
 
 
 @dataclass(frozen=True)
-class BodyInset:
+class SplicedTableBody:
     """The rows of a table, which xlsxwriter left out, and the row at which they begin."""
 
     first_row: int
@@ -135,7 +135,7 @@ class BodyInset:
     content: PieceSpool
 
 
-def insert_bodies_into_sheet(sheet: bytes, insets: Sequence[BodyInset]) -> list[DeflatedPiece | PieceSpool]:
+def insert_bodies_into_sheet(sheet: bytes, insets: Sequence[SplicedTableBody]) -> list[DeflatedPiece | PieceSpool]:
     """Return the parts of a sheet's entry: what xlsxwriter wrote, with the bodies set in from top to bottom."""
     sheet = _extend_dimension(sheet.replace(_NO_ROWS, b"<sheetData></sheetData>"), insets)
     starts = [(int(row[1]) - 1, row.start()) for row in _ROW.finditer(sheet)]
@@ -149,7 +149,7 @@ def insert_bodies_into_sheet(sheet: bytes, insets: Sequence[BodyInset]) -> list[
     return [*parts, deflate(sheet[done:], last=True)]
 
 
-def _extend_dimension(sheet: bytes, insets: Sequence[BodyInset]) -> bytes:
+def _extend_dimension(sheet: bytes, insets: Sequence[SplicedTableBody]) -> bytes:
     """Extend the dimension that the sheet declares over the bodies, as readers trust it."""
     found = _DIMENSION.search(sheet)
     if found is None:

@@ -24,10 +24,7 @@ from excel.sizes import (
     measure_display_width,
     round_up_to_whole_pixels,
 )
-from excel.template.models import (
-    CellStyle,
-    Chart,
-)
+from excel.template.models import CellStyle, Chart
 
 
 @dataclass(frozen=True)

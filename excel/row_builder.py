@@ -60,12 +60,12 @@ class Workspace:
         return part
 
 
-class _RowNumber:
+class _RowNumberPlaceholder:
     """Placeholder for the number of the row."""
 
 
-_ROW_NUMBER: Final = _RowNumber()
-_Fixed: TypeAlias = list[str | _RowNumber | _FixedTexts]
+_ROW_NUMBER: Final = _RowNumberPlaceholder()
+_Fixed: TypeAlias = list[str | _RowNumberPlaceholder | _FixedTexts]
 """Parts that have the same length in every row, from left to right."""
 TextColumns: TypeAlias = list[pa.Array]
 """Columns that rows are joined from."""
@@ -83,7 +83,7 @@ class RowBuilder:
         self._first_number = first_number
         self._rows = rows
         self._parts: list[_Fixed | pa.Array] = []
-        self._fixed = self._first = list[str | _RowNumber | _FixedTexts]()
+        self._fixed = self._first = list[str | _RowNumberPlaceholder | _FixedTexts]()
 
     def insert_row_starts(self, attributes: str | pa.Array) -> None:
         """Insert the beginning of the row before all that was added.
@@ -218,7 +218,7 @@ def _build_fixed_length_column(fixed: _Fixed, digits: _FixedTexts, start: int, w
         if isinstance(part, str):
             template += part
         else:
-            texts = digits if isinstance(part, _RowNumber) else part[start : start + rows]
+            texts = digits if isinstance(part, _RowNumberPlaceholder) else part[start : start + rows]
             insets.append((len(template), texts))
             template += "0" * texts.dtype.itemsize
     filled = workspace.allocate_filled(template.encode(), rows)

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from xlsxwriter.utility import xl_rowcol_to_cell
 
-from excel.archive import BodyInset, DeflatedPiece, PieceSpool, deflate
+from excel.archive import DeflatedPiece, PieceSpool, SplicedTableBody, deflate
 from excel.areas import Area, PlacedTable, TableFrame, compute_heights_beside_row_heads
 from excel.columns import StyleSheet
 from excel.encoder import CellLink, EncodedRowCounts, RowEncoder
@@ -134,10 +134,10 @@ class TableBody:
         self._encode_waiting_rows()
         return self._build_placed_table(footer=footer)
 
-    def to_body_inset(self) -> BodyInset:
+    def to_spliced_body(self) -> SplicedTableBody:
         """Return the packed rows, to be spliced into the sheet."""
         last_column = self._frame.first_body_column + len(self._frame.columns) - 1
-        return BodyInset(self._frame.first_body_row, self._body_rows, last_column, self._spool)
+        return SplicedTableBody(self._frame.first_body_row, self._body_rows, last_column, self._spool)
 
     def _submit_chunk_for_encoding(self, chunk: Chunk, rows: int, heads: Sequence[pa.Array] = ()) -> None:
         """Submit a chunk of rows; without a batch, rows without data."""

@@ -121,7 +121,8 @@ class Workbook:
                 content = drawn.read(name)
                 if name in sheets:
                     archive.write_entry(
-                        name, insert_bodies_into_sheet(content, [body.to_body_inset() for body in sheets[name].bodies])
+                        name,
+                        insert_bodies_into_sheet(content, [body.to_spliced_body() for body in sheets[name].bodies]),
                     )
                 else:
                     archive.write_entry(name, [deflate(content, last=True)])

@@ -78,18 +78,18 @@ class LoggingAndFaultInterceptor(client.Interceptor, worker.Interceptor):
 
     def intercept_client(self, next: client.OutboundInterceptor) -> client.OutboundInterceptor:  # noqa: A002
         """See base class."""
-        return _ContextClient(next)
+        return _LoggingClientInterceptor(next)
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (the SDK's name)
         """See base class."""
-        return _ContextActivity(next)
+        return _LoggingActivityInterceptor(next)
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002
         """See base class."""
-        return _ContextWorkflow
+        return _LoggingWorkflowInterceptor
 
 
-class _ContextClient(client.OutboundInterceptor):
+class _LoggingClientInterceptor(client.OutboundInterceptor):
     async def start_workflow(self, input: client.StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002
         input.headers = _add_log_context_header(input.headers)
         return await super().start_workflow(input)
@@ -122,7 +122,7 @@ def _read_log_context_header(headers: Mapping[str, Payload]) -> dict[str, str]:
     return {name: values[name] for name in _CONTEXT_FIELDS if name in values} if isinstance(values, dict) else {}
 
 
-class _ContextActivity(ActivityInboundInterceptor):
+class _LoggingActivityInterceptor(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
         info = activity.info()
         if info.attempt > 1:
@@ -180,9 +180,9 @@ def _classify_outcome(raised: BaseException) -> str:
     return "timed_out" if details is not None and details.timed_out else "cancelled"
 
 
-class _ContextWorkflow(WorkflowInboundInterceptor):
+class _LoggingWorkflowInterceptor(WorkflowInboundInterceptor):
     def init(self, outbound: worker.WorkflowOutboundInterceptor) -> None:
-        super().init(_ContextOutbound(outbound))
+        super().init(_LoggingOutboundInterceptor(outbound))
 
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002
         info = workflow.info()
@@ -231,7 +231,7 @@ def _log_end(info: workflow.Info, level: int, outcome: str, **fields: str) -> No
     logging.getLogger(__name__).log(level, "workflow_ended", extra={"outcome": outcome, "seconds": seconds, **fields})
 
 
-class _ContextOutbound(worker.WorkflowOutboundInterceptor):
+class _LoggingOutboundInterceptor(worker.WorkflowOutboundInterceptor):
     """Pass the ids of a workflow on to its activities and children."""
 
     @cached_property
@@ -267,18 +267,18 @@ class ConsoleLinkInterceptor(client.Interceptor, worker.Interceptor):
 
     def __init__(self, base: str) -> None:
         self._base = base
-        self._workflow = type("_LinkWorkflow", (_LinkWorkflow,), {"base": base})
+        self._workflow = type("_ConsoleLinkWorkflowInterceptor", (_ConsoleLinkWorkflowInterceptor,), {"base": base})
 
     def intercept_client(self, next: client.OutboundInterceptor) -> client.OutboundInterceptor:  # noqa: A002
         """See base class."""
-        return _LinkClient(next, self._base)
+        return _ConsoleLinkClientInterceptor(next, self._base)
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002
         """See base class."""
         return self._workflow
 
 
-class _LinkClient(client.OutboundInterceptor):
+class _ConsoleLinkClientInterceptor(client.OutboundInterceptor):
     def __init__(self, next: client.OutboundInterceptor, base: str) -> None:  # noqa: A002
         super().__init__(next)
         self._base = base
@@ -317,14 +317,14 @@ class _LinkClient(client.OutboundInterceptor):
             schedule.action.static_details = build_markdown_console_link(self._base, schedule.action.id)
 
 
-class _LinkWorkflow(WorkflowInboundInterceptor):
+class _ConsoleLinkWorkflowInterceptor(WorkflowInboundInterceptor):
     base = ""
 
     def init(self, outbound: worker.WorkflowOutboundInterceptor) -> None:
-        super().init(_LinkOutbound(outbound, self.base))
+        super().init(_ConsoleLinkOutboundInterceptor(outbound, self.base))
 
 
-class _LinkOutbound(worker.WorkflowOutboundInterceptor):
+class _ConsoleLinkOutboundInterceptor(worker.WorkflowOutboundInterceptor):
     def __init__(self, next: worker.WorkflowOutboundInterceptor, base: str) -> None:  # noqa: A002
         super().__init__(next)
         self._base = base

@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from temporalio.client import (
-    Client,
-    ScheduleIntervalSpec,
-    ScheduleOverlapPolicy,
-    ScheduleUpdate,
-    ScheduleUpdateInput,
-)
+from temporalio.client import Client, ScheduleIntervalSpec, ScheduleOverlapPolicy, ScheduleUpdate, ScheduleUpdateInput
 from temporalio.service import RPCError
 
 from clients.modules import ModulesClient

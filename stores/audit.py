@@ -73,7 +73,7 @@ async def complete_entry(database: Database, entry_id: int, status: int) -> None
         await connection.execute(_COMPLETE, entry_id, status)
 
 
-async def list_page(
+async def list_page_plus_one(
     session: Session, filters: AuditFilter, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[AuditEntry]:
     """Return entries, newest first, and one more if another page follows."""
@@ -88,7 +88,7 @@ async def list_page(
         statement = statement.where(col(AuditEntry.happened_at) >= filters.happened_after)
     if filters.happened_before is not None:
         statement = statement.where(col(AuditEntry.happened_at) < filters.happened_before)
-    statement = keyset.select_page_and_one_more(statement, (AuditEntry.happened_at, AuditEntry.id), after, limit)
+    statement = keyset.select_page_plus_one(statement, (AuditEntry.happened_at, AuditEntry.id), after, limit)
     return (await session.exec(statement)).all()
 
 

@@ -41,7 +41,7 @@ def build_after_condition(columns: Sequence[Any], after: tuple[object, ...]) -> 
     return tuple_(*columns) < after
 
 
-def select_page_and_one_more(
+def select_page_plus_one(
     statement: SelectOfScalar[Row], columns: Sequence[Any], after: tuple[object, ...] | None, limit: int
 ) -> SelectOfScalar[Row]:
     """Order rows newest first, begin behind a place, and select one row more than the page has.

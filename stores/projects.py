@@ -129,9 +129,9 @@ async def find_name(database: Database, project_id: str | None) -> str | None:
         return (await session.exec(select(Project.name).where(Project.project_id == project_id))).one_or_none()
 
 
-async def list_page(session: Session, after: tuple[datetime, str] | None, limit: int) -> Sequence[Project]:
+async def list_page_plus_one(session: Session, after: tuple[datetime, str] | None, limit: int) -> Sequence[Project]:
     """Return projects, newest first, and one more if another page follows."""
-    statement = keyset.select_page_and_one_more(select(Project), (Project.created_at, Project.project_id), after, limit)
+    statement = keyset.select_page_plus_one(select(Project), (Project.created_at, Project.project_id), after, limit)
     return (await session.exec(statement)).all()
 
 
@@ -157,12 +157,12 @@ async def find_and_lock_key(session: Session, project_id: str, key_id: str) -> A
     return (await session.exec(statement.with_for_update())).one_or_none()
 
 
-async def list_keys(
+async def list_key_page_plus_one(
     session: Session, project_id: str, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[ApiKey]:
     """Return a project's keys, newest first, also revoked ones, and one more if another page follows."""
     statement = select(ApiKey).where(ApiKey.project_id == project_id)
-    statement = keyset.select_page_and_one_more(statement, (ApiKey.created_at, ApiKey.key_id), after, limit)
+    statement = keyset.select_page_plus_one(statement, (ApiKey.created_at, ApiKey.key_id), after, limit)
     return (await session.exec(statement)).all()
 
 

@@ -70,7 +70,7 @@ async def _iterate_batches(
     while rows_max is None or count.rows < rows_max:
         async with database.connection() as connection:
             rows = await connection.fetch(_build_selection(column), after, BATCH_ROWS)
-            changed = _find_changes(sealer, rows, change, count)
+            changed = _collect_changes_and_count(sealer, rows, change, count)
             if changed and is_written:
                 columns = (list(each) for each in zip(*changed, strict=True))
                 await connection.execute(build_update(column), *columns)
@@ -80,7 +80,7 @@ async def _iterate_batches(
     return count
 
 
-def _find_changes(
+def _collect_changes_and_count(
     sealer: Sealer, rows: list[Any], change: Callable[[Sealer, str], str | None], count: SealedCount
 ) -> list[tuple[str, str, str]]:
     """Return key, old and new value of the rows to change, and count them."""

@@ -71,12 +71,12 @@ async def get_delivery(database: Database, delivery_id: str) -> Delivery:
         return await session.get_one(Delivery, delivery_id)
 
 
-async def list_deliveries(
+async def list_delivery_page_plus_one(
     database: Database, project_id: str, owner: WebhookOwner, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[Delivery]:
     """Return a page of an owner's deliveries, newest first, and one more if another page follows."""
     statement = select(Delivery).where(*_build_owner_conditions(project_id, owner))
-    statement = keyset.select_page_and_one_more(statement, (Delivery.created_at, Delivery.delivery_id), after, limit)
+    statement = keyset.select_page_plus_one(statement, (Delivery.created_at, Delivery.delivery_id), after, limit)
     async with database.session() as session:
         return (await session.exec(statement)).all()
 

@@ -63,6 +63,10 @@ class SystemNames(Protocol):
         """The activities that remove what is past its retention, in this order; a worker of `QUEUE` serves them."""
 
 
+async def create_no_schedules(_client: object, _database: object, _settings: object) -> None:
+    """Do nothing: the `create_or_update_schedules` of systems without schedules beside housekeeping."""
+
+
 class SystemSchedules(Protocol[Client_contra, Database_contra, Settings_contra]):
     """`workflows/<system>/handle.py`: the schedules of the system beside its housekeeping."""
 

@@ -281,7 +281,7 @@ class LogicalDeleteActivities:
         """Remove addresses from all modules, unless one has orders in flight at this moment."""
         async with send_heartbeats():
             found = await logical_deletes.find_unpurged(self._database, params.address_ids)
-            return await self._purge_listed(found, params.who, params.reason)
+            return await self._purge_unneeded(found, params.who, params.reason)
 
     async def _check_and_purge_page(
         self, report: LogicalDeleteCheckResult, page: Sequence[ListedLogicalDelete], *, auto_purge: bool
@@ -289,7 +289,7 @@ class LogicalDeleteActivities:
         checked, silent = await self._ask_modules_and_save_answers(page)
         removable = [each for each in checked if each.is_removable]
         purged = (
-            await self._purge_listed(removable, AUTO_PURGE_ACTOR, None, is_already_checked=True)
+            await self._purge_unneeded(removable, AUTO_PURGE_ACTOR, None, is_already_checked=True)
             if auto_purge
             else PurgeAddressesResult()
         )
@@ -322,7 +322,7 @@ class LogicalDeleteActivities:
             # The client has logged why.
             return None
 
-    async def _purge_listed(
+    async def _purge_unneeded(
         self, listed: Sequence[ListedLogicalDelete], who: str, reason: str | None, *, is_already_checked: bool = False
     ) -> PurgeAddressesResult:
         """Remove addresses that no module needs; ask the modules first unless they were asked already."""

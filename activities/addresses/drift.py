@@ -59,7 +59,7 @@ class AddressDifference(NamedTuple):
     sides: Fingerprints
 
 
-def compare_fingerprints(uprn: int, fingerprints: Fingerprints) -> AddressDifference | None:
+def find_difference(uprn: int, fingerprints: Fingerprints) -> AddressDifference | None:
     """Return how the modules differ, or None if they agree."""
     live = [side for side in fingerprints.values() if side]
     kinds = [
@@ -116,7 +116,7 @@ async def scan_modules(modules: AddressPageReader) -> AsyncGenerator[tuple[int, 
         ModuleFailure: A module gave no page, or one out of order.
     """
     async with AsyncExitStack() as stack:
-        readers = [await stack.enter_async_context(_ModuleReader(modules, module)) for module in Module]
+        readers = [await stack.enter_async_context(_ModuleAddressReader(modules, module)) for module in Module]
         heads = {reader: await reader.read_next() for reader in readers}
         while uprn := min((head.uprn for head in heads.values() if head), default=None):
             sides: dict[Module, AddressFingerprint | None] = {}
@@ -142,7 +142,7 @@ async def look_up_fingerprints_of_many(modules: AddressPageReader, uprns: Collec
     return dict(zip(uprns, await asyncio.gather(*(look_up_fingerprints(modules, each) for each in uprns)), strict=True))
 
 
-class _ModuleReader:
+class _ModuleAddressReader:
     """Reads one module's addresses; while a page is processed, the next is being fetched."""
 
     def __init__(self, modules: AddressPageReader, module: Module) -> None:
@@ -210,7 +210,7 @@ class DriftFindings:
     def add_uprn(self, uprn: int, sides: Fingerprints) -> None:
         self.compared += 1
         self.live.update(module for module, side in sides.items() if side)
-        if difference := compare_fingerprints(uprn, sides):
+        if difference := find_difference(uprn, sides):
             self.add_difference(difference)
 
     def add_difference(self, difference: AddressDifference) -> None:
@@ -255,7 +255,7 @@ class DriftActivities:
             now = await look_up_fingerprints_of_many(self._modules, [each.uprn for each in before])
             for difference in before:
                 findings.subtract_difference_from_counts(difference)
-                if still := compare_fingerprints(difference.uprn, now[difference.uprn]):
+                if still := find_difference(difference.uprn, now[difference.uprn]):
                     findings.add_difference(still)
 
     async def _write_report(

@@ -11,7 +11,7 @@ from temporalio import activity
 from activities.orders import slice_attempts
 from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
 from activities.orders.watch import is_platform_paused
-from clients.platforms import AnswerLog, Connector, ConnectorFactory, PlatformFailure, ProjectQuota, TimeBudget
+from clients.platforms import AnswerLog, Connector, ConnectorFactory, PlatformFailure, ProjectRequestQuota, TimeBudget
 from clients.platforms.credentials import build_credentials_reader
 from domain.orders import names
 from domain.orders.activity_models import (
@@ -19,16 +19,16 @@ from domain.orders.activity_models import (
     BackfillBatchInput,
     BackfillBatchResult,
     BackfillInput,
-    ClaimInput,
+    ClaimSlicesInput,
     ClaimSlicesResult,
     ClockResult,
     ClockSkew,
     EndBackfillInput,
     FailSliceInput,
+    PlatformFaultInput,
     PlatformInput,
     ReadSliceInput,
     ReadSliceResult,
-    RecordFailureInput,
 )
 from domain.orders.capability import Capability
 from domain.orders.config import PlatformSettings
@@ -58,14 +58,14 @@ class OrderActivities:
         self._settings = services.settings.orders
 
     @activity.defn(name="order_claim")
-    async def claim_slices(self, params: ClaimInput) -> ClaimSlicesResult:
+    async def claim_slices(self, params: ClaimSlicesInput) -> ClaimSlicesResult:
         """Claim the next slices and return those to read now; or those of a time in the past, to be read again."""
         is_paused = params.heeds_pause and await is_platform_paused(self._engine, self._database, params.platform)
         ahead = self._settings.slices_ahead
         return await ledger.claim_slices(self._database, params, is_paused=is_paused, slices_ahead=ahead)
 
     @activity.defn(name="order_clock_failed")
-    async def record_clock_failure(self, params: RecordFailureInput) -> AlarmsResult:
+    async def record_clock_failure(self, params: PlatformFaultInput) -> AlarmsResult:
         """Record that a platform's clock cannot be read; return an alarm once that has lasted."""
         failure = await health.record_clock_failure(self._database, params, CLOCK_PATIENCE)
         row = failure.row
@@ -80,7 +80,7 @@ class OrderActivities:
         return AlarmsResult(alarms=[build_alarm(row, row.notify, "orders.clock_unread", message)])
 
     @activity.defn(name="order_credentials_failed")
-    async def record_refused_credentials(self, params: RecordFailureInput) -> AlarmsResult:
+    async def record_refused_credentials(self, params: PlatformFaultInput) -> AlarmsResult:
         """Record that a platform refuses the credentials; return an alarm the first time, until others work."""
         row = await health.record_refused_credentials(self._database, params)
         if row is not None:
@@ -226,7 +226,7 @@ class PlatformActivities:
         capability = settings.apply_rate_and_api_version(here.capability)
         budget = TimeBudget.for_attempt(settings.timeout) if slice_input else budget
         per_day = self._quotas.with_overrides(here.quotas).platform_requests_per_day
-        quota = ProjectQuota(here.row.project_id, per_day)
+        quota = ProjectRequestQuota(here.row.project_id, per_day)
         return self._connectors.build_connector(
             capability, here.account, keys, answers=answers, budget=budget, quota=quota
         )
@@ -311,7 +311,7 @@ class BackfillActivities:
     @activity.defn(name="order_backfill_begin")
     async def begin_backfill(self, params: BackfillInput) -> None:
         """Insert the backfill's record, unless it exists."""
-        await backfills.insert_backfill(self._database, params, activity.info().workflow_id or "")
+        await backfills.insert_backfill_if_new(self._database, params, activity.info().workflow_id or "")
 
     @activity.defn(name="order_backfill_step")
     async def advance_backfill(self, params: BackfillBatchInput) -> BackfillBatchResult:

@@ -106,7 +106,10 @@ class PlatformWorkers:
                 control,
             ),
             _build_worker(
-                services, names.build_report_queue_name(platform), [report.read_part, report.write_report], reports
+                services,
+                names.build_report_queue_name(platform),
+                [report.store_report_part, report.write_report],
+                reports,
             ),
             _build_worker(services, names.build_slice_queue_name(platform), [steps.read_slice], reading),
         )

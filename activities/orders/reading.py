@@ -12,8 +12,8 @@ from typing import Final
 from activities.orders.window_checks import (
     PageSortCheck,
     WindowCompleteness,
+    check_window_completeness,
     confirm_zone_if_possible,
-    determine_window_end,
 )
 from clients.platforms import Connector, IdenticalPages, InconsistentAnswers, OrderPage, PlatformFailure, TooManyRows
 from domain.orders.capability import FilteredTimestamp, PagingKind, PlatformOrder
@@ -205,7 +205,7 @@ class WindowReader:
         self.contents.may_be_cut = True
 
     async def _determine_completeness(self, record: _PassRecord, total: int | None) -> WindowCompleteness:
-        return await determine_window_end(
+        return await check_window_completeness(
             self._connector,
             self._window,
             self.contents.copies,

@@ -46,7 +46,7 @@ class ReportActivities:
         self._steps = steps
 
     @activity.defn(name="order_report_read")
-    async def read_part(self, params: ReportPartInput) -> ReportProgress:
+    async def store_report_part(self, params: ReportPartInput) -> ReportProgress:
         """Read on from the end of the last part for about half a minute, and store what the platform lists."""
         window, began = params.order.window, time.monotonic()
         read_to, lines = params.after.read_to, list[_ListedOrder]()

@@ -66,7 +66,11 @@ class OverdueScanActivities:
     async def _report_stale_slices(self) -> list[Alarm]:
         """Mark slices that take too long as reported, and return their alarms."""
         overdue = await health.list_stale_slices(self._database, self._stale_after, SLICES_AT_ONCE)
-        ids = [each.slice_id for each in overdue.slices if not await self._fail_lost_reread_or_check_pause(each)]
+        lost = [each for each in overdue.slices if await self._has_lost_reread(each)]
+        for each in lost:
+            await health.fail_stale_reread(self._database, each)
+        late = [each for each in overdue.slices if each not in lost and not await self._waits_for_resume(each)]
+        ids = [each.slice_id for each in late]
         reported, platforms = await health.mark_stale_reported(self._database, overdue, ids)
         alarms = []
         for each in overdue.slices:
@@ -87,15 +91,15 @@ class OverdueScanActivities:
         ]
         return [alarm for alarm in closed if alarm]
 
-    async def _fail_lost_reread_or_check_pause(self, stale: StaleSlice) -> bool:
-        """Return whether a slice may take longer, or its reading has ended without a record."""
-        if stale.reread_since is not None:
-            workflow_id = names.build_slice_workflow_id(stale.platform, stale.window, names.REDO_SUFFIX)
-            if await is_workflow_running(self._engine, workflow_id):
-                return False
-            await health.fail_stale_reread(self._database, stale)
-            return True
-        return not stale.attempts and await is_platform_paused(self._engine, self._database, stale.platform)
+    async def _has_lost_reread(self, stale: StaleSlice) -> bool:
+        """Return whether a slice is to be read again and no workflow does so any more."""
+        workflow_id = names.build_slice_workflow_id(stale.platform, stale.window, names.REDO_SUFFIX)
+        return stale.reread_since is not None and not await is_workflow_running(self._engine, workflow_id)
+
+    async def _waits_for_resume(self, stale: StaleSlice) -> bool:
+        """Return whether a slice is not begun because its platform is paused."""
+        is_begun = stale.attempts or stale.reread_since is not None
+        return not is_begun and await is_platform_paused(self._engine, self._database, stale.platform)
 
 
 async def is_platform_paused(engine: Client, database: Database, platform: str) -> bool:

@@ -54,7 +54,7 @@ class PageSortCheck:
         self.falls = self.falls and times == ordered[::-1]
 
 
-async def determine_window_end(
+async def check_window_completeness(
     connector: Connector,
     window: TimeWindow,
     copies: Mapping[str, FetchedOrder],

@@ -90,7 +90,7 @@ class ShardSender:
             before = self.ended_count
             await self._poll_active_tasks(except_task=begun)
             await self._save_changes()
-            await self._wait_for_next_poll(schedule.get_next_pause(any_just_ended=self.ended_count > before))
+            await self._wait_for_next_poll(schedule.advance_to_next_pause(any_just_ended=self.ended_count > before))
         if self._progress.unfinished:
             await self._end_at_deadline()
 
@@ -302,7 +302,7 @@ class PollSchedule:
     def __init__(self) -> None:
         self._pauses = _iterate_pauses()
 
-    def get_next_pause(self, *, any_just_ended: bool) -> float:
+    def advance_to_next_pause(self, *, any_just_ended: bool) -> float:
         """Return the pause before the next poll; begin anew with short ones if targets ended since the last poll."""
         if any_just_ended:
             self._pauses = _iterate_pauses()

@@ -123,7 +123,7 @@ async def list_config_versions(call: Call, query: PageQuery) -> PageResponse[Add
     """List versions, newest first, with who set them, when and why."""
     after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
     async with call.services.database.session() as session:
-        rows = await addresses_configuration.list_versions(session, after, query.limit)
+        rows = await addresses_configuration.list_version_page_plus_one(session, after, query.limit)
     return pagination.build_page(
         rows,
         query.limit,

@@ -158,7 +158,7 @@ class QuarantinedMessageResponse(QuarantinedMessageSummary):
 async def list_quarantined_messages(call: Call, query: QuarantineQuery) -> PageResponse[QuarantinedMessageSummary]:
     """List messages that could not be read, newest first."""
     after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
-    rows = await quarantine.list_quarantine(
+    rows = await quarantine.list_quarantine_page_plus_one(
         call.services.database, query.topic, is_mended=query.mended, after=after, limit=query.limit
     )
     return pagination.build_page(rows, query.limit, _build_summary, lambda row: (row.created_at, str(row.id)))

@@ -96,7 +96,7 @@ async def list_logical_deletes(call: Call, query: LogicalDeletesQuery) -> PageRe
     """List logically deleted addresses, newest first."""
     filter_ = LogicalDeleteFilter(query.uprn, query.address_id, query.removable, query.purged)
     after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
-    rows = await logical_deletes.list_logical_deletes(call.services.database, filter_, after, query.limit)
+    rows = await logical_deletes.list_logical_delete_page_plus_one(call.services.database, filter_, after, query.limit)
     return pagination.build_page(rows, query.limit, _build_summary, lambda row: (row.create_date, str(row.address_id)))
 
 

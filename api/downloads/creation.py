@@ -112,7 +112,7 @@ async def create_download(
 
 def _parse_and_check_tables(call: Call, body: DownloadRequest) -> list[RequestedTable]:
     if body.project_id not in (None, call.project_id):
-        raise auth.build_missing_fault()
+        raise auth.build_missing_to_caller_fault()
     requested = tables.parse_tables(body)
     for url in dict.fromkeys([*(table.source_url for table in requested), body.callback]):
         if url is not None:

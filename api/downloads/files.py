@@ -281,7 +281,7 @@ def verify_link_signature(pepper: str, token: str) -> FileLink | None:
     """Return the link of a token, or None if the signature is wrong. The caller checks the expiry."""
     body, _, signature = token.partition(".")
     try:
-        text, signed = _decode_base64(body), _decode_base64(signature)
+        text, signed = _decode_url_safe_base64(body), _decode_url_safe_base64(signature)
     except ValueError:
         return None
     if not hmac.compare_digest(signed, _compute_signature(pepper, text)):
@@ -299,5 +299,5 @@ def _encode_base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _decode_base64(text: str) -> bytes:
+def _decode_url_safe_base64(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

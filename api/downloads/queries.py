@@ -74,7 +74,7 @@ async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[Down
     download by its id for its progress. The admin key lists the downloads of all projects if it names none.
     """
     if query.project_id is not None and call.project_filter not in (None, query.project_id):
-        raise auth.build_missing_fault()
+        raise auth.build_missing_to_caller_fault()
     project_id = query.project_id or call.project_filter
     found = await _list_recorded_downloads(call, query, project_id)
     if query.requested_state is DownloadState.PENDING:
@@ -97,7 +97,7 @@ async def _list_recorded_downloads(call: Call, query: DownloadsQuery, project_id
         created_after=query.created_after,
         created_before=query.created_before,
     )
-    rows = await catalogue.list_page(call.services.database, filters, query.after, query.limit)
+    rows = await catalogue.list_page_plus_one(call.services.database, filters, query.after, query.limit)
     return [responses.build_summary_from_row(row) for row in rows]
 
 

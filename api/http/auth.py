@@ -118,7 +118,7 @@ class Authenticator:
         if route.access is Access.PUBLIC:
             return caller
         if route.access is Access.ADMIN and not caller.is_admin:
-            raise build_missing_fault()
+            raise build_missing_to_caller_fault()
         _require_permissions(caller, route)
         if PROJECT_HEADER in request.headers or (request.query_string and _has_project_parameter(request, route)):
             return await self._switch_to_project(caller, _read_requested_project(request, route), route)
@@ -302,7 +302,7 @@ def require_owner(caller: Caller, project_id: str) -> None:
         Missing: The caller belongs to another project; the answer is the same as for a project that does not exist.
     """
     if not caller.is_admin and caller.project_id != project_id:
-        raise build_missing_fault()
+        raise build_missing_to_caller_fault()
 
 
 def _require_permissions(caller: Caller, route: Route) -> None:
@@ -325,7 +325,7 @@ def _require_permissions(caller: Caller, route: Route) -> None:
         )
 
 
-def build_missing_fault() -> Missing:
+def build_missing_to_caller_fault() -> Missing:
     """Return the fault for what does not exist or belongs to another project."""
     return Missing("not_found", "There is nothing here for this key.", "Check the id, or use the key that owns it.")
 

@@ -13,13 +13,7 @@ from api.http.models import OperatorRequest
 from api.http.routes import Access, Call
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import build_webhook_owner, load_project_id, read_backfill
-from api.orders.requests import (
-    BackfillPath,
-    BackfillRequest,
-    PauseOrResumeRequest,
-    PlatformDeliveryPath,
-    ReportRequest,
-)
+from api.orders.requests import BackfillPath, BackfillRequest, PauseOrResumeRequest, PlatformDeliveryPath, ReportRequest
 from api.orders.responses import (
     BackfillResponse,
     RemovedPlatformResponse,
@@ -152,7 +146,7 @@ async def start_backfill(call: Call, path: PlatformPath, body: BackfillRequest) 
     if not await handle.start_backfill(call.services.engine, order):
         return await _require_running_backfill(call, workflow_id)
     # The workflow does the same first: a caller who has this response finds the record, even if no worker runs.
-    await backfills.insert_backfill(call.services.database, order, workflow_id)
+    await backfills.insert_backfill_if_new(call.services.database, order, workflow_id)
     return await read_backfill(call, BackfillPath(platform=path.platform, backfill_id=order.backfill_id))
 
 

@@ -14,11 +14,7 @@ from api.orders import quotas
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import read_platform
 from api.orders.requests import PlatformDeclaration, PlatformSetupRequest
-from api.orders.responses import (
-    PlatformConfigResponse,
-    PlatformResponse,
-    SettingValue,
-)
+from api.orders.responses import PlatformConfigResponse, PlatformResponse, SettingValue
 from domain.faults import Conflict, Invalid, Missing
 from domain.orders import config, known_platforms
 from domain.orders.capability import Capability
@@ -99,7 +95,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
             raise Missing("not_found", f"There is no project {body.project_id!r}.", "Make it with POST /v1/projects.")
         before = await platforms.find_including_removed(session, path.platform, lock=True)
         if before is None or before.project_id != body.project_id or before.removed_at is not None:
-            await quotas.check_platforms(session, project, call.services.settings.quotas)
+            await quotas.require_quota_for_one_more_platform(session, project, call.services.settings.quotas)
         if before is not None and (before.starts_at is not None or before.removed_at is not None):
             _require_unchanged_account(before, body)
         notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
@@ -216,12 +212,12 @@ def _require_valid_setup(call: Call, platform: str, body: PlatformSetupRequest) 
         raise Invalid(
             "platform_invalid", "The number `default` stands for the shared configuration.", "Choose another number."
         )
-    check_declaration(call, body)
+    resolve_declared_capability(call, body)
     if body.notify_url is not None:
         call.services.http.require_allowed(body.notify_url)
 
 
-def check_declaration(call: Call, body: PlatformDeclaration) -> Capability:
+def resolve_declared_capability(call: Call, body: PlatformDeclaration) -> Capability:
     """Return the declared capability, or that of the kind.
 
     Raises:

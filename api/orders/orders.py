@@ -45,7 +45,7 @@ async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderRespo
     )
     after = query.after and (query.after[0], *_decode_cursor_key(query.after[1]))
     async with call.services.database.session() as session:
-        rows = await order_copies.list_page(session, wanted, after, query.limit)
+        rows = await order_copies.list_page_plus_one(session, wanted, after, query.limit)
     shown = rows[: query.limit]
     more = (
         pagination.encode_cursor((shown[-1].modified_at, _encode_cursor_key(shown[-1])))
@@ -148,5 +148,5 @@ async def _require_own_platform(call: Call, platform: str) -> OrderPlatform:
     async with call.services.database.session() as session:
         row = await platforms.find(session, platform)
     if row is None or row.project_id != call.project_id:
-        raise platforms.build_missing_fault(platform)
+        raise platforms.build_missing_platform_fault(platform)
     return row

@@ -57,7 +57,7 @@ QUERY_TIMEOUT: Final = timedelta(seconds=2)
 async def list_platforms(call: Call, query: PlatformsQuery) -> PageResponse[ListedPlatformResponse]:
     """List the platforms, newest first."""
     async with call.services.database.session() as session:
-        rows = await platforms.list_page(session, query.project_id, query.after, query.limit)
+        rows = await platforms.list_page_plus_one(session, query.project_id, query.after, query.limit)
         counts = await slices.count_open_and_failed_by_platform(session, [row.platform for row in rows])
     return pagination.build_page(
         rows,
@@ -124,7 +124,7 @@ async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> Pag
     after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
     async with call.services.database.session() as session:
         await platforms.load(session, path.platform)
-        rows = await slices.list_page(session, wanted, after, query.limit)
+        rows = await slices.list_page_plus_one(session, wanted, after, query.limit)
     return pagination.build_page(
         rows, query.limit, responses.build_slice_response, lambda row: (row.start_at, str(row.slice_id))
     )
@@ -161,7 +161,7 @@ async def list_backfills(call: Call, path: PlatformPath, query: BackfillsQuery) 
     """List the backfills of a platform, newest first."""
     async with call.services.database.session() as session:
         await platforms.load(session, path.platform)
-        rows = await backfills.list_page(session, path.platform, query.state, query.after, query.limit)
+        rows = await backfills.list_page_plus_one(session, path.platform, query.state, query.after, query.limit)
     return pagination.build_page(
         rows, query.limit, build_backfill_response, lambda row: (row.asked_at, row.backfill_id)
     )

@@ -11,7 +11,7 @@ from stores.orders import platforms
 from stores.tables.shared import Project
 
 
-async def check_platforms(session: Session, project: Project, defaults: QuotaLimits) -> None:
+async def require_quota_for_one_more_platform(session: Session, project: Project, defaults: QuotaLimits) -> None:
     """Return if a project, whose row is locked, may have one more platform.
 
     Raises:

@@ -10,13 +10,7 @@ from api.http.routes import Access, Call
 from api.orders import responses
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import build_missing_slice_fault, lock_slice
-from api.orders.requests import (
-    SLICES_MAX,
-    SkipSliceRequest,
-    SkipSlicesRequest,
-    SlicePath,
-    SliceSelectionRequest,
-)
+from api.orders.requests import SLICES_MAX, SkipSliceRequest, SkipSlicesRequest, SlicePath, SliceSelectionRequest
 from api.orders.responses import SliceResponse, SlicesActionResponse, UnchangedSlice
 from domain.faults import Conflict, Missing
 from domain.orders import names, windows

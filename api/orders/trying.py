@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, Field
 
 from api.http.models import Response
 from api.http.routes import Access, Call
-from api.orders.configuration import check_declaration, require_credentials_file
+from api.orders.configuration import require_credentials_file, resolve_declared_capability
 from api.orders.context import routes
 from api.orders.requests import TryPlatformRequest
 from clients.platforms import Connector, ConnectorFactory, OrderPage, PlatformFailure
@@ -67,7 +67,7 @@ async def try_platform(call: Call, body: TryPlatformRequest) -> TriedPageRespons
     The answer says what was understood, and in sentences what was not. It takes at most 25 seconds and three requests
     of the account's rate: for the clock, the total and the page.
     """
-    capability = check_declaration(call, body)
+    capability = resolve_declared_capability(call, body)
     settings = call.services.settings.orders
     require_credentials_file(settings.credentials_folder, body.credentials)
     # Its own: a breaker or permits of an account that is wrong must not be those of one that is right.

@@ -43,14 +43,7 @@ from api.tasks.responses import (
 )
 from api.tasks.storage import STALE_SECONDS, TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
 from domain.faults import Conflict, Invalid, Missing
-from domain.tasks.messages import (
-    CreateOperation,
-    OperationCode,
-    SetOperation,
-    Task,
-    TaskFlags,
-    TaskStatus,
-)
+from domain.tasks.messages import CreateOperation, OperationCode, SetOperation, Task, TaskFlags, TaskStatus
 from domain.tasks.names import TaskId, parse_task_id
 from infra import secrets
 from stores.tasks.contents import TaskKeyClaim

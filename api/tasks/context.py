@@ -17,14 +17,14 @@ from api.batching import BatchedLookup, CoalescedRead
 from api.http import problems
 from api.http.problems import RETRY_AFTER_SECONDS, Problem, QuotaProblem
 from api.http.routes import JSON, Call, Routes
-from api.tasks.lane_caches import HeadCache
+from api.tasks.lane_caches import LaneHeadCache
 from api.tasks.lanes import LANES_MAX, CancelOperation, LaneClient
 from api.tasks.quotas import OpenTaskQuotaCounter
 from api.tasks.responses import PROBLEM_CODES, SET_REFUSED, TASK_UNKNOWN, ResponseCode, build_failure
-from api.tasks.storage import CachedTaskType, ChosenTaskIdStore, TextStore, TypeCache
+from api.tasks.storage import CachedTaskType, ChosenTaskIdStore, LongTextStore, TypeCache
 from domain.faults import Conflict, Missing
 from domain.tasks.activity_models import LaneInput
-from domain.tasks.messages import HeartbeatOperation, LaneHead, OperationCode, Rules, SetOperation, Task
+from domain.tasks.messages import HeartbeatOperation, LaneHead, OperationCode, SetOperation, Task, TaskTypeRules
 from domain.tasks.names import LaneName, TaskId, build_type_id, parse_task_id, split_type_id
 from domain.tasks.state import get_code_for_late_set
 from infra import log
@@ -57,10 +57,10 @@ class TaskContext:
 
     def __init__(self, services: Services) -> None:
         self.database = services.database
-        self.heads = HeadCache(services.database)
+        self.heads = LaneHeadCache(services.database)
         self.lanes = LaneClient(services.engine, self._update_head_and_start_next)
         self.types = TypeCache(services.database, services.settings.tasks.lane_max_tasks)
-        self.texts = TextStore(services.database)
+        self.texts = LongTextStore(services.database)
         self.archived = BatchedLookup(partial(archive.find, services.database), ARCHIVED_TASKS_PER_READ)
         self.keys = ChosenTaskIdStore(services.database)
         self.open_tasks = OpenTaskQuotaCounter(services.database)
@@ -183,7 +183,7 @@ class TaskContext:
     async def _start_lane(self, lane: LaneName) -> None:
         type_, pos = lane
         # Rules of version 0: the first batch carries the current ones.
-        lane_input = LaneInput(type=type_, pos=pos, rules=Rules())
+        lane_input = LaneInput(type=type_, pos=pos, rules=TaskTypeRules())
         await handle.start_lane(self._engine, lane_input, f"lane {pos} of {split_type_id(type_)[1]}")
 
 

@@ -72,14 +72,14 @@ class _TypeHeads:
     waiting: int = 0
 
 
-class HeadCache:
+class LaneHeadCache:
     """Heads of lanes that this process knows."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._queues: dict[str, _TypeHeads] = defaultdict(_TypeHeads)
         self._reads = CoalescedRead(self._read_heads)
-        self._announcer = HeadAnnouncer(database)
+        self._announcer = LaneHeadAnnouncer(database)
 
     def update_from_reply(self, lane: LaneName, head: LaneHead) -> None:
         """Update a head from a lane's reply; announce it if the lane was idle and has due tasks now."""
@@ -175,7 +175,7 @@ class HeadCache:
                 for type_ in [*self._queues]:
                     await self._invalidate_and_reread_if_waited_for(type_)
                 continue
-            lane, head = parse_announcement(payload)
+            lane, head = parse_lane_notification(payload)
             if head is None:
                 await self._invalidate_and_reread_if_waited_for(lane[0])
             else:
@@ -218,7 +218,7 @@ class HeadCache:
         queue.read_at = read_at
 
 
-class HeadAnnouncer:
+class LaneHeadAnnouncer:
     """Announces heads to other processes, those of one interval in one transaction."""
 
     def __init__(self, database: Database) -> None:
@@ -245,7 +245,7 @@ class HeadAnnouncer:
             await asyncio.sleep(ANNOUNCE_INTERVAL_SECONDS)
 
 
-def parse_announcement(payload: str) -> tuple[LaneName, LaneHead | None]:
+def parse_lane_notification(payload: str) -> tuple[LaneName, LaneHead | None]:
     """Parse a notification into its lane, and its head if it is an announcement."""
     lane, _, head = payload.partition(" ")
     type_, _, pos = lane.rpartition("/")
@@ -278,7 +278,7 @@ def _set_gauges(totals: Sequence[TaskTypeTotals]) -> None:
 
 
 @dataclass(slots=True)
-class _IdleLane:
+class _IdleLaneTasks:
     number: int
     reads: int = 0
     read_at: float = 0.0
@@ -287,7 +287,7 @@ class _IdleLane:
     loading: asyncio.Task[None] | None = None
 
 
-class IdleLaneCache:
+class IdleLaneTaskCache:
     """All tasks of lanes that do not change.
 
     Args:
@@ -302,7 +302,7 @@ class IdleLaneCache:
     ) -> None:
         self._read_position = read_position
         self._search = search
-        self._lanes: dict[LaneName, _IdleLane] = {}
+        self._lanes: dict[LaneName, _IdleLaneTasks] = {}
 
     def is_cached(self, lane: LaneName) -> bool:
         """Return whether the tasks of a lane are cached; they may be outdated."""
@@ -315,7 +315,7 @@ class IdleLaneCache:
         if known is None and not self._evict_if_full():
             return
         if known is None or known.number != number:
-            known = _IdleLane(number)
+            known = _IdleLaneTasks(number)
         known.reads += 1
         self._move_to_end(lane, known)
 
@@ -335,7 +335,7 @@ class IdleLaneCache:
         self._remove(lane, known)
         return None
 
-    async def _load_tasks(self, lane: LaneName, known: _IdleLane) -> None:
+    async def _load_tasks(self, lane: LaneName, known: _IdleLaneTasks) -> None:
         try:
             # The position first: a change in between makes the tasks look outdated, never outdated tasks look current.
             position = await self._read_position(lane)
@@ -348,7 +348,7 @@ class IdleLaneCache:
         else:
             known.tasks, known.position = tasks, position
 
-    def _move_to_end(self, lane: LaneName, known: _IdleLane) -> None:
+    def _move_to_end(self, lane: LaneName, known: _IdleLaneTasks) -> None:
         known.read_at = time.monotonic()
         self._lanes[lane] = known
 
@@ -362,7 +362,7 @@ class IdleLaneCache:
         del self._lanes[name]
         return True
 
-    def _remove(self, lane: LaneName, known: _IdleLane) -> None:
+    def _remove(self, lane: LaneName, known: _IdleLaneTasks) -> None:
         if self._lanes.get(lane) is known:
             del self._lanes[lane]
 

@@ -24,7 +24,7 @@ from prometheus_client import Histogram
 from temporalio.client import Client
 
 from api.batching import Batcher, BatchItem, RetryWindow
-from api.tasks.lane_caches import HistoryPosition, IdleLaneCache
+from api.tasks.lane_caches import HistoryPosition, IdleLaneTaskCache
 from domain.tasks.messages import (
     BATCH_MAX_BYTES,
     BATCH_MAX_OPERATIONS,
@@ -34,13 +34,13 @@ from domain.tasks.messages import (
     LaneBatch,
     LaneHead,
     OperationCode,
-    Rules,
     SetOperation,
     Task,
     TaskFlags,
     TaskLookup,
     TaskSearch,
     TaskSearchReply,
+    TaskTypeRules,
 )
 from domain.tasks.names import LaneName, split_type_id
 from infra import log
@@ -85,7 +85,7 @@ _log = log.get(__name__)
 _encode = msgspec.json.Encoder().encode
 _DECODERS = {
     kind: msgspec.json.Decoder(kind)
-    for kind in (CreateOperation, HoldOperation, SetOperation, HeartbeatOperation, Rules)
+    for kind in (CreateOperation, HoldOperation, SetOperation, HeartbeatOperation, TaskTypeRules)
 }
 
 
@@ -119,11 +119,11 @@ class LaneClient:
         self._handle_head = handle_head
         self._batchers: dict[LaneName, LaneBatcher] = {}
         self._active: set[LaneName] = set()
-        self._idle_lanes = IdleLaneCache(self._read_position, self.search_tasks)
+        self._idle_lanes = IdleLaneTaskCache(self._read_position, self.search_tasks)
         self._sender = uuid.uuid4().hex
         self._numbers = itertools.count(1)
 
-    async def create_task(self, lane: LaneName, rules: Rules, task: CreateOperation) -> str:
+    async def create_task(self, lane: LaneName, rules: TaskTypeRules, task: CreateOperation) -> str:
         """Create a task; return the `OperationCode` once the result is durable."""
         known = self._batchers.get(lane)
         if known is not None and known.is_full and is_create_without_chosen_id(task):
@@ -131,13 +131,13 @@ class LaneClient:
         code: str = await self._submit(lane, task, rules)
         return code
 
-    async def hold_tasks(self, lane: LaneName, rules: Rules, hold: HoldOperation) -> list[Task]:
+    async def hold_tasks(self, lane: LaneName, rules: TaskTypeRules, hold: HoldOperation) -> list[Task]:
         """Hold due tasks."""
         tasks: list[Task] = await self._submit(lane, hold, rules)
         return tasks
 
     async def change_task(
-        self, lane: LaneName, rules: Rules, operation: SetOperation | HeartbeatOperation | CancelOperation
+        self, lane: LaneName, rules: TaskTypeRules, operation: SetOperation | HeartbeatOperation | CancelOperation
     ) -> str:
         """Set, renew or cancel a task; return the `OperationCode` once the result is durable."""
         code: str = await self._submit(lane, operation, rules)
@@ -148,7 +148,7 @@ class LaneClient:
         task: Task | None = await self._submit(lane, ReadOperation(key))
         return task
 
-    async def send_rules(self, lane: LaneName, rules: Rules) -> None:
+    async def send_rules(self, lane: LaneName, rules: TaskTypeRules) -> None:
         """Return when a lane applies these rules or newer ones."""
         await self._submit(lane, rules, rules)
 
@@ -164,7 +164,7 @@ class LaneClient:
         self._handle_head(lane, reply.head)
         return reply.head
 
-    def _submit(self, name: LaneName, operation: Any, rules: Rules | None = None) -> asyncio.Future[Any]:
+    def _submit(self, name: LaneName, operation: Any, rules: TaskTypeRules | None = None) -> asyncio.Future[Any]:
         lane = self._batchers.get(name)
         if lane is None:
             lane = LaneBatcher(name, self._send_batch, self._compute_interval, self._discard_idle_batchers)
@@ -235,7 +235,7 @@ class LaneClient:
         _resolve_in_order(by_kind[SetOperation], reply.sets)
         _resolve_in_order(by_kind[HeartbeatOperation], reply.heartbeats)
         _resolve_in_order(by_kind[CancelOperation], reply.cancels)
-        _resolve_in_order(by_kind[Rules], [reply.version] * len(by_kind[Rules]))
+        _resolve_in_order(by_kind[TaskTypeRules], [reply.version] * len(by_kind[TaskTypeRules]))
         lane.requeue(
             _resolve_in_order(by_kind[HoldOperation], reply.holds)
             + _resolve_in_order(by_kind[ReadOperation], reply.reads)
@@ -289,7 +289,7 @@ class LaneBatcher(Batcher[Any, Any]):
         self.sent_at = self.answered_at = 0.0
         self.last_size = self.arrived = 0
         self.is_full = False
-        self.rules: Rules | None = None
+        self.rules: TaskTypeRules | None = None
         self.version = 0
 
     def submit(self, value: Any, weight: int = 1) -> asyncio.Future[Any]:

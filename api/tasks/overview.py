@@ -64,7 +64,7 @@ def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloa
     return partial(lanes.count_workloads, services.database)
 
 
-class PageItem(NamedTuple):
+class TaskPageItem(NamedTuple):
     """A task of a page."""
 
     task_id: str
@@ -73,7 +73,7 @@ class PageItem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PageCursor:
+class TaskPageCursor:
     """Where a page begins: behind a task of a lane, or, with position 0, behind one of the archive."""
 
     pos: int
@@ -101,7 +101,7 @@ class PageCursor:
         )
 
     @classmethod
-    def from_item(cls, item: PageItem) -> Self:
+    def from_item(cls, item: TaskPageItem) -> Self:
         """Begin behind a task."""
         parsed = parse_task_id(item.task_id)
         if item.archived or parsed is None:
@@ -126,7 +126,7 @@ async def browse_tasks(call: Call, query: BrowseTasksQuery) -> TaskPageResponse 
     """
     context = get_task_context(call)
     task_type = await context.types.require_type(query.task_type, call.project_filter)
-    items, cursor = await _read_task_page(context, task_type, query, PageCursor.parse(query))
+    items, cursor = await _read_task_page(context, task_type, query, TaskPageCursor.parse(query))
     texts = await asyncio.gather(*(context.texts.read_texts(item.task_id, item.task) for item in items))
     tasks = [
         responses.build_task_state(item.task_id, item.task, each, task_type, archived=item.archived)
@@ -136,28 +136,28 @@ async def browse_tasks(call: Call, query: BrowseTasksQuery) -> TaskPageResponse 
 
 
 async def _read_task_page(
-    context: TaskContext, task_type: CachedTaskType, query: BrowseTasksQuery, start: PageCursor
-) -> tuple[list[PageItem], str]:
+    context: TaskContext, task_type: CachedTaskType, query: BrowseTasksQuery, start: TaskPageCursor
+) -> tuple[list[TaskPageItem], str]:
     """Read a page; return its tasks, and the cursor of the next page."""
     count = query.limit + 1
     positions = await context.heads.list_open_lanes(task_type.type) if start.pos else []
     positions = [pos for pos in positions if pos <= start.pos]
     searches = [
-        (pos, _build_search(query, start if pos == start.pos else PageCursor(pos), count))
+        (pos, _build_search(query, start if pos == start.pos else TaskPageCursor(pos), count))
         for pos in positions[:LANES_PER_PAGE]
     ]
     permits = asyncio.Semaphore(LANES_AT_A_TIME)
-    items = [PageItem(*each) for each in await search_lanes(context, task_type, searches, count, permits)]
+    items = [TaskPageItem(*each) for each in await search_lanes(context, task_type, searches, count, permits)]
     if len(items) < count:
         if len(positions) > LANES_PER_PAGE:
-            return items, str(PageCursor(positions[LANES_PER_PAGE], _LATEST, _HIGHEST_KEY))
-        after = PageCursor(0) if start.pos else start
+            return items, str(TaskPageCursor(positions[LANES_PER_PAGE], _LATEST, _HIGHEST_KEY))
+        after = TaskPageCursor(0) if start.pos else start
         items += await _read_archive(context, task_type, query, after, items, count - len(items))
     page = items[: query.limit]
-    return page, str(PageCursor.from_item(page[-1])) if len(items) > query.limit else ""
+    return page, str(TaskPageCursor.from_item(page[-1])) if len(items) > query.limit else ""
 
 
-def _build_search(query: BrowseTasksQuery, start: PageCursor, limit: int) -> TaskSearch:
+def _build_search(query: BrowseTasksQuery, start: TaskPageCursor, limit: int) -> TaskSearch:
     return TaskSearch(
         status=query.status or 0,
         stage=query.stage,
@@ -173,10 +173,10 @@ async def _read_archive(
     context: TaskContext,
     task_type: CachedTaskType,
     query: BrowseTasksQuery,
-    start: PageCursor,
-    excluded_items: list[PageItem],
+    start: TaskPageCursor,
+    excluded_items: list[TaskPageItem],
     limit: int,
-) -> list[PageItem]:
+) -> list[TaskPageItem]:
     statuses = [status for status in FINAL if query.status in (None, status)]
     if not statuses or limit <= 0:
         return []
@@ -185,7 +185,7 @@ async def _read_archive(
     rows = await archive.list_page(
         context.database, task_type.type, statuses, ArchiveFilter(query.stage, query.user_id), after, limit
     )
-    return [PageItem(task_id, task, archived=True) for task_id, task in rows if task_id not in known]
+    return [TaskPageItem(task_id, task, archived=True) for task_id, task in rows if task_id not in known]
 
 
 @routes.get("/v1/get_task_figures", access=Access.PROJECTS)
@@ -194,7 +194,9 @@ async def get_task_figures(call: Call, query: TaskTypesPageQuery) -> TaskFigures
 
     The admin key gets the types of all projects where it names none.
     """
-    rows = await get_task_context(call).types.list_page(call.project_filter, query.prefix, query.cursor, query.limit)
+    rows = await get_task_context(call).types.list_page_plus_one(
+        call.project_filter, query.prefix, query.cursor, query.limit
+    )
     page = rows[: query.limit]
     return TaskFiguresPageResponse(
         type_list=[_build_figures_response(task_type, counts) for task_type, counts in page],
@@ -221,7 +223,7 @@ async def get_task_lanes(call: Call, query: TaskLanesQuery) -> LanePageResponse:
     """List the open lanes of a type with their counters."""
     context = get_task_context(call)
     task_type = await context.types.require_type(query.task_type, call.project_filter)
-    rows = await lanes.list_page(context.database, task_type.type, int(query.cursor or 0), query.limit)
+    rows = await lanes.list_page_plus_one(context.database, task_type.type, int(query.cursor or 0), query.limit)
     page = rows[: query.limit]
     return LanePageResponse(
         lane_list=[_build_lane_response(task_type.type, lane) for lane in page],

@@ -20,7 +20,7 @@ from api.batching import BatchedLookup
 from api.tasks.requests import TaskTypeConfiguration
 from domain.faults import Conflict, Missing
 from domain.tasks import names
-from domain.tasks.messages import REF_CHARACTERS, TEXT_MAX_BYTES, Rules, Task, TaskFlags
+from domain.tasks.messages import REF_CHARACTERS, TEXT_MAX_BYTES, Task, TaskFlags, TaskTypeRules
 from infra import log
 from infra.database import Database
 from stores.tasks import contents, types
@@ -51,7 +51,7 @@ _log = log.get(__name__)
 class CachedTaskType(TaskTypeRow):
     """A type as it was read last, with the rules that its lanes apply."""
 
-    rules: Rules
+    rules: TaskTypeRules
     read_at: float
 
 
@@ -123,7 +123,7 @@ class TypeCache:
         """Return all types of a project."""
         return [self._cache_type(row) for row in await types.list_types_of_project(self._database, project_id)]
 
-    async def list_page(
+    async def list_page_plus_one(
         self, scope: str | None, prefix: str, after: str, limit: int
     ) -> list[tuple[CachedTaskType, TaskTypeCounts]]:
         """Return types with their counters, by name, and one more than the limit if another page follows.
@@ -132,7 +132,7 @@ class TypeCache:
             after: A name, or `name/project`: only types behind it are returned.
         """
         name, _, project_id = after.partition("/")
-        rows = await types.list_page(self._database, scope, prefix, (name, project_id), limit)
+        rows = await types.list_page_plus_one(self._database, scope, prefix, (name, project_id), limit)
         return [(self._cache_type(row), counts) for row, counts in rows]
 
     async def create_or_update_type(
@@ -185,8 +185,8 @@ class TypeCache:
 
     def _cache_type(self, row: TaskTypeRow) -> CachedTaskType:
         own = {"lane_max_tasks"}
-        rules = Rules(
-            **{name: getattr(row, name) for name in Rules.__struct_fields__ if name not in own},
+        rules = TaskTypeRules(
+            **{name: getattr(row, name) for name in TaskTypeRules.__struct_fields__ if name not in own},
             lane_max_tasks=self._lane_max_tasks,
         )
         cached = CachedTaskType(**asdict(row), rules=rules, read_at=time.monotonic())
@@ -226,7 +226,7 @@ def build_reference(text: str) -> str:
     return base64.urlsafe_b64encode(digest)[:REF_CHARACTERS].decode()
 
 
-class TextStore:
+class LongTextStore:
     """Contents and logs that are too long for a lane."""
 
     def __init__(self, database: Database) -> None:

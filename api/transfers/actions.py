@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
-from api.http.auth import build_missing_fault
+from api.http.auth import build_missing_to_caller_fault
 from api.http.routes import Access, Call
 from api.pauses import SYSTEM_PAUSED
 from api.projects import ProjectPath
@@ -320,7 +320,7 @@ async def replace_openings(call: Call, path: ProjectPath, body: SetSendPermissio
 
 async def _require_project(session: Session, project_id: str) -> None:
     if await projects.find(session, project_id) is None:
-        raise build_missing_fault()
+        raise build_missing_to_caller_fault()
 
 
 def _require_no_conflict(new: Sequence[SendPermission], others: Sequence[tuple[str, SendPermission]]) -> None:

@@ -126,7 +126,7 @@ class TransferContext:
         tasks = (names.parse_task_id(task_id, secret, call.project_id) for secret in self._secrets)
         task = next(filter(None, tasks), None)
         if task is None:
-            raise build_missing_fault("task", "Check the id that POST /v1/transfers answered.")
+            raise build_missing_transfer_fault("task", "Check the id that POST /v1/transfers answered.")
         return task
 
 
@@ -146,14 +146,14 @@ def get_transfer_context(call: Call) -> TransferContext:
     return call.request.app[CONTEXT]
 
 
-def build_missing_fault(what: str, hint: str) -> Missing:
+def build_missing_transfer_fault(what: str, hint: str) -> Missing:
     """Build the error for an id that names nothing of this project."""
     return Missing("not_found", f"There is no such {what} for this key.", hint)
 
 
 def build_missing_job_fault() -> Missing:
     """Build the error for the id of a job that the project has no targets in."""
-    return build_missing_fault("job", "Check the id, and whether your project has targets in it.")
+    return build_missing_transfer_fault("job", "Check the id, and whether your project has targets in it.")
 
 
 class BoundedCache(Generic[Key, Value]):

@@ -56,7 +56,7 @@ async def list_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[Transf
     wanted = JobFilter(search, query.ended, query.reason, query.closes_after, query.closes_before)
     is_old = after is not None or query.ended or query.reason is not None or query.closes_before is not None
     collecting = [] if is_old else await job_lists.list_collecting(project_id, search)
-    rows = await jobs.list_page(call.services.database, project_id, wanted, after, query.limit)
+    rows = await jobs.list_page_plus_one(call.services.database, project_id, wanted, after, query.limit)
     saved = [(job, row) for row in rows if (job := names.parse_job_id(row.job_id))]
     page = saved[: query.limit]
     counts = await job_lists.count_targets_by_state([row for _, row in page], project_id)
@@ -78,7 +78,7 @@ async def list_host_targets(call: Call, query: HostTargetsQuery) -> HostTargetsR
     A target is listed once the window of its job has ended, and as long as the state of its job is kept.
     """
     filter_ = TargetFilter(query.status, query.reason)
-    rows = await targets.list_of_host(
+    rows = await targets.list_host_target_page_plus_one(
         call.services.database, query.target_agent_id, call.project_filter, filter_, query.after, query.limit
     )
     page = rows[: query.limit]

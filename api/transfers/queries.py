@@ -126,7 +126,9 @@ async def _read_saved_job(
 ) -> TransferJobResponse:
     database, row = call.services.database, saved.row
     filter_ = TargetFilter(query.status, query.reason, query.code, query.target_agent_id)
-    rows = await targets.list_page(database, row.id, call.project_filter, filter_, int(query.cursor or 0), query.limit)
+    rows = await targets.list_page_plus_one(
+        database, row.id, call.project_filter, filter_, int(query.cursor or 0), query.limit
+    )
     page = rows[: query.limit]
     summary = build_job_summary_fields(job, saved.counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
     is_cancelled = await _is_job_cancelled(call, job)

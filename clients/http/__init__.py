@@ -8,6 +8,7 @@ from clients.http.calls import (
     RetryPolicy,
     ServiceCaller,
     ServiceFailure,
+    TokenAndLifeSeconds,
     parse_http_date,
     parse_retry_after,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "RetryPolicy",
     "ServiceCaller",
     "ServiceFailure",
+    "TokenAndLifeSeconds",
     "TransportError",
     "TransportFailureKind",
     "parse_http_date",

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from infra import log, metrics
 
@@ -21,7 +21,8 @@ BUSY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed later."""
 
 T = TypeVar("T")
-FetchToken = Callable[[], Awaitable[tuple[str, float]]]
+TokenAndLifeSeconds: TypeAlias = tuple[str, float]
+FetchToken = Callable[[], Awaitable[TokenAndLifeSeconds]]
 """Fetches a token and returns it with its life in seconds."""
 
 

@@ -18,11 +18,11 @@ from clients.http.transport import (
     HEADER_MAX_BYTES,
     NO_HEADERS,
     AddressDenied,
-    HttpExchange,
     HttpResponse,
     HttpTransport,
     ReadPauseThreshold,
     ResponseHead,
+    StreamedResponse,
     TransportError,
     TransportFailureKind,
 )
@@ -138,7 +138,7 @@ class GuardedClient:
         body: bytes | None,
         timeout_seconds: float,
         max_bytes: int,
-    ) -> AsyncIterator[HttpExchange]:
+    ) -> AsyncIterator[StreamedResponse]:
         target = self._require_allowed_target(url)
         # A connection is made in the context of the request that waits for it, and kept for its host and port alone.
         _is_own_api.set(self._rules.is_own_route(target))

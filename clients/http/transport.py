@@ -167,7 +167,7 @@ class HttpTransport:
     @asynccontextmanager
     async def exchange(
         self, method: str, url: str | URL, headers: Mapping[str, str], body: bytes | None, timeout_seconds: float
-    ) -> AsyncIterator[HttpExchange]:
+    ) -> AsyncIterator[StreamedResponse]:
         """Send a request and yield its response before the body; the timeout covers the block as well."""
         try:
             async with asyncio.timeout(timeout_seconds) as deadline:
@@ -176,7 +176,7 @@ class HttpTransport:
                         method, url, headers=headers, data=body, allow_redirects=False
                     )
                 try:
-                    yield HttpExchange(response, deadline)
+                    yield StreamedResponse(response, deadline)
                 finally:
                     response.release()
         except TimeoutError:
@@ -186,7 +186,7 @@ class HttpTransport:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpExchange:
+class StreamedResponse:
     """A response whose body has not been read yet."""
 
     response: aiohttp.ClientResponse

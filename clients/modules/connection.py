@@ -26,6 +26,7 @@ from clients.http import (
     RetryPolicy,
     ServiceCaller,
     ServiceFailure,
+    TokenAndLifeSeconds,
     TransportError,
     TransportFailureKind,
     parse_retry_after,
@@ -203,7 +204,7 @@ class ModuleConnection:
             return None
         return await self._token.get_or_fetch(refused, self._read_token_file)
 
-    async def _read_token_file(self) -> tuple[str, float]:
+    async def _read_token_file(self) -> TokenAndLifeSeconds:
         path = self._folder / f"{self._settings.credentials}.json"
         try:
             credentials = ModuleCredentials.model_validate_json(await asyncio.to_thread(path.read_bytes))

@@ -15,7 +15,7 @@ from clients.platforms.failures import (
 )
 from clients.platforms.permits import (
     PlatformSharedState,
-    ProjectQuota,
+    ProjectRequestQuota,
     RequestPermits,
     TimeBudget,
     build_day_bucket_name,
@@ -36,7 +36,7 @@ __all__ = [
     "PlatformFailure",
     "PlatformRefused",
     "PlatformSharedState",
-    "ProjectQuota",
+    "ProjectRequestQuota",
     "QueryBounds",
     "RequestPermits",
     "TimeBudget",

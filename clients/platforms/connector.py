@@ -15,7 +15,7 @@ from clients.platforms.client import PlatformAnswer, PlatformClient
 from clients.platforms.failures import CredentialsRefused, InconsistentAnswers, PlatformRefused, TooManyRows
 from clients.platforms.permits import (
     PlatformSharedState,
-    ProjectQuota,
+    ProjectRequestQuota,
     RequestPermits,
     TimeBudget,
     build_detail_bucket_name,
@@ -319,7 +319,7 @@ class ConnectorFactory:
         rate: RateLimit | None = None,
         answers: AnswerLog | None = None,
         budget: TimeBudget | None = None,
-        quota: ProjectQuota | None = None,
+        quota: ProjectRequestQuota | None = None,
     ) -> Connector:
         """Build a connector for one piece of work.
 
@@ -332,12 +332,18 @@ class ConnectorFactory:
         capability = capability.put_version_into_calls()
         gate = self._get_or_create_shared_state(account.platform, rate or capability.rate, capability.detail, quota)
         client = PlatformClient(
-            self._http, gate, capability, account, read_credentials, answers or AnswerLog(), budget or TimeBudget()
+            self._http,
+            gate,
+            capability,
+            account,
+            read_credentials,
+            answers or AnswerLog(),
+            budget or TimeBudget(),
         )
         return Connector(client, capability, account)
 
     def _get_or_create_shared_state(
-        self, platform: str, rate: RateLimit, detail: DetailCall | None, quota: ProjectQuota | None
+        self, platform: str, rate: RateLimit, detail: DetailCall | None, quota: ProjectRequestQuota | None
     ) -> PlatformSharedState:
         gate = self._gates.get(platform)
         if gate is None:

@@ -19,6 +19,7 @@ from clients.http import (
     RenewingToken,
     RetryPolicy,
     ServiceCaller,
+    TokenAndLifeSeconds,
     parse_retry_after,
 )
 from clients.platforms.failures import CredentialsRefused, PlatformBusy, PlatformFailure
@@ -136,11 +137,11 @@ class TokenEndpoint:
         self._who = who
         self._caller = ServiceCaller("platform_tokens", retry=RetryPolicy(RETRY_PAUSES_SECONDS, patience_seconds=0.0))
 
-    async def fetch_token(self, credentials: Credentials) -> tuple[str, float]:
+    async def fetch_token(self, credentials: Credentials) -> TokenAndLifeSeconds:
         """Return an access token and its life in seconds; raises CredentialsRefused or PlatformBusy."""
         return await self._caller.call_with_retries("fetch", lambda: self._fetch_token_once(credentials))
 
-    async def _fetch_token_once(self, credentials: Credentials) -> tuple[str, float]:
+    async def _fetch_token_once(self, credentials: Credentials) -> TokenAndLifeSeconds:
         try:
             answer = await self._http.post(
                 self._url,

@@ -52,7 +52,7 @@ def build_day_bucket_name(platform: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectQuota:
+class ProjectRequestQuota:
     """How many requests within a day a project may make to all its platforms together."""
 
     project_id: str
@@ -84,7 +84,13 @@ class RequestPermits:
     """
 
     def __init__(
-        self, limiter: Limiter, platform: str, rate: RateLimit, *, bucket: str = "", quota: ProjectQuota | None = None
+        self,
+        limiter: Limiter,
+        platform: str,
+        rate: RateLimit,
+        *,
+        bucket: str = "",
+        quota: ProjectRequestQuota | None = None,
     ) -> None:
         self.rate = rate
         self.quota = quota

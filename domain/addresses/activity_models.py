@@ -8,9 +8,7 @@ from typing import Final
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from domain.addresses.messages import Topic
-from domain.addresses.operations import (
-    Module,
-)
+from domain.addresses.operations import Module
 from domain.addresses.ordering import CycleStep
 
 

@@ -66,7 +66,7 @@ def validate_and_clean_body(body: bytes) -> bytes:
     if not body or body.isspace():
         raise _build_no_data_fault("The source's answer is empty.")
     if not is_valid_utf8(body):
-        raise _build_not_json_fault(body, f"byte {_find_invalid_utf8_position(body):,} of it is not UTF-8")
+        raise _build_not_json_fault(body, f"byte {_count_valid_utf8_bytes(body):,} of it is not UTF-8")
     first_escape = body.find(b"\\")
     if first_escape < 0 or not _SURROGATE.search(body, first_escape):
         return body
@@ -207,7 +207,7 @@ def _build_truncated_fault(text: bytes) -> SourceFault:
     )
 
 
-def _find_invalid_utf8_position(body: bytes) -> int:
+def _count_valid_utf8_bytes(body: bytes) -> int:
     try:
         body.decode()
     except UnicodeDecodeError as error:

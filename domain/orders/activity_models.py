@@ -46,7 +46,7 @@ class ClockSkew(PlatformInput):
     skew_seconds: float
 
 
-class RecordFailureInput(PlatformInput):
+class PlatformFaultInput(PlatformInput):
     """Why a platform's clock could not be read, or why it refuses the credentials."""
 
     asked_at: AwareDatetime
@@ -55,7 +55,7 @@ class RecordFailureInput(PlatformInput):
     fault: FaultRecord
 
 
-class ClaimInput(PlatformInput):
+class ClaimSlicesInput(PlatformInput):
     """Which platform's next slices are claimed."""
 
     skew_seconds: float | None
@@ -193,7 +193,7 @@ class ServedPlatformsResult(_FrozenModel):
     unserved: list[str] = []
 
 
-class CheckServedInput(_FrozenModel):
+class OrderHealthCheckInput(_FrozenModel):
     """Input of the watch."""
 
     patience_seconds: float = 20.0

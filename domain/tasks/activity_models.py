@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from domain.tasks.messages import LaneHead, Rules, Task
+from domain.tasks.messages import LaneHead, Task, TaskTypeRules
 
 SNAPSHOT_MAX_BYTES: Final = 935_000
 """Of the tasks in a snapshot; saved replies take the rest of 1 MB."""
@@ -48,7 +48,7 @@ class LaneInput(Struct):
 
     type: str
     pos: int
-    rules: Rules
+    rules: TaskTypeRules
     carried: LaneSnapshot | None = None
 
 

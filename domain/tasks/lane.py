@@ -26,13 +26,13 @@ from domain.tasks.messages import (
     LaneBatchReply,
     LaneHead,
     LaneStatus,
-    Rules,
     Task,
     TaskLookup,
     TaskLookupReply,
     TaskSearch,
     TaskSearchReply,
     TaskStatus,
+    TaskTypeRules,
 )
 from domain.tasks.state import LaneState, compute_task_snapshot_bytes
 
@@ -49,7 +49,7 @@ _NULL_BYTES: Final = 5
 class Lane:
     """State of a lane, and the last reply to each sender."""
 
-    def __init__(self, rules: Rules, snapshot: LaneSnapshot | None = None) -> None:
+    def __init__(self, rules: TaskTypeRules, snapshot: LaneSnapshot | None = None) -> None:
         snapshot = snapshot or LaneSnapshot(head=LaneHead(), now=0, last_lease=0, tasks=[], replies=[])
         self.state = LaneState(rules, snapshot)
         self._replies = ReplyCache(snapshot.replies)

@@ -1,4 +1,4 @@
-"""Messages between the API and a lane. They are encoded as JSON arrays in the order of the fields, except `Rules`.
+"""Messages between the API and a lane. They are JSON arrays in the order of the fields, except `TaskTypeRules`.
 
 A lane receives thousands of operations a second, so these are msgspec structs: decoding takes about 0.1 µs a field, and
 a value of another type or out of bounds is refused before the lane sees it.
@@ -91,7 +91,7 @@ class TaskFlags(IntFlag):
     """It waits for the start time that its creator set."""
 
 
-class Rules(Struct, frozen=True):
+class TaskTypeRules(Struct, frozen=True):
     """Configuration of a type as a lane applies it. A lane adopts rules whose version is higher than its own."""
 
     version: Annotated[int, Meta(ge=0, le=2**53)] = 0
@@ -203,7 +203,7 @@ class LaneBatch(Struct, array_like=True):
     cancels: Annotated[list[Key], Meta(max_length=BATCH_MAX_OPERATIONS)] = []
     """Pending and running tasks become cancelled; a holder learns of it at its next heartbeat or set."""
     reads: Annotated[list[Key], Meta(max_length=BATCH_MAX_OPERATIONS)] = []
-    rules: Rules | None = None
+    rules: TaskTypeRules | None = None
 
 
 class LaneHead(Struct, array_like=True):

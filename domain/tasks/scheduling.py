@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from domain.faults import Invalid
-from domain.tasks.messages import REF_CHARACTERS, STAGE_MAX_BYTES, Rules, Task, TaskFlags, TaskStatus
+from domain.tasks.messages import REF_CHARACTERS, STAGE_MAX_BYTES, Task, TaskFlags, TaskStatus, TaskTypeRules
 
 SECOND: Final = 1_000
 """Milliseconds."""
@@ -134,7 +134,7 @@ def _is_current_lease(entry: _HeapEntry) -> bool:
     return task.status == _RUNNING and task.lease == lease and task.lease_end == end
 
 
-def compute_retry_delay(rules: Rules, retries: int) -> int:
+def compute_retry_delay(rules: TaskTypeRules, retries: int) -> int:
     """Return the milliseconds that a task waits which fails after this many retries."""
     longest = rules.max_retry_interval
     if longest < 0:
@@ -154,7 +154,7 @@ def require_consistent_retry_intervals(retry_interval: int, max_retry_interval: 
         )
 
 
-def has_used_all_retries(rules: Rules, retries: int) -> bool:
+def has_used_all_retries(rules: TaskTypeRules, retries: int) -> bool:
     """Return whether a task that fails after this many retries ends: N retries are N + 1 attempts."""
     return retries >= rules.max_retry_num
 

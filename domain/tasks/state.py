@@ -19,11 +19,11 @@ from domain.tasks.messages import (
     HoldOperation,
     LaneHead,
     OperationCode,
-    Rules,
     SetOperation,
     Task,
     TaskFlags,
     TaskStatus,
+    TaskTypeRules,
 )
 from domain.tasks.scheduling import (
     SECOND,
@@ -51,7 +51,7 @@ _KEY_BYTES: Final = 35
 class LaneState:
     """Tasks by key, their queue, their leases, and the lane's counters."""
 
-    def __init__(self, rules: Rules, snapshot: LaneSnapshot) -> None:
+    def __init__(self, rules: TaskTypeRules, snapshot: LaneSnapshot) -> None:
         self.rules = rules
         self.now = snapshot.now
         self.last_lease = snapshot.last_lease
@@ -239,7 +239,7 @@ class LaneState:
                 self._end_task(task, set_operation.status)
             case _:
                 attempts.record_attempt_start(task)
-                self._set_lease_end(task, 0)
+                self._renew_lease(task, None)
         task.modify_time = self.now
         return OperationCode.OK
 
@@ -252,7 +252,7 @@ class LaneState:
             return OperationCode.STALE if task.status == _PENDING else OperationCode.FINAL
         if heartbeat.lease is not None and heartbeat.lease != task.lease:
             return OperationCode.STALE
-        self._set_lease_end(task, heartbeat.lease_seconds)
+        self._renew_lease(task, heartbeat.lease_seconds or None)
         return OperationCode.OK
 
     def cancel_task(self, key: str) -> str:
@@ -290,10 +290,10 @@ class LaneState:
         self.weight += more
         return True
 
-    def _set_lease_end(self, task: Task, seconds: int) -> None:
-        """Set the end of a lease: exactly `seconds` from now, or, with 0, by the type's rules and never earlier."""
-        end = self.now + (seconds or self.rules.max_processing_time) * SECOND
-        end = end if seconds else max(end, task.lease_end)
+    def _renew_lease(self, task: Task, exact_seconds: int | None) -> None:
+        """Have a lease end in exactly so many seconds or, with None, by the type's rules and never earlier."""
+        end = self.now + (exact_seconds or self.rules.max_processing_time) * SECOND
+        end = end if exact_seconds else max(end, task.lease_end)
         if end != task.lease_end:
             task.lease_end = end
             self._leases.extend(task)

@@ -46,7 +46,7 @@ class SpendingRow(TableRow, table=True):
     amount: int = Field(sa_type=BigInteger)
 
 
-class LeaseRow(TableRow, table=True):
+class SlotLeaseRow(TableRow, table=True):
     """A slot that is held until it is released or expires."""
 
     __tablename__ = "limit_leases"
@@ -56,7 +56,7 @@ class LeaseRow(TableRow, table=True):
     expires_at: datetime = Field(sa_type=UtcTime, index=True)
 
 
-class ShareRow(TableRow, table=True):
+class PermitShareRow(TableRow, table=True):
     """The permits that one process holds of those that all share, and how many it could use."""
 
     __tablename__ = "limit_shares"
@@ -140,7 +140,7 @@ class Limiter:
         So work whose size shows only at its end is counted once, however often its end is reported.
         """
         keys = list(keys)
-        statement = delete(LeaseRow).where(col(LeaseRow.key).in_(keys), col(LeaseRow.holder) == holder)
+        statement = delete(SlotLeaseRow).where(col(SlotLeaseRow.key).in_(keys), col(SlotLeaseRow.holder) == holder)
         async with self._begin_with_locked_keys(keys) as (session, now):
             if (await session.exec(statement)).rowcount:
                 await _save_spending(session, spending, now)
@@ -171,7 +171,7 @@ class Limiter:
     async def delete_shares(self, holder: str) -> None:
         """Return every share of a holder."""
         async with self._database.session() as session:
-            await session.exec(delete(ShareRow).where(col(ShareRow.holder) == holder))
+            await session.exec(delete(PermitShareRow).where(col(PermitShareRow.holder) == holder))
 
     async def delete_expired(self) -> int:
         """Delete expired rows; return how many there were."""
@@ -202,14 +202,16 @@ async def _load_held_slots(session: Session, keys: Sequence[str], now: datetime)
     found: defaultdict[str, list[HeldSlot]] = defaultdict(list)
     if keys:
         for row in await session.exec(
-            select(LeaseRow).where(col(LeaseRow.key).in_(keys), col(LeaseRow.expires_at) > now)
+            select(SlotLeaseRow).where(col(SlotLeaseRow.key).in_(keys), col(SlotLeaseRow.expires_at) > now)
         ):
             found[row.key].append(HeldSlot(row.holder, row.expires_at))
     return found
 
 
 async def _load_permit_claims(session: Session, key: str, now: datetime) -> dict[str, PermitClaim]:
-    rows = await session.exec(select(ShareRow).where(ShareRow.key == key, col(ShareRow.expires_at) > now))
+    rows = await session.exec(
+        select(PermitShareRow).where(PermitShareRow.key == key, col(PermitShareRow.expires_at) > now)
+    )
     return {row.holder: PermitClaim(row.holder, row.permits, row.demand, row.since) for row in rows}
 
 
@@ -245,7 +247,7 @@ async def _save_spending(session: Session, rates: Sequence[RateDemand | Unchecke
 async def _save_leases(session: Session, slots: Sequence[SlotDemand], now: datetime) -> None:
     """Write slots as held from now on."""
     for slot in slots:
-        statement = insert(LeaseRow).values(
+        statement = insert(SlotLeaseRow).values(
             key=slot.key, holder=slot.holder, expires_at=now + timedelta(seconds=slot.ttl_seconds)
         )
         renewed = {"expires_at": statement.excluded.expires_at}
@@ -255,7 +257,9 @@ async def _save_leases(session: Session, slots: Sequence[SlotDemand], now: datet
 async def _save_or_delete_share(session: Session, key: str, claim: PermitClaim, expires_at: datetime) -> None:
     """Write a share, or delete it when it is empty and nothing waits for it."""
     if not claim.permits and not claim.demand:
-        await session.exec(delete(ShareRow).where(col(ShareRow.key) == key, col(ShareRow.holder) == claim.holder))
+        await session.exec(
+            delete(PermitShareRow).where(col(PermitShareRow.key) == key, col(PermitShareRow.holder) == claim.holder)
+        )
         return
     values = {
         "permits": claim.permits,
@@ -263,7 +267,7 @@ async def _save_or_delete_share(session: Session, key: str, claim: PermitClaim, 
         "since": claim.since,
         "expires_at": expires_at,
     }
-    statement = insert(ShareRow).values(key=key, holder=claim.holder, **values)
+    statement = insert(PermitShareRow).values(key=key, holder=claim.holder, **values)
     await session.exec(statement.on_conflict_do_update(index_elements=["key", "holder"], set_=values))
 
 
@@ -275,16 +279,16 @@ async def _delete_expired_rows(session: Session) -> int:
 def _build_delete_expired_statements() -> list[Delete]:
     now = func.clock_timestamp()
     spending = select(SpendingRow.bucket, SpendingRow.returns_at).where(col(SpendingRow.returns_at) < now)
-    leases = select(LeaseRow.key, LeaseRow.holder).where(col(LeaseRow.expires_at) < now)
-    shares = select(ShareRow.key, ShareRow.holder).where(col(ShareRow.expires_at) < now)
+    leases = select(SlotLeaseRow.key, SlotLeaseRow.holder).where(col(SlotLeaseRow.expires_at) < now)
+    shares = select(PermitShareRow.key, PermitShareRow.holder).where(col(PermitShareRow.expires_at) < now)
     return [
         delete(SpendingRow).where(
             tuple_(col(SpendingRow.bucket), col(SpendingRow.returns_at)).in_(spending.with_for_update(skip_locked=True))
         ),
-        delete(LeaseRow).where(
-            tuple_(col(LeaseRow.key), col(LeaseRow.holder)).in_(leases.with_for_update(skip_locked=True))
+        delete(SlotLeaseRow).where(
+            tuple_(col(SlotLeaseRow.key), col(SlotLeaseRow.holder)).in_(leases.with_for_update(skip_locked=True))
         ),
-        delete(ShareRow).where(
-            tuple_(col(ShareRow.key), col(ShareRow.holder)).in_(shares.with_for_update(skip_locked=True))
+        delete(PermitShareRow).where(
+            tuple_(col(PermitShareRow.key), col(PermitShareRow.holder)).in_(shares.with_for_update(skip_locked=True))
         ),
     ]

@@ -156,14 +156,12 @@ async def load_version(database: Database, version: int) -> OptionsVersion:
         return _build_version(await session.get_one(AddressOptionsVersion, version))
 
 
-async def list_versions(
+async def list_version_page_plus_one(
     session: Session, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[AddressOptionsVersion]:
     """List versions, newest first, one more than a page."""
     place = (AddressOptionsVersion.changed_at, AddressOptionsVersion.version)
-    return (
-        await session.exec(keyset.select_page_and_one_more(select(AddressOptionsVersion), place, after, limit))
-    ).all()
+    return (await session.exec(keyset.select_page_plus_one(select(AddressOptionsVersion), place, after, limit))).all()
 
 
 async def lock_versions(session: Session) -> None:

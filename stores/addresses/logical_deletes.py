@@ -77,7 +77,7 @@ async def find_unpurged(database: Database, address_ids: Sequence[int]) -> list[
         return [_build_listed_delete(row) for row in await connection.fetch(_FIND, address_ids)]
 
 
-async def list_logical_deletes(
+async def list_logical_delete_page_plus_one(
     database: Database, filter_: LogicalDeleteFilter, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[LogicalDelete]:
     """List logically deleted addresses, newest first, one more than a page."""
@@ -91,7 +91,7 @@ async def list_logical_deletes(
         statement = statement.where(removable.is_not(None) if filter_.is_removable else removable.is_(None))
     place = (LogicalDelete.create_date, LogicalDelete.address_id)
     async with database.session() as session:
-        return (await session.exec(keyset.select_page_and_one_more(statement, place, after, limit))).all()
+        return (await session.exec(keyset.select_page_plus_one(statement, place, after, limit))).all()
 
 
 async def write_check_results(database: Database, checked: Sequence[ListedLogicalDelete]) -> None:

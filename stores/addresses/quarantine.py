@@ -36,7 +36,7 @@ class QuarantinedText:
     """The first of these bytes."""
 
 
-async def list_quarantine(
+async def list_quarantine_page_plus_one(
     database: Database, topic: Topic | None, *, is_mended: bool, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[QuarantinedMessage]:
     """List mended or unmended messages without their texts, newest first, one more than a page."""
@@ -50,7 +50,7 @@ async def list_quarantine(
         statement = statement.where(QuarantinedMessage.topic == topic)
     place = (QuarantinedMessage.created_at, QuarantinedMessage.id)
     async with database.session() as session:
-        return (await session.exec(keyset.select_page_and_one_more(statement, place, after, limit))).all()
+        return (await session.exec(keyset.select_page_plus_one(statement, place, after, limit))).all()
 
 
 async def find_quarantined_text(database: Database, quarantine_id: int, max_bytes: int) -> QuarantinedText | None:

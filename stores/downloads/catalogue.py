@@ -172,12 +172,12 @@ async def find_download_of_live_project(database: Database, project_id: str, tas
         return (await session.exec(query)).one_or_none()
 
 
-async def list_page(
+async def list_page_plus_one(
     database: Database, filters: DownloadFilter, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[Download]:
     """Return downloads, newest first, and one more if another page follows."""
     statement = select(Download).where(*_build_conditions(filters))
-    statement = keyset.select_page_and_one_more(statement, (Download.created_at, Download.task_id), after, limit)
+    statement = keyset.select_page_plus_one(statement, (Download.created_at, Download.task_id), after, limit)
     async with database.session() as session:
         return (await session.exec(statement)).all()
 

@@ -163,7 +163,7 @@ def _build_result(
 
 
 def _filter_new_orders_in_window(window: TimeWindow, changes: list[OrderChange]) -> list[OrderChange]:
-    return [each for each in changes if each.is_new and window.contains(each.modified_at)]
+    return [each for each in changes if each.advances_modified_at and window.contains(each.modified_at)]
 
 
 def _write_result_to_row(row: OrderSlice, result: ReadSliceResult, pages_key: str) -> None:

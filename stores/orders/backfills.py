@@ -20,7 +20,7 @@ from stores.orders.platforms import build_alarm
 from stores.tables.orders import OrderBackfill, OrderPlatform
 
 
-async def insert_backfill(database: Database, params: BackfillInput, workflow_id: str) -> None:
+async def insert_backfill_if_new(database: Database, params: BackfillInput, workflow_id: str) -> None:
     """Insert the record of a backfill that has been started; does nothing if it exists."""
     window = params.window
     async with database.session() as session:
@@ -117,7 +117,7 @@ async def find(session: Session, platform: str, backfill_id: str) -> OrderBackfi
 
 async def find_newest(session: Session, platform: str) -> OrderBackfill | None:
     """Return the newest backfill of a platform, or None."""
-    return next(iter(await list_page(session, platform, None, None, 1)), None)
+    return next(iter(await list_page_plus_one(session, platform, None, None, 1)), None)
 
 
 async def find_running(session: Session, workflow_id: str) -> OrderBackfill | None:
@@ -128,7 +128,7 @@ async def find_running(session: Session, workflow_id: str) -> OrderBackfill | No
     return (await session.exec(statement.order_by(col(OrderBackfill.asked_at).desc()).limit(1))).one_or_none()
 
 
-async def list_page(
+async def list_page_plus_one(
     session: Session, platform: str, state: BackfillState | None, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[OrderBackfill]:
     """List backfills of a platform, newest first, and one more if another page follows."""
@@ -136,4 +136,4 @@ async def list_page(
     if state is not None:
         statement = statement.where(OrderBackfill.state == state)
     place = (OrderBackfill.asked_at, OrderBackfill.backfill_id)
-    return (await session.exec(keyset.select_page_and_one_more(statement, place, after, limit))).all()
+    return (await session.exec(keyset.select_page_plus_one(statement, place, after, limit))).all()

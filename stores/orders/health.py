@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, update
 from sqlmodel import and_, col, func, or_, select
 
-from domain.orders.activity_models import RecordFailureInput, ServedPlatformsResult
+from domain.orders.activity_models import PlatformFaultInput, ServedPlatformsResult
 from domain.orders.slices import SLICE_TERMINATED
 from domain.orders.windows import TimeWindow
 from domain.workload import ConcernKind, Workloads, merge_workloads, parse_concerns, parse_details, parse_workloads
@@ -43,7 +43,7 @@ class ClockChange:
     skew_before: float | None
 
 
-async def record_clock_failure(database: Database, params: RecordFailureInput, patience: timedelta) -> ClockFailure:
+async def record_clock_failure(database: Database, params: PlatformFaultInput, patience: timedelta) -> ClockFailure:
     """Record since when a platform's clock cannot be read; an alarm is due once that has lasted."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
@@ -68,7 +68,7 @@ async def record_clock(database: Database, platform: str, platform_now: datetime
     return ClockChange(row, skew, before)
 
 
-async def record_refused_credentials(database: Database, params: RecordFailureInput) -> OrderPlatform | None:
+async def record_refused_credentials(database: Database, params: PlatformFaultInput) -> OrderPlatform | None:
     """Record since when a platform refuses its credentials; return its row if an alarm is due."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, params.platform, with_for_update=True)

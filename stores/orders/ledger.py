@@ -16,7 +16,7 @@ from sqlmodel import and_, col, func, or_, select
 
 from domain.faults import FaultRecord
 from domain.orders import config, names, windows
-from domain.orders.activity_models import ClaimInput, ClaimSlicesResult, ReadSliceInput, SliceJob
+from domain.orders.activity_models import ClaimSlicesInput, ClaimSlicesResult, ReadSliceInput, SliceJob
 from domain.orders.slices import ReadPurpose
 from domain.orders.windows import SliceClaim, SliceTrack, TimeWindow, Watermarks
 from infra.database import Database, Session
@@ -232,7 +232,7 @@ async def count_failed_sweeps(session: Session, platforms: Collection[str]) -> d
 
 
 async def claim_slices(
-    database: Database, params: ClaimInput, *, is_paused: bool, slices_ahead: int
+    database: Database, params: ClaimSlicesInput, *, is_paused: bool, slices_ahead: int
 ) -> ClaimSlicesResult:
     """Claim the next slices and return those to read now; or those of a time in the past, to be read again.
 
@@ -266,7 +266,7 @@ async def claim_slices(
         return ClaimSlicesResult(project_id=row.project_id, jobs=jobs, threads=threads)
 
 
-def _find_reread_time(params: ClaimInput, row: OrderPlatform) -> datetime | None:
+def _find_reread_time(params: ClaimSlicesInput, row: OrderPlatform) -> datetime | None:
     """Return the time whose slices are read again, where the run was due before `claimed_to`."""
     when, skew = params.scheduled_at, timedelta(seconds=params.skew_seconds or row.skew_seconds or 0.0)
     return when if when is not None and row.claimed_to is not None and when + skew < row.claimed_to else None

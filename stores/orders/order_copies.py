@@ -123,7 +123,7 @@ class OrderChange(msgspec.Struct, frozen=True, gc=False):
     modified_before: datetime | None
 
     @property
-    def is_new(self) -> bool:
+    def advances_modified_at(self) -> bool:
         """Whether the order was unknown, or only stored with an earlier time."""
         return self.modified_before is None or self.modified_before < self.modified_at
 
@@ -248,11 +248,10 @@ class OrderFilter:
     """The path of a field of the order, and its value as text."""
 
 
-async def list_page(session: Session, filters: OrderFilter, after: OrderPosition | None, limit: int) -> Sequence[Order]:
-    """List orders, last modified first, and one more if another page follows.
-
-    The newest of each platform are read from its index, and nothing else.
-    """
+async def list_page_plus_one(
+    session: Session, filters: OrderFilter, after: OrderPosition | None, limit: int
+) -> Sequence[Order]:
+    """List orders, last modified first, and one more if another page follows, by the index of each platform only."""
     newest = (
         select(Order)
         .where(col(Order.platform) == col(OrderPlatform.platform), *_build_conditions(filters, after))
@@ -267,7 +266,7 @@ async def list_page(session: Session, filters: OrderFilter, after: OrderPosition
     if filters.platform is not None:
         statement = statement.where(OrderPlatform.platform == filters.platform)
     place = (found.modified_at, found.order_id, found.platform, found.shop)
-    return (await session.exec(keyset.select_page_and_one_more(statement, place, None, limit))).all()
+    return (await session.exec(keyset.select_page_plus_one(statement, place, None, limit))).all()
 
 
 def _build_conditions(filters: OrderFilter, after: OrderPosition | None) -> list[ColumnElement[bool]]:

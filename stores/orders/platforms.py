@@ -95,7 +95,7 @@ async def load(session: Session, platform: str, *, lock: bool = False) -> Platfo
     """
     row = await find(session, platform, lock=lock)
     if row is None:
-        raise build_missing_fault(platform)
+        raise build_missing_platform_fault(platform)
     levels = await load_newest_options(session, [DEFAULT_LEVEL, platform])
     here = build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(platform, NO_OPTIONS))
     project = await session.get(Project, row.project_id)
@@ -150,11 +150,11 @@ async def require(session: Session, platform: str) -> OrderPlatform:
     """
     row = await find(session, platform)
     if row is None:
-        raise build_missing_fault(platform)
+        raise build_missing_platform_fault(platform)
     return row
 
 
-async def list_page(
+async def list_page_plus_one(
     session: Session, project_id: str | None, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[OrderPlatform]:
     """List platforms of a project or of all, newest first, and one more if another page follows."""
@@ -162,7 +162,7 @@ async def list_page(
     if project_id is not None:
         statement = statement.where(OrderPlatform.project_id == project_id)
     place = (OrderPlatform.created_at, OrderPlatform.platform)
-    return (await session.exec(keyset.select_page_and_one_more(statement, place, after, limit))).all()
+    return (await session.exec(keyset.select_page_plus_one(statement, place, after, limit))).all()
 
 
 def create_or_update(
@@ -240,7 +240,7 @@ async def list_affected_platforms(session: Session, level: str) -> list[OrderPla
         statement = statement.where(OrderPlatform.platform == level)
     rows = list(await session.exec(statement))
     if not rows and level != DEFAULT_LEVEL:
-        raise build_missing_fault(level)
+        raise build_missing_platform_fault(level)
     return rows
 
 
@@ -269,7 +269,7 @@ def _parse_capability(text: str) -> Capability:
     return Capability.model_validate_json(text)
 
 
-def build_missing_fault(platform: str) -> Missing:
+def build_missing_platform_fault(platform: str) -> Missing:
     """Build the fault for a number that names no platform."""
     return Missing("not_found", f"There is no platform {platform!r}.", "GET /v1/platforms lists those that there are.")
 

@@ -56,12 +56,12 @@ class SweepFindings:
     late_seconds: float | None
 
 
-async def list_page(
+async def list_page_plus_one(
     session: Session, filters: SliceFilter, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[OrderSlice]:
     """List slices, latest first, and one more if another page follows."""
     statement = select(OrderSlice).where(*_build_conditions(filters))
-    statement = keyset.select_page_and_one_more(statement, (OrderSlice.start_at, OrderSlice.slice_id), after, limit)
+    statement = keyset.select_page_plus_one(statement, (OrderSlice.start_at, OrderSlice.slice_id), after, limit)
     return (await session.exec(statement)).all()
 
 

@@ -15,14 +15,7 @@ from sqlalchemy import ARRAY, Text, bindparam, text
 
 from domain.tasks.activity_models import CheckpointInput, CheckpointResult, CloseLaneInput
 from domain.tasks.messages import LaneHead, TaskStatus
-from domain.workload import (
-    ConcernKind,
-    Workloads,
-    merge_workloads,
-    parse_concerns,
-    parse_details,
-    parse_workloads,
-)
+from domain.workload import ConcernKind, Workloads, merge_workloads, parse_concerns, parse_details, parse_workloads
 from infra.database import Database, Session
 from stores.keyset import SqlKeyset
 from stores.tables.tasks import HEADS_CHANNEL
@@ -168,7 +161,7 @@ async def notify_head_listeners(database: Database, payloads: Sequence[str]) -> 
         await connection.execute(_NOTIFY, HEADS_CHANNEL, payloads)
 
 
-async def list_page(database: Database, type_: str, after: int, limit: int) -> list[LaneRow]:
+async def list_page_plus_one(database: Database, type_: str, after: int, limit: int) -> list[LaneRow]:
     """Return a type's open lanes behind a position, and one more than the limit if another page follows."""
     async with database.session() as session:
         rows = await session.execute(_PAGE, {"type": type_, "after": after, "limit": limit + 1})

@@ -169,7 +169,7 @@ async def list_types_of_project(database: Database, project_id: str) -> list[Tas
     return await _execute_and_fetch_types(database, _OF_PROJECT, project_id=project_id)
 
 
-async def list_page(
+async def list_page_plus_one(
     database: Database, project_id: str | None, prefix: str, after: tuple[str, str], limit: int
 ) -> list[tuple[TaskTypeRow, TaskTypeCounts]]:
     """Return types with their counters, by name, and one more than the limit if another page follows.

@@ -141,7 +141,7 @@ async def list_retry_job_ids(database: Database, job_id: str, project_id: str | 
         return [row["job_id"] for row in await connection.fetch(_RETRIES, job_id, project_id)]
 
 
-async def list_page(
+async def list_page_plus_one(
     database: Database, project_id: str | None, wanted: JobFilter, before: int | None, limit: int
 ) -> list[JobRow]:
     """Return a page of jobs within their retention, newest first, and one more if another page follows.

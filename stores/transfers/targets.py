@@ -191,7 +191,7 @@ async def find(database: Database, targets: Sequence[ProjectTarget]) -> dict[Pro
     return {(row["job_id"], row["key"], row["project_id"]): _build_row(row, TargetDetails, _FOUND) for row in rows}
 
 
-async def list_page(
+async def list_page_plus_one(
     database: Database, job: int, project_id: str | None, filter_: TargetFilter, after: int, limit: int
 ) -> list[TargetRow]:
     """Return a page of the targets of a job, in the order of their keys, and one more if another page follows."""
@@ -201,7 +201,7 @@ async def list_page(
     return [_build_row(row, TargetRow, _LISTED) for row in rows]
 
 
-async def list_of_host(
+async def list_host_target_page_plus_one(
     database: Database,
     agent_id: str,
     project_id: str | None,

@@ -92,7 +92,7 @@ async def test_a_page_of_a_long_log_is_read_by_an_index(
 
         monkeypatch.setattr(session, "exec", explain)
         with pytest.raises(LookupError):
-            await audit.list_page(session, filters, None, 50)
+            await audit.list_page_plus_one(session, filters, None, 50)
     async with database.connection() as plain:
         plan = "\n".join(row[0] for row in await plain.fetch(f"EXPLAIN {statements[0]}"))
     assert index in plan

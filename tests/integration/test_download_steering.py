@@ -11,7 +11,7 @@ from sqlmodel import col, select
 from yarl import URL
 
 from domain.downloads import names
-from infra.limits.limiter import LeaseRow
+from infra.limits.limiter import SlotLeaseRow
 from infra.settings import Settings
 from tests.support import watchers
 from tests.support.api import Reply
@@ -58,7 +58,7 @@ async def test_cancel_stops_and_leaves_nothing(exports: Downloads) -> None:
     assert (await steer(exports, "POST", f"{task_id}/cancel")).body == messages[-1]
     assert sum(exports.source.requests(page_size=100).values()) == asked
     async with exports.services.database.session() as session:
-        assert (await session.exec(select(LeaseRow).where(col(LeaseRow.holder) == task_id))).all() == []
+        assert (await session.exec(select(SlotLeaseRow).where(col(SlotLeaseRow.holder) == task_id))).all() == []
 
 
 async def test_cancel_right_after_the_start(settings: Settings) -> None:

@@ -14,7 +14,13 @@ from activities.orders import slice_attempts
 from activities.orders.activities import OrderActivities, PlatformActivities
 from domain.faults import FaultRecord
 from domain.orders import names
-from domain.orders.activity_models import ClaimInput, FailSliceInput, PlatformInput, ReadSliceInput, ReadSliceResult
+from domain.orders.activity_models import (
+    ClaimSlicesInput,
+    FailSliceInput,
+    PlatformInput,
+    ReadSliceInput,
+    ReadSliceResult,
+)
 from domain.orders.slices import ReadOutcome, ReadPurpose
 from infra.settings import Settings
 from sims.platforms.clock import MICRO
@@ -63,7 +69,7 @@ async def claim_one(orders: Orders, platform: Platform) -> Attempt:
     await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=SPAN_SECONDS - 100)
     steps, environment = OrderActivities(orders.services), ActivityEnvironment
     skew = platform.market.now_us / MICRO - time.time()
-    claimed = await environment().run(steps.claim_slices, ClaimInput(platform=NUMBER, skew_seconds=skew))
+    claimed = await environment().run(steps.claim_slices, ClaimSlicesInput(platform=NUMBER, skew_seconds=skew))
     [job] = claimed.jobs
     settings = await environment().run(steps.load_settings, PlatformInput(platform=NUMBER))
     reader = PlatformActivities(orders.services)

@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.orders.watch import OverdueScanActivities
 from domain.orders import names
-from domain.orders.activity_models import Alarm, CheckServedInput
+from domain.orders.activity_models import Alarm, OrderHealthCheckInput
 from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
@@ -69,7 +69,7 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
         for turn in range(2):
             await orders.engine.execute_workflow(
                 OrderHealthCheckWorkflow.run,
-                CheckServedInput(patience_seconds=30),
+                OrderHealthCheckInput(patience_seconds=30),
                 id=f"watch-{turn}",
                 task_queue=names.QUEUE,
             )

@@ -13,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.tasks import activities
 from activities.tasks.activities import TaskHousekeeping
-from api.tasks.storage import TextStore, build_reference
+from api.tasks.storage import LongTextStore, build_reference
 from domain.tasks.messages import Task, TaskFlags, TaskStatus
 from domain.tasks.names import TaskId
 from infra.database import Database
@@ -237,7 +237,7 @@ async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
     await queue.finish([other])
     await eventually(lambda: is_archived(queue, waiting))
     late = await queue.try_set(other, SUCCESS, task_content=f"late {LONG}")
-    store = TextStore(queue.worker.services.database)
+    store = LongTextStore(queue.worker.services.database)
     strangers = [str(TaskId(new_key(), queue.type, pos)) for pos in (1, 77)]
     for stranger in strangers:
         await store.write_text(stranger, LONG)

@@ -13,9 +13,9 @@ from domain.tasks.messages import (
     LaneBatch,
     LaneBatchReply,
     OperationCode,
-    Rules,
     SetOperation,
     Task,
+    TaskTypeRules,
 )
 from domain.tasks.scheduling import SECOND
 
@@ -26,7 +26,7 @@ class LaneDriver:
     """A lane, a clock, and one who asks."""
 
     def __init__(self, **rules: Any) -> None:
-        self.lane = Lane(Rules(**rules))
+        self.lane = Lane(TaskTypeRules(**rules))
         self.now = START
         self.numbers = itertools.count(1)
 

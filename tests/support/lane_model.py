@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from domain.tasks.attempts import AttemptOutcome, TaskAttempt
-from domain.tasks.messages import CreateOperation, OperationCode, Rules, SetOperation, TaskStatus
+from domain.tasks.messages import CreateOperation, OperationCode, SetOperation, TaskStatus, TaskTypeRules
 
 FINAL = (TaskStatus.SUCCESS, TaskStatus.FAILED, TaskStatus.CANCELLED)
 
@@ -33,7 +33,7 @@ class ModelTask:
 class LaneModel:
     """What a lane should be."""
 
-    rules: Rules
+    rules: TaskTypeRules
     now: int
     tasks: dict[str, ModelTask] = field(default_factory=dict)
     archived: dict[str, int] = field(default_factory=dict)

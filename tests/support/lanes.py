@@ -25,11 +25,11 @@ from domain.tasks.messages import (
     HoldOperation,
     LaneBatch,
     LaneBatchReply,
-    Rules,
     SetOperation,
     Task,
     TaskLookup,
     TaskLookupReply,
+    TaskTypeRules,
 )
 from domain.tasks.names import TaskId
 from infra.database import Database
@@ -111,7 +111,7 @@ class Lanes:
     """A worker for lanes, and a type of tasks."""
 
     services: Services
-    rules: Rules
+    rules: TaskTypeRules
     worker: AsyncExitStack
 
     async def stop(self) -> None:
@@ -123,7 +123,7 @@ class Lanes:
         """Where they are archived."""
         return self.services.database
 
-    async def start(self, pos: int = 1, rules: Rules | None = None) -> AskedLane:
+    async def start(self, pos: int = 1, rules: TaskTypeRules | None = None) -> AskedLane:
         """A lane of the type."""
         order = LaneInput(type=TYPE, pos=pos, rules=rules or self.rules)
         handle = await self.services.engine.start_workflow(
@@ -176,7 +176,7 @@ async def running_lanes(settings: Settings, **rules: Any) -> AsyncIterator[Lanes
         await add_type(running.database)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(running_lane_worker(running))
-            yield Lanes(running, Rules(version=1, **rules), stack)
+            yield Lanes(running, TaskTypeRules(version=1, **rules), stack)
 
 
 @asynccontextmanager

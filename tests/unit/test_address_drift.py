@@ -16,8 +16,8 @@ from activities.addresses.drift import (
     AddressFingerprint,
     DifferenceKind,
     build_fingerprint,
-    compare_fingerprints,
     digest_record,
+    find_difference,
 )
 from clients.modules import ModuleFailure
 from domain.addresses.operations import AddressEntry, AddressPage, Module
@@ -39,7 +39,7 @@ def test_a_module_that_has_it_differently_is_found(
     od: AddressFingerprint | None, kinds: tuple[DifferenceKind, ...] | None
 ) -> None:
     """Presence, address id and record of what a UPRN has."""
-    found = compare_fingerprints(7, {**dict.fromkeys(Module, LIVE), Module.OD: od})
+    found = find_difference(7, {**dict.fromkeys(Module, LIVE), Module.OD: od})
 
     assert (found.kinds if found else None) == kinds
 

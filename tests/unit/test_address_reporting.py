@@ -42,7 +42,7 @@ def test_addresses_that_differ_have_a_column_for_each_module() -> None:
     shown = [
         difference
         for uprn, side in zip([90, 7], sides, strict=True)
-        if (difference := drift.compare_fingerprints(uprn, side))
+        if (difference := drift.find_difference(uprn, side))
     ]
 
     book = openpyxl.load_workbook(

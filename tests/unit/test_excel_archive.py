@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excel import archive
-from excel.archive import BodyInset, DeflatedPiece, PieceSpool, ZipArchive, deflate, insert_bodies_into_sheet
+from excel.archive import DeflatedPiece, PieceSpool, SplicedTableBody, ZipArchive, deflate, insert_bodies_into_sheet
 
 PIECES = st.lists(st.binary(max_size=300), max_size=5)
 SHEET = b'<worksheet><dimension ref="%b"/><sheetData>%b</sheetData><mergeCells/></worksheet>'
@@ -75,7 +75,7 @@ def test_no_entry_needs_zip64(length: int) -> None:
 )
 def test_bodies_stand_between_the_rows_that_are_drawn(drawn: bytes, dimension: bytes, expected: bytes) -> None:
     """Each before the first drawn row below it; the sheet says how large it has become."""
-    insets = [BodyInset(1, 3, 2, fill_spool(b"a")), BodyInset(5, 1, 0, fill_spool(b"b"))]
+    insets = [SplicedTableBody(1, 3, 2, fill_spool(b"a")), SplicedTableBody(5, 1, 0, fill_spool(b"b"))]
     sheet = SHEET % (dimension, drawn)
     found = read_entry(insert_bodies_into_sheet(sheet.replace(b"<sheetData></sheetData>", b"<sheetData/>"), insets))
     size = b"A1:C7" if b"7" in dimension else b"A1:C6"
@@ -85,6 +85,6 @@ def test_bodies_stand_between_the_rows_that_are_drawn(drawn: bytes, dimension: b
 def test_a_body_without_rows_makes_the_sheet_no_larger() -> None:
     """Its heads do."""
     found = read_entry(
-        insert_bodies_into_sheet(SHEET % (b"A1:B2", b'<row r="2"/>'), [BodyInset(2, 0, 9, fill_spool())])
+        insert_bodies_into_sheet(SHEET % (b"A1:B2", b'<row r="2"/>'), [SplicedTableBody(2, 0, 9, fill_spool())])
     )
     assert found == SHEET % (b"A1:B2", b'<row r="2"/>')

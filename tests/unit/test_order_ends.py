@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activities.orders.reading import WindowReader, WindowTooLarge
-from activities.orders.window_checks import PageSortCheck, WindowCompleteness, determine_window_end
+from activities.orders.window_checks import PageSortCheck, WindowCompleteness, check_window_completeness
 from clients.platforms import OrderPage, TooManyRows
 from domain.orders.capability import Capability, FilteredTimestamp
 from domain.orders.windows import SECOND, TimeWindow
@@ -123,7 +123,7 @@ async def test_what_the_record_says_is_believed() -> None:
             copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
             asked = here.platform.calls["told"]
             assert (
-                await determine_window_end(here.connector, window, copies, SIZE, PageSortCheck(), len(copies))
+                await check_window_completeness(here.connector, window, copies, SIZE, PageSortCheck(), len(copies))
                 is WindowCompleteness.WHOLE
             )
             assert here.platform.calls["told"] == asked
@@ -143,7 +143,8 @@ async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(
         copies = {order.order_id: FetchedOrder(order, page.asked_at) for page in pages for order in page.orders}
         assert len(copies) == BOUND
         assert (
-            await determine_window_end(here.connector, window, copies, SIZE, PageSortCheck(rises=False), total) is end
+            await check_window_completeness(here.connector, window, copies, SIZE, PageSortCheck(rises=False), total)
+            is end
         )
 
 
@@ -169,7 +170,7 @@ async def test_a_round_number_is_doubted_where_nothing_shows_the_end(
         here.connector.capability = here.connector.capability.model_copy(update={"query": query})
 
         assert len(copies) == orders
-        assert await determine_window_end(here.connector, window, copies, SIZE, sequence) is end
+        assert await check_window_completeness(here.connector, window, copies, SIZE, sequence) is end
 
 
 async def test_a_doubtful_end_is_split_or_noted() -> None:
@@ -207,4 +208,4 @@ async def test_a_full_page_at_the_end_shows_nothing(size: int, end: WindowComple
         copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
         assert len(copies) == 30
         sequence = PageSortCheck(rises=False)
-        assert await determine_window_end(here.connector, window, copies, size, sequence, is_doubted=True) is end
+        assert await check_window_completeness(here.connector, window, copies, size, sequence, is_doubted=True) is end

@@ -18,9 +18,9 @@ from domain.tasks.messages import (
     HoldOperation,
     LaneBatch,
     LaneBatchReply,
-    Rules,
     SetOperation,
     Task,
+    TaskTypeRules,
 )
 from tests.support.lane_driver import START, LaneDriver
 from tests.support.lanes import new_tasks
@@ -115,7 +115,7 @@ def test_who_is_given_a_task_is_not_told_of_attempts() -> None:
 
 def full(content: str) -> tuple[Lane, list[str]]:
     """A lane that takes no more tasks, and their keys."""
-    lane = Lane(Rules(schedule_limit=HOLD_LIMIT_MAX, lane_max_tasks=20_000))
+    lane = Lane(TaskTypeRules(schedule_limit=HOLD_LIMIT_MAX, lane_max_tasks=20_000))
     created: list[str] = []
     number = 0
     while not lane.state.is_full:

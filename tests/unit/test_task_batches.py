@@ -17,9 +17,9 @@ from domain.tasks.messages import (
     LaneBatchReply,
     LaneHead,
     OperationCode,
-    Rules,
     SetOperation,
     TaskFlags,
+    TaskTypeRules,
 )
 from domain.tasks.names import LaneName
 from workflows.tasks import handle
@@ -39,11 +39,13 @@ class RecordedLanes:
 
     async def set(self) -> str:
         """What becomes of a set."""
-        return await self.lanes.change_task(LANE, Rules(version=1), SetOperation("a" * 32, 3))
+        return await self.lanes.change_task(LANE, TaskTypeRules(version=1), SetOperation("a" * 32, 3))
 
     async def create(self, refs: TaskFlags = TaskFlags.NONE) -> str:
         """What becomes of a create."""
-        return await self.lanes.create_task(LANE, Rules(version=1), CreateOperation("b" * 32, "", "", flags=refs))
+        return await self.lanes.create_task(
+            LANE, TaskTypeRules(version=1), CreateOperation("b" * 32, "", "", flags=refs)
+        )
 
     async def _apply_batch(self, _engine: Client, _lane: LaneName, batch: LaneBatch) -> LaneBatchReply:
         self.under_way += 1

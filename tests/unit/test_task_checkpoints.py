@@ -6,7 +6,7 @@ import pytest
 
 from domain.tasks.activity_models import LaneSnapshot
 from domain.tasks.lane import CHECKPOINT_PAUSE_MS, FIRST_PACE, PACE, CheckpointPace, CheckpointSchedule
-from domain.tasks.messages import CreateOperation, HoldOperation, LaneHead, Rules, SetOperation, TaskStatus
+from domain.tasks.messages import CreateOperation, HoldOperation, LaneHead, SetOperation, TaskStatus, TaskTypeRules
 from domain.tasks.state import LaneState
 
 NOW = 1_000_000
@@ -16,7 +16,7 @@ NOW = 1_000_000
 def state() -> LaneState:
     """A lane with three tasks that have ended."""
     state = LaneState(
-        Rules(lane_max_tasks=10), LaneSnapshot(head=LaneHead(), now=NOW, last_lease=0, tasks=[], replies=[])
+        TaskTypeRules(lane_max_tasks=10), LaneSnapshot(head=LaneHead(), now=NOW, last_lease=0, tasks=[], replies=[])
     )
     for number in range(4):
         state.create_task(CreateOperation(f"{number:032x}", "", "text"))

@@ -11,9 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.tasks import lane_caches
-from api.tasks.lane_caches import IDLE_LANES_MAX, UNCHANGED_READS, HistoryPosition, IdleLaneCache
+from api.tasks.lane_caches import IDLE_LANES_MAX, UNCHANGED_READS, HistoryPosition, IdleLaneTaskCache
 from domain.tasks.lane import Lane
-from domain.tasks.messages import CreateOperation, HoldOperation, LaneBatch, Rules, Task, TaskSearch, TaskSearchReply
+from domain.tasks.messages import (
+    CreateOperation,
+    HoldOperation,
+    LaneBatch,
+    Task,
+    TaskSearch,
+    TaskSearchReply,
+    TaskTypeRules,
+)
 from domain.tasks.names import LaneName
 
 LANE = ("video", 1)
@@ -24,7 +32,7 @@ MANY = 5_000
 class OneLaneEngine:
     """One lane, as it is reached from outside; each group is a step of its history."""
 
-    lane: Lane = field(default_factory=lambda: Lane(Rules(lane_max_tasks=2 * MANY)))
+    lane: Lane = field(default_factory=lambda: Lane(TaskTypeRules(lane_max_tasks=2 * MANY)))
     steps: int = 0
     marks: int = 0
     searches: int = 0
@@ -53,7 +61,7 @@ class OneLaneEngine:
             self.act(holds=[HoldOperation(1)])
         return found
 
-    def look(self, known: IdleLaneCache) -> None:
+    def look(self, known: IdleLaneTaskCache) -> None:
         """Record a read of the lane."""
         known.record_read(LANE, self.lane.state.build_head().number)
 
@@ -63,9 +71,9 @@ class OneLaneEngine:
         return self.lane.state.tasks
 
 
-async def make_idle_cache(engine: OneLaneEngine) -> IdleLaneCache:
+async def make_idle_cache(engine: OneLaneEngine) -> IdleLaneTaskCache:
     """What is known of a lane that was looked at until it rests, and then read by the way."""
-    known = IdleLaneCache(engine.mark, engine.search)
+    known = IdleLaneTaskCache(engine.mark, engine.search)
     for _ in range(UNCHANGED_READS + 1):
         engine.look(known)
     # The loop is the session's: other tasks that run in it do not end, or are cancelled in time.
@@ -94,7 +102,7 @@ async def test_a_lane_is_looked_at_some_times_before_it_rests() -> None:
     """Reading it all is dear, and in vain where something happens between two reads."""
     engine = OneLaneEngine()
     engine.create(3)
-    known = IdleLaneCache(engine.mark, engine.search)
+    known = IdleLaneTaskCache(engine.mark, engine.search)
     for _ in range(3 * UNCHANGED_READS):
         engine.look(known)
         engine.create(1)

@@ -14,12 +14,12 @@ from domain.tasks.messages import (
     HeartbeatOperation,
     HoldOperation,
     OperationCode,
-    Rules,
     SetOperation,
     TaskFlags,
     TaskLookup,
     TaskSearch,
     TaskStatus,
+    TaskTypeRules,
 )
 from domain.tasks.scheduling import SECOND
 from tests.support.lane_driver import START, LaneDriver
@@ -182,14 +182,14 @@ def test_a_pause_gives_out_nothing_and_takes_everything() -> None:
     asked = LaneDriver(max_processing_time=1)
     asked.create()
     asked.hold()
-    asked.ask(rules=Rules(version=1, paused=True))
+    asked.ask(rules=TaskTypeRules(version=1, paused=True))
     key = asked.create()
     asked.wait(5)
 
     assert asked.hold() == []
     assert asked.read(key).status == TaskStatus.PENDING
     assert asked.lane.state.build_head().pending == 2
-    asked.ask(rules=Rules(version=2))
+    asked.ask(rules=TaskTypeRules(version=2))
     asked.wait(1)
     assert len(asked.hold()) == 2
 
@@ -198,8 +198,8 @@ def test_old_rules_do_not_replace_newer_ones() -> None:
     """Processes learn of a change at different times."""
     asked = LaneDriver()
 
-    assert asked.ask(rules=Rules(version=5, schedule_limit=7)).version == 5
-    assert asked.ask(rules=Rules(version=4)).version == 5
+    assert asked.ask(rules=TaskTypeRules(version=5, schedule_limit=7)).version == 5
+    assert asked.ask(rules=TaskTypeRules(version=4)).version == 5
     assert asked.lane.state.rules.schedule_limit == 7
 
 

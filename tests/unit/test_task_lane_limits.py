@@ -27,11 +27,11 @@ from domain.tasks.messages import (
     LaneBatch,
     LaneBatchReply,
     OperationCode,
-    Rules,
     SetOperation,
     TaskFlags,
     TaskLookup,
     TaskSearch,
+    TaskTypeRules,
 )
 
 MEGABYTE = 1_000_000
@@ -70,7 +70,7 @@ def fill_lane(lane: Lane, letter: str, length: int) -> list[str]:
 @pytest.mark.parametrize("length", [0, 17, 512])
 def test_a_lane_at_its_limits_can_be_carried_on(letter: str, length: int) -> None:
     """Full of tasks that are held and have the longest logs that it accepts, asked by more than it remembers."""
-    lane = Lane(Rules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
+    lane = Lane(TaskTypeRules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
     created = fill_lane(lane, letter, length)
     for moment in range(1, 100):
         lane.apply_batch(
@@ -99,7 +99,7 @@ def test_a_lane_at_its_limits_can_be_carried_on(letter: str, length: int) -> Non
 
 def test_the_room_that_tasks_leave_is_used() -> None:
     """A lane whose tasks are archived has space for texts again, though not for tasks."""
-    lane = Lane(Rules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
+    lane = Lane(TaskTypeRules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
     fill_lane(lane, "a", 512)
     first, *others = lane.apply_batch(LaneBatch("holder", 1, holds=[HoldOperation(HOLD_LIMIT_MAX)]), START + 1).holds[0]
     long = SetOperation(first.key, 2, log="x" * 512)
@@ -117,7 +117,7 @@ def test_the_room_that_tasks_leave_is_used() -> None:
 @pytest.mark.parametrize("letter", WIDTHS.values(), ids=WIDTHS)
 def test_answers_fit_their_message(letter: str) -> None:
     """A hold gets less than it asks for, later ones and reads go unanswered; asked again, they get the rest."""
-    lane = Lane(Rules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
+    lane = Lane(TaskTypeRules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
     created = fill_lane(lane, letter, 512)
     created += [created[0]] * (1_000 - len(created))
     given = 0
@@ -138,7 +138,7 @@ def test_answers_fit_their_message(letter: str) -> None:
 
 def test_a_batch_for_the_archive_fits_its_message() -> None:
     """Tasks of seven kilobytes each go in several."""
-    lane = Lane(Rules(schedule_limit=HOLD_LIMIT_MAX))
+    lane = Lane(TaskTypeRules(schedule_limit=HOLD_LIMIT_MAX))
     created = fill_lane(lane, "\x01", 512)
     for group in groups("canceller", "cancels", created):
         lane.apply_batch(group, START)
@@ -166,7 +166,7 @@ def through(lane: Lane, count: int, refs: TaskFlags) -> tuple[list[str], str]:
 
 def test_a_lane_remembers_tasks_whose_ids_were_chosen_and_no_others() -> None:
     """They may come again after they are archived, and after the lane was carried on."""
-    lane = Lane(Rules(schedule_limit=HOLD_LIMIT_MAX))
+    lane = Lane(TaskTypeRules(schedule_limit=HOLD_LIMIT_MAX))
     [[chosen], _], [[ours], _] = through(lane, 1, TaskFlags.KEYED), through(lane, 1, TaskFlags.NONE)
     carried = msgspec.json.decode(encode(lane.build_snapshot()), type=LaneSnapshot)
     assert carried.archived_keys == [chosen]
@@ -179,7 +179,7 @@ def test_a_lane_remembers_tasks_whose_ids_were_chosen_and_no_others() -> None:
 
 def test_what_a_lane_remembers_fills_it_before_it_is_too_much() -> None:
     """However few of its tasks are there at a time."""
-    lane = Lane(Rules(schedule_limit=HOLD_LIMIT_MAX, lane_max_tasks=1_000_000))
+    lane = Lane(TaskTypeRules(schedule_limit=HOLD_LIMIT_MAX, lane_max_tasks=1_000_000))
     created = 0
     while not lane.state.is_full:
         _, codes = through(lane, BATCH_MAX_OPERATIONS, TaskFlags.KEYED)
@@ -192,7 +192,7 @@ def test_what_a_lane_remembers_fills_it_before_it_is_too_much() -> None:
 
 def test_thousands_of_beats_leave_nothing_behind() -> None:
     """A lease that was extended is forgotten long before it would have ended."""
-    lane = Lane(Rules(max_processing_time=86_400))
+    lane = Lane(TaskTypeRules(max_processing_time=86_400))
     [key] = keys(1)
     lane.apply_batch(
         LaneBatch("creator", 1, creates=[CreateOperation(key, "user", "")], holds=[HoldOperation(1)]), START
@@ -261,7 +261,7 @@ wire = st.tuples(
 )
 def test_what_can_be_decoded_can_be_done(seed: int, calls: list[Any]) -> None:
     """A handler that raises comes back for ever, so each group is refused as a whole, before it, or answered."""
-    lane, random, now = Lane(Rules()), Random(seed), START
+    lane, random, now = Lane(TaskTypeRules()), Random(seed), START
     last: dict[str, int] = {}
     for call in calls:
         try:

@@ -8,8 +8,8 @@ import pytest
 from domain.tasks import scheduling
 from domain.tasks.messages import (
     OperationCode,
-    Rules,
     TaskStatus,
+    TaskTypeRules,
 )
 from domain.tasks.scheduling import SECOND
 from tests.support.lane_driver import LaneDriver
@@ -28,7 +28,8 @@ from tests.support.lane_driver import LaneDriver
 def test_delays_double_up_to_a_longest_or_are_all_the_same(interval: int, delays: list[int]) -> None:
     """Progressive when positive, uniform when negative."""
     told = [
-        scheduling.compute_retry_delay(Rules(max_retry_interval=interval), retries) for retries in range(len(delays))
+        scheduling.compute_retry_delay(TaskTypeRules(max_retry_interval=interval), retries)
+        for retries in range(len(delays))
     ]
 
     assert told == [delay * SECOND for delay in delays]
@@ -36,7 +37,7 @@ def test_delays_double_up_to_a_longest_or_are_all_the_same(interval: int, delays
 
 def test_delays_stay_bounded_after_a_million_retries() -> None:
     """The doubling is clamped, or it would make a number with a million bits."""
-    assert scheduling.compute_retry_delay(Rules(max_retry_interval=2**62), 1_000_000) == 2**31 * SECOND
+    assert scheduling.compute_retry_delay(TaskTypeRules(max_retry_interval=2**62), 1_000_000) == 2**31 * SECOND
 
 
 def test_a_retry_is_not_given_out_before_its_delay() -> None:
@@ -160,6 +161,7 @@ def test_a_count_above_the_most_retries_ends_the_task() -> None:
 def test_the_first_pause_may_be_longer() -> None:
     """They double from there, up to the longest."""
     told = [
-        scheduling.compute_retry_delay(Rules(retry_interval=5, max_retry_interval=30), retries) for retries in range(5)
+        scheduling.compute_retry_delay(TaskTypeRules(retry_interval=5, max_retry_interval=30), retries)
+        for retries in range(5)
     ]
     assert told == [5_000, 10_000, 20_000, 30_000, 30_000]

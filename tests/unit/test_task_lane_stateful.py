@@ -22,9 +22,9 @@ from domain.tasks.messages import (
     HoldOperation,
     LaneBatch,
     LaneBatchReply,
-    Rules,
     SetOperation,
     TaskStatus,
+    TaskTypeRules,
 )
 from domain.tasks.state import compute_task_snapshot_bytes
 from tests.support.lane_model import LaneModel, ModelTask
@@ -49,7 +49,7 @@ class LaneMachine(RuleBasedStateMachine):
         room=st.sampled_from([3, 30]),
     )
     def begin(self, retries: int, seconds: int, interval: int, limit: int, room: int) -> None:
-        rules = Rules(
+        rules = TaskTypeRules(
             version=1,
             schedule_limit=limit,
             max_retry_num=retries,

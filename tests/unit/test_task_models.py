@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from api.tasks import requests, responses
 from api.tasks.storage import CachedTaskType
-from domain.tasks.messages import CreateOperation, LaneHead, LaneStatus, Rules, SetOperation, Task
+from domain.tasks.messages import CreateOperation, LaneHead, LaneStatus, SetOperation, Task, TaskTypeRules
 from haulage.tasks import models
 from stores.tables.tasks import ArchivedTask, OpenLaneHead, TaskType
 from stores.tasks import archive
@@ -23,7 +23,7 @@ def names_of(model: Any) -> set[str]:
     """The fields of a model of any kind."""
     if issubclass(model, BaseModel):
         return set(model.model_fields)
-    if issubclass(model, (Rules, Task, CreateOperation, SetOperation, LaneHead, LaneStatus)):
+    if issubclass(model, (TaskTypeRules, Task, CreateOperation, SetOperation, LaneHead, LaneStatus)):
         return set(model.__struct_fields__)
     return {field.name for field in fields(model)}
 
@@ -55,7 +55,7 @@ TASK_ALIASES = {"task_stage", "priority", "context"}
         ),
         pytest.param(
             TaskTypeRow,
-            Rules,
+            TaskTypeRules,
             (TYPE_NAMES | {"schedule_interval"}) - {"version"},
             {"lane_max_tasks"},
             id="row of a type and the rules of its lanes",

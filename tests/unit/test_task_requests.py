@@ -13,7 +13,7 @@ from api.tasks import storage
 from api.tasks.lanes import validate_and_measure_operation
 from api.tasks.requests import NewTask, TaskResult, TaskTypeConfiguration
 from domain.tasks import messages
-from domain.tasks.messages import TEXT_MAX_BYTES, Rules, SetOperation
+from domain.tasks.messages import TEXT_MAX_BYTES, SetOperation, TaskTypeRules
 
 KEY = "0" * 32
 
@@ -27,12 +27,12 @@ def limits(model: type[Any], field: str) -> list[int]:
     return [numbers["minimum"], numbers["maximum"]]
 
 
-@pytest.mark.parametrize("field", sorted(asdict(Rules()).keys() & TaskTypeConfiguration.model_fields.keys()))
+@pytest.mark.parametrize("field", sorted(asdict(TaskTypeRules()).keys() & TaskTypeConfiguration.model_fields.keys()))
 def test_every_configuration_can_be_taught(field: str) -> None:
     """The bounds of requests are within those of the rules."""
     for value in limits(TaskTypeConfiguration, field):
         config = TaskTypeConfiguration.model_validate({"task_type": "video", field: value})
-        assert validate_and_measure_operation(Rules(**{field: getattr(config, field)}))
+        assert validate_and_measure_operation(TaskTypeRules(**{field: getattr(config, field)}))
 
 
 def test_every_task_can_be_created() -> None:

@@ -12,9 +12,8 @@ from domain.downloads import names
 from domain.downloads.activity_models import DownloadInput
 from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus
 from infra import starts
-from infra.database import Database
-from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
+from systems.protocol import create_no_schedules
 
 
 async def start_download(
@@ -47,5 +46,4 @@ def get_download_handle(engine: Client, project_id: str, task_id: str) -> Workfl
     return engine.get_workflow_handle(names.build_download_workflow_id(project_id, task_id))
 
 
-async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
-    """Create no schedule: downloads have none beside housekeeping."""
+create_or_update_schedules = create_no_schedules

@@ -12,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.activities import PlatformActivities
     from activities.orders.watch import OverdueScanActivities, WatchActivities
     from domain.orders import names
-    from domain.orders.activity_models import Alarm, CheckServedInput, ServedPlatformsResult
+    from domain.orders.activity_models import Alarm, OrderHealthCheckInput, ServedPlatformsResult
     from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from workflows.activity_calls import PRESENCE_CHECK, PROMPT_ACTIVITY
     from workflows.webhooks import delivery
@@ -45,7 +45,7 @@ class OrderHealthCheckWorkflow:
         self._presence: ServedPlatformsResult | None = None
 
     @workflow.run
-    async def run(self, params: CheckServedInput) -> ServedPlatformsResult:
+    async def run(self, params: OrderHealthCheckInput) -> ServedPlatformsResult:
         """Check all platforms once."""
         watched = await workflow.execute_activity_method(WatchActivities.list_platforms, **PROMPT_ACTIVITY)
         presence = self._presence = await _check_presence(watched.platforms, params.patience_seconds)

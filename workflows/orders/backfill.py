@@ -142,7 +142,7 @@ class OrderBackfillWorkflow:
 
 
 @workflow.defn(name=names.REPORT_WORKFLOW)
-class OrderComparisonWorkflow:
+class OrderReportWorkflow:
     """Report of one day of one platform."""
 
     @workflow.init
@@ -176,7 +176,7 @@ class OrderComparisonWorkflow:
 
     async def _read_next_part(self) -> ReportProgress:
         return await workflow.execute_activity_method(
-            ReportActivities.read_part,
+            ReportActivities.store_report_part,
             self._build_part_input(),
             task_queue=names.build_report_queue_name(self._params.platform),
             **REPORT_READING,

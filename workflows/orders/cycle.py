@@ -28,13 +28,13 @@ with workflow.unsafe.imports_passed_through():
     from domain.orders import names, slices
     from domain.orders.activity_models import (
         BackfillInput,
-        ClaimInput,
+        ClaimSlicesInput,
         ClaimSlicesResult,
         ClockResult,
         OrderCycleInput,
         OrderCycleStatus,
+        PlatformFaultInput,
         PlatformInput,
-        RecordFailureInput,
         SliceInput,
         SliceJob,
         SliceResult,
@@ -106,7 +106,7 @@ class OrderCycleWorkflow:
         return None if self._params.continued else workflow.info().typed_search_attributes.get(_SCHEDULED)
 
     async def _claim_slices(self, scheduled_at: datetime | None = None) -> ClaimSlicesResult:
-        order = ClaimInput(
+        order = ClaimSlicesInput(
             platform=self._params.platform,
             skew_seconds=await self._measure_skew_if_old(),
             heeds_pause=self._params.heeds_pause,
@@ -152,7 +152,7 @@ class OrderCycleWorkflow:
             is_refused = fault.code == CREDENTIALS_CODE
             result = await workflow.execute_activity_method(
                 OrderActivities.record_refused_credentials if is_refused else OrderActivities.record_clock_failure,
-                RecordFailureInput(platform=self._params.platform, fault=fault, asked_at=workflow.now()),
+                PlatformFaultInput(platform=self._params.platform, fault=fault, asked_at=workflow.now()),
                 **SHORT_ACTIVITY,
             )
             await alarms.start_alarm_deliveries(result.alarms)

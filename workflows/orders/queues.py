@@ -14,7 +14,7 @@ from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.orders.alarms import OrderHealthCheckWorkflow
-from workflows.orders.backfill import OrderBackfillWorkflow, OrderComparisonWorkflow
+from workflows.orders.backfill import OrderBackfillWorkflow, OrderReportWorkflow
 from workflows.orders.cycle import OrderCycleWorkflow
 from workflows.orders.slice import OrderSliceWorkflow
 
@@ -22,7 +22,7 @@ WORKFLOWS: Final = (
     OrderCycleWorkflow,
     OrderSliceWorkflow,
     OrderBackfillWorkflow,
-    OrderComparisonWorkflow,
+    OrderReportWorkflow,
     OrderHealthCheckWorkflow,
 )
 

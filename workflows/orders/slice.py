@@ -19,10 +19,10 @@ with workflow.unsafe.imports_passed_through():
     from domain.orders import names
     from domain.orders.activity_models import (
         FailSliceInput,
+        PlatformFaultInput,
         PlatformInput,
         ReadSliceInput,
         ReadSliceResult,
-        RecordFailureInput,
         SliceInput,
         SliceResult,
         SliceStatus,
@@ -116,7 +116,7 @@ class OrderSliceWorkflow:
     async def _report_refused_credentials(self, fault: FaultRecord, asked_at: datetime) -> None:
         result = await workflow.execute_activity_method(
             OrderActivities.record_refused_credentials,
-            RecordFailureInput(platform=self._params.platform, fault=fault, asked_at=asked_at),
+            PlatformFaultInput(platform=self._params.platform, fault=fault, asked_at=asked_at),
             **SHORT_ACTIVITY,
         )
         await alarms.start_alarm_deliveries(result.alarms)

@@ -12,11 +12,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from temporalio.api.common.v1 import Payload, WorkflowExecution
-from temporalio.api.enums.v1 import (
-    QueryRejectCondition,
-    UpdateWorkflowExecutionLifecycleStage,
-    WorkflowExecutionStatus,
-)
+from temporalio.api.enums.v1 import QueryRejectCondition, UpdateWorkflowExecutionLifecycleStage, WorkflowExecutionStatus
 from temporalio.api.query.v1 import WorkflowQuery
 from temporalio.api.update.v1 import Input, Meta, Outcome, Request, WaitPolicy
 from temporalio.api.workflowservice.v1 import (
@@ -30,20 +26,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from domain.tasks import names
 from domain.tasks.activity_models import LaneInput
-from domain.tasks.messages import (
-    LaneBatch,
-    LaneBatchReply,
-    TaskLookup,
-    TaskLookupReply,
-    TaskSearch,
-    TaskSearchReply,
-)
+from domain.tasks.messages import LaneBatch, LaneBatchReply, TaskLookup, TaskLookupReply, TaskSearch, TaskSearchReply
 from domain.tasks.names import LaneName, split_type_id
 from infra import outages, starts
-from infra.database import Database
 from infra.outages import ENGINE_OUTAGE_STATUSES, EngineUnresponsive
-from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
+from systems.protocol import create_no_schedules
 
 CALL_TIMEOUT = timedelta(seconds=5)
 
@@ -87,8 +75,7 @@ def build_search_attributes(type_: str) -> TypedSearchAttributes:
     return starts.build_search_attributes(names.SYSTEM, project_id=split_type_id(type_)[0])
 
 
-async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
-    """Do nothing: tasks have no schedule beside housekeeping."""
+create_or_update_schedules = create_no_schedules
 
 
 async def apply_batch(engine: Client, lane: LaneName, batch: LaneBatch) -> LaneBatchReply:

@@ -6,18 +6,15 @@ from datetime import timedelta
 from typing import Final
 
 from temporalio.client import Client
-from temporalio.common import (
-    QueryRejectCondition,
-)
+from temporalio.common import QueryRejectCondition
 
 from domain.transfers import names
 from domain.transfers.activity_models import TransferJobStatus
 from domain.transfers.joining import JoinBatch, JoinResult, TransferJobInput
 from domain.transfers.models import TransferState
 from infra import starts
-from infra.database import Database
-from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
+from systems.protocol import create_no_schedules
 
 TASK_TIMEOUT: Final = timedelta(seconds=10)
 """Longer than elsewhere: a worker that takes over a full job replays 1,500 batches, which takes 3 s of a processor."""
@@ -93,5 +90,4 @@ async def refuse_further_targets(engine: Client, job_id: str, project_id: str) -
     await engine.get_workflow_handle(job_id).signal(names.EXCLUDE_PROJECT, project_id)
 
 
-async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
-    """Do nothing: transfers have no schedules beside housekeeping."""
+create_or_update_schedules = create_no_schedules

@@ -215,8 +215,8 @@ DEFECTS = (
         "a-report-takes-a-thread-of-the-slices",
         "orders",
         "activities/orders/platform_workers.py",
-        "[report.read_part, report.write_report], reports\n",
-        "[report.read_part, report.write_report], reading\n",
+        "report.write_report],\n                reports,\n",
+        "report.write_report],\n                reading,\n",
         ("tests/integration/test_order_reports.py", "-k", "no_thread"),
     ),
     Defect(

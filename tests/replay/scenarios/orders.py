@@ -20,7 +20,7 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDReusePolicy
 
 from domain.orders import names
-from domain.orders.activity_models import CheckServedInput, OrderCycleInput, ReportInput, SliceInput, SliceJob
+from domain.orders.activity_models import OrderCycleInput, OrderHealthCheckInput, ReportInput, SliceInput, SliceJob
 from domain.orders.slices import ReadPurpose
 from domain.orders.windows import SliceTrack, TimeWindow
 from sims.platforms.dialects.plain import PLAIN
@@ -28,7 +28,7 @@ from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
 from workflows.orders.alarms import OrderHealthCheckWorkflow
-from workflows.orders.backfill import OrderBackfillWorkflow, OrderComparisonWorkflow
+from workflows.orders.backfill import OrderBackfillWorkflow, OrderReportWorkflow
 from workflows.orders.cycle import OrderCycleWorkflow
 from workflows.orders.handle import build_search_attributes
 from workflows.orders.slice import OrderSliceWorkflow
@@ -170,7 +170,7 @@ async def _backfill(recorder: Recorder, number: str, *, hours: int, cancelled: b
 async def _record_report(recorder: Recorder) -> None:
     workflow_id = names.build_report_workflow_id("good", "2026-01-01")
     await recorder.engine.execute_workflow(
-        OrderComparisonWorkflow.run,
+        OrderReportWorkflow.run,
         ReportInput(
             platform="good",
             day=START.date(),
@@ -179,13 +179,13 @@ async def _record_report(recorder: Recorder) -> None:
         id=workflow_id,
         task_queue=names.QUEUE,
     )
-    await recorder.keep(workflow_id, OrderComparisonWorkflow.__name__, "compared-with-state")
+    await recorder.keep(workflow_id, OrderReportWorkflow.__name__, "compared-with-state")
 
 
 async def _record_watch(recorder: Recorder) -> None:
     workflow_id = f"{names.WATCH}-recorded"
     await recorder.engine.execute_workflow(
-        OrderHealthCheckWorkflow.run, CheckServedInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
+        OrderHealthCheckWorkflow.run, OrderHealthCheckInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
     )
     await recorder.keep(workflow_id, OrderHealthCheckWorkflow.__name__, "served")
 

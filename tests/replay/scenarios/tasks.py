@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from domain.tasks import names as tasks_names
 from domain.tasks.activity_models import LaneInput
-from domain.tasks.messages import CreateOperation, HoldOperation, LaneBatch, Rules, SetOperation
+from domain.tasks.messages import CreateOperation, HoldOperation, LaneBatch, SetOperation, TaskTypeRules
 from domain.tasks.names import build_type_id
 from infra.database import Database
 from tests.replay.recorder import Recorder
@@ -38,14 +38,16 @@ async def record(recorder: Recorder) -> None:
 
 async def _record_ended(recorder: Recorder) -> None:
     """With every kind of operation, some of them twice; and cancelled from outside, which it does not heed."""
-    lane = await _start(recorder, "ended", Rules(lane_max_tasks=20))
+    lane = await _start(recorder, "ended", TaskTypeRules(lane_max_tasks=20))
     group = LaneBatch(
         lane.sender, next(lane.numbers), creates=new_tasks(20), holds=[HoldOperation(5), HoldOperation(5)]
     )
     reply = await lane.send(group)
     await lane.send(group)
     [held, others] = reply.holds
-    await lane.ask(rules=Rules(version=2, max_processing_time=60), sets=[SetOperation(held[0].key, 1, held[0].lease)])
+    await lane.ask(
+        rules=TaskTypeRules(version=2, max_processing_time=60), sets=[SetOperation(held[0].key, 1, held[0].lease)]
+    )
     await lane.handle.cancel()
     await lane.finish(held[1:])
     await lane.finish(others, status=4)
@@ -56,7 +58,7 @@ async def _record_ended(recorder: Recorder) -> None:
 
 async def _record_timed_out(recorder: Recorder) -> None:
     """By its timer, until the task has failed and the lane has ended."""
-    rules = Rules(lane_max_tasks=1, max_processing_time=1, max_retry_num=1, max_retry_interval=0)
+    rules = TaskTypeRules(lane_max_tasks=1, max_processing_time=1, max_retry_num=1, max_retry_interval=0)
     lane = await _start(recorder, "timed-out", rules)
     [task] = new_tasks(1)
     await lane.create([task])
@@ -70,7 +72,7 @@ async def _record_timed_out(recorder: Recorder) -> None:
 async def record_continued(recorder: Recorder) -> None:
     """The runs before and after a lane was carried on; the second begins with what the first knew."""
     await _add_types(recorder, "carried-on")
-    lane = await _start(recorder, "carried-on", Rules(lane_max_tasks=10))
+    lane = await _start(recorder, "carried-on", TaskTypeRules(lane_max_tasks=10))
     first = (await lane.handle.describe()).run_id
     await lane.create(new_tasks(10))
     held = await lane.hold()
@@ -86,7 +88,7 @@ async def record_continued(recorder: Recorder) -> None:
 async def _record_tried(recorder: Recorder) -> None:
     """A lane that carries on what it remembers of attempts: failed, timed out, gone on to a stage, put back."""
     await _add_types(recorder, "tried")
-    rules = Rules(lane_max_tasks=2, max_processing_time=1, max_retry_interval=0)
+    rules = TaskTypeRules(lane_max_tasks=2, max_processing_time=1, max_retry_interval=0)
     lane = await _start(recorder, "tried", rules)
     first = (await lane.handle.describe()).run_id
     tasks = new_tasks(2)
@@ -106,7 +108,7 @@ async def _record_tried(recorder: Recorder) -> None:
 
 async def _record_past(recorder: Recorder) -> None:
     """It takes no more tasks as soon as it learns."""
-    lane = await _start(recorder, "past", Rules())
+    lane = await _start(recorder, "past", TaskTypeRules())
     await lane.handle.result()
     await recorder.keep(_lane_id(recorder, "past"), WORKFLOW, "past")
 
@@ -125,7 +127,7 @@ def _lane_id(recorder: Recorder, name: str) -> str:
     return tasks_names.build_lane_workflow_id((build_type_id(recorder.project_id, name), 1))
 
 
-async def _start(recorder: Recorder, name: str, rules: Rules) -> AskedLane:
+async def _start(recorder: Recorder, name: str, rules: TaskTypeRules) -> AskedLane:
     handle = await recorder.engine.start_workflow(
         TaskLane.run,
         LaneInput(type=build_type_id(recorder.project_id, name), pos=1, rules=rules),

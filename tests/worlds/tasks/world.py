@@ -8,7 +8,7 @@ from enum import StrEnum
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict
 
-from domain.tasks.messages import Rules
+from domain.tasks.messages import TaskTypeRules
 from tests.worlds import dice
 from tests.worlds.flaws import Flaw, draw_flaws
 from tests.worlds.tasks.flaws import KINDS, OVERDUE, TaskFlawGroup
@@ -100,10 +100,10 @@ class TaskWorld(BaseModel):
         return self.has(flaw) and (number == 0 or dice.share(self.seed, flaw, number) < 0.4)
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> TaskTypeRules:
         """The type at first."""
         pauses = {"doubling": LONGEST_PAUSE, "fixed": -FIXED_PAUSE, "none": 0, "doubling from 2": LONGEST_PAUSE + 1}
-        return Rules(
+        return TaskTypeRules(
             schedule_limit=int(self.options["schedule_limit"]),
             max_retry_num=int(self.options["retries"]),
             max_retry_interval=-DELAYED_PAUSE if self.has("delayed_retry_first") else pauses[self.options["pauses"]],
@@ -113,7 +113,7 @@ class TaskWorld(BaseModel):
         )
 
     @property
-    def later_rules(self) -> Rules:
+    def later_rules(self) -> TaskTypeRules:
         """The type after it was changed; the same where it is not."""
         if not self.has("config_changed"):
             return self.rules
