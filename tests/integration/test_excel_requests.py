@@ -286,3 +286,13 @@ async def test_a_preview_tells_all_faults(exports: Downloads, request_: dict[str
     assert (status, problem["code"]) == (422, "invalid_request")
     reported = [error["path"] for error in problem["errors"]]
     assert all(any(path.startswith(expected) for path in reported) for expected in paths), reported
+
+
+async def test_a_drawing_that_is_too_long_is_refused(exports: Downloads) -> None:
+    """All sheets together: it is a part of the workflow's input."""
+    sheet = {"template": {f"k{number}": "x" * 50 for number in range(1_500)}, "data": [{"k1": 1}]}
+    body = {"type": "excel", "sheets": [sheet] * 3}
+    reply = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, json=body)
+
+    assert (reply.status, reply.code) == (422, "invalid_request")
+    assert "send 200,000 or less" in reply.body["detail"]

