@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
 from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
-from infra import memory
+from infra import log, memory
 from infra.component_settings import EngineClientSettings
+from infra.database import DATABASE_ERRORS
 from infra.temporal import BUILD_ID
 from services.services import Services
+from stores import worker_heartbeats
 from systems.protocol import TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.systems import SystemQueues, import_queues
@@ -68,6 +71,7 @@ async def serve_queues(services: Services, queues: Sequence[str], stop: asyncio.
     chosen = [queue for queue in build_queues(services) if queue.is_served_by_worker_of(queues)]
     workers = [build_worker(services.engine, services.settings.engine, queue) for queue in chosen]
     async with asyncio.TaskGroup() as group:
+        group.create_task(_write_heartbeats(services, [queue.name for queue in chosen], stop))
         for system in SYSTEM_QUEUES:
             group.create_task(system.run_background(services, queues, stop))
         for worker in workers:
@@ -76,3 +80,22 @@ async def serve_queues(services: Services, queues: Sequence[str], stop: asyncio.
         await stop.wait()
         for worker in workers:
             group.create_task(worker.shutdown())
+
+
+async def _write_heartbeats(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+    """Show at intervals that this process is not killed, suspended or blocked, until `stop` is set."""
+    identity = services.engine.identity
+    while not stop.is_set():
+        await _warn_on_database_error(worker_heartbeats.write_heartbeat(services.database, identity, queues))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(worker_heartbeats.INTERVAL_SECONDS):
+                await stop.wait()
+    await _warn_on_database_error(worker_heartbeats.delete_heartbeat(services.database, identity))
+
+
+async def _warn_on_database_error(statement: Awaitable[None]) -> None:
+    try:
+        async with asyncio.timeout(worker_heartbeats.INTERVAL_SECONDS):
+            await statement
+    except DATABASE_ERRORS as error:
+        log.get(__name__).warning("worker_heartbeat_failed", error=str(error))

@@ -22,7 +22,7 @@ OLDEST: Final = Gauge(
     "haulage_workload_oldest_seconds", "Age of the oldest item of a system by state.", ["system", "state"]
 )
 CONCERNS: Final = Gauge("haulage_concerns", "What an operator should look at, by system and kind.", ["system", "kind"])
-QUEUE_WORKERS: Final = Gauge("haulage_queue_workers", "Workers that poll a queue.", ["system", "queue"])
+QUEUE_WORKERS: Final = Gauge("haulage_queue_workers", "Worker processes that serve a queue.", ["system", "queue"])
 QUEUE_BACKLOG: Final = Gauge("haulage_queue_backlog", "What waits in a queue for a worker, about.", ["system", "queue"])
 QUEUE_WAIT: Final = Gauge(
     "haulage_queue_wait_seconds", "How long the first of a queue has waited for a worker, about.", ["system", "queue"]

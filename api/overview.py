@@ -26,7 +26,7 @@ from domain.workload import ConcernDetail, ConcernKind, Workload, Workloads, sum
 from infra import log, temporal
 from infra.settings import Settings
 from services.services import Services
-from stores import pauses
+from stores import pauses, worker_heartbeats
 from stores.pauses import SystemPause
 from stores.webhooks import PendingDeliveries, count_pending
 from systems import System, import_modules, protocol
@@ -77,7 +77,9 @@ class QueueStatus(Response):
 
     name: str
     room: System
-    workers: int = Field(description="workers that polled it within the last minutes")
+    workers: int = Field(
+        description="worker processes that serve it; one that was killed or hangs counts for a minute at most"
+    )
     backlog: int = Field(description="what waits there for a worker, about")
     backlog_seconds: float = Field(description="for how long the first of it has waited, about")
 
@@ -339,7 +341,9 @@ class SnapshotReader:
 
     async def _read_queue_statuses(self) -> list[QueueStatus]:
         try:
-            statuses = (_read_queue_status(self._services, name, system) for name, system in QUEUES.items())
+            heartbeats = await worker_heartbeats.list_heartbeats(self._services.database)
+            answering = {each.identity for each in heartbeats if not each.is_silent}
+            statuses = (_read_queue_status(self._services, name, system, answering) for name, system in QUEUES.items())
             return list(await asyncio.gather(*statuses))
         except Exception as error:  # noqa: BLE001 (the engine is shown to be down; the rest is still worth showing)
             _log.warning("queues_not_read", error=repr(error))
@@ -371,14 +375,14 @@ def _build_concern(kind: ConcernKind, workload: Workload) -> Concern:
     return Concern(trouble=kind, count=workload.concerns[kind], parts=parts)
 
 
-async def _read_queue_status(services: Services, name: str, system: System) -> QueueStatus:
+async def _read_queue_status(services: Services, name: str, system: System, answering: set[str]) -> QueueStatus:
     # Asked of the matching service, which knows pollers and backlog, and not of the visibility store, which is slow.
     answers = await asyncio.gather(*(temporal.describe_queue(services.engine, name, kind) for kind in _POLLER_KINDS))
     workers = {worker for answer in answers for worker in temporal.list_polling_workers(answer)}
     return QueueStatus(
         name=name,
         room=system,
-        workers=len(workers),
+        workers=len(workers & answering),
         backlog=sum(answer.stats.approximate_backlog_count for answer in answers),
         backlog_seconds=max(answer.stats.approximate_backlog_age.ToTimedelta() for answer in answers).total_seconds(),
     )

@@ -6,7 +6,7 @@ import json
 import platform
 import shutil
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -23,7 +23,7 @@ from infra import temporal
 from infra.objects import ObjectStore, StoreFailure
 from infra.outages import EngineUnreachable
 from infra.settings import Settings
-from stores import migrate, payload_keys
+from stores import migrate, payload_keys, worker_heartbeats
 from workflows import systems
 
 PROBE_KEY = ".doctor"
@@ -67,10 +67,11 @@ async def run_checks(settings: Settings, components: str, *, as_json: bool = Fal
     return 0 if ok else 1
 
 
-async def iterate_results(settings: Settings) -> AsyncIterator[CheckResult]:
+async def iterate_results(settings: Settings, names: Collection[str] = ()) -> AsyncIterator[CheckResult]:
+    """Yield the outcome of each check, or of the named ones only."""
     checks: dict[str, Check] = {
         "engine": _check_engine,
-        "workers": _check_queues_with_work_are_polled,
+        "workers": _check_queues_are_served,
         "skew": _check_worker_versions,
         "database": _check_database,
         "bucket": _check_bucket,
@@ -86,6 +87,8 @@ async def iterate_results(settings: Settings) -> AsyncIterator[CheckResult]:
         "disk": _check_disk,
     }
     for name, check in checks.items():
+        if names and name not in names:
+            continue
         try:
             yield CheckResult(name, ok=True, found=await check(settings))
         except CheckFailed as error:
@@ -110,26 +113,40 @@ async def _check_engine(settings: Settings) -> str:
     return f"Temporal {info.server_version}, namespace {client.namespace}"
 
 
-async def _check_queues_with_work_are_polled(settings: Settings) -> str:
-    """Check that workers poll every queue in which work waits."""
+async def _check_queues_are_served(settings: Settings) -> str:
+    """Check that a worker answers at every queue in which work waits, and at each that a silent worker served."""
     client = await _connect_engine()
-    waiting: list[str] = []
-    served: list[str] = []
+    async with open_database_for_check(settings) as database:
+        heartbeats = await worker_heartbeats.list_heartbeats(database)
+    answering = {each.identity for each in heartbeats if not each.is_silent}
+    silent = {queue for each in heartbeats if each.is_silent for queue in each.queues}
+    waiting, lost, idle = list[str](), list[str](), list[str]()
     queues = sorted({queue for names in systems.list_names_modules() for queue in names.QUEUES})
     for queue in queues:
         kinds = (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE)
         answers = [await temporal.describe_queue(client, queue, kind) for kind in kinds]
-        if any(temporal.list_polling_workers(answer) for answer in answers):
-            served.append(queue)
-        elif backlog := sum(answer.stats.approximate_backlog_count for answer in answers):
+        if any(temporal.list_polling_workers(answer) & answering for answer in answers):
+            continue
+        if backlog := sum(answer.stats.approximate_backlog_count for answer in answers):
             waiting.append(f"{queue} ({backlog})")
+        elif queue in silent:
+            lost.append(queue)
+        else:
+            idle.append(queue)
     if waiting:
         raise CheckFailed(
-            f"Work waits in queues that no worker polls: {', '.join(waiting)}.",
+            f"Work waits in queues that no worker serves: {', '.join(waiting)}.",
             f"Start `haulage worker --queues {waiting[0].partition(' ')[0]}`.",
         )
-    idle = [queue for queue in queues if queue not in served]
-    return f"poll {len(served)} of {len(queues)} queues" + (f"; no work waits in {', '.join(idle)}" if idle else "")
+    if lost:
+        seconds = min(each.silent_seconds for each in heartbeats if each.is_silent and lost[0] in each.queues)
+        raise CheckFailed(
+            f"Workers hang or were killed, and these queues have no other: {', '.join(lost)}. "
+            f"The last answered {seconds:.0f} s ago.",
+            "Restart them.",
+        )
+    served = f"answer at {len(queues) - len(idle)} of {len(queues)} queues"
+    return served + (f"; no work waits in {', '.join(idle)}" if idle else "")
 
 
 async def _check_worker_versions(settings: Settings) -> str:

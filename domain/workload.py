@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 class ConcernKind(StrEnum):
     """A kind of thing that a person should look at."""
 
-    NO_WORKER = "no_worker"  # task queues of the system that no worker polls
+    NO_WORKER = "no_worker"  # task queues of the system that no worker serves
     UNSERVED = "unserved"  # platforms that no worker serves
     CLOCK_UNREAD = "clock_unread"  # platforms whose clock cannot be read
     CREDENTIALS_REFUSED = "credentials_refused"  # platforms that refuse the credentials of their account

@@ -29,10 +29,11 @@ from domain.downloads import names
 from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus, FileType, TableSource, clean_file_name
 from domain.egress import parse_url
 from domain.faults import Invalid, Missing, Paused, SourceFault
-from infra import metrics
-from infra.database import Database
+from infra import log, metrics
+from infra.database import DATABASE_ERRORS, Database
 from services.services import Services
 from stores import projects
+from stores.downloads import catalogue
 from stores.downloads.quotas import release_slots_and_count_file_size
 from stores.projects import IdempotencyClaim
 from workflows.downloads import handle
@@ -46,6 +47,8 @@ KEY_PATTERN = r"^[\x21-\x7e]{1,255}$"
 ROW_FIELDS: Mapping[str, Any] = {"data": True, "sheets": {"__all__": {"data"}}}
 ORDERED_FIELDS = ("template", "header", "footer", "sheets")
 """In these fields, the order of keys is the order of columns or cells."""
+
+_log = log.get(__name__)
 
 
 def validate_idempotency_key(key: str) -> str:
@@ -157,10 +160,19 @@ async def _admit_and_start(
     except Exception:
         await release_slots_and_count_file_size(call.services.database, spec.project_id, spec.operator_id, task_id)
         raise
+    await _list_as_pending(call.services.database, spec)
     metrics.DOWNLOADS_ACCEPTED.labels(spec.type).inc()
     return responses.build_response_from_run(
         spec.project_id, task_id, responses.build_memo(spec), DownloadStatus(), spec.created_at or datetime.now(UTC)
     )
+
+
+async def _list_as_pending(database: Database, spec: DownloadSpec) -> None:
+    """Write the row that lists are read from. The download runs in any case: if this fails, a worker writes the row."""
+    try:
+        await catalogue.record_acceptance(database, spec)
+    except DATABASE_ERRORS as error:
+        _log.warning("download_not_listed", task_id=spec.task_id, error=str(error))
 
 
 def _set_response_header(call: Call, header: str, value: str) -> None:

@@ -1,32 +1,28 @@
-"""Queries: one download, lists of downloads, those that no worker has taken up yet, and the attempts of one."""
+"""Queries: one download, lists of downloads, and the attempts of one."""
 
 from __future__ import annotations
 
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, AwareDatetime, Field, model_validator
-from temporalio.client import WorkflowExecution
 from temporalio.service import RPCError
 
 from api.downloads import responses
 from api.downloads.context import DownloadPath, get_status_reader, routes
-from api.downloads.responses import DownloadMemo, DownloadResponse, DownloadSummary
+from api.downloads.responses import DownloadResponse, DownloadSummary
 from api.http import auth, pagination, validation
 from api.http.models import Request, Response
-from api.http.pagination import PageQuery, PageResponse, Position
+from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from api.http.validation import QueryTimestamp
 from domain.downloads import names
 from domain.downloads.models import DownloadState, FileType
 from domain.faults import FaultRecord, Invalid, Missing
-from infra import history, outages, temporal
+from infra import history, outages
 from infra.history import ActivityState
-from services.services import Services
 from stores.downloads import catalogue
 from stores.downloads.catalogue import DownloadFilter
 
-PENDING_READ_MAX = 1_000
-"""Pending downloads of a project that are listed at most; quotas keep far fewer active."""
 STEP_PREFIX = "download_"
 
 
@@ -70,21 +66,12 @@ class DownloadsQuery(PageQuery):
 async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[DownloadSummary]:
     """List downloads, newest first.
 
-    A download is listed as soon as a worker has taken it up, and before that with `state=pending` only. Query a running
-    download by its id for its progress. The admin key lists the downloads of all projects if it names none.
+    A download is listed as soon as it is accepted. Query a running one by its id for its progress. The admin key lists
+    the downloads of all projects if it names none.
     """
     if query.project_id is not None and call.project_filter not in (None, query.project_id):
         raise auth.build_missing_to_caller_fault()
     project_id = query.project_id or call.project_filter
-    found = await _list_recorded_downloads(call, query, project_id)
-    if query.requested_state is DownloadState.PENDING:
-        waiting = await list_pending_downloads(call.services, project_id)
-        found = sorted([*found, *(one for one in waiting if _is_matching(one, query))], key=_get_position, reverse=True)
-    return pagination.build_page(found, query.limit, lambda one: one, _get_position)
-
-
-async def _list_recorded_downloads(call: Call, query: DownloadsQuery, project_id: str | None) -> list[DownloadSummary]:
-    """Return a page of downloads from the catalogue, and one more if another page follows."""
     filters = DownloadFilter(
         project_id=project_id,
         task_id=query.task_id,
@@ -98,25 +85,8 @@ async def _list_recorded_downloads(call: Call, query: DownloadsQuery, project_id
         created_before=query.created_before,
     )
     rows = await catalogue.list_page_plus_one(call.services.database, filters, query.after, query.limit)
-    return [responses.build_summary_from_row(row) for row in rows]
-
-
-def _get_position(one: DownloadSummary) -> Position:
-    return one.created_at, one.task_id
-
-
-def _is_matching(one: DownloadSummary, query: DownloadsQuery) -> bool:
-    """Return whether a download that is not in the catalogue matches the filters."""
-    return (
-        query.cause is None
-        and query.task_id in (None, one.task_id)
-        and query.type in (None, one.type)
-        and query.operator_id in (None, one.operator_id)
-        and query.source_host in (None, *one.source_hosts)
-        and (query.file_name or "").lower() in one.file_name.lower()
-        and (query.created_after is None or one.created_at >= query.created_after)
-        and (query.created_before is None or one.created_at < query.created_before)
-        and (query.after is None or _get_position(one) < query.after)
+    return pagination.build_page(
+        rows, query.limit, responses.build_summary_from_row, lambda row: (row.created_at, row.task_id)
     )
 
 
@@ -127,41 +97,6 @@ async def read_download(call: Call, path: DownloadPath) -> DownloadResponse:
     While it runs, its figures come from its workflow and fetchers, and are at most half a second old.
     """
     return await get_status_reader(call).read(call.project_id, path.task_id)
-
-
-async def list_pending_downloads(services: Services, project_id: str | None) -> list[DownloadSummary]:
-    """List the downloads of a project, or of all, that no worker has taken up: they have no row, so the engine is
-    queried."""
-    query = (
-        f"{temporal.STATE.name} = '{DownloadState.PENDING}' AND WorkflowType = 'DownloadWorkflow' "
-        "AND ExecutionStatus = 'Running'"
-    )
-    if project_id is not None:
-        query += f" AND {temporal.PROJECT.name} = '{project_id}'"
-    runs = services.engine.list_workflows(query, limit=PENDING_READ_MAX)
-    found = [await _build_pending_summary(run) async for run in runs]
-    # The index of the engine lags: some have been taken up by now, and a retried download has its row.
-    begun = await catalogue.filter_task_ids_with_row(services.database, [one.task_id for one in found])
-    return [one for one in found if one.task_id not in begun]
-
-
-async def _build_pending_summary(run: WorkflowExecution) -> DownloadSummary:
-    project_id, task_id = names.parse_download_workflow_id(run.id)
-    memo = await run.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo)
-    return DownloadSummary(
-        task_id=task_id,
-        project_id=project_id,
-        state=DownloadState.PENDING,
-        label=DownloadState.PENDING.chinese_label,
-        type=memo.type,
-        file_name=memo.file_name,
-        operator_id=memo.operator_id,
-        source_hosts=memo.source_hosts,
-        rows=0,
-        total=None,
-        processings=0,
-        created_at=run.start_time,
-    )
 
 
 class AttemptsQuery(Request):

@@ -266,7 +266,7 @@ class StatusReader:
         )
 
     async def read_row(self, project_id: str, task_id: str) -> Download | None:
-        """Return the row of a download; None before it was first processed."""
+        """Return the row of a download; None if there is none yet."""
         return await catalogue.find_download(self._database, project_id, task_id)
 
     def invalidate(self, project_id: str, task_id: str) -> None:

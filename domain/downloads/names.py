@@ -35,12 +35,6 @@ def build_download_workflow_id(project_id: str, task_id: str) -> str:
     return f"download:{project_id}:{task_id}"
 
 
-def parse_download_workflow_id(workflow_id: str) -> tuple[str, str]:
-    """Return project and download of a workflow id."""
-    _, project_id, task_id = workflow_id.split(":", 2)
-    return project_id, task_id
-
-
 def build_inline_rows_key(project_id: str, task_id: str, table: int = 0) -> str:
     """Key of the rows that were sent with a request, for one of its tables."""
     return f"{INLINE}{project_id}/{task_id}{f'-{table}' if table else ''}.json"

@@ -1,9 +1,9 @@
-"""The catalogue of downloads: a row is written at the start and at the end of a run, and read, listed and counted."""
+"""The catalogue of downloads: a row is written at acceptance, start and end, and read, listed and counted."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -50,25 +50,36 @@ _PURGE: Final = """
 """
 
 
+async def record_acceptance(database: Database, spec: DownloadSpec) -> None:
+    """Insert the row of a download whose workflow was started, unless a worker has inserted it already."""
+    statement = insert(Download).values(**_build_first_values(spec), state=DownloadState.PENDING, processings=0)
+    async with database.session() as session:
+        await session.exec(statement.on_conflict_do_nothing(index_elements=["task_id"]))
+
+
 async def record_processing_start(database: Database, record: RecordStartInput) -> None:
-    """Insert the row, or record that the download is processed once more."""
+    """Record that the download is processed, for the first time or once more."""
     spec, now = record.spec, datetime.now(UTC)
     begun = {"state": DownloadState.RUNNING, "processings": record.processings, "finished_at": None, "fault": None}
-    statement = insert(Download).values(
-        task_id=spec.task_id,
-        project_id=spec.project_id,
-        operator_id=spec.operator_id,
-        source_hosts=spec.source_hosts,
-        file_name=spec.file_name,
-        type=spec.type,
-        request=spec.model_dump(mode="json"),
-        created_at=spec.created_at or now,
-        started_at=now,
-        **begun,
-    )
+    # The API inserts the row after it has started the workflow: it may not have come to that yet, or have failed to.
+    statement = insert(Download).values(**_build_first_values(spec), started_at=now, **begun)
+    begun_again = {**begun, "started_at": func.coalesce(col(Download.started_at), now)}
     async with database.session() as session:
-        await session.exec(statement.on_conflict_do_update(index_elements=["task_id"], set_=begun))
+        await session.exec(statement.on_conflict_do_update(index_elements=["task_id"], set_=begun_again))
         await notify_change(database, session, spec, DownloadState.RUNNING)
+
+
+def _build_first_values(spec: DownloadSpec) -> dict[str, object]:
+    return {
+        "task_id": spec.task_id,
+        "project_id": spec.project_id,
+        "operator_id": spec.operator_id,
+        "source_hosts": spec.source_hosts,
+        "file_name": spec.file_name,
+        "type": spec.type,
+        "request": spec.model_dump(mode="json"),
+        "created_at": spec.created_at or datetime.now(UTC),
+    }
 
 
 async def record_result_and_notify(database: Database, finish: RecordEndInput) -> None:
@@ -154,7 +165,7 @@ class DownloadFilter:
 
 
 async def find_download(database: Database, project_id: str, task_id: str) -> Download | None:
-    """Return a project's download; None before it was first processed."""
+    """Return a project's download; None if there is none."""
     query = select(Download).where(Download.task_id == task_id, Download.project_id == project_id)
     async with database.session() as session:
         return (await session.exec(query)).one_or_none()
@@ -193,13 +204,6 @@ async def list_unfinished_or_recently_ended(
         return (await session.exec(query.order_by(col(Download.created_at).desc()).limit(limit))).all()
 
 
-async def filter_task_ids_with_row(database: Database, task_ids: Collection[str]) -> set[str]:
-    """Return those of the ids that have a row."""
-    statement = select(Download.task_id).where(col(Download.task_id).in_(task_ids))
-    async with database.session() as session:
-        return set((await session.exec(statement)).all())
-
-
 def _build_conditions(filters: DownloadFilter) -> list[ColumnElement[bool]]:
     equal_values = {
         Download.project_id: filters.project_id,
@@ -224,7 +228,7 @@ def _build_conditions(filters: DownloadFilter) -> list[ColumnElement[bool]]:
 
 
 async def count_downloads(database: Database) -> Workloads:
-    """Count the downloads that have a row; those that no worker has taken up yet have none."""
+    """Count the downloads of every project by state, and why some failed."""
     async with database.connection() as connection:
         counts = parse_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))
         causes = await connection.fetch(_CAUSES, FAILED_WITHIN)

@@ -1,4 +1,4 @@
-"""The catalogue of downloads: what lists and searches need, written at the start and at the end of a run only."""
+"""The catalogue of downloads: what lists and searches need, written at the acceptance, start and end of a run only."""
 
 from __future__ import annotations
 

@@ -105,6 +105,16 @@ class PayloadKeyUse(TableRow, table=True):
     first_used_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()})
 
 
+class WorkerHeartbeatRow(TableRow, table=True):
+    """The last heartbeat of a worker process, and the task queues that it serves."""
+
+    __tablename__ = "worker_heartbeats"
+
+    identity: str = Field(primary_key=True, sa_type=Text)
+    queues: list[str] = Field(sa_type=ARRAY(Text))
+    seen_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()})
+
+
 class SystemPauseRow(TableRow, table=True):
     """A system that begins nothing until it is resumed."""
 

@@ -12,11 +12,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from api.downloads import overview
+from cli import doctor
+from cli.doctor import CheckResult
 from domain import secrets
 from domain.tasks.names import build_type_id
 from infra.database import Database
 from infra.settings import Settings
+from stores import worker_heartbeats
 from systems import SYSTEMS
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import PATIENCE_SECONDS, eventually
@@ -228,34 +230,44 @@ async def test_workers_are_seen_at_the_queues_that_they_poll(api_client: ApiClie
         await eventually(is_polled)
 
 
-async def test_a_download_that_no_worker_has_started_waits(api_client: ApiClient, database: Database) -> None:
-    """It has no row yet: the engine knows of it, until a worker writes one."""
-    project_id, key = await api_client.make_project()
-    made = await api_client.ask("POST", "/v1/downloads", key=key, json={"source_url": "http://example.com/rows"})
-
-    async def waiting(count: int) -> bool:
-        return read_counts((await api_client.ask("GET", "/v1/overview", key=key)).body, "downloads") == (0, count, 0)
-
-    await eventually(lambda: waiting(1))
-    async with database.connection() as connection:
-        await connection.execute(_DOWNLOAD, made.body["task_id"], project_id, "succeeded", NOW, NOW)
-    await eventually(lambda: waiting(0))
-
-
-async def test_the_engine_s_index_is_asked_seldom_however_many_look(
-    api_client: ApiClient, monkeypatch: pytest.MonkeyPatch
+async def test_a_worker_that_is_suspended_counts_no_more(
+    api_client: ApiClient, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes ten questions a second from everybody together; and when it does not answer, all else is shown."""
-    asked = []
+    """Overview, metric and doctor see within a minute that it writes no heartbeat, although it has polled just now."""
+    monkeypatch.setattr(worker_heartbeats, "INTERVAL_SECONDS", 3_600)  # it writes one at its start only
+    async with running_worker(api_client.settings, ["tasks"]):
 
-    async def list_pending(*_: object) -> list[object]:
-        asked.append(1)
-        raise ConnectionError("no index")
+        async def check_workers() -> CheckResult:
+            [found] = [each async for each in doctor.iterate_results(api_client.settings, ["workers"])]
+            return found
 
-    monkeypatch.setattr(overview, "list_pending_downloads", list_pending)
-    seen = await asyncio.gather(*(api_client.as_admin("GET", "/v1/overview") for _ in range(50)))
-    assert {each.status for each in seen} == {200}
-    assert len(asked) == 1
+        async def is_served() -> bool:
+            return "answer at 1 of" in (await check_workers()).found
+
+        await eventually(is_served)
+        age = timedelta(seconds=worker_heartbeats.SILENT_AFTER_SECONDS + 1)
+        async with database.connection() as connection:
+            await connection.execute("UPDATE worker_heartbeats SET seen_at = now() - $1::interval", age)
+        checked = await check_workers()
+        assert not checked.ok
+        assert checked.found.startswith("Workers hang or were killed, and these queues have no other: tasks. The last")
+        body = (await api_client.as_admin("GET", "/v1/overview")).body
+        assert {each["name"]: each["workers"] for each in body["queues"]}["tasks"] == 0
+        [concern] = [each for each in find_workload(body, "tasks")["concerns"] if each["trouble"] == "no_worker"]
+        assert concern["parts"] == [{"count": 1, "subject": "tasks", "cause": ""}]
+    async with database.connection() as connection:
+        assert await connection.fetchval("SELECT count(*) FROM worker_heartbeats") == 0
+
+
+async def test_a_download_that_no_worker_has_started_waits(api_client: ApiClient) -> None:
+    """It is counted as soon as it is accepted."""
+    _, key = await api_client.make_project()
+    await api_client.ask("POST", "/v1/downloads", key=key, json={"source_url": "http://example.com/rows"})
+
+    async def is_waiting() -> bool:
+        return read_counts((await api_client.ask("GET", "/v1/overview", key=key)).body, "downloads") == (0, 1, 0)
+
+    await eventually(is_waiting)
 
 
 async def next_event(answer: aiohttp.ClientResponse) -> dict[str, Any]:

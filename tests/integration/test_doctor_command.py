@@ -62,7 +62,7 @@ async def test_queues_with_work_and_without_workers_are_named_in_json(
         document = json.loads(capsys.readouterr().out)
         [workers] = [each for each in document["checks"] if each["name"] == "workers"]
         assert (code, document["ok"], workers["ok"]) == (1, False, False)
-        assert workers["found"].startswith(f"Work waits in queues that no worker polls: {names.QUEUE} (1).")
+        assert workers["found"].startswith(f"Work waits in queues that no worker serves: {names.QUEUE} (1).")
         assert {each["name"] for each in document["checks"] if each["ok"]} >= {"database", "bucket", "disk"}
         return True
 

@@ -60,6 +60,7 @@ TABLES = {
     "webhook_attempts",
     "webhook_deliveries",
     "webhook_secrets",
+    "worker_heartbeats",
 }
 
 

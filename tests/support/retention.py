@@ -121,6 +121,7 @@ RETENTIONS: Final = (
         ("payload_keys",),
         fixed="for ever: a row for each key",
     ),
+    Kept("heartbeats of workers", ("worker_heartbeats",), fixed="until the process ends; a day if it was killed"),
     Kept("pauses of systems", ("system_pauses",), fixed="until the system is resumed"),
     Kept(
         "platforms, types, options, openings",

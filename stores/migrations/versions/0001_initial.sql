@@ -568,6 +568,13 @@ CREATE TABLE webhook_secrets (
 CREATE INDEX ix_webhook_secrets_project_id ON webhook_secrets (project_id);
 CREATE UNIQUE INDEX uq_webhook_secrets_current ON webhook_secrets (project_id) WHERE expires_at IS NULL;
 
+CREATE TABLE worker_heartbeats (
+    identity TEXT NOT NULL,
+    queues TEXT[] NOT NULL,
+    seen_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT pk_worker_heartbeats PRIMARY KEY (identity)
+);
+
 CREATE TABLE order_backfills (
     backfill_id TEXT NOT NULL,
     platform TEXT NOT NULL,
