@@ -16,7 +16,7 @@ from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from api.http.validation import QueryTimestamp
 from domain.downloads import names
-from domain.downloads.models import DownloadState, FileType
+from domain.downloads.models import DownloadCause, DownloadState, FileType
 from domain.faults import FaultRecord, Invalid, Missing
 from infra import history, outages
 from infra.history import ActivityState
@@ -26,6 +26,14 @@ from stores.downloads.catalogue import DownloadFilter
 STEP_PREFIX = "download_"
 
 
+def _normalize_host(host: str) -> str:
+    """Return the host in lower case; raise ValueError for more than a host, which would match no download."""
+    is_ipv6 = host.count(":") > 1
+    if "/" in host or "[" in host or (":" in host and not is_ipv6):
+        raise ValueError("it is more than a host; send it without scheme, port and path, like shop.example.com.")
+    return host.lower()
+
+
 class DownloadsQuery(PageQuery):
     """Filters of the list of downloads."""
 
@@ -33,10 +41,10 @@ class DownloadsQuery(PageQuery):
     task_id: str | None = Field(default=None, max_length=64)
     state: DownloadState | None = None
     status: DownloadState | None = Field(default=None, description="the same as `state`; send one of them")
-    cause: str | None = Field(default=None, max_length=64, description="the code of the fault, such as `source_status`")
+    cause: DownloadCause | None = Field(default=None, description="the code of the fault")
     type: FileType | None = None
     operator_id: str | None = Field(default=None, max_length=64)
-    source_host: Annotated[str, AfterValidator(str.lower)] | None = Field(
+    source_host: Annotated[str, AfterValidator(_normalize_host)] | None = Field(
         default=None, min_length=1, max_length=255, description="a host of its source URLs, without its port"
     )
     file_name: str | None = Field(default=None, min_length=1, max_length=200, description="a part of it, in any case")

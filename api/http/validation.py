@@ -100,7 +100,8 @@ def _describe_error(detail: ErrorDetails, schema: Schema, model: type[BaseModel]
         case "too_short" | "too_long":
             return f"it has {len(value):,} entries; send {_format_range(field, *_get_entry_bound_names(value))}."
         case "string_pattern_mismatch":
-            return f"{format_value(value)} does not have the form {context['pattern']}; correct it."
+            has_form = f"{format_value(value)} does not have the form {context['pattern']}; correct it."
+            return has_form if value.strip() else "it is blank; write something."
         case "timezone_aware":
             return f"{format_value(value)} does not say its time zone; send a time with its zone, e.g. {_ZONED}."
         case "literal_error" | "enum":

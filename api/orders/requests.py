@@ -15,7 +15,7 @@ from api.http.validation import BodyTimestamp, QueryTimestamp
 from api.orders.context import PlatformPath
 from domain.orders import names, windows
 from domain.orders.capability import Capability
-from domain.orders.slices import BackfillState, RereadState, SliceState
+from domain.orders.slices import BackfillState, RereadState, SliceCause, SliceState
 from domain.orders.windows import TimeWindow
 from domain.webhooks import DELIVERY_ID_PATTERN
 
@@ -117,7 +117,7 @@ class SlicesQuery(PageQuery):
     reread: RereadState | None = Field(default=None, description="only complete slices that were asked for again")
     stale: Literal["true"] | None = Field(default=None, description="only those that were reported to take too long")
     sweep: Literal["failed"] | None = Field(default=None, description="only complete ones whose last sweep failed")
-    code: str | None = Field(default=None, max_length=100, description="only those that failed with this code")
+    code: SliceCause | None = Field(default=None, description="only those that failed with this code")
     start: QueryTimestamp | None = Field(default=None, description="only slices that end after this")
     end: QueryTimestamp | None = Field(default=None, description="only slices that begin before this")
 
@@ -142,7 +142,7 @@ class SliceSelectionRequest(Request):
     slices: list[SliceName] | None = Field(default=None, min_length=1, max_length=SLICES_MAX)
     start: BodyTimestamp | None = Field(default=None, description="of the failed set, those that end after this")
     end: BodyTimestamp | None = Field(default=None, description="of the failed set, those that begin before this")
-    code: str | None = Field(default=None, max_length=100, description="of the failed set, those with this code")
+    code: SliceCause | None = Field(default=None, description="of the failed set, those with this code")
     all: bool = Field(default=False, description="the whole failed set")
     dry_run: bool = Field(default=False, description="only say what would be done, and what would be left")
     who: str | None = Field(default=None, max_length=200, description="your name, for the audit")

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, JsonValue
@@ -157,6 +157,21 @@ def clean_file_name(name: str, extension: str) -> str:
     stem = re.sub(rf"\.{re.escape(extension)}$", "", name, flags=re.IGNORECASE).strip(" .") or "download"
     room = FILE_NAME_MAX_BYTES - len(extension) - 1
     return stem.encode()[:room].decode(errors="ignore").rstrip(" .") + f".{extension}"
+
+
+# fmt: off
+DownloadCause: TypeAlias = Literal[
+    "address_denied", "archive_too_large", "excel_sheet_full", "excel_too_large", "excel_too_many_rows",
+    "excel_uncovered_rows", "inline_rows_gone", "internal", "invalid_url", "max_exec_time", "run_ended",
+    "source_bad_data", "source_bad_drawing", "source_bad_row", "source_bad_total", "source_columns_changing",
+    "source_cut_off", "source_empty_page", "source_encoding", "source_endless", "source_first_page",
+    "source_grouped", "source_new_column", "source_no_data", "source_no_keys", "source_no_row_head",
+    "source_not_json", "source_not_object", "source_page_size", "source_pages_repeat", "source_refused",
+    "source_status", "source_timeout", "source_too_large", "source_too_long", "source_too_many_columns",
+    "source_total_changed", "source_unreachable",
+]
+# fmt: on
+"""The code of the fault of a download that has failed."""
 
 
 class DownloadState(StrEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -154,6 +154,15 @@ SLICE_REPLACED: Final = FaultRecord(
     message="The slice was split or skipped before it was read again.",
     hint="Ask for the time again.",
 )
+
+
+# fmt: off
+SliceCause: TypeAlias = Literal[
+    "platform_busy", "platform_credentials", "platform_failed", "platform_refused", "platform_rows_max",
+    "platform_zone", "slice_ended", "slice_left", "slice_timeout", "worker_lost", "worker_stopped",
+]
+# fmt: on
+"""The code of the fault of a slice."""
 
 
 class BackfillState(StrEnum):

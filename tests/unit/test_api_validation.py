@@ -83,6 +83,7 @@ CASES = [
     ('{"flag": 1}', "flag", "a number was sent where true or false belongs; send true or false."),
     ('{"name": 7}', "name", "a number was sent where a string belongs; send a string."),
     ('{"name": "four"}', "name", "it has 4 characters; send 3 or less."),
+    ('{"code": "  "}', "code", "it is blank; write something."),
     ('{"code": "A1"}', "code", "“A1” does not have the form ^[a-z]+$; correct it."),
     ('{"colour": "green"}', "colour", "“green” is not one of 'red' or 'blue'; choose one of them."),
     ('{"kind": "pdf"}', "kind", "“pdf” is not one of 'csv' or 'excel'; choose one of them."),
