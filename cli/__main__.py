@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 
 if __name__ == "__main__":
     gc.disable()  # until a command runs: collecting what is being loaded took a sixth of the start
@@ -20,10 +21,11 @@ if __name__ == "__main__":
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 import uvloop
+from typer.exceptions import TyperException
 
 from cli import addresses, command, downloads, orders, task_steering, transfers
 from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay, Reason, Who
@@ -40,6 +42,8 @@ app.add_typer(transfers.app, name="transfer", help="Send files of the repository
 app.add_typer(orders.app, name="orders")
 app.add_typer(addresses.app, name="addresses", help="Publish, follow, retry and compare changes of addresses.")
 app.add_typer(task_steering.app, name="tasks", help="Queue tasks for workers, and run one.")
+
+_PYDANTIC_WORDINGS: Final = {"Value error, ": "", "Input should be": "it should be"}
 
 Queues = Annotated[
     list[str] | None, typer.Option(help="Task queue to serve; may be given several times. All by default.")
@@ -77,6 +81,10 @@ def demo(
     """
     from demo import running
 
+    try:
+        running.choose_parts(systems or [])
+    except Fault as fault:
+        raise typer.BadParameter(fault.record.sentence) from None
     command.run_and_exit(running.run(_load_settings_for_terminal(data_dir), systems or [], command.show_progress))
 
 
@@ -334,5 +342,26 @@ def _load_settings_or_exit() -> settings.Settings:
         raise typer.Exit(2) from None
 
 
+def main() -> None:
+    """Run the command of the arguments; a usage error is one sentence and the exit code 2."""
+    try:
+        code = app(prog_name="haulage", standalone_mode=False)
+    except typer.Abort:
+        code = 130
+    except TyperException as error:
+        if error.format_message().strip():  # where a command is missing, the help was printed instead
+            command.print_warning(_describe_usage_error(error))
+        code = error.exit_code
+    sys.exit(code)
+
+
+def _describe_usage_error(error: TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    text = " ".join(error.format_message().split())
+    for wording, plain in _PYDANTIC_WORDINGS.items():
+        text = text.replace(wording, plain)
+    return f"{text.rstrip('.')}. See `{context.command_path if context else 'haulage'} --help`."
+
+
 if __name__ == "__main__":
-    app()
+    main()

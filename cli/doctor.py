@@ -180,7 +180,9 @@ async def _check_bucket(settings: Settings) -> str:
             await store.delete(PROBE_KEY)
         finally:
             await store.close()
-    except (StoreFailure, ValueError) as error:
+    except Fault as fault:
+        raise CheckFailed(fault.record.message, fault.record.hint) from fault
+    except StoreFailure as error:
         raise CheckFailed(
             str(error), "Correct HAULAGE_OBJECTS__…, or run `haulage migrate` to create the bucket."
         ) from error

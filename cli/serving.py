@@ -68,12 +68,13 @@ async def _run_processes(arguments: Sequence[str], port_variable: str, first_por
     waits = [asyncio.create_task(child.wait()) for child in children]
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([stopping, *waits], return_when=asyncio.FIRST_COMPLETED)
+    own_codes = [abs(child.returncode) for child in children if child.returncode is not None]
     for child in children:
         if child.returncode is None:
             child.terminate()
-    codes = await asyncio.gather(*waits)
+    await asyncio.gather(*waits)
     stopping.cancel()
-    return 0 if stop.is_set() else max(map(abs, codes))
+    return 0 if stop.is_set() else max(own_codes)
 
 
 def _require_known_queues_or_choose_all(queues: Sequence[str]) -> list[str]:

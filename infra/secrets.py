@@ -8,6 +8,7 @@ from typing import Final
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
+from domain.faults import Invalid
 from domain.secrets import SealedText
 from infra.settings import SecretSettings
 
@@ -24,14 +25,16 @@ class Sealer:
     """Seal text with the first of the installation's keys, and open it with any of them, so that keys can rotate."""
 
     def __init__(self, settings: SecretSettings) -> None:
-        keys = [Fernet(key.get_secret_value()) for key in settings.seal]
-        if not keys:
-            raise ValueError(
-                "HAULAGE_SECRETS__SEAL is empty, so nothing can be sealed. "
-                "Set it to a JSON list of Fernet keys, e.g. '[\"<32 bytes, url-safe base64>\"]'."
-            )
+        try:
+            keys = [Fernet(key.get_secret_value()) for key in settings.seal]
+            self._fernet = MultiFernet(keys)
+        except ValueError:
+            raise Invalid(
+                "settings_invalid",
+                "HAULAGE_SECRETS__SEAL holds no key, or one of another form, so nothing can be sealed.",
+                "Set it to a JSON list of Fernet keys, e.g. '[\"<32 bytes, url-safe base64>\"]'.",
+            ) from None
         self._first = keys[0]
-        self._fernet = MultiFernet(keys)
         self.has_old_keys = len(keys) > 1
 
     def seal(self, text: str) -> SealedText:

@@ -225,7 +225,7 @@ async def connect(
         )
     except RuntimeError as error:
         reason = tls.explain_engine_error(str(error)) if config.get("tls") else None
-        raise EngineUnreachable(reason or str(error)) from error
+        raise EngineUnreachable(reason or f"Temporal at {config['target_host']} does not answer: {error}") from error
 
 
 def _check_tls_files(settings: ClientConfigTLS) -> None:

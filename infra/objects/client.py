@@ -23,6 +23,7 @@ from minio.error import S3Error
 from minio.helpers import DictType
 from urllib3 import BaseHTTPResponse
 
+from domain.faults import Invalid
 from infra import metrics, tls
 from infra.component_settings import ObjectSettings
 from infra.objects.failures import ObjectMissing, StoreFailure, build_bucket_missing_failure, raise_as_store_failures
@@ -104,15 +105,18 @@ class StoreClient:
         self._pool.clear()
 
     def _create_client(self, settings: ObjectSettings, endpoint: str, *, secure: bool) -> Minio:
-        return MinioWithCallerDigests(
-            endpoint,
-            access_key=settings.access_key,
-            secret_key=settings.secret_key.get_secret_value(),
-            secure=secure,
-            # Without a region the library asks the store for it before it signs.
-            region=settings.region,
-            http_client=self._pool,
-        )
+        try:
+            return MinioWithCallerDigests(
+                endpoint,
+                access_key=settings.access_key,
+                secret_key=settings.secret_key.get_secret_value(),
+                secure=secure,
+                # Without a region the library asks the store for it before it signs.
+                region=settings.region,
+                http_client=self._pool,
+            )
+        except ValueError as error:
+            raise Invalid("settings_invalid", f"{error}.", "Correct HAULAGE_OBJECTS__… in the environment.") from None
 
 
 def _create_connection_pool(settings: ObjectSettings) -> urllib3.PoolManager:

@@ -88,7 +88,7 @@ async def test_an_unknown_system_is_refused(tmp_path: Path) -> None:
     """In a sentence that names those that there are; nothing is started."""
     code, printed = await type_demo(tmp_path, "emails", terminal=False)
 
-    assert (code, "Choose from" in printed, (tmp_path / "demo").exists()) == (1, True, False), printed
+    assert (code, "Choose from" in printed, (tmp_path / "demo").exists()) == (2, True, False), printed
 
 
 async def test_a_running_installation_is_not_removed(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""What the command says to nonsense: one sentence with the name that was typed, and the exit code 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer.main
+
+from cli.__main__ import app, main
+from domain.faults import Invalid
+from infra.component_settings import ObjectSettings
+from infra.objects import ObjectStore
+from infra.secrets import Sealer
+from infra.settings import SecretSettings
+
+
+def list_commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield every command with the groups that lead to it."""
+    for name, command in sorted(group.commands.items()):
+        yield (*path, name)
+        if hasattr(command, "commands"):
+            yield from list_commands(command, (*path, name))
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
+    """Type a command that ends before it does anything; return its exit code."""
+    monkeypatch.setattr("sys.argv", ["/somewhere/cli/__main__.py", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize("path", list(list_commands(typer.main.get_command(app))), ids=" ".join)
+def test_an_option_that_there_is_not_is_refused_in_one_sentence(
+    path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By every command, without a frame around it."""
+    code = run(monkeypatch, *path, "--nonsense")
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (2, "")
+    assert printed.err == f"haulage: No such option: --nonsense. See `haulage {' '.join(path)} --help`.\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("nonsense", "No such command 'nonsense'. See `haulage --help`."),
+        ("tasks list", "Missing argument 'task_type'. See `haulage tasks list --help`."),
+        ("addresses pause --module zz --reason abc", "Invalid value for '--module': 'zz' is not one of 'ed', 'im',"),
+        ("downloads list --limit 0", "Invalid value for '--limit': it should be greater than or equal to 1."),
+        ("demo nonsense", "Invalid value: No such system: nonsense. Choose from downloads,"),
+    ],
+)
+def test_a_wrong_value_is_named(
+    line: str, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what is allowed, in plain words."""
+    assert run(monkeypatch, *line.split()) == 2
+    assert capsys.readouterr().err.startswith(f"haulage: {sentence}")
+
+
+def test_a_group_without_a_command_shows_its_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And nothing else."""
+    assert run(monkeypatch, "downloads") == 2
+    assert "Usage: haulage downloads" in capsys.readouterr().out
+    assert run(monkeypatch, "--help") == 0
+
+
+def test_missing_settings_are_faults() -> None:
+    """Commands that need them print a sentence, not a traceback."""
+    with pytest.raises(Invalid, match="SEAL holds no key"):
+        Sealer(SecretSettings())
+    with pytest.raises(Invalid, match="must not be empty"):
+        ObjectStore(ObjectSettings())
