@@ -30,7 +30,7 @@ CROWDED: Final = f"packages of more than {PACKAGE_FILES_MAX} files and no sub-pa
 SMALL: Final = f"modules under {SMALL_LINES} lines that only one other imports"
 
 BOUNDS: Final = {
-    FILES: Bound(most=366, target=366),
+    FILES: Bound(most=367, target=367),
     LINES: Bound(most=68_250, target=68_250),
     MEDIAN: Bound(least=120, most=250, target_least=120, target=250),
     LONG: Bound(most=0, target=0),
