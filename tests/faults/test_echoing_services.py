@@ -30,6 +30,7 @@ from tests.support import echo, secret_search
 from tests.support.caller import Caller, running_caller
 from tests.support.deployment import SIGNED, Deployment, Deployments
 from tests.support.echo import EchoService
+from tests.support.trace_collector import Collector, running_collector
 from tests.support.transfers import CONTENT, sha256
 from tests.support.waiting import eventually
 
@@ -39,10 +40,11 @@ FAULTS = ("refuses", "fails", "raves", "errs")
 
 @dataclass
 class Walk:
-    """The deployment, the echo, and every secret that was planted."""
+    """The deployment, the echo, what was traced, and every secret that was planted."""
 
     deployment: Deployment
     service: EchoService
+    collector: Collector
     planted: dict[str, str]
     answers: dict[str, bytes]
 
@@ -78,7 +80,7 @@ async def walk(deployments: Deployments, tmp_path: Path) -> AsyncIterator[Walk]:
         planted[what] = f"{secrets.token_hex(6)}Zq{secrets.token_hex(10)}"
         return planted[what]
 
-    async with echo.running_echo() as service:
+    async with echo.running_echo() as service, running_collector() as collector:
         account, planted["key of the service account"] = make_account(tmp_path)
         modules = {}
         for each, fault in zip(Module, FAULTS, strict=True):
@@ -104,6 +106,7 @@ async def walk(deployments: Deployments, tmp_path: Path) -> AsyncIterator[Walk]:
                 "timeout_seconds": 20.0,
                 "retries": 0,
             },
+            "traces": {"endpoint": collector.address},
             "webhooks": {"retry_pauses_seconds": [0.1]},
             "downloads": {"page_retries": 1, "max_task_retries": 0, "retry_pause_seconds": 0.01},
             "addresses": {
@@ -126,7 +129,10 @@ async def walk(deployments: Deployments, tmp_path: Path) -> AsyncIterator[Walk]:
         planted["admin key"] = deployment.installation.admin_key
         planted["pepper"] = deployment.settings.secrets.pepper.get_secret_value()
         planted["sealing key"] = deployment.settings.secrets.seal[0].get_secret_value()
-        yield Walk(deployment, service, planted, {})
+        stack = deployment.installation.stack
+        planted["password of the database"] = stack.secrets.database_password
+        planted["key of the store"] = stack.secrets.object_secret_key
+        yield Walk(deployment, service, collector, planted, {})
         # No other test has these settings, and the echo ends here.
         await deployments.close()
 
@@ -146,8 +152,9 @@ async def test_what_services_repeat_is_nowhere_in_clear(walk: Walk) -> None:
     assert walk.service.seen.keys() >= called
 
     places = {**await secret_search.collect_places(walk.deployment), **walk.answers}
+    places["traces"] = json.dumps(walk.collector.spans).encode()
     # Answers were quoted where that helps: the search looks where an echo would be.
-    for place in ("histories", "tables", "answers of downloads"):
+    for place in ("histories", "tables", "answers of downloads", "traces"):
         assert echo.MARK.encode() in places[place], place
     assert any(echo.MARK.encode() in text for place, text in places.items() if place.startswith("logs/"))
     found = secret_search.find_secrets(walk.planted, places)
