@@ -120,6 +120,21 @@ async def test_all_that_is_published_gets_into_the_log(settings: Settings, datab
     assert len(await reasons(database)) == 1
 
 
+async def test_what_is_pushed_under_a_replaced_secret_comes_again(settings: Settings, database: Database) -> None:
+    """Refused until the subscription's address has the new one; nothing is lost meanwhile."""
+    async with running_push(settings) as world, publisher(world.sim.base) as publishing:
+        address = world.api_client.address + world.path()
+        push = {"pushEndpoint": f"{address}?token=the-secret-of-before"}
+        await publishing.subscribe(TOPIC, "pushed", ackDeadlineSeconds=600, pushConfig=push)
+        ids = await publishing.publish(TOPIC, *many(5))
+        (subscription,) = world.sim.broker.subscriptions.values()
+        await eventually(lambda: 401 in world.sim.pusher.answers)
+        assert await numbers(database) == []
+        subscription.endpoint = f"{address}?token={SECRET}"
+        await eventually(lambda: subscription.waiting == 0)
+    assert await numbers(database) == ids
+
+
 async def test_a_push_is_answered_when_it_is_in_the_log(
     world: PushSetup, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,14 @@ def test_named_files_exist(page: Path) -> None:
     paths = re.findall(rf"`((?:{LAYERS})/[\w./-]*)`", page.read_text())
 
     assert [path for path in paths if "SYSTEM" not in path and not (ROOT / path).exists()] == []
+
+
+@each_page
+def test_named_tests_exist(page: Path) -> None:
+    """A test that was renamed or removed is missed where a page says that it shows something."""
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text())
+
+    assert [f"{path}::{name}" for path, name in named if name not in _list_tests(path)] == []
 
 
 @each_page
@@ -77,6 +86,15 @@ def _resolves(page: Path, link: str) -> bool:
     path, _, anchor = link.partition("#")
     target = page.parent / path if path else page
     return target.exists() and (not anchor or anchor in _anchors(target))
+
+
+@cache
+def _list_tests(path: str) -> set[str]:
+    """The functions and classes of tests of a file; none if there is no such file."""
+    if not (ROOT / path).exists():
+        return set()
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {node.name for node in ast.parse((ROOT / path).read_text()).body if isinstance(node, kinds)}
 
 
 @cache
