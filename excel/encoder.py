@@ -20,7 +20,7 @@ from excel.cells import CellForm, CellValues, Mask
 from excel.columns import ColumnStyles, StyleIndexes, StyleSheet, TableColumn
 from excel.html import EncodedHtmlCell, encode_html_cell
 from excel.moments import TimeZone
-from excel.row_builder import EMPTY_END, Markup, RowBuilder, Workspace, join_rows
+from excel.row_builder import EMPTY_END, Markup, ReusableBuffer, RowBuilder, join_rows
 from excel.sizes import BOLD_SCALE, WIDTH_MAX, GrownRows, Lines, Points, count_lines, encode_row_heights, to_row_heights
 from excel.template.models import CellKind
 from excel.texts import escape_column_xml, mask_edge_spaces, truncate_column_to_cells
@@ -92,7 +92,7 @@ class RowEncoder:
         self._height = height
         self._line_widths = [float(WIDTH_MAX)] * len(columns)
         self._zone = zone
-        self._workspaces: list[Workspace] = []
+        self._workspaces: list[ReusableBuffer] = []
 
     def set_column_widths(self, column_widths: Sequence[float]) -> None:
         """Set the width of each column before the first rows, as it decides how texts wrap."""
@@ -135,10 +135,10 @@ class RowEncoder:
         """Read the cells of a column by its kind."""
         return read_values(cells, self._columns[place].kind, self._zone)
 
-    def _take_workspace(self) -> Workspace:
+    def _take_workspace(self) -> ReusableBuffer:
         """Take a free workspace, if possible the thread's last one: what another core wrote is in that core's cache."""
         own = [place for place, workspace in enumerate(self._workspaces) if workspace.thread == get_ident()]
-        workspace = self._workspaces.pop(own[0] if own else -1) if self._workspaces else Workspace()
+        workspace = self._workspaces.pop(own[0] if own else -1) if self._workspaces else ReusableBuffer()
         workspace.thread = get_ident()
         return workspace
 

@@ -31,7 +31,7 @@ _FixedTexts: TypeAlias = npt.NDArray[np.void]
 """Texts of one length."""
 
 
-class Workspace:
+class ReusableBuffer:
     """Memory that is reused for each chunk, as the system clears new memory first."""
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class RowBuilder:
         self.add_varying_texts(payload)
         self.add_varying_texts(after.take(picked))
 
-    def build_spans(self, workspace: Workspace) -> list[TextColumns]:
+    def build_spans(self, workspace: ReusableBuffer) -> list[TextColumns]:
         """Return all rows, ready to be joined; until then they use the workspace."""
         workspace.reset()
         parts = [*self._parts, self._fixed]
@@ -157,7 +157,7 @@ class RowBuilder:
         ]
 
     def _build_span(
-        self, parts: Sequence[_Fixed | pa.Array], first: int, rows: int, workspace: Workspace
+        self, parts: Sequence[_Fixed | pa.Array], first: int, rows: int, workspace: ReusableBuffer
     ) -> TextColumns:
         """Return the columns of rows whose numbers have the same number of digits."""
         start = first - self._first_number
@@ -205,7 +205,7 @@ def _view_fixed_length(column: pa.Array) -> _FixedTexts | None:
     return np.frombuffer(seen.data, f"V{length}", len(column), int(seen.starts[0]))
 
 
-def _build_fixed_length_column(fixed: _Fixed, digits: _FixedTexts, start: int, workspace: Workspace) -> pa.Array:
+def _build_fixed_length_column(fixed: _Fixed, digits: _FixedTexts, start: int, workspace: ReusableBuffer) -> pa.Array:
     """Return a column of the parts that have the same length in every row.
 
     Args:

@@ -23,6 +23,7 @@ from infra import log
 
 FetchFile = Callable[[Path], Awaitable[None]]
 Stamp = tuple[int, int, int, int]
+FileDescriptor = int
 
 REFETCH_PAUSE_SECONDS = 1.0
 """Pause before a file is fetched a second time because the repository refused it or its content was wrong."""
@@ -262,14 +263,14 @@ def _try_exclusive_lock_then_delete(path: Path) -> Iterator[bool]:
             _delete_and_unlock(path, descriptor)
 
 
-async def _wait_for_lock(path: Path, kind: int) -> int:
+async def _wait_for_lock(path: Path, kind: int) -> FileDescriptor:
     # Not in a thread: many that wait there for one download would leave no thread for it to be checked in.
     while (descriptor := _try_lock(path, kind)) is None:  # noqa: ASYNC110 - the holder may be another process
         await asyncio.sleep(LOCK_POLL_SECONDS)
     return descriptor
 
 
-def _try_lock(path: Path, kind: int) -> int | None:
+def _try_lock(path: Path, kind: int) -> FileDescriptor | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:

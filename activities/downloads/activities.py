@@ -76,7 +76,7 @@ class DownloadActivities:
         await quotas.take_active_slots_beyond_quota(self._database, record.spec)
 
     @activity.defn(name="download_probe")
-    async def probe_sources_and_prepare_uploads(self, request: ProbeInput) -> ProbeResult:
+    async def prepare_fetching(self, request: ProbeInput) -> ProbeResult:
         """Probe the sources; keep staged rows if they may be used, otherwise delete them and begin new uploads."""
         async with send_heartbeats():
             try:
@@ -200,7 +200,7 @@ class DownloadActivities:
         if drawing is not None:
             await self._objects.put(names.build_drawing_key(spec), drawing.model_dump_json().encode())
         if probes[0].books:
-            probes[0].upload_id = await books.begin_archive_upload(self._objects, spec)
+            probes[0].upload_id = await books.restart_archive_upload(self._objects, spec)
             return SourcesProbe(tables=probes, archive=probes[0].upload_id)
         for table, probe in enumerate(probes):
             of_table = spec.build_table_spec(table)

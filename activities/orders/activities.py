@@ -101,17 +101,17 @@ class OrderActivities:
     @activity.defn(name="order_fail")
     async def fail_slice(self, params: FailSliceInput) -> AlarmsResult:
         """Move a slice into the failed set and return an alarm; a failed sweep is recorded, and repeated later."""
-        here = await attempts.fail_slice(self._database, params)
+        state = await attempts.fail_slice(self._database, params)
         event = "order_sweep_failed" if params.purpose is ReadPurpose.SWEEP else "order_slice_failed"
         log.get(__name__).warning(event, platform=params.platform, window=str(params.window), code=params.fault.code)
         metrics.SLICES_ENDED.labels(params.platform, params.purpose.value, "failed", params.fault.code).inc()
-        if here is None or here.row.notify is None:
+        if state is None or state.row.notify is None:
             return AlarmsResult()
         if params.purpose is ReadPurpose.SWEEP:
             return AlarmsResult(
                 alarms=[
                     build_alarm(
-                        here.row, here.row.notify, "orders.sweep_failed", _build_failed_sweep_message(here, params)
+                        state.row, state.row.notify, "orders.sweep_failed", _build_failed_sweep_message(state, params)
                     )
                 ]
             )
@@ -120,7 +120,7 @@ class OrderActivities:
             f"The slice {params.window} failed after {params.attempts} attempts: {params.fault.sentence} "
             f"{redo}, split or skip it at /v1/platforms/{params.platform}/slices/{params.window}."
         )
-        return AlarmsResult(alarms=[build_alarm(here.row, here.row.notify, "orders.slice_failed", message)])
+        return AlarmsResult(alarms=[build_alarm(state.row, state.row.notify, "orders.slice_failed", message)])
 
 
 class PlatformActivities:
@@ -140,9 +140,9 @@ class PlatformActivities:
     @activity.defn(name="order_clock")
     async def measure_clock_skew(self, params: PlatformInput) -> ClockResult:
         """Measure how far the platform's clock is ahead of the database's."""
-        here = await platforms.load_in_own_transaction(self._database, params.platform)
+        state = await platforms.load_in_own_transaction(self._database, params.platform)
         with slice_attempts.convert_failures():
-            platform_now = await self.build_connector(here).fetch_platform_time()
+            platform_now = await self.build_connector(state).fetch_platform_time()
         seen = await health.record_clock(self._database, params.platform, platform_now)
         row, skew, before = seen.row, seen.skew_seconds, seen.skew_before
         clock = ClockSkew(platform=params.platform, skew_seconds=skew)
@@ -164,21 +164,21 @@ class PlatformActivities:
 
     async def _make_slice_attempt(self, params: ReadSliceInput) -> ReadSliceResult:
         attempt = await attempts.begin_attempt(self._database, params)
-        here = attempt.here
+        state = attempt.state
         if attempt.refusal is not None:
             raise slice_attempts.to_application_error(
                 AttemptFailure(trouble=FailureKind.EXPIRED, fault=attempt.refusal, place=params.place)
             )
         if attempt.taken is SliceAccess.NOT:
             return ReadSliceResult(ending=ReadOutcome.OVER)
-        answers = await slice_attempts.load_answers(self._objects, params, here.capability)
+        answers = await slice_attempts.load_answers(self._objects, params, state.capability)
         try:
             return await self._read_window_and_commit(
-                here, params, answers, may_split=attempt.taken is SliceAccess.OPEN
+                state, params, answers, may_split=attempt.taken is SliceAccess.OPEN
             )
         except PlatformFailure as failure:
             raise slice_attempts.to_application_error(
-                await self._store_answers_and_build_failure(here.capability, params, answers, failure)
+                await self._store_answers_and_build_failure(state.capability, params, answers, failure)
             ) from None
 
     async def _store_answers_and_build_failure(
@@ -194,12 +194,12 @@ class PlatformActivities:
         return result
 
     async def _read_window_and_commit(
-        self, here: PlatformState, params: ReadSliceInput, answers: AnswerLog, *, may_split: bool
+        self, state: PlatformState, params: ReadSliceInput, answers: AnswerLog, *, may_split: bool
     ) -> ReadSliceResult:
-        query = here.capability.query
+        query = state.capability.query
         halves = params.window.split_in_halves(query.window_min_seconds) if may_split else None
         reading = WindowReader(
-            self.build_connector(here, params, answers),
+            self.build_connector(state, params, answers),
             params.window.with_overlap(params.settings.overlap, query.window_max_seconds),
             params.settings.max_rows_per_slice if halves else None,
         )
@@ -207,37 +207,37 @@ class PlatformActivities:
             contents = await (reading.read_once() if params.purpose is ReadPurpose.SWEEP else reading.read_confirmed())
         except WindowTooLarge:
             return await self._split_slice(params, halves or ())
-        is_zone_right = here.row.zone_checked_at is None and await reading.confirm_zone_if_possible()
-        copies = await self._fetch_details_of_new_versions(here, reading, list(contents.copies.values()))
-        read = await self._store_pages_and_commit(here, params, contents, copies, is_zone_confirmed=is_zone_right)
+        is_zone_right = state.row.zone_checked_at is None and await reading.try_to_confirm_zone()
+        copies = await self._fetch_details_of_new_versions(state, reading, list(contents.copies.values()))
+        read = await self._store_pages_and_commit(state, params, contents, copies, is_zone_confirmed=is_zone_right)
         await slice_attempts.delete_answers(self._objects, params)
         return read
 
     def build_connector(
         self,
-        here: PlatformState,
+        state: PlatformState,
         slice_input: ReadSliceInput | None = None,
         answers: AnswerLog | None = None,
         budget: TimeBudget | None = None,
     ) -> Connector:
         """Build a connector with the platform's configured rate and credentials."""
-        settings = slice_input.settings if slice_input else here.settings
+        settings = slice_input.settings if slice_input else state.settings
         keys = build_credentials_reader(self._settings.credentials_folder, settings.credentials)
-        capability = settings.apply_rate_and_api_version(here.capability)
+        capability = settings.apply_rate_and_api_version(state.capability)
         budget = TimeBudget.for_attempt(settings.timeout) if slice_input else budget
-        per_day = self._quotas.with_overrides(here.quotas).platform_requests_per_day
-        quota = ProjectRequestQuota(here.row.project_id, per_day)
+        per_day = self._quotas.with_overrides(state.quotas).platform_requests_per_day
+        quota = ProjectRequestQuota(state.row.project_id, per_day)
         return self._connectors.build_connector(
-            capability, here.account, keys, answers=answers, budget=budget, quota=quota
+            capability, state.account, keys, answers=answers, budget=budget, quota=quota
         )
 
     async def _fetch_details_of_new_versions(
-        self, here: PlatformState, reading: WindowReader, copies: list[FetchedOrder]
+        self, state: PlatformState, reading: WindowReader, copies: list[FetchedOrder]
     ) -> list[FetchedOrder]:
         """Fetch the details of listed orders that are not stored in this version yet."""
-        if here.capability.detail is None:
+        if state.capability.detail is None:
             return copies
-        ours = await order_copies.list_up_to_date_ids(self._database, here.account, copies)
+        ours = await order_copies.list_up_to_date_ids(self._database, state.account, copies)
         return await reading.fetch_details([copy for copy in copies if copy.order.order_id not in ours])
 
     async def _split_slice(self, params: ReadSliceInput, halves: tuple[TimeWindow, ...]) -> ReadSliceResult:
@@ -250,7 +250,7 @@ class PlatformActivities:
 
     async def _store_pages_and_commit(
         self,
-        here: PlatformState,
+        state: PlatformState,
         params: ReadSliceInput,
         contents: WindowContents,
         copies: list[FetchedOrder],
@@ -271,7 +271,7 @@ class PlatformActivities:
             undated=contents.undated,
             is_zone_right=is_zone_confirmed,
         )
-        result = await attempts.commit_orders(self._database, here, params, reading)
+        result = await attempts.commit_orders(self._database, state, params, reading)
         if result.ending is ReadOutcome.OVER:
             return result
         if contents.may_be_cut:
@@ -326,11 +326,11 @@ class BackfillActivities:
         return AlarmsResult(alarms=[clock] if clock else [])
 
 
-def _build_failed_sweep_message(here: PlatformState, params: FailSliceInput) -> str:
+def _build_failed_sweep_message(state: PlatformState, params: FailSliceInput) -> str:
     return (
         f"The sweep of the slice {params.window} of platform {params.platform} has failed twice in a row, this time "
         f"after {params.attempts} attempts: {params.fault.sentence} What was read before is kept; orders that appeared "
-        f"later may be missing. It is repeated every {here.settings.sweep_after} seconds. "
+        f"later may be missing. It is repeated every {state.settings.sweep_after} seconds. "
         f"GET /v1/platforms/{params.platform}/slices?sweep=failed lists all such slices."
     )
 

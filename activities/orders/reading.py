@@ -13,7 +13,7 @@ from activities.orders.window_checks import (
     PageSortCheck,
     WindowCompleteness,
     check_window_completeness,
-    confirm_zone_if_possible,
+    try_to_confirm_zone,
 )
 from clients.platforms import Connector, IdenticalPages, InconsistentAnswers, OrderPage, PlatformFailure, TooManyRows
 from domain.orders.capability import FilteredTimestamp, PagingKind, PlatformOrder
@@ -226,11 +226,11 @@ class WindowReader:
         async def fetch_whole(copy: FetchedOrder) -> FetchedOrder:
             async with turns:
                 whole = FetchedOrder(*await self._connector.fetch_details(copy.order))
-            listed, told = copy.order, whole.order
-            if _get_version_rank(told) < _get_version_rank(listed):
+            listed, detailed = copy.order, whole.order
+            if _get_version_rank(detailed) < _get_version_rank(listed):
                 raise InconsistentAnswers(
                     f"Order {listed.order_id} is listed as of {_format_version(listed)}, and told as of "
-                    f"{_format_version(told)} when it is asked for by itself.",
+                    f"{_format_version(detailed)} when it is asked for by itself.",
                     "What is older is not stored; read the slice again later.",
                     may_pass=True,
                 )
@@ -243,9 +243,9 @@ class WindowReader:
             raise failures.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def confirm_zone_if_possible(self) -> bool:
+    async def try_to_confirm_zone(self) -> bool:
         """Check the platform's time zone by an order of the window."""
-        return await confirm_zone_if_possible(self._connector, self._window, self.contents.copies)
+        return await try_to_confirm_zone(self._connector, self._window, self.contents.copies)
 
     async def _count_within_limit(self) -> int | None:
         total = await self._connector.fetch_row_count(self._window)
@@ -293,8 +293,8 @@ class WindowReader:
 
     def _build_unstable_failure(self, done: list[PagingPass]) -> InconsistentAnswers:
         window = f"The window {self._window.start.isoformat()} to {self._window.end.isoformat()}"
-        asked, largest = self._connector.capability.paging.size, self.contents.largest_page
-        last, is_short = done[-1], 0 < largest < asked
+        page_size, largest = self._connector.capability.paging.size, self.contents.largest_page
+        last, is_short = done[-1], 0 < largest < page_size
         sentence = f"{window} does not come to rest: " + "; ".join(
             f"{each.before} before, {each.distinct} told, {each.after} after" for each in done
         )
@@ -320,7 +320,7 @@ class WindowReader:
             )
         if is_short:
             hint = (
-                f"No page held more than {largest} orders, and {asked} were asked for: if that is all that the "
+                f"No page held more than {largest} orders, and {page_size} were asked for: if that is all that the "
                 "platform tells on a page, say so in its record (`paging.size`)."
             )
         return InconsistentAnswers(f"{sentence}.", hint, may_pass=not is_short)

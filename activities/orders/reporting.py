@@ -51,17 +51,17 @@ class ReportActivities:
         window, began = params.order.window, time.monotonic()
         read_to, lines = params.after.read_to, list[_ListedOrder]()
         async with send_heartbeats():
-            here = await platforms.load_in_own_transaction(self._database, params.order.platform)
+            state = await platforms.load_in_own_transaction(self._database, params.order.platform)
             with slice_attempts.convert_failures():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
-                    [piece] = windows.split_into_slices(read_to, window.end, here.settings.interval, 1)
-                    connector = self._steps.build_connector(here, budget=TimeBudget(patience_seconds=math.inf))
+                    [piece] = windows.split_into_slices(read_to, window.end, state.settings.interval, 1)
+                    connector = self._steps.build_connector(state, budget=TimeBudget(patience_seconds=math.inf))
                     contents = await WindowReader(connector, piece, None).read_once()
                     copies = [copy.order for copy in contents.copies.values()]
                     lines += [
                         (each.order_id, each.modified_at, each.version)
                         for each in copies
-                        if is_filtered_by_creation(here) or window.contains(each.modified_at)
+                        if is_filtered_by_creation(state) or window.contains(each.modified_at)
                     ]
                     read_to = piece.end
             await self._objects.put(_build_part_key(params.folder, params.after.number), msgspec.json.encode(lines))
@@ -76,9 +76,9 @@ class ReportActivities:
         async with send_heartbeats():
             parts = [_build_part_key(params.folder, number) for number in range(params.after.number)]
             platform = comparison.build_frame(await self._load_listed_orders(parts))
-            here = await platforms.load_in_own_transaction(self._database, params.order.platform)
+            state = await platforms.load_in_own_transaction(self._database, params.order.platform)
             ids = set(platform["order_id"])
-            if is_filtered_by_creation(here):
+            if is_filtered_by_creation(state):
                 # The creation time of an order is not stored: only the platform knows which orders belong to the day.
                 stored = await order_copies.load_versions_of_orders(self._database, params.order.platform, ids)
             else:
@@ -91,7 +91,7 @@ class ReportActivities:
             )
             sides = (comparison.build_stored_frame(side) for side in (stored, newer))
             compared = await asyncio.to_thread(comparison.compare_orders, platform, *sides)
-            only_here = None if is_filtered_by_creation(here) else len(compared.only_here)
+            only_here = None if is_filtered_by_creation(state) else len(compared.only_here)
             report = await self._build_report(params.order, compared, only_here)
             book = await asyncio.to_thread(comparison.render_workbook, report, compared)
             await self._objects.put(report.key, book, content_type=CONTENT_TYPE)
@@ -133,9 +133,9 @@ class ReportActivities:
         )
 
 
-def is_filtered_by_creation(here: PlatformState) -> bool:
+def is_filtered_by_creation(state: PlatformState) -> bool:
     """Return whether the platform's queries filter by creation time."""
-    return here.capability.query.field is FilteredTimestamp.CREATED
+    return state.capability.query.field is FilteredTimestamp.CREATED
 
 
 def _build_part_key(folder: str, number: int) -> str:

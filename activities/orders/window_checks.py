@@ -126,9 +126,7 @@ def _round_up_to_second(moment: datetime) -> datetime:
     return whole if whole == moment else whole + SECOND
 
 
-async def confirm_zone_if_possible(
-    connector: Connector, window: TimeWindow, copies: Mapping[str, FetchedOrder]
-) -> bool:
+async def try_to_confirm_zone(connector: Connector, window: TimeWindow, copies: Mapping[str, FetchedOrder]) -> bool:
     """Request an order by the very second of its modification.
 
     Returns:
@@ -140,12 +138,12 @@ async def confirm_zone_if_possible(
     capability = connector.capability
     if capability.query.field is FilteredTimestamp.CREATED:
         return False
-    asked, now = connector.compute_query_bounds(window), datetime.now(UTC) + connector.clock_skew
+    bounds, now = connector.compute_query_bounds(window), datetime.now(UTC) + connector.clock_skew
     orders = [copy.order for copy in copies.values()]
     # An order without a time counts as old as the window; one from the future cannot be requested.
-    dated = [order for order in orders if asked.first < order.modified_at <= now]
+    dated = [order for order in orders if bounds.first < order.modified_at <= now]
     if not dated and _are_orders_from_another_zone(
-        shifted := [o for o in orders if o.modified_at != asked.first], asked
+        shifted := [o for o in orders if o.modified_at != bounds.first], bounds
     ):
         dated = [order for order in shifted if order.modified_at <= now]
         if not dated:
@@ -199,11 +197,11 @@ def _build_zone_failure(order: PlatformOrder) -> WrongTimeZone:
     )
 
 
-def _are_orders_from_another_zone(orders: list[PlatformOrder], asked: QueryBounds) -> bool:
+def _are_orders_from_another_zone(orders: list[PlatformOrder], bounds: QueryBounds) -> bool:
     """Return whether all orders lie outside of the window, by a distance that two time zones can have."""
     if len(orders) < ZONE_LOOKS:
         return False
     times = [order.modified_at for order in orders]
-    nearest, farthest = max(times) - asked.last, min(times) - asked.first
+    nearest, farthest = max(times) - bounds.last, min(times) - bounds.first
     shift = -(-nearest // ZONE_STEP) * ZONE_STEP
     return timedelta() != shift <= farthest and abs(shift) <= ZONES_APART_MAX

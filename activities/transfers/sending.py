@@ -16,7 +16,7 @@ from activities.transfers.journal import GseTaskJournal, JournalEntry
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable
 from domain.transfers.gse import FileLocation, GseAgent, GseTransferRequest
 from domain.transfers.models import FailureReason, TargetOutcome, TransferSpec, TransferState
-from domain.transfers.shards import GseTask, ShardProgress, ShardTarget, group_by_task
+from domain.transfers.shards import GseTask, ShardProgress, ShardTarget, group_by_task_with_known_id
 from infra import log, outages
 from stores.transfers.shards import ShardLease
 
@@ -233,7 +233,7 @@ class ShardSender:
     async def _try_request_termination(self, targets: Sequence[ShardTarget]) -> bool:
         """Ask GSE to terminate targets; return whether it answered. A refused target is one that GSE does not have."""
         try:
-            for task, group in group_by_task(targets, self._progress.tasks):
+            for task, group in group_by_task_with_known_id(targets, self._progress.tasks):
                 await self._terminate_task_on_agents(task, [_build_agent(target, self._user) for target in group])
         except GseFailure:
             return False

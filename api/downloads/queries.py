@@ -126,7 +126,7 @@ class StepResponse(Response):
     fault: FaultRecord | None = Field(description="why the last attempt that failed did")
 
 
-class AttemptsResponse(Response):
+class ActivityAttemptsResponse(Response):
     """The activities of the last run."""
 
     steps: list[StepResponse] = Field(description="newest first; none once the engine has forgotten the run")
@@ -134,7 +134,7 @@ class AttemptsResponse(Response):
 
 
 @routes.get("/v1/downloads/{task_id}/attempts", access=Access.PROJECT)
-async def list_activity_attempts(call: Call, path: DownloadPath, query: AttemptsQuery) -> AttemptsResponse:
+async def list_activity_attempts(call: Call, path: DownloadPath, query: AttemptsQuery) -> ActivityAttemptsResponse:
     """List the activities of a download and their attempts.
 
     Newest first, from the last run: a late retry is a run of its own. Repeated page requests within an activity are not
@@ -147,8 +147,8 @@ async def list_activity_attempts(call: Call, path: DownloadPath, query: Attempts
     except RPCError as error:
         if not outages.is_workflow_or_schedule_missing(error):
             raise
-        return AttemptsResponse(steps=[], more=False)
-    return AttemptsResponse(steps=[_build_step_response(step) for step in found], more=not is_all)
+        return ActivityAttemptsResponse(steps=[], more=False)
+    return ActivityAttemptsResponse(steps=[_build_step_response(step) for step in found], more=not is_all)
 
 
 def _build_step_response(step: history.ActivityRecord) -> StepResponse:

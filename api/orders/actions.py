@@ -163,9 +163,9 @@ async def start_report(call: Call, path: PlatformPath, body: ReportRequest) -> R
     the report is made anew, unless it is being made.
     """
     async with call.services.database.session() as session:
-        here = await platforms.load(session, path.platform)
-    row, zone_minutes = here.row, here.capability.zone_minutes
-    window = windows.find_comparable_window(body.day, zone_minutes, ledger.build_watermarks(row), here.platform_now)
+        state = await platforms.load(session, path.platform)
+    row, zone_minutes = state.row, state.capability.zone_minutes
+    window = windows.find_comparable_window(body.day, zone_minutes, ledger.build_watermarks(row), state.platform_now)
     order = ReportInput(
         platform=path.platform,
         day=body.day,

@@ -44,9 +44,9 @@ async def read_config(call: Call, path: PlatformPath) -> PlatformConfigResponse:
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
         if path.platform == DEFAULT_LEVEL:
             return _build_default_config_response(levels.get(DEFAULT_LEVEL, NO_OPTIONS))
-        here = await platforms.load(session, path.platform)
+        state = await platforms.load(session, path.platform)
         return _build_config_response(
-            here, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS)
+            state, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS)
         )
 
 
@@ -104,8 +104,8 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
         setup = PlatformSetup(body.project_id, body.kind, body.shop, body.base_url, record, notify)
         row = platforms.create_or_update(session, path.platform, setup, before)
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
-        here = platforms.build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
-        here.require_workable_settings()
+        state = platforms.build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
+        state.require_workable_settings()
     await handle.start_watch_schedule_intervals(call.services.engine)
     pause_note = "set up paused through the API" if body.paused else ""
     await handle.create_or_update_cycle_schedule(call.services.engine, path.platform, body.project_id, pause_note)
@@ -127,10 +127,10 @@ async def _change_options(
         level = before if is_same else await platforms.insert_options_version(session, path.platform, options)
         levels[path.platform] = level
         standings = _build_states(rows, levels)
-        for here in standings:
-            here.require_workable_settings()
-        for here, there in zip(standings, earlier, strict=True):
-            _reject_changed_starttime(here, there.settings.starttime)
+        for state in standings:
+            state.require_workable_settings()
+        for state, earlier_state in zip(standings, earlier, strict=True):
+            _reject_changed_starttime(state, earlier_state.settings.starttime)
         if path.platform == DEFAULT_LEVEL:
             return _build_default_config_response(level)
         return _build_config_response(standings[0], levels.get(DEFAULT_LEVEL, NO_OPTIONS), level)
@@ -142,21 +142,21 @@ def _build_states(rows: Sequence[OrderPlatform], levels: Mapping[str, PlatformOp
     return [platforms.build_state(row, defaults, levels.get(row.platform, NO_OPTIONS)) for row in rows]
 
 
-def _reject_changed_starttime(here: PlatformState, before: str) -> None:
+def _reject_changed_starttime(state: PlatformState, before: str) -> None:
     """Refuse another starttime for a platform that has begun: earlier orders would be a hole that no watermark shows.
 
     Args:
         here: The platform as it would be.
         before: The starttime that is in force now.
     """
-    row, starttime = here.row, here.settings.starttime
+    row, starttime = state.row, state.settings.starttime
     if row.starts_at is None or starttime == before:
         return
     if config.is_relative_starttime(starttime) or config.resolve_starttime(starttime, row.starts_at) != row.starts_at:
         raise Conflict(
             "starttime_kept",
             f"Platform {row.platform} began at {row.starts_at.isoformat()}, which is kept; "
-            f"starttime {starttime}, which is {_ORIGINS[here.origins['starttime']]}, would change it.",
+            f"starttime {starttime}, which is {_ORIGINS[state.origins['starttime']]}, would change it.",
             f"Leave starttime {before} as it is, and send it along with PUT; or set starttime of {row.platform} "
             f"itself to {row.starts_at.isoformat()}. For earlier orders, set up the same account under another number.",
             field="starttime",
@@ -175,20 +175,20 @@ def require_credentials_file(folder: Path, name: str | None) -> None:
 
 
 def _build_config_response(
-    here: PlatformState, defaults: PlatformOptionsVersion, own: PlatformOptionsVersion
+    state: PlatformState, defaults: PlatformOptionsVersion, own: PlatformOptionsVersion
 ) -> PlatformConfigResponse:
     return PlatformConfigResponse(
-        platform=here.row.platform,
-        version=here.settings.version,
-        effective=_build_setting_values(here),
-        inherited=_build_setting_values(platforms.build_state(here.row, defaults, NO_OPTIONS)),
+        platform=state.row.platform,
+        version=state.settings.version,
+        effective=_build_setting_values(state),
+        inherited=_build_setting_values(platforms.build_state(state.row, defaults, NO_OPTIONS)),
         own=own.options,
     )
 
 
-def _build_setting_values(here: PlatformState) -> dict[str, SettingValue]:
-    values = here.settings.model_dump(exclude={"version"})
-    return {name: SettingValue(value=values[name], origin=here.origins[name]) for name in PlatformOptions.model_fields}
+def _build_setting_values(state: PlatformState) -> dict[str, SettingValue]:
+    values = state.settings.model_dump(exclude={"version"})
+    return {name: SettingValue(value=values[name], origin=state.origins[name]) for name in PlatformOptions.model_fields}
 
 
 def _build_default_config_response(level: PlatformOptionsVersion) -> PlatformConfigResponse:

@@ -34,7 +34,7 @@ async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderRespo
 
     The admin key that names no project lists those of all projects.
     """
-    wanted = OrderFilter(
+    filters = OrderFilter(
         project_id=call.project_filter,
         platform=query.platform,
         shop=query.shop,
@@ -45,7 +45,7 @@ async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderRespo
     )
     after = query.after and (query.after[0], *_decode_cursor_key(query.after[1]))
     async with call.services.database.session() as session:
-        rows = await order_copies.list_page_plus_one(session, wanted, after, query.limit)
+        rows = await order_copies.list_page_plus_one(session, filters, after, query.limit)
     shown = rows[: query.limit]
     more = (
         pagination.encode_cursor((shown[-1].modified_at, _encode_cursor_key(shown[-1])))
@@ -73,14 +73,14 @@ async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
             "This installation does not say under which address its workers reach the API.",
             "Ask the operator to set HAULAGE_ORDERS__OWN_ADDRESS.",
         )
-    told = f"{row.revision}-{int(time.time())}"
+    mark = f"{row.revision}-{int(time.time())}"
     filters = query.model_dump(mode="json", exclude_none=True)
     return MarkResponse(
         platform=row.platform,
-        mark=told,
+        mark=mark,
         complete_to=row.complete_to,
         total=await call.request.app[SNAPSHOTS].count_orders(_build_snapshot(query, row.revision)),
-        source_url=f"{own.rstrip('/')}{EXPORT_ROUTE}?{urlencode({**filters, 'mark': told})}",
+        source_url=f"{own.rstrip('/')}{EXPORT_ROUTE}?{urlencode({**filters, 'mark': mark})}",
     )
 
 
@@ -127,11 +127,11 @@ def _decode_cursor_key(encoded_key: str) -> tuple[str, str, str]:
 
 def _parse_mark_within_retention(call: Call, mark: str, row: OrderPlatform) -> int:
     """Return the revision of a mark, if its orders are still kept."""
-    revision, told = map(int, mark.split("-"))
-    if revision > row.revision or told > time.time() + CLOCKS_APART_SECONDS:
+    revision, created_at = map(int, mark.split("-"))
+    if revision > row.revision or created_at > time.time() + CLOCKS_APART_SECONDS:
         raise Missing("not_found", f"There is no mark {mark} yet.", "Get one with GET /v1/orders/mark.")
     days = call.services.settings.orders.copies_kept_days
-    if time.time() > told + days * 86_400:
+    if time.time() > created_at + days * 86_400:
         raise Gone(
             "mark_gone",
             f"The mark {mark} is older than {days} days, for which replaced orders are kept.",

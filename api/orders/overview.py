@@ -42,9 +42,9 @@ UNCLAIMED_SHOWN: Final = timedelta(hours=1)
 async def read_timeline(call: Call, path: PlatformPath, query: TimelineQuery) -> TimelineResponse:
     """Read a platform's timeline: its claimed, complete, failed, skipped and swept slices in each part of a time."""
     async with call.services.database.session() as session:
-        here = await platforms.load(session, path.platform)
-        now = await ledger.read_database_time(session) + timedelta(seconds=here.row.skew_seconds or 0.0)
-    start, end = _choose_span(here.row, query, now)
+        state = await platforms.load(session, path.platform)
+        now = await ledger.read_database_time(session) + timedelta(seconds=state.row.skew_seconds or 0.0)
+    start, end = _choose_span(state.row, query, now)
     parts = await slices.count_slices_by_part(call.services.database, path.platform, start, end, query.parts)
     return TimelineResponse(
         platform=path.platform,
@@ -52,9 +52,9 @@ async def read_timeline(call: Call, path: PlatformPath, query: TimelineQuery) ->
         end=end,
         part_seconds=(end - start).total_seconds() / query.parts,
         platform_now=now,
-        settled_to=now - timedelta(seconds=here.settings.settle_lag),
-        **{name: getattr(here.row, name) for name in ("starts_at", "history_to", "live_from")},
-        **{name: getattr(here.row, name) for name in ("claimed_to", "complete_to")},
+        settled_to=now - timedelta(seconds=state.settings.settle_lag),
+        **{name: getattr(state.row, name) for name in ("starts_at", "history_to", "live_from")},
+        **{name: getattr(state.row, name) for name in ("claimed_to", "complete_to")},
         parts=[TimelinePartResponse.model_validate(part, from_attributes=True) for part in parts],
     )
 

@@ -74,8 +74,8 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
     """Read a platform: watermarks, lag, holes, next slices, and how much of its rate is used."""
     limiter = Limiter(call.services.database)
     async with call.services.database.session() as session:
-        here = await platforms.load(session, path.platform)
-        row, now = here.row, await ledger.read_database_time(session)
+        state = await platforms.load(session, path.platform)
+        row, now = state.row, await ledger.read_database_time(session)
         platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
         known = await _find_incomplete_windows(session, row)
         counts = await slices.count_open_and_failed_by_platform(session, [row.platform])
@@ -88,17 +88,17 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
     return PlatformResponse(
         **responses.build_platform_fields(row, counts.get(row.platform, OpenAndFailedSliceCounts())),
         platform_now=platform_now,
-        zone_minutes=here.capability.zone_minutes,
+        zone_minutes=state.capability.zone_minutes,
         skew_seconds=row.skew_seconds,
         clock_fault=_parse_fault(row.clock_fault),
         credentials_fault=_parse_fault(row.credentials_fault),
         lag_seconds=lag,
         holes=known[:HOLES_SHOWN],
-        next_slices=_compute_next_slices(here),
+        next_slices=_compute_next_slices(state),
         requests_in_window=await limiter.read_spent_amount(build_rate_bucket_name(row.platform)),
         requests_today=await limiter.read_spent_amount(build_day_bucket_name(row.platform)),
-        settle_lag=here.settings.settle_lag,
-        proposed_settle_lag=confirmation.propose_settle_lag(here.settings.settle_lag, late.late_seconds),
+        settle_lag=state.settings.settle_lag,
+        proposed_settle_lag=confirmation.propose_settle_lag(state.settings.settle_lag, late.late_seconds),
         missed=late.missed,
         backfill=backfill,
         paused=schedule.paused,
@@ -111,7 +111,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
 @routes.get("/v1/platforms/{platform}/slices", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> PageResponse[SliceResponse]:
     """List a platform's slices, latest first; `state=failed` is the failed set."""
-    wanted = SliceFilter(
+    filters = SliceFilter(
         path.platform,
         state=query.state,
         reread=query.reread,
@@ -124,7 +124,7 @@ async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> Pag
     after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
     async with call.services.database.session() as session:
         await platforms.load(session, path.platform)
-        rows = await slices.list_page_plus_one(session, wanted, after, query.limit)
+        rows = await slices.list_page_plus_one(session, filters, after, query.limit)
     return pagination.build_page(
         rows, query.limit, responses.build_slice_response, lambda row: (row.start_at, str(row.slice_id))
     )
@@ -269,13 +269,13 @@ def _parse_fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
     return None if noted is None else FaultRecord.model_validate(noted)
 
 
-def _compute_next_slices(here: PlatformState) -> list[windows.TimeWindow]:
+def _compute_next_slices(state: PlatformState) -> list[windows.TimeWindow]:
     """Return the next live slices, whether or not they have settled."""
-    claimed_to = here.row.claimed_to
+    claimed_to = state.row.claimed_to
     if claimed_to is None:
         return []
-    until = claimed_to + timedelta(seconds=here.settings.interval * NEXT_SHOWN)
-    return windows.split_into_whole_slices(claimed_to, until, here.settings.interval, NEXT_SHOWN)
+    until = claimed_to + timedelta(seconds=state.settings.interval * NEXT_SHOWN)
+    return windows.split_into_whole_slices(claimed_to, until, state.settings.interval, NEXT_SHOWN)
 
 
 @dataclass(frozen=True, slots=True)

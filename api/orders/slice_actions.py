@@ -151,7 +151,7 @@ async def _lock_slices(
     session: Session, platform: OrderPlatform, choice: SliceSelectionRequest
 ) -> Sequence[OrderSlice]:
     """Lock the chosen slices, oldest first, and one more where there are more than one request handles."""
-    wanted = SliceFilter(
+    filters = SliceFilter(
         platform.platform,
         state=SliceState.FAILED if choice.slices is None else None,
         windows=None if choice.slices is None else [windows.parse_slice_id(name) for name in choice.slices],
@@ -159,7 +159,7 @@ async def _lock_slices(
         begins_before=choice.end,
         code=choice.code,
     )
-    return await slices.lock_oldest_matching(session, wanted, SLICES_MAX + 1)
+    return await slices.lock_oldest_matching(session, filters, SLICES_MAX + 1)
 
 
 async def _lock_platform(session: Session, path: PlatformPath) -> OrderPlatform:

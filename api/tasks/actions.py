@@ -43,8 +43,16 @@ from api.tasks.responses import (
 )
 from api.tasks.storage import STALE_SECONDS, TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
 from domain.faults import Conflict, Invalid, Missing
-from domain.tasks.messages import CreateOperation, OperationCode, SetOperation, Task, TaskFlags, TaskStatus
-from domain.tasks.names import TaskId, parse_task_id
+from domain.tasks.messages import (
+    CreateOperation,
+    OperationCode,
+    OperationCodeText,
+    SetOperation,
+    Task,
+    TaskFlags,
+    TaskStatus,
+)
+from domain.tasks.names import TaskId, TaskIdText, parse_task_id
 from infra import secrets
 from stores.tasks.contents import TaskKeyClaim
 from workflows.tasks.handle import LaneClosed
@@ -185,7 +193,7 @@ def _require_empty(task_type: CachedTaskType, unfinished: int) -> None:
         )
 
 
-async def _create_task(call: Call, new: NewTask) -> str:
+async def _create_task(call: Call, new: NewTask) -> TaskIdText:
     context = get_task_context(call)
     types, project_id = context.types, call.project_id
     task_type = types.get_cached_unless_stale(new.task_type, project_id) or await types.require_type(
@@ -207,7 +215,9 @@ async def _create_task(call: Call, new: NewTask) -> str:
         task_type = await context.open_next_lane(task_type, task_id.pos)
 
 
-async def _create_copy_of_ended(context: TaskContext, task_type: CachedTaskType, task_id: str, ended: Task) -> str:
+async def _create_copy_of_ended(
+    context: TaskContext, task_type: CachedTaskType, task_id: str, ended: Task
+) -> TaskIdText:
     """Create a task equal to one that has ended, and return its id; repeated calls return the same task."""
     content, _ = await context.texts.read_texts(task_id, ended)
     return await _create_with_key(
@@ -224,7 +234,7 @@ async def _create_copy_of_ended(context: TaskContext, task_type: CachedTaskType,
     )
 
 
-async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new: NewTask) -> str:
+async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new: NewTask) -> TaskIdText:
     fields: list[str | int] = [new.user_id, new.priority, new.task_content]
     fields += [new.start_ms] if new.start_time else []
     fields += [new.task_stage] if new.task_stage else []
@@ -270,7 +280,7 @@ async def _has_equal_task(context: TaskContext, call: Call, new: NewTask) -> boo
 
 async def _create_in_lane_and_open_it_if_closed(
     context: TaskContext, task_type: CachedTaskType, task_id: TaskId, new: NewTask, flags: int
-) -> str:
+) -> OperationCodeText:
     """Create a task in its lane; start the lane if it should be open and does not exist."""
     content = new.task_content
     if is_too_long_for_lane(content):
@@ -295,7 +305,7 @@ def _build_task_differs_conflict(task_id: str) -> Conflict:
     )
 
 
-async def _cancel_task(call: Call, task_id: str) -> str:
+async def _cancel_task(call: Call, task_id: str) -> TaskIdText:
     context = get_task_context(call)
     parsed, task_type = await context.parse_task_id_and_type(call, task_id)
     code = await context.change_task(task_type, parsed, CancelOperation(parsed.key))
@@ -306,7 +316,7 @@ async def _cancel_task(call: Call, task_id: str) -> str:
     return task_id
 
 
-async def _put_back_task_or_copy_ended(call: Call, item: TaskToPutBack) -> str:
+async def _put_back_task_or_copy_ended(call: Call, item: TaskToPutBack) -> TaskIdText:
     context = get_task_context(call)
     task_id = item.task_id
     parsed, task_type = await context.parse_task_id_and_type(call, task_id)

@@ -24,7 +24,15 @@ from api.tasks.responses import PROBLEM_CODES, SET_REFUSED, TASK_UNKNOWN, Respon
 from api.tasks.storage import CachedTaskType, ChosenTaskIdStore, LongTextStore, TypeCache
 from domain.faults import Conflict, Missing
 from domain.tasks.activity_models import LaneInput
-from domain.tasks.messages import HeartbeatOperation, LaneHead, OperationCode, SetOperation, Task, TaskTypeRules
+from domain.tasks.messages import (
+    HeartbeatOperation,
+    LaneHead,
+    OperationCode,
+    OperationCodeText,
+    SetOperation,
+    Task,
+    TaskTypeRules,
+)
 from domain.tasks.names import LaneName, TaskId, build_type_id, parse_task_id, split_type_id
 from domain.tasks.state import get_code_for_late_set
 from infra import log
@@ -127,14 +135,14 @@ class TaskContext:
         task_type: CachedTaskType,
         task_id: TaskId,
         operation: SetOperation | HeartbeatOperation | CancelOperation,
-    ) -> str:
+    ) -> OperationCodeText:
         """Change a task in its lane; return the `OperationCode`, `MISSING` if the lane is closed."""
         try:
             return await self.lanes.change_task((task_type.type, task_id.pos), task_type.rules, operation)
         except LaneClosed:
             return OperationCode.MISSING
 
-    async def get_code_for_archived_task(self, task_id: str, set_operation: SetOperation) -> str:
+    async def get_code_for_archived_task(self, task_id: str, set_operation: SetOperation) -> OperationCodeText:
         """Return the code for a set of a task that is not in its lane: one whose response got lost may be repeated."""
         archived = await self.archived.get(task_id)
         if archived is None:
@@ -253,7 +261,7 @@ def build_unknown_task_fault(task_id: str) -> Missing:
     )
 
 
-def raise_for_code(code: str, task_id: str) -> None:
+def raise_for_code(code: OperationCodeText, task_id: str) -> None:
     """Raise the error of an `OperationCode`; nothing for a code of success."""
     if code == OperationCode.MISSING:
         raise build_unknown_task_fault(task_id)

@@ -41,12 +41,13 @@ from domain.tasks.messages import (
     HeartbeatOperation,
     HoldOperation,
     OperationCode,
+    OperationCodeText,
     SetOperation,
     Task,
     TaskFlags,
     TaskStatus,
 )
-from domain.tasks.names import SYSTEM, TaskId
+from domain.tasks.names import SYSTEM, TaskId, TaskIdText
 from infra import log, metrics
 from workflows.tasks.handle import LaneClosed
 
@@ -215,7 +216,7 @@ def _is_disconnected(call: Call) -> bool:
     return transport is None or transport.is_closing()
 
 
-async def _set_result(call: Call, result: TaskResult) -> str:
+async def _set_result(call: Call, result: TaskResult) -> TaskIdText:
     context = get_task_context(call)
     parsed, task_type = await context.parse_task_id_and_type(call, result.task_id)
     if result.task_type and result.task_type != parsed.name:
@@ -245,7 +246,7 @@ async def _set_result(call: Call, result: TaskResult) -> str:
 
 async def _set_unleased_result(
     context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation, result: TaskResult
-) -> str:
+) -> OperationCodeText:
     """Set a task for a client without leases, unless the task's log shows that the result is not its holder's.
 
     The task is read first, and set only under the lease that it had then, so a later holder is not affected.
@@ -278,7 +279,7 @@ async def _set_unleased_result(
 
 async def _store_long_texts_and_set_in_lane(
     context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation
-) -> str:
+) -> OperationCodeText:
     """Set a task in its lane; texts that do not fit there are stored outside."""
     await _store_texts(context, task_id, setting, is_too_long_for_lane)
     code = await context.change_task(task_type, task_id, setting)
@@ -288,7 +289,7 @@ async def _store_long_texts_and_set_in_lane(
     return code
 
 
-async def _renew_lease(call: Call, lease: TaskLease) -> str:
+async def _renew_lease(call: Call, lease: TaskLease) -> TaskIdText:
     context = get_task_context(call)
     parsed, task_type = await context.parse_task_id_and_type(call, lease.task_id)
     code = await context.change_task(task_type, parsed, HeartbeatOperation(parsed.key, lease.lease))

@@ -312,7 +312,7 @@ class IdleLaneTaskCache:
     def record_read(self, lane: LaneName, number: int) -> None:
         """Record that a lane was queried and that its head has this number."""
         known = self._lanes.pop(lane, None)
-        if known is None and not self._evict_if_full():
+        if known is None and not self._try_make_space():
             return
         if known is None or known.number != number:
             known = _IdleLaneTasks(number)
@@ -352,7 +352,7 @@ class IdleLaneTaskCache:
         known.read_at = time.monotonic()
         self._lanes[lane] = known
 
-    def _evict_if_full(self) -> bool:
+    def _try_make_space(self) -> bool:
         """Evict the lane that was read least recently, if that is needed; False if it was read too recently."""
         if len(self._lanes) < IDLE_LANES_MAX:
             return True

@@ -34,6 +34,7 @@ from domain.tasks.messages import (
     LaneBatch,
     LaneHead,
     OperationCode,
+    OperationCodeText,
     SetOperation,
     Task,
     TaskFlags,
@@ -123,7 +124,7 @@ class LaneClient:
         self._sender = uuid.uuid4().hex
         self._numbers = itertools.count(1)
 
-    async def create_task(self, lane: LaneName, rules: TaskTypeRules, task: CreateOperation) -> str:
+    async def create_task(self, lane: LaneName, rules: TaskTypeRules, task: CreateOperation) -> OperationCodeText:
         """Create a task; return the `OperationCode` once the result is durable."""
         known = self._batchers.get(lane)
         if known is not None and known.is_full and is_create_without_chosen_id(task):
@@ -138,7 +139,7 @@ class LaneClient:
 
     async def change_task(
         self, lane: LaneName, rules: TaskTypeRules, operation: SetOperation | HeartbeatOperation | CancelOperation
-    ) -> str:
+    ) -> OperationCodeText:
         """Set, renew or cancel a task; return the `OperationCode` once the result is durable."""
         code: str = await self._submit(lane, operation, rules)
         return code

@@ -124,7 +124,7 @@ class TaskStateResponse(TaskResponse):
     archived: bool = Field(description="whether it is in the archive and no longer in its lane")
 
 
-class AttemptResponse(Response):
+class EarlierAttemptResponse(Response):
     """An attempt that did not end its task."""
 
     held_time: str = Field(description="when a worker held the task")
@@ -135,7 +135,7 @@ class AttemptResponse(Response):
 class TaskDetailsResponse(TaskStateResponse):
     """A task, its lease, and its earlier attempts."""
 
-    attempts: list[AttemptResponse] = Field(
+    attempts: list[EarlierAttemptResponse] = Field(
         description=f"attempts that did not end it, oldest first; the last {ATTEMPTS_MAX}, or fewer in a full lane"
     )
     attempts_left_out: int = Field(description="number of attempts before those")

@@ -76,7 +76,7 @@ class OrderParser:
         self._moment = capability.rows.moments.build_time_parser()
 
     def parse_page(
-        self, number: int, answer: HttpResponse, values: Mapping[str, Any], asked: QueryBounds, asked_at: datetime
+        self, number: int, answer: HttpResponse, values: Mapping[str, Any], bounds: QueryBounds, asked_at: datetime
     ) -> OrderPage:
         """Parse a page; raises InconsistentAnswers where it has no orders."""
         raw = values[ROWS]
@@ -87,7 +87,7 @@ class OrderParser:
                     "If it leaves empty lists out, say so in its record (rows.absent_when_empty).",
                 )
             raw = []
-        read, first, last = self._parse_order_and_whether_dated, asked.first, asked.last
+        read, first, last = self._parse_order_and_whether_dated, bounds.first, bounds.last
         orders, undated = [], 0
         for text in raw:
             order, is_dated = read(text, first)
@@ -100,30 +100,30 @@ class OrderParser:
         """Parse an order that was requested by its id."""
         return self._parse_order_and_whether_dated(text, undated_as)[0]
 
-    def insert_details(self, part: PlatformOrder, name: str, told: bytes) -> PlatformOrder:
+    def insert_details(self, part: PlatformOrder, name: str, details: bytes) -> PlatformOrder:
         """Return a listed order with a part of its details; everything else stays the text that was received."""
         fields = msgspec.json.decode(part.raw, type=dict[str, msgspec.Raw])
-        return msgspec.structs.replace(part, raw=msgspec.json.encode({**fields, name: msgspec.Raw(told)}))
+        return msgspec.structs.replace(part, raw=msgspec.json.encode({**fields, name: msgspec.Raw(details)}))
 
     def parse_total(self, answer: HttpResponse, values: Mapping[str, Any]) -> int | None:
         """Return the total of an answer, or None."""
         total = self._capability.total
-        told = answer.headers.get(total.header) if total and total.header else values.get(TOTAL)
-        return None if told is None else self._parse_count(told)
+        text = answer.headers.get(total.header) if total and total.header else values.get(TOTAL)
+        return None if text is None else self._parse_count(text)
 
     def parse_has_more(self, values: Mapping[str, Any]) -> bool | None:
         """Return whether the answer says that more pages follow; None where it does not say."""
-        told = values.get(MORE)
-        return None if told is None else told in _TRUE
+        has_more = values.get(MORE)
+        return None if has_more is None else has_more in _TRUE
 
-    def _parse_count(self, told: int | str) -> int:
+    def _parse_count(self, text: int | str) -> int:
         try:
-            number = int(told)
+            number = int(text)
         except ValueError:
             number = -1
         if number < 0:
             raise InconsistentAnswers(
-                f"{self._platform_name} told a total of {told!r}; a total is a whole number from 0 on.",
+                f"{self._platform_name} told a total of {text!r}; a total is a whole number from 0 on.",
                 "Mend its record.",
             )
         return number
@@ -133,9 +133,9 @@ class OrderParser:
             root = self._row.decode_root(text)
             if root is None:
                 raise UnreadableJson("null")
-            told = self._modified(root)
-            is_dated = told is not None and told != ""
-            moment = self._moment(told) if is_dated else undated_as
+            modified = self._modified(root)
+            is_dated = modified is not None and modified != ""
+            moment = self._moment(modified) if is_dated else undated_as
         except (UnreadableJson, ValueError, OverflowError) as error:
             raise self._build_unreadable_failure(text, str(error)) from None
         order_id, account = self._id(root), self._account

@@ -72,12 +72,12 @@ class Connector:
             return date
         reader = JsonReader({_TIME: (JsonPath.parse(clock.value), int | str), **self.capability.build_error_paths()})
         # A cycle must not fail for want of a time because other requests fail; an answer closes the breaker.
-        told = (await self._client.request_values(clock.path, clock.parameters, reader, is_probe=True)).values[_TIME]
+        text = (await self._client.request_values(clock.path, clock.parameters, reader, is_probe=True)).values[_TIME]
         try:
-            moment = clock.moments.build_time_parser()(told)
+            moment = clock.moments.build_time_parser()(text)
         except (TypeError, ValueError, OverflowError):
             raise InconsistentAnswers(
-                f"{self._client} told the time {told!r} at {clock.path}.", "Mend its record."
+                f"{self._client} told the time {text!r} at {clock.path}.", "Mend its record."
             ) from None
         self._client.set_platform_time(moment)
         return moment
@@ -88,8 +88,8 @@ class Connector:
         if total is None:
             return None
         parameters = {**self._build_query(self.compute_query_bounds(window), page=None), **total.parameters}
-        told = await self._client.request_values(total.path or query.path, parameters, self._counts)
-        count = self._rows.parse_total(told.answer, told.values)
+        response = await self._client.request_values(total.path or query.path, parameters, self._counts)
+        count = self._rows.parse_total(response.answer, response.values)
         if count is None:
             raise InconsistentAnswers(f"{self._client} told no total where its record names one.", "Mend the record.")
         return count
@@ -105,21 +105,21 @@ class Connector:
             TooManyRows: The platform withholds the window's last rows; what came so far is right but incomplete.
             PlatformFailure: A request failed.
         """
-        paging, asked = self.capability.paging, self.compute_query_bounds(window)
+        paging, bounds = self.capability.paging, self.compute_query_bounds(window)
         match paging.kind:
             case PagingKind.NUMBER:
                 if paging.rows_max is not None and total is not None and total > paging.rows_max:
                     raise self._build_too_many_rows(total)
                 walk = pagination.iterate_numbered_pages(
-                    self._build_numbered_page_reader(asked),
+                    self._build_numbered_page_reader(bounds),
                     paging,
                     total,
                     lambda: paging.size in self._client.uncapped_page_sizes,
                 )
             case PagingKind.LINK:
-                walk = pagination.iterate_pages_by_link(self._build_link_page_reader(asked))
+                walk = pagination.iterate_pages_by_link(self._build_link_page_reader(bounds))
             case PagingKind.CURSOR | PagingKind.TOKEN:
-                walk = pagination.iterate_pages_by_token(self._build_token_page_reader(asked))
+                walk = pagination.iterate_pages_by_token(self._build_token_page_reader(bounds))
         rows = 0
         async for page in walk:
             yield page
@@ -129,14 +129,14 @@ class Connector:
 
     async def fetch_first_page(self, window: TimeRange) -> OrderPage:
         """Request the first page of a window by itself."""
-        asked, paging = self.compute_query_bounds(window), self.capability.paging
+        bounds, paging = self.compute_query_bounds(window), self.capability.paging
         match paging.kind:
             case PagingKind.NUMBER:
-                step = await self._build_numbered_page_reader(asked)(0, paging.first)
+                step = await self._build_numbered_page_reader(bounds)(0, paging.first)
             case PagingKind.LINK:
-                step = await self._build_link_page_reader(asked)(0, None)
+                step = await self._build_link_page_reader(bounds)(0, None)
             case PagingKind.CURSOR | PagingKind.TOKEN:
-                step = await self._build_token_page_reader(asked)(0, None)
+                step = await self._build_token_page_reader(bounds)(0, None)
         return step.page
 
     @property
@@ -158,21 +158,21 @@ class Connector:
             raise ValueError(f"The record of {self.capability.kind} names no call that tells more of an order.")
         if detail.next is not None:
             return await self._fetch_paged_details(detail, part)
-        told = await self._request_details(detail, order_id, None)
-        row = told.values[_ROW]
+        response = await self._request_details(detail, order_id, None)
+        row = response.values[_ROW]
         if row is None:
             raise PlatformRefused(
                 f"{self._client} has no order {order_id}, which it told before.", "Look into it there."
             )
         if detail.into:
-            return self._rows.insert_details(part, detail.into, row), told.asked_at
+            return self._rows.insert_details(part, detail.into, row), response.asked_at
         whole = self._rows.parse_order(row, part.modified_at)
         if whole.order_id != order_id:
             raise InconsistentAnswers(
                 f"{self._client} told order {whole.order_id} when asked for {order_id}.",
                 "Mend `detail` in its record.",
             )
-        return whole, told.asked_at
+        return whole, response.asked_at
 
     async def _fetch_paged_details(self, detail: DetailCall, part: PlatformOrder) -> tuple[PlatformOrder, datetime]:
         """Fetch an order with a list that has pages; its time is that of the first page's request."""
@@ -180,17 +180,17 @@ class Connector:
         first: datetime | None = None
         token: str | None = None
         while True:
-            told = await self._request_details(detail, part.order_id, token)
-            first = first or told.asked_at
-            if told.values[_ROW] is None:
+            response = await self._request_details(detail, part.order_id, token)
+            first = first or response.asked_at
+            if response.values[_ROW] is None:
                 raise InconsistentAnswers(
                     f"{self._client} told no list at {detail.row} of order {part.order_id}.",
                     "Mend `detail` in its record.",
                 )
-            rows += told.values[_ROW]
-            if told.values[NEXT] in (None, ""):
+            rows += response.values[_ROW]
+            if response.values[NEXT] in (None, ""):
                 return self._rows.insert_details(part, detail.into, msgspec.json.encode(rows)), first
-            token = str(told.values[NEXT])
+            token = str(response.values[NEXT])
             if token in seen:
                 raise InconsistentAnswers(
                     f"{self._client} leads in a circle over the pages of order {part.order_id}.",
@@ -217,12 +217,12 @@ class Connector:
                 "account's rights.",
             ) from None
 
-    def _build_query(self, asked: QueryBounds, *, page: str | None) -> dict[str, str]:
+    def _build_query(self, bounds: QueryBounds, *, page: str | None) -> dict[str, str]:
         query, paging = self.capability.query, self.capability.paging
         return {
             **self._fixed,
-            query.start: query.moments.format_time(asked.first),
-            query.end: query.moments.format_time(asked.last),
+            query.start: query.moments.format_time(bounds.first),
+            query.end: query.moments.format_time(bounds.last),
             paging.size_parameter: str(paging.size),
             **({} if page is None else {paging.parameter: page}),
         }
@@ -235,29 +235,29 @@ class Connector:
             rows=rows,
         )
 
-    def _build_numbered_page_reader(self, asked: QueryBounds) -> pagination.NumberedPageReader:
+    def _build_numbered_page_reader(self, bounds: QueryBounds) -> pagination.NumberedPageReader:
         async def read(place: int, number: int) -> pagination.PageWithContinuation:
-            told = await self._client.request_values(
-                self.capability.query.path, self._build_query(asked, page=str(number)), self._rows.reader
+            response = await self._client.request_values(
+                self.capability.query.path, self._build_query(bounds, page=str(number)), self._rows.reader
             )
-            page = self._rows.parse_page(place, told.answer, told.values, asked, told.asked_at)
+            page = self._rows.parse_page(place, response.answer, response.values, bounds, response.asked_at)
             if len(page.orders) >= self.capability.paging.size:
                 self._client.uncapped_page_sizes.add(self.capability.paging.size)
-            return pagination.PageWithContinuation(page, self._rows.parse_has_more(told.values))
+            return pagination.PageWithContinuation(page, self._rows.parse_has_more(response.values))
 
         return read
 
-    def _build_token_page_reader(self, asked: QueryBounds) -> pagination.TokenPageReader:
+    def _build_token_page_reader(self, bounds: QueryBounds) -> pagination.TokenPageReader:
         query, paging = self.capability.query, self.capability.paging
 
         async def read(place: int, token: str | None) -> pagination.PageWithContinuation:
-            parameters = self._build_query(asked, page=token)
+            parameters = self._build_query(bounds, page=token)
             if token is not None and paging.kind is PagingKind.TOKEN:
                 parameters = {**self._fixed, paging.parameter: token}
-            told = await self._client.request_values(query.path, parameters, self._rows.reader)
-            page = self._rows.parse_page(place, told.answer, told.values, asked, told.asked_at)
-            following: Any = told.values[NEXT]
-            more = self._rows.parse_has_more(told.values)
+            response = await self._client.request_values(query.path, parameters, self._rows.reader)
+            page = self._rows.parse_page(place, response.answer, response.values, bounds, response.asked_at)
+            following: Any = response.values[NEXT]
+            more = self._rows.parse_has_more(response.values)
             if following in (None, ""):
                 return pagination.PageWithContinuation(page, more)
             # That a full page is the last one is not believed while it names another: if it is, that one is empty.
@@ -267,19 +267,19 @@ class Connector:
 
         return read
 
-    def _build_link_page_reader(self, asked: QueryBounds) -> pagination.TokenPageReader:
+    def _build_link_page_reader(self, bounds: QueryBounds) -> pagination.TokenPageReader:
         query = self.capability.query
 
         async def read(place: int, link: str | None) -> pagination.PageWithContinuation:
             if link is None:
-                told = await self._client.request_values(
-                    query.path, self._build_query(asked, page=None), self._rows.reader
+                response = await self._client.request_values(
+                    query.path, self._build_query(bounds, page=None), self._rows.reader
                 )
             else:
-                told = await self._client.request_link(link, self._rows.reader)
-            page = self._rows.parse_page(place, told.answer, told.values, asked, told.asked_at)
+                response = await self._client.request_link(link, self._rows.reader)
+            page = self._rows.parse_page(place, response.answer, response.values, bounds, response.asked_at)
             return pagination.PageWithContinuation(
-                page, None, pagination.find_next_link(told.answer.headers.getall("Link", []))
+                page, None, pagination.find_next_link(response.answer.headers.getall("Link", []))
             )
 
         return read

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from domain.tasks.messages import OperationCode, Task, TaskStatus
+from domain.tasks.messages import OperationCode, OperationCodeText, Task, TaskStatus
 
 ATTEMPTS_MAX: Final = 10
 
@@ -140,7 +140,7 @@ _decode_log: Final = msgspec.json.Decoder(_FlowsvrLog).decode
 _EMPTY: Final = _FlowsvrLog()
 
 
-def get_code_for_unleased_result(result: UnleasedResult, task: Task, log: str) -> str:
+def get_code_for_unleased_result(result: UnleasedResult, task: Task, log: str) -> OperationCodeText:
     """Judge by its log whether a result comes from the task's current holder.
 
     Args:

@@ -11,7 +11,7 @@ task's id and a reference of 11 characters derived from the text.
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -77,6 +77,10 @@ class OperationCode:
     """The texts of a set exceed the space left in the lane: send them by reference."""
     NO_LEASE: Final = "8"
     """A set without a lease, for a type that requires one."""
+
+
+OperationCodeText: TypeAlias = str
+"""One of the values of `OperationCode`."""
 
 
 class TaskFlags(IntFlag):

@@ -27,6 +27,8 @@ LaneName: TypeAlias = tuple[str, int]
 
 _TASK_ID: Final = re.compile(rf"([0-9a-f]{{32}})_([A-Za-z0-9_.-]{{1,{TYPE_MAX_CHARACTERS}}})_([1-9][0-9]{{0,8}})")
 
+TaskIdText: TypeAlias = str
+
 
 @dataclass(frozen=True, slots=True)
 class TaskId:

@@ -19,6 +19,7 @@ from domain.tasks.messages import (
     HoldOperation,
     LaneHead,
     OperationCode,
+    OperationCodeText,
     SetOperation,
     Task,
     TaskFlags,
@@ -156,7 +157,7 @@ class LaneState:
                     self.weight += _KEY_BYTES
         self.increment_head_number()
 
-    def create_task(self, new: CreateOperation) -> str:
+    def create_task(self, new: CreateOperation) -> OperationCodeText:
         """Add a task, unless the lane is full or already has one with its key; return an `OperationCode`."""
         known = self.tasks.get(new.key)
         if known is not None:
@@ -208,7 +209,7 @@ class LaneState:
         self._head.held += len(held)
         return held
 
-    def apply_set(self, set_operation: SetOperation) -> str:
+    def apply_set(self, set_operation: SetOperation) -> OperationCodeText:
         """Apply a worker's result to a task that it still holds; return an `OperationCode`."""
         task = self.tasks.get(set_operation.key)
         if task is None:
@@ -243,7 +244,7 @@ class LaneState:
         task.modify_time = self.now
         return OperationCode.OK
 
-    def renew_lease(self, heartbeat: HeartbeatOperation) -> str:
+    def renew_lease(self, heartbeat: HeartbeatOperation) -> OperationCodeText:
         """Renew the lease of a running task; return an `OperationCode`."""
         task = self.tasks.get(heartbeat.key)
         if task is None:
@@ -255,7 +256,7 @@ class LaneState:
         self._renew_lease(task, heartbeat.lease_seconds or None)
         return OperationCode.OK
 
-    def cancel_task(self, key: str) -> str:
+    def cancel_task(self, key: str) -> OperationCodeText:
         """Cancel a pending or running task; return an `OperationCode`."""
         task = self.tasks.get(key)
         if task is None:
@@ -349,7 +350,7 @@ def _apply_set_fields(task: Task, setting: SetOperation) -> None:
         task.flags = task.flags & ~_LOG | setting.flags & _LOG
 
 
-def get_code_for_late_set(task: Task, setting: SetOperation) -> str:
+def get_code_for_late_set(task: Task, setting: SetOperation) -> OperationCodeText:
     """Return the code for a set of a task that is not running: a repetition whose reply got lost, or too late."""
     is_holder = setting.lease == task.lease if setting.lease else _may_be_last_holder(task, setting)
     fields = ((setting.stage, task.stage), (setting.content, task.content), (setting.log, task.log))

@@ -359,7 +359,7 @@ class ShardProgress:
         self._changed[target.key] = target
 
 
-def group_by_task(
+def group_by_task_with_known_id(
     targets: Collection[ShardTarget], tasks: Mapping[int, GseTask]
 ) -> list[tuple[GseTask, list[ShardTarget]]]:
     """Return the GSE tasks with a known id that send to these targets, each with its targets."""

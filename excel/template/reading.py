@@ -43,12 +43,12 @@ def read_template(value: JsonValue, at: str = "template") -> Template:
         TemplateFaults: The template has faults; all are reported at once.
     """
     faults = FaultCollector()
-    template = _read_regions(value, at, faults)
+    template = _read_template_object(value, at, faults)
     faults.raise_faults()
     return template
 
 
-def _read_regions(value: JsonValue, at: str, faults: FaultCollector) -> Template:
+def _read_template_object(value: JsonValue, at: str, faults: FaultCollector) -> Template:
     trees = TreeReader(faults)
     if not isinstance(value, dict) or not any(isinstance(value.get(region), (dict, list)) for region in _REGIONS):
         columns = trees.read_columns(value, at, is_whole_template=True)

@@ -24,7 +24,7 @@ from stores.tables.orders import OrderPlatform, OrderSlice
 class SliceAttempt:
     """An attempt that begins."""
 
-    here: PlatformState
+    state: PlatformState
     taken: SliceAccess
     refusal: FaultRecord | None = None
     """Why the platform refuses its credentials, where it is too early to try them again: the slice is not taken."""
@@ -54,12 +54,12 @@ async def begin_attempt(database: Database, params: ReadSliceInput) -> SliceAtte
         Missing: There is no such platform.
     """
     async with database.session() as session:
-        here = await platforms.load(session, params.platform)
-        if here.row.credentials_failed_since is not None and (
+        state = await platforms.load(session, params.platform)
+        if state.row.credentials_failed_since is not None and (
             refusal := await _take_credentials_try_or_get_refusal(session, params)
         ):
-            return SliceAttempt(here, SliceAccess.NOT, refusal)
-        return SliceAttempt(here, await ledger.take_slice(session, params, here.row.skew_seconds or 0.0))
+            return SliceAttempt(state, SliceAccess.NOT, refusal)
+        return SliceAttempt(state, await ledger.take_slice(session, params, state.row.skew_seconds or 0.0))
 
 
 async def _take_credentials_try_or_get_refusal(session: Session, params: ReadSliceInput) -> FaultRecord | None:
@@ -133,15 +133,15 @@ async def fail_slice(database: Database, params: FailSliceInput) -> PlatformStat
         Missing: There is no such platform.
     """
     async with database.session() as session:
-        here = await platforms.load(session, params.platform, lock=True)
+        state = await platforms.load(session, params.platform, lock=True)
         if params.purpose is ReadPurpose.SWEEP:
-            return here if await ledger.record_failed_sweep(session, here.row, params.window, params.fault) else None
+            return state if await ledger.record_failed_sweep(session, state.row, params.window, params.fault) else None
         if params.purpose is ReadPurpose.AGAIN:
             await ledger.record_failed_reread(session, params.platform, params.window, params.fault)
         is_failed = await ledger.move_to_failed_set(
             session, params.platform, params.window, params.fault, params.reader
         )
-    return here if is_failed else None
+    return state if is_failed else None
 
 
 def _build_result(

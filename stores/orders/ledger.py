@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import ColumnElement, update
 from sqlalchemy.dialects.postgresql import insert
@@ -23,6 +23,8 @@ from infra.database import Database, Session
 from stores.orders import platforms
 from stores.orders.platforms import PlatformState
 from stores.tables.orders import OrderPlatform, OrderSlice
+
+IsAlarmDue: TypeAlias = bool
 
 
 class SliceAccess(Enum):
@@ -193,7 +195,7 @@ def build_failed_sweep_condition() -> ColumnElement[bool]:
 
 async def record_failed_sweep(
     session: Session, platform: OrderPlatform, window: TimeWindow, fault: FaultRecord
-) -> bool:
+) -> IsAlarmDue:
     """Record that the sweep of a slice has failed; return whether an alarm is due. The platform's row must be locked.
 
     A failed sweep is repeated after `sweep_after` seconds. When a slice's sweep fails a second time in a row, an alarm
@@ -240,8 +242,8 @@ async def claim_slices(
         Missing: There is no such platform.
     """
     async with database.session() as session:
-        here = await platforms.load(session, params.platform, lock=True)
-        row, threads = here.row, here.settings.threads
+        state = await platforms.load(session, params.platform, lock=True)
+        row, threads = state.row, state.settings.threads
         if (when := _find_reread_time(params, row)) is not None:
             jobs = await _list_rereadable_slice_at(session, params.platform, when)
             return ClaimSlicesResult(project_id=row.project_id, jobs=jobs, threads=threads, rereads=True)
@@ -254,7 +256,7 @@ async def claim_slices(
             waiting = await _count_waiting_slices(session, params.platform)
             room_by_track = {track: max(0, ahead - waiting[track]) for track in SliceTrack}
             platform_now = await read_database_time(session) + timedelta(seconds=params.skew_seconds)
-            await _claim_settled_slices(session, here, platform_now, room_by_track)
+            await _claim_settled_slices(session, state, platform_now, room_by_track)
             session.add(row)
             await session.flush()
         room = max(0, ahead - len(params.running))
@@ -262,7 +264,7 @@ async def claim_slices(
         jobs += await _list_due_slices(session, params.platform, SliceTrack.HISTORY, params.running, room)
         jobs = jobs[:room] if is_refused else jobs
         if not jobs:
-            jobs = await _list_due_sweeps(session, here, params.running, min(room, threads))
+            jobs = await _list_due_sweeps(session, state, params.running, min(room, threads))
         return ClaimSlicesResult(project_id=row.project_id, jobs=jobs, threads=threads)
 
 

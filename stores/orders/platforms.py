@@ -97,9 +97,9 @@ async def load(session: Session, platform: str, *, lock: bool = False) -> Platfo
     if row is None:
         raise build_missing_platform_fault(platform)
     levels = await load_newest_options(session, [DEFAULT_LEVEL, platform])
-    here = build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(platform, NO_OPTIONS))
+    state = build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(platform, NO_OPTIONS))
     project = await session.get(Project, row.project_id)
-    return replace(here, quotas=project.quotas if project else {})
+    return replace(state, quotas=project.quotas if project else {})
 
 
 async def load_in_own_transaction(database: Database, platform: str) -> PlatformState:

@@ -126,23 +126,23 @@ async def find_type(database: Database, task_id: str) -> str | None:
 
 
 async def list_newest(
-    database: Database, type_: str, statuses: Collection[int], wanted: ArchiveFilter, limit: int
+    database: Database, type_: str, statuses: Collection[int], filters: ArchiveFilter, limit: int
 ) -> list[tuple[str, Task]]:
     """Return the newest tasks of a type that match, with their ids."""
     async with database.connection() as connection:
         return [
-            _build_task(row) for row in await connection.fetch(_NEWEST, type_, list(statuses), *astuple(wanted), limit)
+            _build_task(row) for row in await connection.fetch(_NEWEST, type_, list(statuses), *astuple(filters), limit)
         ]
 
 
 async def list_page(
-    database: Database, type_: str, statuses: Collection[int], wanted: ArchiveFilter, after: ArchivePlace, limit: int
+    database: Database, type_: str, statuses: Collection[int], filters: ArchiveFilter, after: ArchivePlace, limit: int
 ) -> list[tuple[str, Task]]:
     """Return the newest tasks of a type that match and come behind a place, with their ids."""
     pages = " UNION ALL ".join(_PAGE_OF_STATUS.format(status=int(status)) for status in statuses)
     statement = f"SELECT * FROM ({pages}) AS found {_KEYSET.order_by} LIMIT $6"  # noqa: S608 - constants
     async with database.connection() as connection:
-        return [_build_task(row) for row in await connection.fetch(statement, type_, *astuple(wanted), *after, limit)]
+        return [_build_task(row) for row in await connection.fetch(statement, type_, *astuple(filters), *after, limit)]
 
 
 async def count_ended_by_status(database: Database, type_: str, excluded_lanes: Collection[int]) -> dict[int, int]:

@@ -142,14 +142,14 @@ async def list_retry_job_ids(database: Database, job_id: str, project_id: str | 
 
 
 async def list_page_plus_one(
-    database: Database, project_id: str | None, wanted: JobFilter, before: int | None, limit: int
+    database: Database, project_id: str | None, filters: JobFilter, before: int | None, limit: int
 ) -> list[JobRow]:
     """Return a page of jobs within their retention, newest first, and one more if another page follows.
 
     Args:
         before: The key of the last row of the previous page.
     """
-    values = (wanted.search, wanted.ended, wanted.reason, wanted.closes_after, wanted.closes_before)
+    values = (filters.search, filters.ended, filters.reason, filters.closes_after, filters.closes_before)
     async with database.connection() as connection:
         rows = await connection.fetch(_LIST, before, project_id, *values, limit + 1)
     return [JobRow(*(row[name] for name in _NAMES)) for row in rows]

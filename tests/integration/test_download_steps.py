@@ -125,7 +125,7 @@ async def fetch_all(
 
 
 async def probe(doing: DownloadActivities, ask: ProbeInput) -> SourcesProbe:
-    looked: ProbeResult = await ActivityEnvironment().run(doing.probe_sources_and_prepare_uploads, ask)
+    looked: ProbeResult = await ActivityEnvironment().run(doing.prepare_fetching, ask)
     assert looked.sources is not None
     return looked.sources
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from excel.row_builder import RowBuilder, Workspace, join_rows
+from excel.row_builder import ReusableBuffer, RowBuilder, join_rows
 from excel.texts import (
     escape_column_xml,
     escape_xml,
@@ -126,4 +126,4 @@ def test_a_line_is_joined_as_plain_python_would(words: list[str | None], alike: 
         f'{"/>" if word is None else f"[{word}]"}<c r="A{number}"' + (four if place % 2 else f"a{four}b")
         for place, (number, word, four) in enumerate(zip(range(first, first + rows), words, alike, strict=False))
     )
-    assert b"".join(map(join_rows, builder.build_spans(Workspace()))).decode() == expected
+    assert b"".join(map(join_rows, builder.build_spans(ReusableBuffer()))).decode() == expected

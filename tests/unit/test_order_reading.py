@@ -199,7 +199,7 @@ async def test_a_filter_that_goes_by_the_record_is_confirmed(kind: Kind) -> None
         for window, is_right in ((full, True), (empty, False)):
             reading = WindowReader(here.connector, window, None)
             await reading.read_confirmed()
-            assert await reading.confirm_zone_if_possible() is is_right
+            assert await reading.try_to_confirm_zone() is is_right
 
 
 async def test_orders_that_change_while_they_are_looked_for_show_no_other_zone() -> None:
@@ -212,7 +212,7 @@ async def test_orders_that_change_while_they_are_looked_for_show_no_other_zone()
         assert len(listed) > ZONE_LOOKS
         for key in market.ascending(market.everything(), 0, len(market.created)):
             market._change(market.now_us, key)
-        assert not await reading.confirm_zone_if_possible()
+        assert not await reading.try_to_confirm_zone()
 
 
 @pytest.mark.parametrize("hours", [-8, 8])
@@ -229,7 +229,7 @@ async def test_a_filter_of_another_zone_is_found(hours: int) -> None:
         reading = WindowReader(here.connector, here.window(11 * 3_600, until_seconds_ago=9 * 3_600), None)
         await reading.read_confirmed()
         with pytest.raises(WrongTimeZone, match="zone_minutes"):
-            await reading.confirm_zone_if_possible()
+            await reading.try_to_confirm_zone()
 
 
 @asynccontextmanager
@@ -250,7 +250,7 @@ async def test_a_filter_of_another_zone_is_found_in_short_windows(hours: int) ->
     """All listed orders lie before the window, or all of it after."""
     async with reading_short_window(hours) as (reading, _):
         with pytest.raises(WrongTimeZone, match="zone_minutes"):
-            await reading.confirm_zone_if_possible()
+            await reading.try_to_confirm_zone()
 
 
 async def test_a_filter_of_another_zone_is_found_where_too_many_orders_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +265,7 @@ async def test_a_filter_of_another_zone_is_found_where_too_many_orders_are_new(m
 
         monkeypatch.setattr(connector, "fetch_row_count", count_few)
         with pytest.raises(WrongTimeZone, match="zone_minutes"):
-            await reading.confirm_zone_if_possible()
+            await reading.try_to_confirm_zone()
 
 
 async def test_a_filter_of_another_zone_is_found_in_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ async def test_a_filter_of_another_zone_is_found_in_the_future(monkeypatch: pyte
     async with reading_short_window(8) as (reading, connector):
         monkeypatch.setattr(Connector, "clock_skew", connector.clock_skew - timedelta(hours=6))
         with pytest.raises(WrongTimeZone, match="zone_minutes"):
-            await reading.confirm_zone_if_possible()
+            await reading.try_to_confirm_zone()
 
 
 async def test_orders_of_other_times_are_no_other_zone() -> None:
@@ -284,7 +284,7 @@ async def test_orders_of_other_times_are_no_other_zone() -> None:
         reading = WindowReader(here.connector, here.window(600, until_seconds_ago=-7_200), None)
         await reading.read_confirmed()
         assert reading.contents.outside
-        assert not await reading.confirm_zone_if_possible()
+        assert not await reading.try_to_confirm_zone()
 
 
 async def test_a_filter_by_creation_is_not_asked_for_modifications() -> None:
@@ -296,5 +296,5 @@ async def test_a_filter_by_creation_is_not_asked_for_modifications() -> None:
         await reading.read_once()
         here.connector.capability = capability.model_copy(update={"query": query})
         asked = here.platform.calls["told"]
-        assert not await reading.confirm_zone_if_possible()
+        assert not await reading.try_to_confirm_zone()
         assert here.platform.calls["told"] == asked

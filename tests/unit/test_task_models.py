@@ -123,7 +123,7 @@ TASK_ALIASES = {"task_stage", "priority", "context"}
             (),
             id="details of a task and the client's",
         ),
-        pytest.param(responses.AttemptResponse, models.Attempt, (), (), id="attempt and the client's"),
+        pytest.param(responses.EarlierAttemptResponse, models.Attempt, (), (), id="attempt and the client's"),
         pytest.param(responses.TaskOutcome, models.Outcome, (), (), id="outcome and the client's"),
         pytest.param(
             responses.TaskCountsResponse, models.Counts, {"code", "msg", "counts"}, (), id="counts and the client's"

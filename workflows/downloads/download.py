@@ -224,7 +224,7 @@ class DownloadWorkflow:
         )
         while True:
             looked = await workflow.execute_activity_method(
-                DownloadActivities.probe_sources_and_prepare_uploads,
+                DownloadActivities.prepare_fetching,
                 ask,
                 **SOURCE_READING,
                 # The activity begins an upload: nothing may be deleted before it has ended.

@@ -23,7 +23,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
             activities=[
                 steps.record_processing,
-                steps.probe_sources_and_prepare_uploads,
+                steps.prepare_fetching,
                 steps.assemble_ranges,
                 steps.combine_books,
                 steps.delete_unfinished,
