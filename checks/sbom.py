@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -50,6 +50,8 @@ NOT_STATED: Final = {
     "colorama": "BSD-3-Clause",  # on Windows only, so that it is not installed where this runs
     "protobuf": "BSD-3-Clause",  # says it in words
 }
+
+INACTIVE: Final = "Development Status :: 7 - Inactive"
 
 _PINNED = re.compile(r"([A-Za-z0-9._-]+)==([^\s;\\]+)")
 _OPERATORS = re.compile(r"\s+(?:AND|OR)\s+|[()]")
@@ -162,12 +164,19 @@ def find_yanked(lock: str) -> list[str]:
     return [line for line in done.stderr.splitlines() if "yanked" in line]
 
 
+def find_abandoned(names: Iterable[str]) -> list[str]:
+    """Return the packages that call themselves abandoned. A package that is not installed here says nothing."""
+    installed = {re.sub(r"[-_.]+", "-", each.name).lower(): each.metadata for each in metadata.distributions()}
+    return [name for name in names if name in installed and INACTIVE in (installed[name].get_all("Classifier") or [])]
+
+
 def main() -> int:
-    """Write the document; return 1 if a licence is not permitted, or a package was withdrawn."""
+    """Write the document; return 1 if a licence is not permitted, or a package was withdrawn or is abandoned."""
     packages = read_packages()
     SBOM.write_text(build_sbom(packages))
     refused = [f"{each.name} {each.version}: {each.licence}" for each in packages if not each.is_permitted]
     found = [f"The licence is not permitted: {each}" for each in refused]
+    found += [f"It is abandoned: {name}" for name in find_abandoned(each.name for each in packages)]
     for lock in ("requirements-dev.lock", "requirements-uv.lock"):
         found += find_yanked((FOLDER / lock).read_text())
     for line in found:

@@ -59,6 +59,15 @@ def test_a_package_without_a_known_licence_is_named() -> None:
         sbom.find_licence("no-such-package")
 
 
+def test_no_package_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of ours says so of itself; one that does is named."""
+    about = tmp_path / "left-0.1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: left\nVersion: 0.1\nClassifier: {sbom.INACTIVE}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert sbom.find_abandoned(["left", *(each.name for each in sbom.read_packages())]) == ["left"]
+
+
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[str]:
     """A package index with the versions 1.0 and 2.0 of one package, the second of them withdrawn."""
