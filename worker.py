@@ -13,7 +13,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from infra import log, memory
 from infra.component_settings import EngineClientSettings
-from infra.database import DATABASE_ERRORS
+from infra.database import DATABASE_ERRORS, IDLE_TIMEOUT_SECONDS, Database
 from infra.temporal import BUILD_ID
 from services.services import Services
 from stores import worker_heartbeats
@@ -77,6 +77,7 @@ async def serve_queues(services: Services, queues: Sequence[str], stop: asyncio.
         for worker in workers:
             group.create_task(worker.run())
         group.create_task(memory.return_memory_periodically(stop))
+        group.create_task(_end_held_up_statements(services.database, stop))
         await stop.wait()
         for worker in workers:
             group.create_task(worker.shutdown())
@@ -87,10 +88,21 @@ async def _write_heartbeats(services: Services, queues: Sequence[str], stop: asy
     identity = services.engine.identity
     while not stop.is_set():
         await _warn_on_database_error(worker_heartbeats.write_heartbeat(services.database, identity, queues))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(worker_heartbeats.INTERVAL_SECONDS):
-                await stop.wait()
+        await _wait(stop, worker_heartbeats.INTERVAL_SECONDS)
     await _warn_on_database_error(worker_heartbeats.delete_heartbeat(services.database, identity))
+
+
+async def _end_held_up_statements(database: Database, stop: asyncio.Event) -> None:
+    """End at intervals what workers that hang hold up in the database, until `stop` is set."""
+    while not stop.is_set():
+        await _warn_on_database_error(database.end_held_up_statements())
+        await _wait(stop, IDLE_TIMEOUT_SECONDS)
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()
 
 
 async def _warn_on_database_error(statement: Awaitable[None]) -> None:
@@ -98,4 +110,4 @@ async def _warn_on_database_error(statement: Awaitable[None]) -> None:
         async with asyncio.timeout(worker_heartbeats.INTERVAL_SECONDS):
             await statement
     except DATABASE_ERRORS as error:
-        log.get(__name__).warning("worker_heartbeat_failed", error=str(error))
+        log.get(__name__).warning("worker_statement_failed", error=str(error))

@@ -28,7 +28,8 @@ from infra.component_settings import DatabaseSettings
 CONNECT_TIMEOUT_SECONDS = 5.0
 PING_TIMEOUT_SECONDS = 5.0
 IDLE_TIMEOUT_SECONDS = 10.0
-"""After this the server ends an idle transaction: its process hangs, and others wait for its locks."""
+"""After this an idle transaction is ended, and a statement whose rows do not come: its process hangs, and others wait
+for its locks."""
 PAYLOAD_MAX_BYTES = 7_999
 """PostgreSQL's limit on the payload of a notification."""
 DEADLOCK_PAUSE_SECONDS = 0.1
@@ -60,6 +61,11 @@ _COPY_LENGTH: Final = struct.Struct(">i")
 _IS_READ_ONLY: Final = text("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'")
 _SPILL: Final = text("SELECT count(*) FROM generate_series(1, 10000)")
 """Writes some 200 kB into a temporary file: a trivial statement succeeds on a full disk as well."""
+_END_HELD_UP: Final = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'active' AND wait_event = 'ClientRead'"
+    " AND datname = current_database() AND usename = current_user AND application_name = :application"
+    " AND query_start < clock_timestamp() - make_interval(secs => :seconds)"
+)
 
 _log = log.get(__name__)
 
@@ -220,6 +226,17 @@ class Database:
                 raise outages.DatabaseReadOnly("PostgreSQL takes no writes.")
             await connection.execute(text("SET LOCAL work_mem = '64kB'"))
             await connection.execute(_SPILL)
+
+    async def end_held_up_statements(self) -> None:
+        """End statements that wait too long for rows of their client.
+
+        No timeout of PostgreSQL's ends the COPY of a process that hangs in the midst of it, and its locks stay.
+        """
+        parameters = {"application": self.settings.application_name, "seconds": IDLE_TIMEOUT_SECONDS}
+        # Not the pool: all its connections may be waiting for those very locks.
+        async with self._single.connect() as connection:
+            if ended := len((await connection.execute(_END_HELD_UP, parameters)).all()):
+                _log.warning("held_up_statements_ended", count=ended)
 
     async def close(self) -> None:
         """Close all connections that are not in use."""

@@ -37,16 +37,16 @@ class ActivityOptions(TypedDict):
     retry_policy: RetryPolicy
 
 
-class ActivityOptionsWithQueueTimeout(ActivityOptions):
-    """Options of a short activity on a queue that may have no worker."""
-
-    schedule_to_start_timeout: timedelta
-
-
 class LongActivityOptions(ActivityOptions):
     """Options of an activity that may take long and sends heartbeats."""
 
     heartbeat_timeout: timedelta
+
+
+class ActivityOptionsWithQueueTimeout(LongActivityOptions):
+    """Options of an activity on a queue that may have no worker."""
+
+    schedule_to_start_timeout: timedelta
 
 
 Options = TypeVar("Options", bound=ActivityOptions)
@@ -111,10 +111,15 @@ SHIPPING: Final = LongActivityOptions(
     retry_policy=UNTIL_DONE_PROMPTLY,
 )
 
-# Orders. The clock is a request that may have to wait for its turn.
+# Orders. A cycle stands still while it claims: a worker that hangs must not hold it up for long.
+CLAIM: Final = LongActivityOptions(
+    start_to_close_timeout=timedelta(seconds=60), heartbeat_timeout=HEARTBEAT, retry_policy=UNTIL_DONE
+)
+# The clock is a request that may have to wait for its turn.
 CLOCK_READING: Final = ActivityOptionsWithQueueTimeout(
     schedule_to_start_timeout=timedelta(seconds=60),
     start_to_close_timeout=timedelta(seconds=60),
+    heartbeat_timeout=HEARTBEAT,
     retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=3),
 )
 PRESENCE_CHECK: Final = ActivityOptions(start_to_close_timeout=timedelta(seconds=10), retry_policy=ONCE)

@@ -60,9 +60,10 @@ class OrderActivities:
     @activity.defn(name="order_claim")
     async def claim_slices(self, params: ClaimSlicesInput) -> ClaimSlicesResult:
         """Claim the next slices and return those to read now; or those of a time in the past, to be read again."""
-        is_paused = params.heeds_pause and await is_platform_paused(self._engine, self._database, params.platform)
-        ahead = self._settings.slices_ahead
-        return await ledger.claim_slices(self._database, params, is_paused=is_paused, slices_ahead=ahead)
+        async with send_heartbeats(at_once=False):
+            is_paused = params.heeds_pause and await is_platform_paused(self._engine, self._database, params.platform)
+            ahead = self._settings.slices_ahead
+            return await ledger.claim_slices(self._database, params, is_paused=is_paused, slices_ahead=ahead)
 
     @activity.defn(name="order_clock_failed")
     async def record_clock_failure(self, params: PlatformFaultInput) -> AlarmsResult:
@@ -141,8 +142,9 @@ class PlatformActivities:
     async def measure_clock_skew(self, params: PlatformInput) -> ClockResult:
         """Measure how far the platform's clock is ahead of the database's."""
         state = await platforms.load_in_own_transaction(self._database, params.platform)
-        with slice_attempts.convert_failures():
-            platform_now = await self.build_connector(state).fetch_platform_time()
+        async with send_heartbeats(at_once=False):
+            with slice_attempts.convert_failures():
+                platform_now = await self.build_connector(state).fetch_platform_time()
         seen = await health.record_clock(self._database, params.platform, platform_now)
         row, skew, before = seen.row, seen.skew_seconds, seen.skew_before
         clock = ClockSkew(platform=params.platform, skew_seconds=skew)

@@ -83,7 +83,7 @@ async def test_a_worker_that_hangs_loses_its_slices_to_another(fleet: Fleet, kil
         held = await _next_held_slice(fleet, "asleep")
         async with killer.hang(held.worker, under_way=lambda held=held: _is_held(fleet, held)) as hit:  # type: ignore[misc]
             if hit:
-                await eventually(lambda: _is_done_to(fleet, "asleep", 0.8), PATIENCE_SECONDS)
+                await fleet.wait_until_done("asleep", 0.8)
                 platform.market.freeze()
                 platform.market.clock.advance(1_000)
                 await fleet.complete("asleep")

@@ -13,6 +13,7 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import select
 
+import infra.database
 from infra import outages
 from infra.database import DATABASE_ERRORS, LISTENING, Database
 from stores.tables.shared import Project
@@ -182,3 +183,39 @@ async def cut_connections(database: Database) -> None:
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
     await outsider.close()
+
+
+async def test_a_copy_whose_rows_do_not_come_is_ended(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that hangs within a COPY keeps no lock, whoever waits for it; other statements go on."""
+    monkeypatch.setattr(infra.database, "IDLE_TIMEOUT_SECONDS", 1.0)
+    hasty = Database(database.settings.model_copy(update={"statement_timeout_seconds": 0.5}))
+    never = asyncio.Event()
+
+    async def wait_for_rows() -> AsyncIterator[bytes]:
+        await never.wait()
+        yield b""
+
+    async def hang() -> None:
+        async with hasty.connection() as connection, connection.transaction():
+            await connection.execute("LOCK TABLE copied")
+            await connection.copy_to_table("copied", source=wait_for_rows())
+
+    async def count() -> int:
+        async with database.session() as session:
+            return int((await session.execute(text("SELECT count(*) FROM copied"))).scalar_one())
+
+    async with database.session() as session:
+        await session.execute(text("CREATE TABLE copied (number integer)"))
+    hanging = asyncio.create_task(hang())
+    await asyncio.sleep(0.5)
+    waiting = asyncio.create_task(count())
+    await asyncio.sleep(1.5)
+    is_held_up = not waiting.done()
+    await database.end_held_up_statements()
+
+    assert is_held_up, "PostgreSQL's own time-out ended it"
+    assert await waiting == 0
+    never.set()
+    with pytest.raises(DATABASE_ERRORS):
+        await hanging
+    await hasty.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +79,14 @@ class Fleet:
         share: float = (await eventually(count))[0]["n"] * INTERVAL_SECONDS / SPAN_SECONDS
         return share
 
+    async def wait_until_done(self, number: str, share: float) -> None:
+        """Wait until this share of the first time is read; where it is not, the failure tells what is open."""
+
+        async def is_done() -> bool:
+            return await self.share_done(number) >= share
+
+        await self._wait_or_describe(number, is_done)
+
     async def complete(self, number: str) -> None:
         """Wait until all that has settled is in; a schedule that a kill has delayed is triggered."""
 
@@ -87,7 +96,7 @@ class Fleet:
                 await self.deployment.as_admin("POST", f"/v1/platforms/{number}/trigger")
             return bool(shown["claimed_to"]) and not shown["holes"] and not shown["open"]
 
-        await eventually(is_whole, PATIENCE_SECONDS)
+        await self._wait_or_describe(number, is_whole)
 
     async def findings(self, number: str) -> checker.Findings:
         """List what is wrong up to `complete_to`."""
@@ -99,3 +108,23 @@ class Fleet:
         rows = await fetch("SELECT order_id, modified_at, version FROM orders WHERE platform = $1", number)
         stored = [checker.copy_of(row["order_id"], row["modified_at"].timestamp(), row["version"]) for row in rows]
         return checker.check(expected, stored, known=checker.truth(ledger))
+
+    async def _wait_or_describe(self, number: str, predicate: Callable[[], Coroutine[Any, Any, bool]]) -> None:
+        try:
+            await eventually(predicate, PATIENCE_SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{await self._describe_open_work(number)}") from error
+
+    async def _describe_open_work(self, number: str) -> str:
+        """Describe the open slices of a platform, its open workflows, and what they wait for."""
+        slices = await self.deployment.fetch(
+            "SELECT start_at, track, holder, attempts, failed_at, fault FROM order_slices"
+            " WHERE platform = $1 AND done_at IS NULL",
+            number,
+        )
+        engine = await self.deployment.engine()
+        lines = [f"processes: {self.deployment.pids}", *(str(dict(row)) for row in slices)]
+        async for each in engine.list_workflows("ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH 'order'"):
+            raw = (await engine.get_workflow_handle(each.id).describe()).raw_description
+            lines.append(f"{each.id} {raw.pending_workflow_task} {list(raw.pending_activities)}")
+        return "\n".join(lines)

@@ -41,7 +41,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from domain.orders.slices import AttemptFailure
     from domain.orders.windows import TimeWindow
-    from workflows.activity_calls import CLOCK_READING, SHORT_ACTIVITY, read_fault
+    from workflows.activity_calls import CLAIM, CLOCK_READING, SHORT_ACTIVITY, read_fault
     from workflows.orders import alarms
     from workflows.orders.backfill import OrderBackfillWorkflow
     from workflows.orders.handle import build_search_attributes
@@ -113,7 +113,7 @@ class OrderCycleWorkflow:
             scheduled_at=scheduled_at,
             running=sorted({*self._running, *self._list_slices_not_to_start()}, key=str),
         )
-        return await workflow.execute_activity_method(OrderActivities.claim_slices, order, **SHORT_ACTIVITY)
+        return await workflow.execute_activity_method(OrderActivities.claim_slices, order, **CLAIM)
 
     def _list_slices_not_to_start(self) -> set[TimeWindow]:
         """Return slices not to be started now; after a while it is checked again whether they run elsewhere."""
