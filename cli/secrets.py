@@ -83,8 +83,10 @@ async def reseal(settings: Settings, data_dir: Path | None = None) -> int:
         needed = {"seal": runs.old or unreadable, "pepper": keys}
         removed = [name for name in data_folder.SECRET_NAMES if not needed.get(name)]
         data_folder.remove_old_secrets(data_dir, removed)
-        print_line(f"Kept old ones of: {', '.join(name for name in needed if needed[name]) or 'no secret'}.")
-        print_line("Removed the others, with effect from the next start.")
+        print_line(
+            f"Old secrets that are still needed: {', '.join(name for name in needed if needed[name]) or 'none'}."
+        )
+        print_line("The others are removed from secrets.json, with effect from the next start.")
     return 1 if runs.old or unreadable else 0
 
 

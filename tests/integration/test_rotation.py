@@ -243,7 +243,7 @@ async def test_the_secrets_of_a_data_folder_are_rotated(
         assert await secrets.reseal(after, tmp_path) == 0
         said = capsys.readouterr().out
         assert "requests of downloads: 1 of 1 sealed anew" in said
-        assert "Kept old ones of: pepper." in said
+        assert "Old secrets that are still needed: pepper." in said
         assert data_folder.load_or_create_secrets(tmp_path).old.keys() == {"pepper"}
         assert await read_status(after, "/v1/session", unused) == 200
         assert await secrets.reseal(after, tmp_path) == 0
