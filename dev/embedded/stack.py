@@ -68,7 +68,7 @@ class Stack:
                 update={
                     "seal": list(map(SecretStr, (self.secrets.seal, *self.secrets.old.get("seal", [])))),
                     "pepper": SecretStr(self.secrets.pepper),
-                    "other_peppers": list(map(SecretStr, self.secrets.old.get("pepper", []))),
+                    "other_peppers": [*map(SecretStr, self.secrets.old.get("pepper", [])), *own.secrets.other_peppers],
                 }
             ),
         }

@@ -82,6 +82,7 @@ async def walk(deployments: Deployments, tmp_path: Path) -> AsyncIterator[Walk]:
 
     async with echo.running_echo() as service, running_collector() as collector:
         account, planted["key of the service account"] = make_account(tmp_path)
+        payload_key = planted["key of payloads"] = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
         modules = {}
         for each, fault in zip(Module, FAULTS, strict=True):
             (tmp_path / f"module-{each}.json").write_text(json.dumps({"token": plant(f"token of module {each}")}))
@@ -107,6 +108,7 @@ async def walk(deployments: Deployments, tmp_path: Path) -> AsyncIterator[Walk]:
                 "retries": 0,
             },
             "traces": {"endpoint": collector.address},
+            "secrets": {"payloads": [SecretStr(payload_key)]},
             "webhooks": {"retry_pauses_seconds": [0.1]},
             "downloads": {"page_retries": 1, "max_task_retries": 0, "retry_pause_seconds": 0.01},
             "addresses": {
