@@ -127,8 +127,8 @@ DEFECTS = (
         "worlds-find-an-older-copy",
         "orders",
         "activities/orders/reading.py",
-        "            if _get_version_rank(told) < _get_version_rank(listed):\n",
-        "            if _get_version_rank(told) < _get_version_rank(told):\n",
+        "            if _get_version_rank(detailed) < _get_version_rank(listed):\n",
+        "            if _get_version_rank(detailed) < _get_version_rank(detailed):\n",
         ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and details"),
     ),
     Defect(
