@@ -164,7 +164,9 @@ class DownloadActivities:
             probes[0].books = await books.count_books_rendered_by_fetchers(spec, drawing, probes[0], tables[0].sample)
         # An attempt that died after it began an upload left that behind.
         await self._delete_objects_and_uploads(spec)
-        return await self._store_drawing_and_begin_uploads(spec, drawing, probes)
+        if drawing is not None:
+            await self._objects.put(names.build_drawing_key(spec), drawing.model_dump_json().encode())
+        return await self._begin_uploads(spec, probes)
 
     async def _open_stager(self, fetch: FetchRangeInput) -> RangeStager:
         ledger, gathered = await load_ledger_and_tail(self._objects, fetch)
@@ -193,12 +195,8 @@ class DownloadActivities:
             self._open_source(of_table), of_table, drawing, more, request.tries, request.page_size_max
         )
 
-    async def _store_drawing_and_begin_uploads(
-        self, spec: DownloadSpec, drawing: Drawing | None, probes: list[TableProbe]
-    ) -> SourcesProbe:
-        """Begin the uploads for rows or books, and store the drawing."""
-        if drawing is not None:
-            await self._objects.put(names.build_drawing_key(spec), drawing.model_dump_json().encode())
+    async def _begin_uploads(self, spec: DownloadSpec, probes: list[TableProbe]) -> SourcesProbe:
+        """Begin the uploads for rows or books."""
         if probes[0].books:
             probes[0].upload_id = await books.restart_archive_upload(self._objects, spec)
             return SourcesProbe(tables=probes, archive=probes[0].upload_id)

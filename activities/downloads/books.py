@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from typing import TypeAlias
 
 from activities.downloads.book_rendering import (
     BOOK_OVERHEAD_BYTES,
@@ -44,6 +45,8 @@ from excel.template.reading import read_template
 from infra.objects import ObjectMissing, ObjectStore, UploadPart
 
 # Up to this many rows fit one book whatever they contain, so no sample is needed.
+SizeAndEtag: TypeAlias = tuple[int, str]
+
 ROWS_OF_ONE_BOOK = 20_000
 # Books become parts of an upload if their planned size exceeds the minimum of a part by this factor.
 PART_MARGIN = 1.4
@@ -324,7 +327,7 @@ async def _make_archive(objects: ObjectStore, params: CombineBooksInput) -> Stor
 
 async def _complete_archive(
     objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMember], placed: Sequence[PartRecord]
-) -> tuple[int, str]:
+) -> SizeAndEtag:
     """Complete the archive, whose parts are the books and, at last, its directory."""
     key = names.build_archive_key(params.spec)
     directory = encode_central_directory(members, params.spec.archive_timestamp)
@@ -340,7 +343,7 @@ async def _complete_archive(
 
 async def _copy_into_archive(
     objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMember]
-) -> tuple[int, str]:
+) -> SizeAndEtag:
     """Write the archive from the books, which are objects."""
     stored = await objects.put_stream(
         names.build_archive_key(params.spec),

@@ -89,7 +89,7 @@ async def redirect_to_file(call: Call, path: DownloadPath) -> web.StreamResponse
     It supports ranges, so that an interrupted download can be resumed. If `If-Range` is not the `ETag` of the file, the
     whole file is sent, as its ranges would not fit what was received before.
     """
-    return await _redirect_or_send(call, await _require_file_of_download(call, path.task_id))
+    return await _redirect_unless_range_is_outdated(call, await _require_file_of_download(call, path.task_id))
 
 
 @routes.head("/v1/downloads/{task_id}/file", access=Access.PROJECT, media_type=OCTETS, problems=NO_FILE_PROBLEMS)
@@ -120,7 +120,7 @@ async def create_link(call: Call, path: DownloadPath, query: LinkQuery) -> LinkR
 )
 async def follow_link(call: Call, path: LinkPath) -> web.StreamResponse:
     """Follow a link: a redirect to an address that is valid for five minutes."""
-    return await _redirect_or_send(call, await _require_linked_file(call, path.token))
+    return await _redirect_unless_range_is_outdated(call, await _require_linked_file(call, path.token))
 
 
 @routes.head("/d/{token}", access=Access.PUBLIC, media_type=OCTETS, problems={**NO_FILE_PROBLEMS, "link_expired": Gone})
@@ -136,7 +136,7 @@ async def stream_file(call: Call, task_id: str) -> web.StreamResponse:
     )
 
 
-async def _redirect_or_send(call: Call, file: DownloadFile) -> web.StreamResponse:
+async def _redirect_unless_range_is_outdated(call: Call, file: DownloadFile) -> web.StreamResponse:
     """Redirect to the file; send it whole if the caller wants a range of another version.
 
     Not every store honours `If-Range`, and a redirect cannot remove the `Range` of the caller.

@@ -78,7 +78,7 @@ def format_path(location: tuple[str | int, ...]) -> str:
     for step in location:
         if isinstance(step, int):
             path += f"[{step}]"
-        elif parse_branch(step) is None:
+        elif parse_union_branch_index(step) is None:
             path += f".{step[:NAME_MAX_CHARACTERS]}" if path else step[:NAME_MAX_CHARACTERS]
     return path
 
@@ -231,7 +231,7 @@ def _find_schema(schema: Schema, location: tuple[str | int, ...], root: Schema) 
     if not location:
         return schema
     step, rest = location[0], location[1:]
-    if (branch := parse_branch(step)) is not None:
+    if (branch := parse_union_branch_index(step)) is not None:
         return _find_schema(schema["anyOf"][branch], rest, root)
     inner = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
     inner = inner or schema.get("additionalProperties")
@@ -248,7 +248,7 @@ def build_branch_tag(index: int) -> Tag:
     return Tag(build_branch_name(index))
 
 
-def parse_branch(step: str | int) -> int | None:
+def parse_union_branch_index(step: str | int) -> int | None:
     """Return the position of the branch that a step of an error's location names; None for a caller's own key."""
     match = None if isinstance(step, int) else _BRANCH.fullmatch(step)
     return int(match[1]) if match else None

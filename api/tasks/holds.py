@@ -162,7 +162,7 @@ async def _hold_in_lanes(context: TaskContext, task_type: CachedTaskType, limit:
     await context.heads.refresh_if_stale(task_type.type)
     asked: set[int] = set()
     while (missing := limit - len(held)) and len(asked) < LANES_PER_HOLD:
-        pos = context.heads.find_due_lane(task_type.type, asked)
+        pos = context.heads.find_lane_with_unreserved_due_task(task_type.type, asked)
         if pos is None:
             break
         asked.add(pos)

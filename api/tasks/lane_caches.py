@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import msgspec
 from prometheus_client import Gauge
@@ -29,6 +28,7 @@ from infra.database import LISTENING, Database
 from stores.tables.tasks import HEADS_CHANNEL
 from stores.tasks import lanes
 from stores.tasks.lanes import TaskTypeTotals
+from workflows.tasks.handle import HistoryPosition
 
 FRESH_SECONDS = 0.4
 METRICS_INTERVAL_SECONDS = 5.0
@@ -44,8 +44,6 @@ PROTECTED_SECONDS = 2.0
 PAGE_TASKS = 2_000
 """Tasks per query, as other requests wait for the lane meanwhile; a reply may hold fewer."""
 
-HistoryPosition: TypeAlias = tuple[str, int]
-"""A run, and the length of its history."""
 
 DEPTH = Gauge("haulage_task_depth", "Tasks by state: due, pending (includes due), running.", ["project", "type", "is"])
 OLDEST = Gauge("haulage_task_oldest_due_seconds", "How long the first task has been due.", ["project", "type"])
@@ -117,7 +115,7 @@ class LaneHeadCache:
         if self._queues[type_].read_at + FRESH_SECONDS < time.monotonic():
             await self._reads.get(type_)
 
-    def find_due_lane(self, type_: str, excluded: Collection[int]) -> int | None:
+    def find_lane_with_unreserved_due_task(self, type_: str, excluded: Collection[int]) -> int | None:
         """Return the lane with the earliest due task, of those that have more due tasks than are reserved."""
         queue = self._queues[type_]
         if queue.order is None:

@@ -24,7 +24,7 @@ from prometheus_client import Histogram
 from temporalio.client import Client
 
 from api.batching import Batcher, BatchItem, RetryWindow
-from api.tasks.lane_caches import HistoryPosition, IdleLaneTaskCache
+from api.tasks.lane_caches import IdleLaneTaskCache
 from domain.tasks.messages import (
     BATCH_MAX_BYTES,
     BATCH_MAX_OPERATIONS,
@@ -242,7 +242,7 @@ class LaneClient:
             + _resolve_in_order(by_kind[ReadOperation], reply.reads)
         )
 
-    async def _read_position(self, lane: LaneName) -> HistoryPosition:
+    async def _read_position(self, lane: LaneName) -> handle.HistoryPosition:
         return await self._retry_while_busy(lambda: handle.read_history_position(self._engine, lane))
 
     async def _retry_while_busy(self, call: Callable[[], Awaitable[Reply]]) -> Reply:

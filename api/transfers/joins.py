@@ -221,12 +221,12 @@ class JobJoiner:
             except (RPCError, UpdateLost) as error:
                 if not outages.is_outage(error):
                     raise
-                if isinstance(error, UpdateLost) and not await self._has_workers():
+                if isinstance(error, UpdateLost) and not await self._may_have_workers():
                     raise _build_no_workers_error() from error
                 _log.warning("transfer_join_repeated", error=str(error))
                 await retry_window.pause_or_raise(error)
 
-    async def _has_workers(self) -> bool:
+    async def _may_have_workers(self) -> bool:
         """Return whether a worker polled for jobs recently; the engine remembers one that is being replaced."""
         try:
             return bool(list_polling_workers(await describe_queue(self._engine, names.QUEUE, WORKFLOW_QUEUE)))

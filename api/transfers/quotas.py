@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from aiohttp import web
 
@@ -14,6 +15,8 @@ from api.http.routes import Call
 from domain.quotas import OPEN_RETRY_SECONDS, QuotaLimits, SingleQuotaUsage, build_quota_exceeded_fault
 from infra.database import Database
 from stores.transfers import jobs
+
+OpenJobsAndTargets: TypeAlias = tuple[int, int]
 
 FRESH_SECONDS = 1.0
 """A count that is older is read again before it is used."""
@@ -141,7 +144,7 @@ class OpenTransferCounter:
                 OPEN_RETRY_SECONDS,
             )
 
-    async def count(self, project_id: str) -> tuple[int, int]:
+    async def count(self, project_id: str) -> OpenJobsAndTargets:
         """Return how many jobs and targets of a project are open."""
         known = await self._reads.get(project_id)
         return known.jobs, known.targets

@@ -82,7 +82,7 @@ def combine_module_results(
             update.counts |= all_answered
         else:
             update.acks[module] = "Y"
-            _add_deleted_and_revived_addresses(update, operation, module, answer)
+            _add_logical_deletes_and_revivals(update, operation, module, answer)
     if update.traces:
         reason = _build_wait_reason(before, {module: answers[module] for module in update.traces})
         if reason and before.missing and not reason.missing:
@@ -101,7 +101,7 @@ def _describe_failure(answer: OperationResult) -> str:
     return answer.error
 
 
-def _add_deleted_and_revived_addresses(
+def _add_logical_deletes_and_revivals(
     update: MessageUpdate, operation: Operation, module: Module, answer: OperationResult
 ) -> None:
     if answer.logical_address_id is not None:

@@ -26,6 +26,7 @@ from domain.tasks.messages import (
     LaneBatchReply,
     LaneHead,
     LaneStatus,
+    OperationCodeText,
     Task,
     TaskLookup,
     TaskLookupReply,
@@ -115,10 +116,10 @@ class Lane:
             return self._repeat_reply(batch, last)
         if batch.rules is not None and batch.rules.version > state.rules.version:
             state.rules = batch.rules
-        sets = _apply_each(state.apply_set, batch.sets)
-        heartbeats = _apply_each(state.renew_lease, batch.heartbeats)
-        cancels = _apply_each(state.cancel_task, batch.cancels)
-        creates = _apply_each(state.create_task, batch.creates)
+        sets = _join_operation_codes(state.apply_set, batch.sets)
+        heartbeats = _join_operation_codes(state.renew_lease, batch.heartbeats)
+        cancels = _join_operation_codes(state.cancel_task, batch.cancels)
+        creates = _join_operation_codes(state.create_task, batch.creates)
         first_lease = state.last_lease + 1
         holds = self._hold_tasks(batch.holds)
         counts = [len(tasks) for tasks in holds]
@@ -207,7 +208,7 @@ class Lane:
         )
 
 
-def _apply_each(apply: Callable[[Operation], str], operations: list[Operation]) -> str:
+def _join_operation_codes(apply: Callable[[Operation], OperationCodeText], operations: list[Operation]) -> str:
     return "".join([apply(operation) for operation in operations])
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.tasks import lane_caches
-from api.tasks.lane_caches import IDLE_LANES_MAX, UNCHANGED_READS, HistoryPosition, IdleLaneTaskCache
+from api.tasks.lane_caches import IDLE_LANES_MAX, UNCHANGED_READS, IdleLaneTaskCache
 from domain.tasks.lane import Lane
 from domain.tasks.messages import (
     CreateOperation,
@@ -23,6 +23,7 @@ from domain.tasks.messages import (
     TaskTypeRules,
 )
 from domain.tasks.names import LaneName
+from workflows.tasks.handle import HistoryPosition
 
 LANE = ("video", 1)
 MANY = 5_000

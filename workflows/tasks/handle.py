@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.enums.v1 import QueryRejectCondition, UpdateWorkflowExecutionLifecycleStage, WorkflowExecutionStatus
@@ -42,6 +42,9 @@ _COMPLETED = WaitPolicy(
 )
 # A query while another one is waiting, and the reply of a worker that has evicted the workflow.
 _NOT_DELIVERED = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION)
+
+HistoryPosition: TypeAlias = tuple[str, int]
+"""A run, and the length of its history."""
 
 
 class LaneClosed(Exception):
@@ -118,7 +121,7 @@ async def search_tasks(engine: Client, lane: LaneName, search: TaskSearch) -> Ta
     return await _query_lane(engine, lane, names.SEARCH, search, TaskSearchReply)
 
 
-async def read_history_position(engine: Client, lane: LaneName) -> tuple[str, int]:
+async def read_history_position(engine: Client, lane: LaneName) -> HistoryPosition:
     """Return the current run of a lane and the length of its history, which change with everything the lane does.
 
     Raises:
