@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRun, ProgressDisplay
+from cli import command
+from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRun, ProgressDisplay, Reason, Who
 from cli.tasks import TasksRefused, TypeName, app, extract_reason, require_known_status, run_with_client
 
 if TYPE_CHECKING:
@@ -69,33 +70,54 @@ def put_back(
 
 
 @app.command()
-def remove(task_type: TypeName, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+def remove(
+    task_type: TypeName,
+    reason: Reason,
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
     """Remove a type without unfinished tasks; ended ones are seen again if it is registered again."""
 
     async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
-        await tasks.remove(task_type)
+        await tasks.remove(task_type, who=who or command.get_user_name(), reason=reason)
         return CommandOutput({"task_type": task_type, "removed": True}, (f"{task_type}: removed",))
 
     run_with_client(work, api, data_dir, as_json)
 
 
 @app.command()
-def pause(task_type: TypeName, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+def pause(
+    task_type: TypeName,
+    reason: Reason,
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
     """Pause a type: its tasks wait, and none is given to a worker."""
 
     async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
-        await tasks.pause(task_type)
+        await tasks.pause(task_type, who=who or command.get_user_name(), reason=reason)
         return CommandOutput({"task_type": task_type, "paused": True}, (f"{task_type}: paused",))
 
     run_with_client(work, api, data_dir, as_json)
 
 
 @app.command()
-def resume(task_type: TypeName, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+def resume(
+    task_type: TypeName,
+    reason: Reason,
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
     """Resume a paused type."""
 
     async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
-        await tasks.resume(task_type)
+        await tasks.resume(task_type, who=who or command.get_user_name(), reason=reason)
         return CommandOutput({"task_type": task_type, "paused": False}, (f"{task_type}: resumed",))
 
     run_with_client(work, api, data_dir, as_json)

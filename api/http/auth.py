@@ -52,6 +52,8 @@ OVERRIDES_CACHE_MAX = 1_000
 
 _PROJECT_ID = re.compile(secrets.PROJECT_ID_PATTERN, re.ASCII)
 
+ADMIN_KEY_NEEDED = "admin_key_needed"
+_ADMIN_HINT = "Use the admin key: HAULAGE_API__ADMIN_KEY, or one of HAULAGE_API__ADMIN_KEYS, of the server."
 KEY_HINT = "Send it as `Authorization: Bearer hlg_…`."
 HEADERLESS_KEY_HINT = f"{KEY_HINT[:-1]}, or in the address: `http://:hlg_…@host`."
 PUSH_HINT = (
@@ -91,8 +93,8 @@ class Authenticator:
 
         Raises:
             Unauthenticated: There is no key, or it is unknown, revoked or expired.
-            Missing: The key is valid and does not open this route.
-            Forbidden: The key belongs to the project and may not do this.
+            Missing: The key is valid, and what the request names is not its project's.
+            Forbidden: The key may not do this, or it is not the admin key, which this needs.
         """
         return await self.authorize(
             await self.identify(request, route, is_response_started=is_response_started), request, route
@@ -112,13 +114,14 @@ class Authenticator:
         """Return the caller as one of the project of the request, if this route is open to them.
 
         Raises:
-            Missing: It is not.
-            Forbidden: The key belongs to the project and may not do this.
+            Missing: What the request names is not the project's.
+            Forbidden: The key may not do this, or it is not the admin key, which this needs.
         """
         if route.access is Access.PUBLIC:
             return caller
         if route.access is Access.ADMIN and not caller.is_admin:
-            raise build_missing_to_caller_fault()
+            # The same whatever the path names, so that it says nothing of what there is.
+            raise Forbidden(ADMIN_KEY_NEEDED, "This needs the admin key, and this is a key of a project.", _ADMIN_HINT)
         _require_permissions(caller, route)
         if PROJECT_HEADER in request.headers or (request.query_string and _has_project_parameter(request, route)):
             return await self._switch_to_project(caller, _read_requested_project(request, route), route)

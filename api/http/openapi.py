@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.http import problems, sessions
-from api.http.auth import PROJECT_HEADER, PROJECT_PARAMETER, TICKET_PARAMETER
+from api.http.auth import ADMIN_KEY_NEEDED, PROJECT_HEADER, PROJECT_PARAMETER, TICKET_PARAMETER
 from api.http.routes import JSON, Access, Route, Routes
 from domain import VERSION
 from domain.quotas import QUOTA_EXCEEDED
@@ -25,7 +25,8 @@ DESCRIPTION = """\
 Haulage moves data for business systems, durably.
 
 Send a key as `Authorization: Bearer hlg_…`. A key gives access to its own project; what belongs to another one is
-answered with 404. The admin key gives access to any project that the header `Haulage-Project` names.
+answered with 404, and what needs the admin key with 403. The admin key gives access to any project that the header
+`Haulage-Project` names.
 Unknown fields are refused. Errors are `application/problem+json` with a stable `code`, and a sentence that says what
 was wrong and what to do. Only the routes of tasks answer everything but a missing key with 200, and with a number as
 `code` that is 0 on success.
@@ -157,6 +158,8 @@ def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
         known["push_refused"] = HTTPStatus.UNAUTHORIZED
     elif route.access is not Access.PUBLIC:
         known |= _WITH_KEY
+    if route.access is Access.ADMIN:
+        known[ADMIN_KEY_NEEDED] = HTTPStatus.FORBIDDEN
     if route.access is Access.PROJECT:
         known["project_key_needed"] = HTTPStatus.UNAUTHORIZED
     if route.access not in {Access.PUBLIC, Access.PUSH} or route.variables:

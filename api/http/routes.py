@@ -38,7 +38,7 @@ JSON = "application/json"
 
 
 class Access(StrEnum):
-    """Who may call a route. A valid key that a route does not accept gets 404."""
+    """Who may call a route. A key of another project gets 404; where the admin key is needed, any other gets 403."""
 
     PUBLIC = "public"  # anybody
     PROJECT = "project"  # a project's own key, or the admin key within the project that it names

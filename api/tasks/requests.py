@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AliasChoices, AwareDatetime, Field, model_validator
 
-from api.http.models import Request
+from api.http.models import OperatorRequest, Request
 from domain.tasks.messages import (
     HOLD_LIMIT_MAX,
     LEASE_MAX_SECONDS,
@@ -320,11 +320,8 @@ class TaskTypeQuery(Request):
     task_type: Type
 
 
-class TaskTypeActionRequest(TaskTypeQuery):
+class TaskTypeActionRequest(TaskTypeQuery, OperatorRequest):
     """Name of a type, who acts on it, and why."""
-
-    who: str | None = Field(default=None, max_length=200, description="your name, for the audit")
-    reason: str | None = Field(default=None, max_length=500, description="why, for the audit")
 
 
 class ListTasksQuery(Request):

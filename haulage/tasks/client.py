@@ -146,17 +146,17 @@ class Tasks:
         """Count the tasks of a type."""
         return Counts.model_validate(await self._get("get_task_counts_by_type", task_type=task_type))
 
-    async def pause(self, task_type: str) -> None:
-        """Pause a type: holds return none of its tasks."""
-        await self._post("pause_task_type", task_type=task_type)
+    async def pause(self, task_type: str, *, who: str, reason: str) -> None:
+        """Pause a type: holds return none of its tasks. Who and why go into the audit log."""
+        await self._post("pause_task_type", task_type=task_type, who=who, reason=reason)
 
-    async def resume(self, task_type: str) -> None:
+    async def resume(self, task_type: str, *, who: str, reason: str) -> None:
         """Resume a paused type."""
-        await self._post("resume_task_type", task_type=task_type)
+        await self._post("resume_task_type", task_type=task_type, who=who, reason=reason)
 
-    async def remove(self, task_type: str) -> None:
+    async def remove(self, task_type: str, *, who: str, reason: str) -> None:
         """Remove a type without unfinished tasks."""
-        await self._post("remove_task_type", task_type=task_type)
+        await self._post("remove_task_type", task_type=task_type, who=who, reason=reason)
 
     async def _send_in_batches(
         self, route: str, bodies: Sequence[dict[str, Any] | str], field: str = "task_list"

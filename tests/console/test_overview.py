@@ -8,6 +8,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from tests.console.installation import Console, Project
+from tests.console.operators import SIGNED
 
 pytestmark = pytest.mark.stack
 
@@ -59,7 +60,7 @@ async def test_what_needs_a_look_comes_first(page: Page, console: Console, proje
     """A paused type is shown in a sentence with a link to it."""
     tasks = console.tasks(project, task_type="halted")
     await tasks.register()
-    await tasks.post("pause_task_type", task_type="halted")
+    await tasks.post("pause_task_type", task_type="halted", **SIGNED)
     await page.goto("/console")
 
     concerns = page.locator(".attention")

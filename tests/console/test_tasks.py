@@ -10,6 +10,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.console.browsing import Troubles, signed_in
 from tests.console.installation import Console, Project
+from tests.console.operators import sign
 from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks
 from tests.support.waiting import eventually
 
@@ -80,11 +81,13 @@ async def test_a_type_is_paused_and_resumed(page: Page, queue: Tasks) -> None:
     await page.goto(of_type(queue))
     await expect(page.locator(".standing")).to_contain_text("Pending 3")
     await page.get_by_role("button", name="Pause").click()
-    await confirm(page, "3 pending tasks wait", "Pause")
+    await expect(page.get_by_role("dialog")).to_contain_text("3 pending tasks wait")
+    await sign(page, "Pause")
     await expect(page.locator(".page-actions")).to_contain_text("Paused")
     assert await queue.hold() == []
     await page.get_by_role("button", name="Resume").click()
-    await confirm(page, "Workers get 3 pending tasks from now on, once they are due.", "Resume")
+    await expect(page.get_by_role("dialog")).to_contain_text("Workers get 3 pending tasks from now on")
+    await sign(page, "Resume")
 
     await expect(page.get_by_role("button", name="Pause")).to_be_visible()
     assert len(await queue.hold()) == 3

@@ -126,12 +126,12 @@ async def discard_unreadable(scene: Scene) -> None:
 async def pause_tasks(scene: Scene) -> None:
     """A type of tasks is paused."""
     await scene.post("/v1/register_task_type", {"task_type_data": {"task_type": "alerts"}}, 200)
-    await scene.post("/v1/pause_task_type", {"task_type": "alerts"}, 200)
+    await scene.post("/v1/pause_task_type", {"task_type": "alerts", **SIGNED}, 200)
 
 
 async def resume_tasks(scene: Scene) -> None:
     """It is resumed."""
-    await scene.post("/v1/resume_task_type", {"task_type": "alerts"}, 200)
+    await scene.post("/v1/resume_task_type", {"task_type": "alerts", **SIGNED}, 200)
 
 
 async def fail_webhooks(scene: Scene) -> None:

@@ -125,7 +125,7 @@ async def test_nobody_changes_anything_without_a_name(installation: Addresses) -
     for body in bodies:
         assert (await installation.ask("PUT", "config", json=body)).status == 422
     _, key = await installation.api_client.make_project()
-    assert (await installation.api_client.ask("GET", "/v1/addresses/config", key=key)).status == 404
+    assert (await installation.api_client.ask("GET", "/v1/addresses/config", key=key)).status == 403
 
 
 async def test_the_next_cycle_goes_by_a_change(installation: Addresses) -> None:

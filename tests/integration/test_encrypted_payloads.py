@@ -229,7 +229,7 @@ async def test_nobody_else_decodes(settings: Settings) -> None:
         [hidden] = await payloads.EncryptingCodec([KEY], encrypts=True).encode([Payload(data=b"clear")])
         _, key = await api_client.make_project()
         for step in ("decode", "encode"):
-            assert (await ask_codec(api_client, step, to_json(hidden), key=key)).code == "not_found"
+            assert (await ask_codec(api_client, step, to_json(hidden), key=key)).code == "admin_key_needed"
             assert (await ask_codec(api_client, step, to_json(hidden))).code == "key_missing"
             cookie = await sign_in(api_client, settings.api.admin_key.get_secret_value())
             for origin in ("http://evil.example.com", f"{UI}.evil.example.com", "null"):

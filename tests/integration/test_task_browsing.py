@@ -9,7 +9,7 @@ import pytest
 
 from infra.database import Database
 from infra.settings import Settings
-from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good, running_tasks
+from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SIGNED, SUCCESS, Json, Tasks, good, running_tasks
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -183,8 +183,8 @@ async def test_the_admin_sees_and_steers_tasks_of_every_project(queue: Tasks) ->
         ("GET", "browse_tasks", {"params": {"task_type": queue.type}}),
         ("GET", "get_task_lanes", {"params": {"task_type": queue.type}}),
         ("GET", "get_task_counts_by_type", {"params": {"task_type": queue.type}}),
-        ("POST", "pause_task_type", {"json": {"task_type": queue.type}}),
-        ("POST", "resume_task_type", {"json": {"task_type": queue.type}}),
+        ("POST", "pause_task_type", {"json": {"task_type": queue.type, **SIGNED}}),
+        ("POST", "resume_task_type", {"json": {"task_type": queue.type, **SIGNED}}),
         ("POST", "cancel_task", {"json": {"task_id": task_id}}),
         ("POST", "put_back_tasks", {"json": {"task_list": [{"task_id": task_id}]}}),
         ("POST", "cancel_tasks", {"json": {"task_ids": [second]}}),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.tasks import PENDING, SUCCESS, Json, Tasks, good
+from tests.support.tasks import PENDING, SIGNED, SUCCESS, Json, Tasks, good
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -106,7 +106,7 @@ async def test_two_projects_have_a_type_of_one_name(queue: Tasks) -> None:
     assert ours != theirs
     assert ((await queue.config())["max_retry_num"], (await neighbour.config())["max_retry_num"]) == (3, 0)
 
-    good(await queue.post("pause_task_type", task_type=queue.type))
+    good(await queue.post("pause_task_type", task_type=queue.type, **SIGNED))
     assert await queue.hold() == []
     [held] = await neighbour.hold()
     assert (held["task_id"], held["user_id"]) == (theirs, "b")
@@ -144,7 +144,7 @@ async def test_the_admin_finds_tasks_of_types_of_one_name(tasks: Tasks) -> None:
     said = {"task_type": queue.type}
     gets = ("browse_tasks", "get_task_lanes", "get_task_counts_by_type")
     for method, route in (*(("GET", route) for route in gets), ("POST", "pause_task_type")):
-        sent = {"params": said} if method == "GET" else {"json": said}
+        sent = {"params": said} if method == "GET" else {"json": said | SIGNED}
         unclear = (await queue.api_client.as_admin(method, f"/v1/{route}", **sent)).body
         assert (unclear["code"], "2 projects" in unclear["msg"]) == (8045, True), unclear
         headers = {"Haulage-Project": project_id}

@@ -24,9 +24,9 @@ async def test_a_type_with_unfinished_tasks_is_not_removed(shared_tasks: Tasks) 
     await tasks.register()
     task_id = await tasks.create(task_content="{}")
 
-    refused = await run(tasks, "remove", tasks.type)
+    refused = await run(tasks, "remove", tasks.type, "--reason", "it is over")
     await run(tasks, "cancel", task_id)
-    removed = await run(tasks, "remove", tasks.type)
+    removed = await run(tasks, "remove", tasks.type, "--reason", "it is over")
 
     assert refused.code == 2
     assert "has 1 unfinished tasks" in refused.err

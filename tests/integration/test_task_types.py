@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from tests.support.api import running_api
-from tests.support.tasks import PENDING, SUCCESS, Json, Tasks, good
+from tests.support.tasks import PENDING, SIGNED, SUCCESS, Json, Tasks, good
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -121,13 +121,29 @@ async def test_a_paused_type_gives_nothing_out(queue: Tasks) -> None:
     """All else goes on; resumed, it gives out what has come meanwhile."""
     await queue.create()
     [held] = await queue.hold()
-    good(await queue.post("pause_task_type", task_type=queue.type))
+    good(await queue.post("pause_task_type", task_type=queue.type, **SIGNED))
     await queue.create()
     assert await queue.hold() == []
     await queue.set(held, SUCCESS)
     assert (await queue.config())["paused"]
-    good(await queue.post("resume_task_type", task_type=queue.type))
+    good(await queue.post("resume_task_type", task_type=queue.type, **SIGNED))
     assert len(await queue.hold(wait=5)) == 1
+
+
+async def test_who_acts_on_a_type_and_why_is_demanded(queue: Tasks) -> None:
+    """A name and a reason of three characters that can be seen, as of every other action of operators."""
+    await queue.register()
+    for wrong in (
+        {},
+        {"who": "ann"},
+        {"reason": "a test"},
+        {"who": " ", "reason": "a test"},
+        {**SIGNED, "reason": "   "},
+    ):
+        for verb in ("pause", "resume", "remove"):
+            refused = await queue.post(f"{verb}_task_type", task_type=queue.type, **wrong)
+            assert refused["code"], (verb, wrong)
+    assert not (await queue.config())["paused"]
 
 
 async def test_a_hold_gives_no_more_than_the_type_allows(queue: Tasks) -> None:

@@ -125,9 +125,9 @@ async def test_the_client_reaches_every_route(settings: Settings) -> None:
         again = await tasks.create_many([NewTask(task_type=TYPE, task_id="order-0")])
         assert [outcome.good for outcome in outcomes] == [True] * 3
         assert again[0].task_id == outcomes[0].task_id
-        await tasks.pause(TYPE)
+        await tasks.pause(TYPE, who="ann", reason="a test")
         assert await tasks.hold(TYPE) == []
-        await tasks.resume(TYPE)
+        await tasks.resume(TYPE, who="ann", reason="a test")
         held = await tasks.hold(TYPE, limit=3)
         assert [outcome.good for outcome in await tasks.heartbeat(held)] == [True] * 3
         followed = await tasks.get(held[0].task_id)

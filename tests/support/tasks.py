@@ -13,6 +13,7 @@ from tests.support.api import ApiClient, running_api
 from tests.support.worker import RunningWorker, running_worker
 
 PENDING, RUNNING, SUCCESS, FAILED, CANCELLED = 1, 2, 3, 4, 5
+SIGNED = {"who": "ann", "reason": "a test wants it"}
 
 Json = dict[str, Any]
 

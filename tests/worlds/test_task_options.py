@@ -251,7 +251,7 @@ async def steer(options: TaskOptions, changes: Json) -> Any:
     """Which type a pause leaves without tasks to hold, and what the audit log has of the pause."""
     pair = await options.prepare(changes)
     await pair.create()
-    answer = await pair.post("pause_task_type", **{"task_type": None, **changes})
+    answer = await pair.post("pause_task_type", **{"task_type": None, "who": "ann", "reason": "a test", **changes})
     log = {"action": "POST /v1/pause_task_type", "limit": "1"}
     [entry] = (await options.tasks.api_client.as_admin("GET", "/v1/audit", params=log)).body["items"]
     return answer["code"], len(await pair.hold()), entry["who"], entry["reason"]

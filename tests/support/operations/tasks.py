@@ -60,7 +60,7 @@ TASK_OPERATIONS: Final[Mapping[str, Row]] = {
             filtered=ONE,
             dry_run=UNDO,
             console=Console("pages/tasks/type.js", "_task_type"),
-            command=Command("tasks pause"),
+            command=Command("tasks pause", ("--reason", "--who")),
         ),
         "put back": NO_QUEUE,
         "delete": Operation(
@@ -69,7 +69,7 @@ TASK_OPERATIONS: Final[Mapping[str, Row]] = {
             filtered=ONE,
             dry_run=NotOffered("A type with unfinished tasks is refused, and registering it again undoes it."),
             console=Console("pages/tasks/type.js", "remove_task_type"),
-            command=Command("tasks remove"),
+            command=Command("tasks remove", ("--reason", "--who")),
         ),
         "resubmit": NOT_REFUSED,
         "archive": NotOffered("Its ended tasks are archived by their lanes."),

@@ -88,7 +88,7 @@ BROWSED_LANES: dict[str, TaskOptionCase] = {
 }
 STEERED: dict[str, TaskOptionCase] = {
     "task_type": TaskOptionCase(None, OTHER),
-    "who": TaskOptionCase(None, "ann"),
+    "who": TaskOptionCase("ben", "ann"),
     "reason": TaskOptionCase("stocktaking", "a defect"),
 }
 CASES: list[tuple[type[Request], Mapping[str, TaskOptionCase], tuple[str, ...]]] = [

@@ -16,7 +16,7 @@ import aiohttp
 
 from infra.settings import Settings
 from tests.support.api import running_api
-from tests.support.tasks import running_tasks
+from tests.support.tasks import SIGNED, running_tasks
 from tests.worlds import dice
 from tests.worlds.tasks.asking import ApiCaller, ApiResponse, Json
 from tests.worlds.tasks.flaws import TaskFlawGroup
@@ -202,9 +202,9 @@ class TaskWorldPlay:
                 await asyncio.gather(*(self._act_on(flaw.name, number) for number in struck))
             case "paused":
                 await asyncio.sleep(0.3)
-                await self._act("pause", "pause_task_type", {"task_type": self.type})
+                await self._act("pause", "pause_task_type", {"task_type": self.type, **SIGNED})
                 await asyncio.sleep(PAUSED_SECONDS)
-                await self._act("resume", "resume_task_type", {"task_type": self.type})
+                await self._act("resume", "resume_task_type", {"task_type": self.type, **SIGNED})
             case _:
                 await asyncio.sleep(0.2 + flaw.share)
                 await self._register(self.world.later_rules)

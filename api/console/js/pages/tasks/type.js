@@ -1,7 +1,7 @@
 // One type: its queue, tasks, lanes and archive; pause and resume it, cancel tasks and put them back.
 
 import { address, get, post } from "../../api.js";
-import { ago, askFirst, badge, dataList, duration, facts, fold, number, problemBox, say, stackBar, twins } from "../../components/index.js";
+import { ago, badge, dataList, duration, facts, fold, number, problemBox, say, signFirst, stackBar, twins } from "../../components/index.js";
 import { sections } from "../../components/sections.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
@@ -175,9 +175,10 @@ function showActions(place, type, look) {
   const verb = type.paused ? "resume" : "pause";
   const click = async () => {
     const question = { title: t(`tasks.${verb}Title`, { type: type.task_type }), text: t(`tasks.${verb}Text`, { n: type.pending }), action: t(`tasks.${verb}`) };
-    if (!(await askFirst(question))) return;
+    const signed = await signFirst(question);
+    if (!signed) return;
     try {
-      await post(`/v1/${verb}_task_type`, { task_type: type.task_type });
+      await post(`/v1/${verb}_task_type`, { task_type: type.task_type, ...signed });
       say(t(`tasks.${verb}Done`, { type: type.task_type }));
       await look();
     } catch (problem) {
@@ -185,11 +186,11 @@ function showActions(place, type, look) {
     }
   };
   const remove = async () => {
-    const question = { title: t("tasks.removeTitle", { type: type.task_type }), text: t("tasks.removeText"), action: t("tasks.remove"), danger: true, reason: true };
-    const answer = await askFirst(question);
-    if (!answer) return;
+    const question = { title: t("tasks.removeTitle", { type: type.task_type }), text: t("tasks.removeText"), action: t("tasks.remove"), danger: true };
+    const signed = await signFirst(question);
+    if (!signed) return;
     try {
-      await post("/v1/remove_task_type", { task_type: type.task_type, reason: answer.reason || null });
+      await post("/v1/remove_task_type", { task_type: type.task_type, ...signed });
       say(t("tasks.removeDone", { type: type.task_type }));
       go("/console/tasks");
     } catch (problem) {
