@@ -96,18 +96,18 @@ def test_a_planted_fault_is_found(tmp_path: Path, plant: Callable[[list[Cells]],
 
 
 def test_ratios_are_of_medians_and_hold_only_when_reached() -> None:
-    """One run that was disturbed decides nothing; at a million rows each ratio says whether it was reached."""
+    """One run that was disturbed decides nothing; where the issue names a ratio, it says whether it was reached."""
     found = {
         each.name: each
-        for each in figures.figures(_build_results(1_000_000, ours=[2.0, 2.0, 50.0], floor=[1.0, 1.6, 9.0]))
+        for each in figures.figures(_build_results(1_000_000, ours=[2.0, 2.0, 50.0], floor=[1.0, 1.8, 9.0]))
     }
     floor = found["ours ÷ floor, 1,000,000 rows"]
-    assert (round(floor.value, 3), floor.reach, floor.holds) == (0.8, "≥ 0.75", True)
+    assert (round(floor.value, 3), floor.reach, floor.holds) == (0.9, "≥ 0.85", True)
     assert found["ours ÷ dlt, 1,000,000 rows"].holds is False
 
 
 def test_other_sizes_report_ratios_without_a_reach() -> None:
-    """The issue asks for ratios at a million rows; at others they are reported only."""
+    """What the issue does not name is reported only."""
     found = {each.name: each for each in figures.figures(_build_results(10_000, ours=[0.5], floor=[0.1]))}
     assert (found["ours ÷ floor, 10,000 rows"].reach, found["ours ÷ floor, 10,000 rows"].holds) == ("", None)
     assert found["ready after the request, 10,000 rows"].holds is True

@@ -26,12 +26,15 @@ GOOD = Round(
 )
 
 
-def results(ours: Round = GOOD, dlt_seconds: float = 45) -> figures.Results:
+def results(ours: Round = GOOD, dlt_seconds: float = 65) -> figures.Results:
     """Two sizes, both contenders."""
     small = replace(ours, rows=10_000, seconds=2, cpu_seconds=0.2, serving_seconds=0.1, requests=100)
     dlt = replace(GOOD, seconds=dlt_seconds, lost=300, seed=2)
     return {
-        10_000: {"ours": [replace(small, lost=0, duplicated=0, invented=0)], "dlt": [dlt]},
+        10_000: {
+            "ours": [replace(small, lost=0, duplicated=0, invented=0)],
+            "dlt": [replace(dlt, rows=10_000, seconds=1.5, lost=3)],
+        },
         1_000_000: {"ours": [ours], "dlt": [dlt]},
     }
 
@@ -42,16 +45,17 @@ def select_held_figures(found: figures.Results) -> Mapping[str, Figure]:
 
 
 def test_what_the_issue_names_is_reached() -> None:
-    """Nothing lost, nothing twice, twice as fast as dlt, linear."""
+    """Nothing lost, nothing twice, three times as fast as dlt at a million, linear."""
     named = select_held_figures(results())
     assert {name: each.holds for name, each in named.items()} == {
         "ours: rows lost": True,
         "ours: rows duplicated": True,
         "ours: rows invented": True,
+        "ours ÷ dlt, 10,000 orders": True,
         "ours ÷ dlt, 1,000,000 orders": True,
         "our CPU for a row, 1,000,000 ÷ 10,000 orders": True,
     }
-    assert named["ours ÷ dlt, 1,000,000 orders"].value == pytest.approx(2.25)
+    assert named["ours ÷ dlt, 1,000,000 orders"].value == pytest.approx(3.25)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ def test_what_the_issue_names_is_reached() -> None:
         (results(replace(GOOD, lost=1)), "ours: rows lost"),
         (results(replace(GOOD, duplicated=1)), "ours: rows duplicated"),
         (results(replace(GOOD, invented=1)), "ours: rows invented"),
-        (results(dlt_seconds=39), "ours ÷ dlt, 1,000,000 orders"),
+        (results(dlt_seconds=59), "ours ÷ dlt, 1,000,000 orders"),
         (results(replace(GOOD, cpu_seconds=30)), "our CPU for a row, 1,000,000 ÷ 10,000 orders"),
     ],
 )
