@@ -60,7 +60,7 @@ class Redactor:
         return text
 
 
-def remove_secrets(body: bytes, secrets: Iterable[str]) -> bytes:
+def remove_long_secrets(body: bytes, secrets: Iterable[str]) -> bytes:
     """Return an answer without these secrets, which its request carried; short ones may be ordinary words and are left.
 
     A body that does not have them is returned as it is.

@@ -29,8 +29,8 @@ class RateMeter:
         self._due: dict[str, float] = {}
         """When what came under a key would all have come at its rate."""
 
-    def count(self, key: str, per_minute: int, max_early_seconds: float = 0.0) -> float:
-        """Count one; return the seconds by which it is early. What is earlier than the patience is not counted."""
+    def count_unless_too_early(self, key: str, per_minute: int, max_early_seconds: float = 0.0) -> float:
+        """Count one, unless it is more than `max_early_seconds` early; return the seconds by which it is early."""
         now = self._clock()
         due = self._due.get(key)
         if due is None:
@@ -44,7 +44,7 @@ class RateMeter:
             self._due[key] = due + MINUTE_SECONDS / per_minute
         return seconds if seconds > 0 else 0.0
 
-    def read(self, key: str, per_minute: int) -> tuple[int, float]:
+    def read_used_amount_and_reset_seconds(self, key: str, per_minute: int) -> tuple[int, float]:
         """Return how many of a minute's amount are used, and the seconds until all are back."""
         left = max(0.0, self._due.get(key, 0.0) - self._clock())
         return min(per_minute, math.ceil(left * per_minute / MINUTE_SECONDS - 1e-6)), left
@@ -71,7 +71,7 @@ class RequestRates:
         if caller.project_id is None or caller.quotas is None or caller.is_admin:
             return
         per_minute = caller.quotas.requests_per_minute
-        seconds = self._meter.count(caller.project_id, per_minute)
+        seconds = self._meter.count_unless_too_early(caller.project_id, per_minute)
         if seconds:
             raise build_quota_exceeded_fault(
                 ["requests_per_minute"],
@@ -82,7 +82,7 @@ class RequestRates:
 
     def read_usage(self, project_id: str, per_minute: int) -> SingleQuotaUsage:
         """Return how much of its quota a project has used in this process."""
-        used, seconds = self._meter.read(project_id, per_minute)
+        used, seconds = self._meter.read_used_amount_and_reset_seconds(project_id, per_minute)
         return SingleQuotaUsage("requests_per_minute", used, seconds if used else None)
 
 
@@ -102,7 +102,7 @@ class RefusalDelay:
         Raises:
             QuotaExhausted: The wait would be longer than `REFUSAL_DELAY_MAX_SECONDS`.
         """
-        seconds = self._meter.count(address, self._per_minute, REFUSAL_DELAY_MAX_SECONDS)
+        seconds = self._meter.count_unless_too_early(address, self._per_minute, REFUSAL_DELAY_MAX_SECONDS)
         if seconds > REFUSAL_DELAY_MAX_SECONDS:
             raise QuotaExhausted(
                 "too_many_wrong_keys",

@@ -41,7 +41,7 @@ async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderRespo
         order_id=query.order_id,
         modified_after=query.modified_after,
         modified_before=query.modified_before,
-        inside=query.inside,
+        field_condition=query.field_condition,
     )
     after = query.after and (query.after[0], *_decode_cursor_key(query.after[1]))
     async with call.services.database.session() as session:

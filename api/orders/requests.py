@@ -253,7 +253,7 @@ class OrdersQuery(PageQuery):
     modified_before: QueryTimestamp | None = Field(default=None, description="before this time")
 
     @property
-    def inside(self) -> tuple[tuple[str, ...], str] | None:
+    def field_condition(self) -> tuple[tuple[str, ...], str] | None:
         """The path of the field, and its value."""
         if self.field is None:
             return None

@@ -26,7 +26,7 @@ from clients.http import (
     TransportError,
     TransportFailureKind,
 )
-from domain.redaction import remove_secrets
+from domain.redaction import remove_long_secrets
 from domain.transfers.gse import FileLocation, GseAgent, GseRecord, GseResults, GseTransferRequest
 from infra import log, metrics
 from infra.settings import GseSettings
@@ -235,7 +235,7 @@ class GseConnection:
         try:
             async with transport.exchange("POST", url, headers, content, timeout) as exchange:
                 response = await exchange.read(ANSWER_MAX_BYTES)
-                answer = remove_secrets(response.body, [settings.app_secret.get_secret_value()])
+                answer = remove_long_secrets(response.body, [settings.app_secret.get_secret_value()])
                 with self._count_answer(name):
                     return parse(GseResponse(name, response.status, response.headers, answer, request_id))
         except TransportError as error:

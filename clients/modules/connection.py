@@ -33,7 +33,7 @@ from clients.http import (
 )
 from domain.addresses.operations import Module
 from domain.faults import sanitize_and_shorten_text
-from domain.redaction import remove_secrets
+from domain.redaction import remove_long_secrets
 from infra.address_settings import ModuleSettings, ModulesSettings
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -173,7 +173,7 @@ class ModuleConnection:
         except TransportError as error:
             raise self._build_transport_failure(error) from error
         # A module may repeat what it was sent, and wrong answers are quoted.
-        return replace(response, body=remove_secrets(response.body, [token] if token else []))
+        return replace(response, body=remove_long_secrets(response.body, [token] if token else []))
 
     def _build_transport_failure(self, error: TransportError) -> ModuleFailure:
         module = f"Module {self._module} at {self._settings.base_url}"

@@ -38,7 +38,7 @@ from domain.orders.access import Account, AuthenticationMethod, Credentials, Cre
 from domain.orders.capability import CODE, MESSAGE, Capability
 from domain.orders.declarations import ErrorMeaning, ErrorRule
 from domain.orders.jsonpath import JsonReader, UnreadableJson, replace_lone_surrogates_in_json
-from domain.redaction import remove_secrets
+from domain.redaction import remove_long_secrets
 from infra import log, metrics
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -248,7 +248,7 @@ class PlatformClient:
         metrics.PLATFORM_BYTES.labels(self._account.platform).inc(len(answer.body))
         # A platform may repeat what it was sent, and wrong answers are quoted.
         known = (credentials.secret, credentials.token, credentials.refresh_token)
-        answer = replace(answer, body=remove_secrets(answer.body, [each.get_secret_value() for each in known]))
+        answer = replace(answer, body=remove_long_secrets(answer.body, [each.get_secret_value() for each in known]))
         if (date := parse_http_date(answer.headers.get("Date", ""))) is not None:
             self.set_platform_time(date)
         return answer

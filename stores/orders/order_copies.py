@@ -244,7 +244,7 @@ class OrderFilter:
     """Inclusive."""
 
     modified_before: datetime | None = None
-    inside: tuple[tuple[str, ...], str] | None = None
+    field_condition: tuple[tuple[str, ...], str] | None = None
     """The path of a field of the order, and its value as text."""
 
 
@@ -276,8 +276,8 @@ def _build_conditions(filters: OrderFilter, after: OrderPosition | None) -> list
         conditions.append(col(Order.modified_at) >= filters.modified_after)
     if filters.modified_before is not None:
         conditions.append(col(Order.modified_at) < filters.modified_before)
-    if filters.inside is not None:
-        path, value = filters.inside
+    if filters.field_condition is not None:
+        path, value = filters.field_condition
         # PostgreSQL reads no text of JSON that holds a NUL; such an order is none with this value.
         field = cast(col(Order.raw), JSON).op("#>>")(bindparam(None, list(path), type_=ARRAY(Text)))
         conditions.append(case((func.strpos(col(Order.raw), "\\u0000") == 0, field), else_=None) == value)

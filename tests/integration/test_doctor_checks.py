@@ -95,7 +95,7 @@ async def test_receivers_that_refuse_for_long_are_named(settings: Settings) -> N
     """One that has just refused is asked again, and is no fault yet."""
     async with running_webhooks(settings, retry_pauses_seconds=[3_600]) as deliveries:
         order = await deliveries.send(deliveries.receiver.url(answers="500"))
-        await deliveries.became(order, "pending", attempts=1)
+        await deliveries.wait_for_state(order, "pending", attempts=1)
         assert "asked again" in await outside_checks.check_failing_receivers(settings)
         async with deliveries.services.database.session() as session:
             await session.execute(text("UPDATE webhook_deliveries SET created_at = created_at - interval '2 hours'"))

@@ -52,9 +52,9 @@ async def test_deliveries_are_counted_by_outcome(settings: Settings) -> None:
     with capture_logs() as logs:
         async with running_webhooks(settings, retry_pauses_seconds=[0.01]) as deliveries:
             good = await deliveries.send(deliveries.receiver.url(answers="500,200"))
-            await deliveries.became(good, "succeeded", attempts=2)
+            await deliveries.wait_for_state(good, "succeeded", attempts=2)
             bad = await deliveries.send(deliveries.receiver.url(answers="500"))
-            await deliveries.became(bad, "failed", attempts=2)
+            await deliveries.wait_for_state(bad, "failed", attempts=2)
 
     assert growth.measure() == {"accepted": 1, "refused": 3, "succeeded": 1, "failed": 1, "ages": 1}
     ends = {line["delivery_id"]: line for line in logs if line["event"] == "webhook_ended"}
@@ -68,10 +68,10 @@ async def test_deliveries_that_wait_are_counted_with_their_age(settings: Setting
     """Until they end."""
     async with running_webhooks(settings, retry_pauses_seconds=[3_600]) as deliveries:
         order = await deliveries.send(deliveries.receiver.url(answers="500,200"))
-        await deliveries.became(order, "pending", attempts=1)
+        await deliveries.wait_for_state(order, "pending", attempts=1)
         waiting = await webhooks.count_pending(deliveries.services.database)
         await deliveries.redeliver(order)
-        await deliveries.became(order, "succeeded", attempts=2)
+        await deliveries.wait_for_state(order, "succeeded", attempts=2)
         done = await webhooks.count_pending(deliveries.services.database)
 
     assert (waiting.count, done.count) == (1, 0)

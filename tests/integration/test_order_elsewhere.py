@@ -31,7 +31,7 @@ async def test_a_slice_that_runs_elsewhere_is_taken_up_in_the_same_run(
         await orders.set_up()
         await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=300, overlap=0, threads=1)
         lost = await orders.cycle(name="-lost")
-        await orders.until_slices(SLICES)
+        await orders.wait_for_slices(SLICES)
         names = [TimeWindow(start=row.start_at, end=row.end_at) for row in await orders.slices()]
         await eventually(lambda: _are_running(orders, names))
         await lost.terminate()

@@ -146,7 +146,7 @@ async def test_a_sweep_that_failed_is_made_again(settings: Settings) -> None:
         assert (await orders.status())["failed"] == 0
 
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
-        await orders.swept()
+        await orders.wait_until_swept()
 
         [row, *_] = await orders.slices()
         assert (row.missed, row.failed_at, row.fault) == (1, None, None)

@@ -179,7 +179,7 @@ async def test_reading_again_in_any_order_changes_nothing(settings: Settings) ->
             reply = await orders.ask("POST", f"/v1/platforms/shop-1/slices/{window}/redo")
             assert reply.status == 202, reply.body
         await orders.configure(starttime=since(platform, seconds=3_600), sweep_after=1)
-        swept = await orders.swept()
+        swept = await orders.wait_until_swept()
 
         after = await orders.row()
         assert swept
@@ -203,7 +203,7 @@ async def test_what_shows_up_after_the_lag_is_found_by_the_sweep(settings: Setti
         market.clock.advance(400)
         market.tick()
         await orders.configure(starttime=starttime, interval=600, sweep_after=1)
-        await orders.swept()
+        await orders.wait_until_swept()
 
         status = await orders.status()
         assert count_findings(await orders.findings()) == NOTHING
@@ -310,7 +310,7 @@ async def test_workers_may_come_and_go_while_they_share_two_platforms(settings: 
         ]
         cycles = [await orders.cycle(number) for number in ("left", "right")]
 
-        await orders.until_done(8, "left")
+        await orders.wait_until_done(8, "left")
         await workers[0].stop()
         await stack.enter_async_context(running_worker(orders.api_client.settings, served))
         ended = [await cycle.result() for cycle in cycles]
@@ -334,7 +334,7 @@ async def test_threads_are_read_at_a_time_and_a_change_acts_at_once(settings: Se
         await orders.configure(starttime=starttime, interval=200, threads=1)
         cycle = await orders.cycle()
         # What was begun before the configuration came is done by then.
-        await orders.until_done(3)
+        await orders.wait_until_done(3)
         await eventually(lambda: orders.has_under_way(1))
         assert await orders.most_under_way(seconds=1.0) <= 1
 
@@ -354,7 +354,7 @@ async def test_configuration_may_change_while_slices_are_read(settings: Settings
         await orders.configure(starttime=starttime, interval=300, threads=1)
         cycle = await orders.cycle()
         for interval, overlap in ((200, 5), (450, 20), (120, 0)):
-            await orders.until_slices(len(await orders.slices()) + 2)
+            await orders.wait_for_slices(len(await orders.slices()) + 2)
             await orders.configure(starttime=starttime, interval=interval, overlap=overlap, threads=interval // 100)
         await cycle.result()
 

@@ -54,7 +54,7 @@ async def test_a_platform_that_does_not_answer_is_removed_while_a_slice_waits(se
             orders, PlatformScenario(orders=20, span_seconds=3_600, faults=faults), retries=100, retryintv=30
         )
         cycle = await orders.cycle()
-        await orders.until_slices(1)
+        await orders.wait_for_slices(1)
         [first, *_] = await orders.slices()
 
         removed = await orders.ask("POST", f"{PATH}/remove", json=SIGNED)

@@ -77,7 +77,7 @@ async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
         await set_up_platform(orders, slow, interval=60, overlap=0, threads=2)
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
-        await orders.until_slices(10)
+        await orders.wait_for_slices(10)
 
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/pause", json={"note": "the shop moves"})
         status = await orders.status()
@@ -203,7 +203,7 @@ async def test_what_was_passed_by_is_not_taken_for_late(settings: Settings) -> N
         platform.market.tick()
 
         await orders.configure(**options, sweep_after=1)
-        await orders.swept()
+        await orders.wait_until_swept()
         proposed = await orders.status()
         await orders.configure(**options, settle_lag=proposed["proposed_settle_lag"])
         settled = await orders.status()

@@ -99,7 +99,7 @@ async def test_sweeps_that_keep_failing_are_told_once(settings: Settings) -> Non
         assert await eventually(lambda: gauge(metrics.SWEEPS_FAILED) == count)
 
         orders.platforms.by_number[NUMBER].set(BROKEN.model_copy(update={"faults": PlatformFaults()}))
-        await orders.swept()
+        await orders.wait_until_swept()
         assert (await orders.status())["sweeps_failed"] == 0
         assert (await orders.row()).sweeps_told is False
         assert await eventually(has_no_concern)

@@ -81,7 +81,7 @@ async def test_a_sealing_key_is_rotated(settings: Settings, capsys: pytest.Captu
     async with running_webhooks(with_seal(settings, old)) as webhooks:
         await webhooks.rotate(0)
         order = await webhooks.send(webhooks.receiver.url())
-        await webhooks.became(order, "succeeded", 1)
+        await webhooks.wait_for_state(order, "succeeded", 1)
         await eventually(lambda: has_ended(webhooks))
         database = webhooks.services.database
         async with database.session() as session:
@@ -126,7 +126,7 @@ async def test_a_running_delivery_keeps_the_old_key(settings: Settings, capsys: 
     old, new = make_key(), make_key()
     async with running_webhooks(with_seal(settings, old)) as webhooks:
         order = await webhooks.send(webhooks.receiver.url(answers="500"))
-        await webhooks.became(order, "pending", 1)
+        await webhooks.wait_for_state(order, "pending", 1)
         code = await secrets.reseal(with_seal(settings, new, old))
 
     assert code == 1

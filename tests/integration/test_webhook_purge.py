@@ -49,8 +49,8 @@ async def test_what_ended_long_ago_goes_with_its_attempts(settings: Settings, mo
         orders = [await deliveries.send(deliveries.receiver.url()) for _ in range(4)]
         trying = await deliveries.send(deliveries.receiver.url(tag="busy", answers="503"))
         for order in orders:
-            await deliveries.became(order, "succeeded", 1)
-        await deliveries.became(trying, "pending", 1)
+            await deliveries.wait_for_state(order, "succeeded", 1)
+        await deliveries.wait_for_state(trying, "pending", 1)
         for order in orders[:3]:
             await age_delivery(deliveries, order, 7.01)
         await age_delivery(deliveries, orders[3], 6.99)
@@ -72,12 +72,12 @@ async def test_an_address_that_was_gone_long_ago_is_tried_again(settings: Settin
     async with running_webhooks(settings, **LONG) as deliveries:
         url = deliveries.receiver.url(answers="410,200")
         gone = await deliveries.send(url)
-        await deliveries.became(gone, "disabled", 1)
+        await deliveries.wait_for_state(gone, "disabled", 1)
         await age_delivery(deliveries, gone, 8)
 
         assert await purge(deliveries) == 1
 
-        await deliveries.became(await deliveries.send(url), "succeeded", 1)
+        await deliveries.wait_for_state(await deliveries.send(url), "succeeded", 1)
 
 
 async def test_shared_records_go_when_their_time_is_over(settings: Settings) -> None:

@@ -45,9 +45,9 @@ async def test_while_they_overlap_both_secrets_sign(settings: Settings) -> None:
     async with running_webhooks(settings) as deliveries:
         old = await deliveries.rotate(0)
         new = await deliveries.rotate(3600)
-        await deliveries.became(await deliveries.send(deliveries.receiver.url()), "succeeded", 1)
+        await deliveries.wait_for_state(await deliveries.send(deliveries.receiver.url()), "succeeded", 1)
         newest = await deliveries.rotate(0)
-        await deliveries.became(await deliveries.send(deliveries.receiver.url()), "succeeded", 1)
+        await deliveries.wait_for_state(await deliveries.send(deliveries.receiver.url()), "succeeded", 1)
 
         during, after = deliveries.receiver.list_received()
         listed = await list_secrets(deliveries)
@@ -103,7 +103,7 @@ async def test_another_project_finds_no_delivery(settings: Settings) -> None:
     """Neither the list nor the redelivery of a foreign download is there, and nothing is sent."""
     async with running_webhooks(settings) as deliveries:
         order = await deliveries.send(deliveries.receiver.url())
-        await deliveries.became(order, "succeeded", 1)
+        await deliveries.wait_for_state(order, "succeeded", 1)
         _, stranger = await deliveries.api_client.make_project("stranger")
         path = f"/v1/downloads/{TASK_ID}/deliveries"
         listed = await deliveries.api_client.ask("GET", path, key=stranger)

@@ -28,7 +28,7 @@ async def test_a_receiver_is_told_once_and_can_verify_it(settings: Settings) -> 
     async with running_webhooks(settings, **LONG) as deliveries:
         secret = await deliveries.rotate(0)
         order = await deliveries.send(deliveries.receiver.url())
-        shown = await deliveries.became(order, "succeeded", 1)
+        shown = await deliveries.wait_for_state(order, "succeeded", 1)
 
         (message,) = deliveries.receiver.list_received()
     assert verify_message(message, secret) == {
@@ -53,7 +53,7 @@ async def test_a_failing_receiver_is_told_again_until_it_takes_it(settings: Sett
             answers="500,reset,302,204", location=elsewhere.url(rows=1), text="out of\x00order"
         )
         order = await deliveries.send(url)
-        shown = await deliveries.became(order, "succeeded", 4)
+        shown = await deliveries.wait_for_state(order, "succeeded", 4)
 
         messages = deliveries.receiver.list_received()
         assert elsewhere.counts.total() == 0
@@ -72,9 +72,9 @@ async def test_when_the_ladder_ends_it_has_failed_and_can_be_made_again(settings
     async with running_webhooks(settings, **SHORT) as deliveries:
         secret = await deliveries.rotate(0)
         order = await deliveries.send(deliveries.receiver.url(answers="503,503,503,503,200"))
-        failed = await deliveries.became(order, "failed", 4)
+        failed = await deliveries.wait_for_state(order, "failed", 4)
         await deliveries.redeliver(order)
-        await deliveries.became(order, "succeeded", 5)
+        await deliveries.wait_for_state(order, "succeeded", 5)
 
         messages = deliveries.receiver.list_received()
     assert failed["next_attempt_at"] is None
@@ -87,11 +87,11 @@ async def test_who_waits_for_the_next_attempt_is_woken(settings: Settings) -> No
     """A redelivery does not wait for the pause of an hour, and begins the ladder anew."""
     async with running_webhooks(settings, **LONG) as deliveries:
         order = await deliveries.send(deliveries.receiver.url(answers="500,500,200"))
-        waiting = await deliveries.became(order, "pending", 1)
+        waiting = await deliveries.wait_for_state(order, "pending", 1)
         await deliveries.redeliver(order)
-        await deliveries.became(order, "pending", 2)
+        await deliveries.wait_for_state(order, "pending", 2)
         await deliveries.redeliver(order)
-        await deliveries.became(order, "succeeded", 3)
+        await deliveries.wait_for_state(order, "succeeded", 3)
 
         assert len(deliveries.receiver.list_received()) == 3
     pause = _moment(waiting["next_attempt_at"]) - _moment(waiting["last_attempts"][0]["started_at"])
@@ -102,9 +102,9 @@ async def test_what_has_arrived_can_be_sent_again(settings: Settings) -> None:
     """A receiver that lost a message gets it once more, and once only."""
     async with running_webhooks(settings, **LONG) as deliveries:
         order = await deliveries.send(deliveries.receiver.url())
-        await deliveries.became(order, "succeeded", 1)
+        await deliveries.wait_for_state(order, "succeeded", 1)
         await deliveries.redeliver(order)
-        await deliveries.became(order, "succeeded", 2)
+        await deliveries.wait_for_state(order, "succeeded", 2)
 
         first, second = deliveries.receiver.list_received()
     assert (first.headers["webhook-id"], first.body) == (second.headers["webhook-id"], second.body)
@@ -115,18 +115,18 @@ async def test_gone_stops_this_and_later_deliveries_until_one_is_made_again(sett
     async with running_webhooks(settings, **SHORT) as deliveries:
         url = deliveries.receiver.url(answers="410,410,200")
         first = await deliveries.send(url)
-        shown = await deliveries.became(first, "disabled", 1)
+        shown = await deliveries.wait_for_state(first, "disabled", 1)
         second = await deliveries.send(url)
-        untried = await deliveries.became(second, "disabled", 0)
+        untried = await deliveries.wait_for_state(second, "disabled", 0)
         other = await deliveries.send(deliveries.receiver.url(tag="other"))
-        await deliveries.became(other, "succeeded", 1)
+        await deliveries.wait_for_state(other, "succeeded", 1)
 
         await deliveries.redeliver(first)
-        await deliveries.became(first, "disabled", 2)
+        await deliveries.wait_for_state(first, "disabled", 2)
         await deliveries.redeliver(second)
-        reopened = await deliveries.became(second, "succeeded", 1)
+        reopened = await deliveries.wait_for_state(second, "succeeded", 1)
         third = await deliveries.send(url)
-        await deliveries.became(third, "succeeded", 1)
+        await deliveries.wait_for_state(third, "succeeded", 1)
 
         assert len(deliveries.receiver.list_received()) == 4
     assert "410" in shown["last_attempts"][0]["error"]
@@ -139,7 +139,7 @@ async def test_an_address_that_is_not_ours_to_call_is_not_called(settings: Setti
     """A private address fails at once, with a sentence, and nothing arrives there."""
     async with running_webhooks(settings, **SHORT) as deliveries, running_source() as private:
         order = await deliveries.send(private.url(rows=1))
-        shown = await deliveries.became(order, "failed", 1)
+        shown = await deliveries.wait_for_state(order, "failed", 1)
 
         assert private.counts.total() == 0
     (attempt,) = shown["last_attempts"]
@@ -151,7 +151,7 @@ async def test_a_slow_receiver_is_not_waited_for(settings: Settings) -> None:
     """What takes longer than it may is a failure like any other."""
     async with running_webhooks(settings, timeout_seconds=0.2, **LONG) as deliveries:
         order = await deliveries.send(deliveries.receiver.url(delay_ms=60_000))
-        shown = await deliveries.became(order, "pending", 1)
+        shown = await deliveries.wait_for_state(order, "pending", 1)
 
     assert "did not finish its answer within 0.2 seconds" in shown["last_attempts"][0]["error"]
     assert shown["last_attempts"][0]["duration_seconds"] < 30
@@ -161,7 +161,7 @@ async def test_a_receiver_that_answers_at_length_has_taken_it(settings: Settings
     """A 2xx counts, whatever comes with it."""
     async with running_webhooks(settings, **LONG) as deliveries:
         order = await deliveries.send(deliveries.receiver.url(repeat=300_000, text="thanks! "))
-        shown = await deliveries.became(order, "succeeded", 1)
+        shown = await deliveries.wait_for_state(order, "succeeded", 1)
 
     assert shown["last_attempts"][0]["error"] is None
 
@@ -170,7 +170,7 @@ async def test_a_busy_receiver_sets_the_pause(settings: Settings) -> None:
     """Retry-After of a 429 puts the next attempt off."""
     async with running_webhooks(settings, **SHORT) as deliveries:
         order = await deliveries.send(deliveries.receiver.url(answers="429", retry_after="600"))
-        shown = await deliveries.became(order, "pending", 1)
+        shown = await deliveries.wait_for_state(order, "pending", 1)
 
     pause = _moment(shown["next_attempt_at"]) - _moment(shown["last_attempts"][0]["started_at"])
     assert 600 <= pause.total_seconds() < 660
@@ -199,7 +199,7 @@ async def test_many_deliveries_at_once_all_arrive_once(settings: Settings) -> No
         orders = await asyncio.gather(*(deliveries.send(deliveries.receiver.url()) for _ in range(30)))
         await eventually(lambda: len(deliveries.receiver.list_received()) == 30)
         for order in orders:
-            await deliveries.became(order, "succeeded", 1)
+            await deliveries.wait_for_state(order, "succeeded", 1)
         reply = await deliveries.api_client.ask(
             "GET", f"/v1/projects/{deliveries.project_id}/webhook-secret", key=deliveries.key
         )
@@ -236,7 +236,7 @@ async def test_deliveries_come_a_page_at_a_time(settings: Settings) -> None:
     async with running_webhooks(settings, **SHORT) as deliveries:
         orders = [await deliveries.send(deliveries.receiver.url()) for _ in range(3)]
         for order in orders:
-            await deliveries.became(order, "succeeded", 1)
+            await deliveries.wait_for_state(order, "succeeded", 1)
         pages: list[Any] = []
         query: dict[str, str] | None = {}
         while query is not None:

@@ -164,7 +164,7 @@ class Orders:
             rows = await session.exec(statement)
             return [checker.copy_of(row.order_id, row.modified_at.timestamp(), row.version) for row in rows]
 
-    async def swept(self, number: str = NUMBER) -> bool:
+    async def wait_until_swept(self, number: str = NUMBER) -> bool:
         """Cycles until every slice that is done was swept."""
 
         async def all_swept() -> bool:
@@ -173,7 +173,7 @@ class Orders:
 
         return await eventually(all_swept)
 
-    async def until_slices(self, count: int, number: str = NUMBER) -> None:
+    async def wait_for_slices(self, count: int, number: str = NUMBER) -> None:
         """Wait until a number of slices are claimed."""
 
         async def claimed() -> bool:
@@ -181,7 +181,7 @@ class Orders:
 
         await eventually(claimed)
 
-    async def until_done(self, count: int, number: str = NUMBER) -> None:
+    async def wait_until_done(self, count: int, number: str = NUMBER) -> None:
         """Wait until a number of slices are complete."""
 
         async def done() -> bool:

@@ -57,7 +57,7 @@ class Webhooks:
         delivery: dict[str, Any] = found[delivery_id]
         return delivery
 
-    async def became(self, order: WebhookDeliveryInput, state: str, attempts: int) -> dict[str, Any]:
+    async def wait_for_state(self, order: WebhookDeliveryInput, state: str, attempts: int) -> dict[str, Any]:
         """Wait until a delivery has this state and number of attempts."""
 
         async def look() -> dict[str, Any]:

@@ -27,16 +27,16 @@ def test_a_minute_takes_its_amount_at_once(per_minute: int) -> None:
     """Not one more, until the rate brings it."""
     clock = Clock()
     meter = RateMeter(clock)
-    assert [meter.count("a", per_minute) for _ in range(per_minute)] == [0.0] * per_minute
-    wait = meter.count("a", per_minute)
+    assert [meter.count_unless_too_early("a", per_minute) for _ in range(per_minute)] == [0.0] * per_minute
+    wait = meter.count_unless_too_early("a", per_minute)
     assert 0 < wait <= 60 / per_minute
-    used, seconds = meter.read("a", per_minute)
+    used, seconds = meter.read_used_amount_and_reset_seconds("a", per_minute)
     assert used == per_minute
     assert seconds == pytest.approx(60)
     clock.now += wait
-    assert meter.count("a", per_minute) == 0.0
-    assert meter.count("a", per_minute) > 0
-    assert meter.count("b", per_minute) == 0.0
+    assert meter.count_unless_too_early("a", per_minute) == 0.0
+    assert meter.count_unless_too_early("a", per_minute) > 0
+    assert meter.count_unless_too_early("b", per_minute) == 0.0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -48,7 +48,7 @@ def test_no_minute_takes_more_than_twice_its_amount(seed: int) -> None:
     began = clock.now
     while clock.now < began + 1_200:
         clock.now += draw.choice([0.0, 0.01, 0.5, draw.random() * 40])
-        if not meter.count("a", per_minute):
+        if not meter.count_unless_too_early("a", per_minute):
             taken.append(clock.now)
     for start in taken:
         assert sum(start <= at < start + 60 for at in taken) <= 2 * per_minute
@@ -60,9 +60,9 @@ def test_what_is_refused_is_not_counted() -> None:
     clock = Clock()
     meter = RateMeter(clock)
     for _ in range(60 + 500):
-        meter.count("a", 60)
+        meter.count_unless_too_early("a", 60)
     clock.now += 1
-    assert meter.count("a", 60) == 0.0
+    assert meter.count_unless_too_early("a", 60) == 0.0
 
 
 def test_the_meter_forgets_the_idle_first() -> None:
@@ -70,13 +70,13 @@ def test_the_meter_forgets_the_idle_first() -> None:
     clock = Clock()
     meter = RateMeter(clock)
     for number in range(KEYS_MAX - 1):
-        meter.count(str(number), 60_000)
+        meter.count_unless_too_early(str(number), 60_000)
     clock.now += 1
-    while not meter.count("busy", 60):
+    while not meter.count_unless_too_early("busy", 60):
         pass
     for number in range(KEYS_MAX // 2):
-        meter.count(f"new {number}", 60)
-    assert meter.count("busy", 60) > 0
+        meter.count_unless_too_early(f"new {number}", 60)
+    assert meter.count_unless_too_early("busy", 60) > 0
     assert len(meter._due) <= KEYS_MAX
 
 

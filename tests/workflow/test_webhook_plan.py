@@ -48,7 +48,7 @@ async def test_the_ladder_in_its_full_length(settings: Settings) -> None:
         order = make_order(deliveries.services.sealer, deliveries.project_id, deliveries.receiver.url(answers="500"))
         handle = await start(skipping, order)
         result = await handle.result()
-        shown = await deliveries.became(order, "failed", 10)
+        shown = await deliveries.wait_for_state(order, "failed", 10)
         gaps = await _gaps(handle)
 
         assert len({message.headers["webhook-id"] for message in deliveries.receiver.list_received()}) == 1
@@ -70,9 +70,9 @@ async def test_a_delivery_outlives_the_plan_that_announced_it(settings: Settings
             deliveries.services.sealer, deliveries.project_id, deliveries.receiver.url(answers="500,200")
         )
         made = await engine.execute_workflow(Announcer.run, order, id="announcer", task_queue=ANNOUNCERS)
-        await deliveries.became(order, "pending", 1)
+        await deliveries.wait_for_state(order, "pending", 1)
         await deliveries.redeliver(order)
-        await deliveries.became(order, "succeeded", 2)
+        await deliveries.wait_for_state(order, "succeeded", 2)
 
     assert WebhookDeliveryInput.model_validate(order.model_dump() | {"delivery_id": made})
 
