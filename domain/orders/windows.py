@@ -123,7 +123,7 @@ def split_into_slices(start: datetime, until: datetime, interval_seconds: int, m
 
 
 class SliceTrack(StrEnum):
-    """The direction in which a slice was claimed."""
+    """Whether a slice was claimed as new orders came, or on the way back through the history."""
 
     LIVE = "live"
     HISTORY = "history"
