@@ -21,7 +21,7 @@ from stores.orders.health import StaleSlice
 from stores.orders.platforms import build_alarm
 
 
-class WatchActivities:
+class PlatformPresenceActivities:
     """Activities of the watch over workers."""
 
     def __init__(self, services: Services) -> None:

@@ -193,7 +193,7 @@ class ServedPlatformsResult(_FrozenModel):
     unserved: list[str] = []
 
 
-class OrderHealthCheckInput(_FrozenModel):
+class OrderWatchInput(_FrozenModel):
     """Input of the watch."""
 
     patience_seconds: float = 20.0

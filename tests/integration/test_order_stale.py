@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.orders.watch import OverdueScanActivities
 from domain.orders import names
-from domain.orders.activity_models import Alarm, OrderHealthCheckInput
+from domain.orders.activity_models import Alarm, OrderWatchInput
 from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
@@ -19,7 +19,7 @@ from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
 from tests.support.orders import NUMBER, Orders, gauge, running_orders, since
 from tests.support.waiting import eventually
-from workflows.orders.alarms import OrderHealthCheckWorkflow
+from workflows.orders.alarms import OrderWatchWorkflow
 
 pytestmark = pytest.mark.stack
 
@@ -68,8 +68,8 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
 
         for turn in range(2):
             await orders.engine.execute_workflow(
-                OrderHealthCheckWorkflow.run,
-                OrderHealthCheckInput(patience_seconds=30),
+                OrderWatchWorkflow.run,
+                OrderWatchInput(patience_seconds=30),
                 id=f"watch-{turn}",
                 task_queue=names.QUEUE,
             )

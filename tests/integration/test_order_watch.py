@@ -8,7 +8,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 
 from domain.orders import names
-from domain.orders.activity_models import OrderHealthCheckInput, ServedPlatformsResult
+from domain.orders.activity_models import OrderWatchInput, ServedPlatformsResult
 from infra.settings import Settings
 from sims.platforms.scenario import PlatformScenario
 from tests.support.orders import Orders, running_orders
@@ -16,7 +16,7 @@ from tests.support.pace import measure_pace
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
 from workflows.orders import handle
-from workflows.orders.alarms import OrderHealthCheckWorkflow
+from workflows.orders.alarms import OrderWatchWorkflow
 
 pytestmark = pytest.mark.stack
 
@@ -57,9 +57,9 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
     """As on a busy machine: the second question in a row decides."""
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
         await _set_up(orders)
-        order = OrderHealthCheckInput(patience_seconds=10 * measure_pace())
+        order = OrderWatchInput(patience_seconds=10 * measure_pace())
         watch = await orders.engine.start_workflow(
-            OrderHealthCheckWorkflow.run, order, id="watch-busy", task_queue=names.QUEUE
+            OrderWatchWorkflow.run, order, id="watch-busy", task_queue=names.QUEUE
         )
 
         async def is_missed() -> bool:
@@ -77,9 +77,9 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
 
 
 async def _run_watch(orders: Orders, name: str, *, patience_seconds: float) -> ServedPlatformsResult:
-    order = OrderHealthCheckInput(patience_seconds=patience_seconds)
+    order = OrderWatchInput(patience_seconds=patience_seconds)
     return await orders.engine.execute_workflow(
-        OrderHealthCheckWorkflow.run, order, id=f"watch-{name}", task_queue=names.QUEUE
+        OrderWatchWorkflow.run, order, id=f"watch-{name}", task_queue=names.QUEUE
     )
 
 

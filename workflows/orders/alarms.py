@@ -10,9 +10,9 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from activities.orders.activities import PlatformActivities
-    from activities.orders.watch import OverdueScanActivities, WatchActivities
+    from activities.orders.watch import OverdueScanActivities, PlatformPresenceActivities
     from domain.orders import names
-    from domain.orders.activity_models import Alarm, OrderHealthCheckInput, ServedPlatformsResult
+    from domain.orders.activity_models import Alarm, OrderWatchInput, ServedPlatformsResult
     from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from workflows.activity_calls import PRESENCE_CHECK, PROMPT_ACTIVITY
     from workflows.webhooks import delivery
@@ -38,18 +38,20 @@ async def start_alarm_deliveries(alarms: Iterable[Alarm]) -> None:
 
 
 @workflow.defn(name=names.WATCH_WORKFLOW)
-class OrderHealthCheckWorkflow:
+class OrderWatchWorkflow:
     """One check of all platforms: alarms about those without a worker, stale slices and lost backfills."""
 
     def __init__(self) -> None:
         self._presence: ServedPlatformsResult | None = None
 
     @workflow.run
-    async def run(self, params: OrderHealthCheckInput) -> ServedPlatformsResult:
+    async def run(self, params: OrderWatchInput) -> ServedPlatformsResult:
         """Check all platforms once."""
-        watched = await workflow.execute_activity_method(WatchActivities.list_platforms, **PROMPT_ACTIVITY)
+        watched = await workflow.execute_activity_method(PlatformPresenceActivities.list_platforms, **PROMPT_ACTIVITY)
         presence = self._presence = await _check_presence(watched.platforms, params.patience_seconds)
-        result = await workflow.execute_activity_method(WatchActivities.record_presence, presence, **PROMPT_ACTIVITY)
+        result = await workflow.execute_activity_method(
+            PlatformPresenceActivities.record_presence, presence, **PROMPT_ACTIVITY
+        )
         await start_alarm_deliveries(result.alarms)
         result = await workflow.execute_activity_method(OverdueScanActivities.report_overdue, **PROMPT_ACTIVITY)
         await start_alarm_deliveries(result.alarms)

@@ -25,7 +25,7 @@ from domain.orders import names
 from domain.orders.activity_models import (
     BackfillInput,
     OrderCycleInput,
-    OrderHealthCheckInput,
+    OrderWatchInput,
     ReportInput,
     SliceInput,
     SliceStatus,
@@ -87,7 +87,7 @@ def _build_watch_schedule(*, has_platforms: bool = True) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             names.WATCH_WORKFLOW,
-            OrderHealthCheckInput(),
+            OrderWatchInput(),
             id=names.WATCH,
             task_queue=names.QUEUE,
             typed_search_attributes=starts.build_search_attributes(names.SYSTEM),

@@ -8,12 +8,12 @@ from typing import Final
 
 from activities.orders import platform_workers
 from activities.orders.activities import BackfillActivities, OrderActivities, OrderHousekeeping
-from activities.orders.watch import OverdueScanActivities, WatchActivities
+from activities.orders.watch import OverdueScanActivities, PlatformPresenceActivities
 from domain.orders import names
 from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
-from workflows.orders.alarms import OrderHealthCheckWorkflow
+from workflows.orders.alarms import OrderWatchWorkflow
 from workflows.orders.backfill import OrderBackfillWorkflow, OrderReportWorkflow
 from workflows.orders.cycle import OrderCycleWorkflow
 from workflows.orders.slice import OrderSliceWorkflow
@@ -23,13 +23,17 @@ WORKFLOWS: Final = (
     OrderSliceWorkflow,
     OrderBackfillWorkflow,
     OrderReportWorkflow,
-    OrderHealthCheckWorkflow,
+    OrderWatchWorkflow,
 )
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
     """Build the queue of workflows and database activities; `platform_workers` builds those of platforms."""
-    steps, watching, backfilling = OrderActivities(services), WatchActivities(services), BackfillActivities(services)
+    steps, watching, backfilling = (
+        OrderActivities(services),
+        PlatformPresenceActivities(services),
+        BackfillActivities(services),
+    )
     return [
         TaskQueue(
             name=names.QUEUE,

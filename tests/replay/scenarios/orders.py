@@ -20,14 +20,14 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDReusePolicy
 
 from domain.orders import names
-from domain.orders.activity_models import OrderCycleInput, OrderHealthCheckInput, ReportInput, SliceInput, SliceJob
+from domain.orders.activity_models import OrderCycleInput, OrderWatchInput, ReportInput, SliceInput, SliceJob
 from domain.orders.slices import ReadPurpose
 from domain.orders.windows import SliceTrack, TimeWindow
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
-from workflows.orders.alarms import OrderHealthCheckWorkflow
+from workflows.orders.alarms import OrderWatchWorkflow
 from workflows.orders.backfill import OrderBackfillWorkflow, OrderReportWorkflow
 from workflows.orders.cycle import OrderCycleWorkflow
 from workflows.orders.handle import build_search_attributes
@@ -185,9 +185,9 @@ async def _record_report(recorder: Recorder) -> None:
 async def _record_watch(recorder: Recorder) -> None:
     workflow_id = f"{names.WATCH}-recorded"
     await recorder.engine.execute_workflow(
-        OrderHealthCheckWorkflow.run, OrderHealthCheckInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
+        OrderWatchWorkflow.run, OrderWatchInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
     )
-    await recorder.keep(workflow_id, OrderHealthCheckWorkflow.__name__, "served")
+    await recorder.keep(workflow_id, OrderWatchWorkflow.__name__, "served")
 
 
 async def _set_up(recorder: Recorder, number: str, scenario: PlatformScenario, **options: Any) -> None:
