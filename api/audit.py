@@ -15,7 +15,8 @@ from api.http.models import Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Route, Routes
 from api.http.validation import QueryTimestamp
-from domain.faults import Invalid
+from api.projects import require_key_of_all_systems
+from domain.faults import Forbidden, Invalid
 from domain.secrets import KeyRight
 from infra import log
 from stores import audit as store
@@ -65,13 +66,20 @@ class PendingAuditEntry:
     status: int = HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-@routes.get("/v1/audit", access=Access.PROJECTS, right=KeyRight.OPERATE, problems={"cursor_invalid": Invalid})
+@routes.get(
+    "/v1/audit",
+    access=Access.PROJECTS,
+    right=KeyRight.OPERATE,
+    problems={"cursor_invalid": Invalid, "key_not_enough": Forbidden},
+)
 async def list_actions(call: Call, query: AuditQuery) -> PageResponse[ActionResponse]:
     """List actions, newest first.
 
     An action is a request that changes something that is there: a key, a setting, a run, what failed. Requests that
-    only submit work (downloads, transfers, tasks) are not among them: the work itself says who submitted it.
+    only submit work (downloads, transfers, tasks) are not among them: the work itself says who submitted it. A key that
+    is limited to some systems is refused.
     """
+    require_key_of_all_systems(call.caller, "The audit log")
     after = query.after
     place = None if after is None else (after[0], pagination.parse_numeric_id_or_zero(after[1]))
     filters = store.AuditFilter(

@@ -12,7 +12,7 @@ from api.http import pagination
 from api.http.auth import build_missing_to_caller_fault
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Access, Call, Caller, Routes
 from domain import secrets as rules
 from domain.faults import Conflict, Forbidden, Invalid
 from domain.secrets import KeyRight
@@ -26,6 +26,7 @@ from systems import SYSTEMS, System
 LIVE_KEYS_MAX = 20
 OVERLAP_MAX_SECONDS = 7 * 24 * 3600
 
+_OTHER_KEY_HINT = "Use another key of the project."
 KEY_PROBLEMS = {"too_many_keys": Conflict, "project_revoked": Conflict}
 
 routes = Routes("projects", "Projects and their keys: what a key creates belongs to its project.")
@@ -160,20 +161,14 @@ async def revoke_project(call: Call, path: ProjectPath) -> ProjectResponse:
 async def create_key(call: Call, path: ProjectPath, body: CreateKeyRequest) -> NewKeyResponse:
     """Create another key.
 
-    A key that is limited to some systems creates keys for these only. A project has at most 20 keys that are neither
-    revoked nor expired.
+    A key that is limited to some systems creates keys for these only, and one that expires creates keys that expire no
+    later. A project has at most 20 keys that are neither revoked nor expired.
     """
     if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
         raise Invalid("expiry_past", "The key would have expired already.", "Send a time that is to come.")
-    own = call.caller.systems
-    if own is not None and not (body.systems is not None and own.issuperset(body.systems)):
-        raise Forbidden(
-            "key_not_enough",
-            f"This key is for {', '.join(sorted(own))} alone, so that it creates keys for these alone.",
-            "Name them as `systems`.",
-        )
     systems = None if body.systems is None else frozenset[str](body.systems)
     permissions = KeyPermissions(body.right, systems, body.expires_at, body.name)
+    _require_key_within_caller(call, permissions, "Name these as `systems`, or use another key of the project.")
     async with call.services.database.session() as session:
         return await _create_key_within_limit(call, session, path.project_id, permissions)
 
@@ -198,41 +193,91 @@ async def rotate_key(call: Call, path: KeyPath, body: RotateKeyRequest) -> NewKe
 
     The new key is accepted at once, with the rights, the systems and the expiry of the old one. The old one is accepted
     until the overlap ends, so that callers can be changed one by one.
+
+    A key that may do more, or expires later, than the one that you call with is not rotated.
     """
     async with call.services.database.session() as session:
         old = _require_row(await store.find_and_lock_key(session, path.project_id, path.key_id))
-        _require_systems_of_key(call, old)
+        permissions = _read_permissions(old)
+        _require_key_within_caller(call, permissions, _OTHER_KEY_HINT)
         if old.revoked_at is not None:
             raise Conflict("key_revoked", "This key was already revoked or replaced.", "Make a new key instead.")
-        systems = None if old.systems is None else frozenset(old.systems)
-        permissions = KeyPermissions(KeyRight(old.key_right), systems, old.expires_at, old.name)
         new = await _create_key_within_limit(call, session, path.project_id, permissions)
         await store.revoke_key(session, old, after=timedelta(seconds=body.overlap_seconds))
     log.get(__name__).info("key_rotated", key_id=old.key_id, new_key_id=new.key_id)
     return new
 
 
-@routes.delete("/v1/projects/{project_id}/keys/{key_id}", access=Access.OWNER)
+@routes.delete("/v1/projects/{project_id}/keys/{key_id}", access=Access.OWNER, problems={"key_not_enough": Forbidden})
 async def revoke_key(call: Call, path: KeyPath) -> None:
     """Revoke a key for good.
 
-    Revoking it again changes nothing.
+    Revoking it again changes nothing. A key that may do more, or expires later, than the one that you call with is not
+    revoked.
     """
     async with call.services.database.session() as session:
-        await store.revoke_key(
-            session, _require_row(await store.find_and_lock_key(session, path.project_id, path.key_id))
-        )
+        key = _require_row(await store.find_and_lock_key(session, path.project_id, path.key_id))
+        _require_key_within_caller(call, _read_permissions(key), _OTHER_KEY_HINT)
+        await store.revoke_key(session, key)
     log.get(__name__).info("key_revoked", key_id=path.key_id)
 
 
-def _require_systems_of_key(call: Call, key: ApiKey) -> None:
-    """Require that the caller may use every system of a key, so that rotating it gives no more than the caller has."""
-    own = call.caller.systems
-    if own is not None and not (key.systems is not None and own.issuperset(key.systems)):
+def require_key_of_all_systems(caller: Caller, purpose: str) -> None:
+    """Require that a caller's key is not limited to some systems.
+
+    Args:
+        purpose: What concerns all systems, as the subject of a sentence.
+
+    Raises:
+        Forbidden: It is.
+    """
+    if caller.systems is not None:
         raise Forbidden(
             "key_not_enough",
-            "This key may use more than the one that you call with.",
+            f"{purpose} concerns all systems of the project, and this key is for {', '.join(sorted(caller.systems))}.",
             "Use another key of the project.",
+        )
+
+
+def require_key_without_expiry(caller: Caller, purpose: str) -> None:
+    """Require that a caller's key does not expire.
+
+    Args:
+        purpose: What outlasts the key, as the subject of a sentence.
+
+    Raises:
+        Forbidden: It expires.
+    """
+    if caller.expires_at is not None:
+        raise Forbidden(
+            "key_not_enough",
+            f"{purpose} would outlast this key, which expires at {caller.expires_at.isoformat()}.",
+            "Use a key of the project that does not expire.",
+        )
+
+
+def _read_permissions(key: ApiKey) -> KeyPermissions:
+    systems = None if key.systems is None else frozenset(key.systems)
+    return KeyPermissions(KeyRight(key.key_right), systems, key.expires_at, key.name)
+
+
+def _require_key_within_caller(call: Call, key: KeyPermissions, systems_hint: str) -> None:
+    """Require that a key that is created, rotated or revoked has no system and no time that the caller's has not.
+
+    The right needs no comparison: the highest one manages keys.
+    """
+    caller = call.caller
+    if caller.systems is not None and not (key.systems is not None and caller.systems.issuperset(key.systems)):
+        raise Forbidden(
+            "key_not_enough",
+            f"This key is for {', '.join(sorted(caller.systems))} alone, so that it manages keys for these alone.",
+            systems_hint,
+        )
+    if caller.expires_at is not None and (key.expires_at is None or key.expires_at > caller.expires_at):
+        raise Forbidden(
+            "key_not_enough",
+            f"This key expires at {caller.expires_at.isoformat()}, so that it manages only keys that expire no later.",
+            "Send an earlier `expires_at` for a new key, or use another key of the project.",
         )
 
 

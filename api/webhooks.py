@@ -16,8 +16,8 @@ from api.http.auth import build_missing_to_caller_fault
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Routes
-from api.projects import ProjectPath
-from domain.faults import Conflict
+from api.projects import ProjectPath, require_key_of_all_systems, require_key_without_expiry
+from domain.faults import Conflict, Forbidden
 from domain.secrets import SealedText
 from domain.webhooks import (
     DeliveryState,
@@ -114,14 +114,18 @@ async def list_secrets(call: Call, path: ProjectPath) -> WebhookSecretsResponse:
     "/v1/projects/{project_id}/webhook-secret",
     access=Access.OWNER,
     status=201,
-    problems={"too_many_secrets": Conflict, "project_revoked": Conflict},
+    problems={"too_many_secrets": Conflict, "project_revoked": Conflict, "key_not_enough": Forbidden},
 )
 async def rotate_secret(call: Call, path: ProjectPath, body: RotateWebhookSecretRequest) -> NewWebhookSecretResponse:
     """Make a new secret and show it.
 
     It signs at once. The secrets before it sign as well until the overlap ends, so that receivers can be changed one by
     one: a message then carries several signatures, and one that matches is enough.
+
+    A key that is limited to some systems, or that expires, is refused.
     """
+    require_key_of_all_systems(call.caller, "The webhook secret")
+    require_key_without_expiry(call.caller, "A new webhook secret")
     async with call.services.database.session() as session:
         project = await _require_project(session, path.project_id)
         if project.revoked_at is not None:

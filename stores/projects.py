@@ -19,7 +19,7 @@ LAST_USED_PRECISION = timedelta(minutes=1)  # a busy key costs a write a minute,
 
 # Not through the ORM: every request runs these.
 _KEY = """
-    SELECT k.project_id, k.hash, k.key_right, k.systems,
+    SELECT k.project_id, k.hash, k.key_right, k.systems, k.expires_at,
         coalesce(k.last_used_at <= now() - $2::interval, true) AS unseen, p.quotas::text,
         coalesce(least(k.revoked_at, p.revoked_at, k.expires_at) > now(), true) AS live
     FROM api_keys k JOIN projects p ON p.id = k.project_id WHERE k.id = $1
@@ -54,6 +54,9 @@ class KeyCredential:
     systems: frozenset[str] | None
     """The systems that it may use; None for all."""
 
+    expires_at: datetime | None
+    """From when on it is refused; None for never."""
+
     quota_overrides: str
     """The quotas that were set for its project, as JSON."""
 
@@ -87,7 +90,14 @@ async def find_key_credential(database: Database, key_id: str) -> KeyCredential 
         return None
     systems = None if row["systems"] is None else frozenset(row["systems"])
     return KeyCredential(
-        row["project_id"], row["hash"], row["live"], row["unseen"], KeyRight(row["key_right"]), systems, row["quotas"]
+        row["project_id"],
+        row["hash"],
+        row["live"],
+        row["unseen"],
+        KeyRight(row["key_right"]),
+        systems,
+        row["expires_at"],
+        row["quotas"],
     )
 
 

@@ -244,7 +244,8 @@ class Authenticator:
 
     def _build_caller(self, key_id: str, record: KeyCredential) -> Caller:
         quotas = self._read_quotas(record.quota_overrides)
-        return Caller(record.project_id, key_id, right=record.right, systems=record.systems, quotas=quotas)
+        caller = Caller(record.project_id, key_id, right=record.right, systems=record.systems, quotas=quotas)
+        return replace(caller, expires_at=record.expires_at)
 
     async def _find_live_key_and_record_use(self, key_id: str) -> KeyCredential | None:
         """Return the key of a session unless it was revoked."""

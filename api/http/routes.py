@@ -62,6 +62,9 @@ class Caller:
     systems: frozenset[str] | None = None
     """The systems that the key may use; None for all."""
 
+    expires_at: datetime | None = None
+    """When the key expires; None for never."""
+
     until: datetime | None = None
     """When the console session ends; None for a caller with a key."""
 

@@ -82,14 +82,14 @@ async def test_a_key_does_what_its_right_includes_and_nothing_else(api_client: A
 
 
 async def test_a_key_for_one_system_is_refused_by_the_others(api_client: ApiClient) -> None:
-    """What belongs to no system stays open."""
+    """What belongs to no system stays open, but for the audit log, which has the actions of all."""
     project_id, key = await api_client.make_project()
     limited = await create_key(api_client, project_id, key, systems=["downloads"])
     reads = [route for route in OPEN_TO_PROJECTS if route.method == "GET" and "events" not in route.path]
     refused = {
         route.tag for route in reads if await call_route(api_client, route, project_id, limited) == "key_not_enough"
     }
-    assert refused == {route.tag for route in reads if route.tag in SYSTEMS} - {"downloads"}
+    assert refused == {route.tag for route in reads if route.tag in {*SYSTEMS, "audit"}} - {"downloads"}
     assert "downloads" in {route.tag for route in reads}
 
 
@@ -108,6 +108,33 @@ async def test_a_limited_key_makes_no_key_that_may_do_more(api_client: ApiClient
     assert own is not None
     renewed = await api_client.ask("POST", f"{keys}/{own.key_id}/rotate", key=limited, json={})
     assert renewed.body["systems"] == ["downloads"]
+
+
+async def test_a_key_does_nothing_to_keys_and_secrets_beyond_itself(api_client: ApiClient) -> None:
+    """Neither one for some systems nor one that expires; each may still manage keys within its own limits."""
+    project_id, key = await api_client.make_project()
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    later = str(soon + timedelta(hours=1))
+    limits = ({"systems": ["orders"]}, {"expires_at": str(soon)})
+    full = secrets.parse_api_key(key)
+    assert full is not None
+    project = f"/v1/projects/{project_id}"
+    for limit in limits:
+        limited = await create_key(api_client, project_id, key, **limit)
+        beyond = [
+            ("DELETE", f"/keys/{full.key_id}", None),
+            ("POST", f"/keys/{full.key_id}/rotate", {}),
+            ("POST", "/keys", {"expires_at": later}),
+            ("POST", "/keys", {}),
+            ("POST", "/webhook-secret", {"overlap_seconds": 0}),
+        ]
+        for method, path, body in beyond:
+            reply = await api_client.ask(method, project + path, key=limited, json=body)
+            assert (reply.status, reply.code) == (403, "key_not_enough"), (limit, method, path)
+        within = secrets.parse_api_key(await create_key(api_client, project_id, limited, **limit))
+        assert within is not None
+        assert (await api_client.ask("DELETE", f"{project}/keys/{within.key_id}", key=limited)).status == 204
+    assert (await api_client.ask("GET", project, key=key)).status == 200
 
 
 async def test_a_rotated_key_keeps_its_permissions(api_client: ApiClient) -> None:
