@@ -137,7 +137,14 @@ def doctor(
 
     components = data_folder.load_environment_and_describe(_load_settings_with_data_dir(data_dir).data_dir)
     settings.load.cache_clear()
-    command.run_and_exit(checks.run_checks(_load_settings_with_data_dir(data_dir), components, as_json=as_json))
+
+    async def run_checks() -> None:
+        # At once: a check that hangs would keep the process for minutes.
+        command.flush_and_exit(
+            await checks.run_checks(_load_settings_with_data_dir(data_dir), components, as_json=as_json)
+        )
+
+    command.run_and_exit(run_checks())
 
 
 @app.command()

@@ -310,6 +310,11 @@ def run_and_exit(
         # asyncio and typer would print it, but control does not return to them.
         sys.excepthook(*sys.exc_info())
         code = 1
+    flush_and_exit(code)
+
+
+def flush_and_exit(code: int) -> NoReturn:
+    """Write what is buffered, and exit without waiting for anything."""
     log.line_buffer.write_buffered()
     sys.stdout.flush()
     sys.stderr.flush()

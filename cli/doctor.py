@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import platform
 import shutil
+import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -27,12 +30,15 @@ from stores import migrate, payload_keys, worker_heartbeats
 from workflows import systems
 
 PROBE_KEY = ".doctor"
+ANSWER_SECONDS = 20.0
+"""All checks run at once, and what has not answered by then hangs."""
+HANGS_HINT = "It hangs, or its address is wrong: look at its log and its load, or restart it."
 FREE_BYTES_MIN = 2 * 1024**3
 CLOCK_SKEW_MAX_SECONDS = 2.0
 LIBRARIES = ("temporalio", "aiohttp", "sqlmodel", "minio", "pyarrow")
 
 
-Check = Callable[[Settings], Awaitable[str]]
+Check = Callable[[Settings], Coroutine[Any, Any, str]]
 
 
 @dataclass(frozen=True)
@@ -86,11 +92,17 @@ async def iterate_results(settings: Settings, names: Collection[str] = ()) -> As
         "versions": _list_library_versions,
         "disk": _check_disk,
     }
-    for name, check in checks.items():
-        if names and name not in names:
+    tasks = {name: asyncio.create_task(check(settings)) for name, check in checks.items() if not names or name in names}
+    until = time.monotonic() + ANSWER_SECONDS
+    for name, task in tasks.items():
+        # Not `timeout`: the call of a store that hangs waits for its thread when it is cancelled, for minutes.
+        await asyncio.wait([task], timeout=max(0.0, until - time.monotonic()))
+        if not task.done():
+            task.cancel()
+            yield CheckResult(name, ok=False, found=f"There was no answer within {ANSWER_SECONDS:.0f} s. {HANGS_HINT}")
             continue
         try:
-            yield CheckResult(name, ok=True, found=await check(settings))
+            yield CheckResult(name, ok=True, found=task.result())
         except CheckFailed as error:
             yield CheckResult(name, ok=False, found=str(error))
 
@@ -127,23 +139,23 @@ async def _check_queues_are_served(settings: Settings) -> str:
         answers = [await temporal.describe_queue(client, queue, kind) for kind in kinds]
         if any(temporal.list_polling_workers(answer) & answering for answer in answers):
             continue
-        if backlog := sum(answer.stats.approximate_backlog_count for answer in answers):
-            waiting.append(f"{queue} ({backlog})")
-        elif queue in silent:
+        if queue in silent:
             lost.append(queue)
+        elif backlog := sum(answer.stats.approximate_backlog_count for answer in answers):
+            waiting.append(f"{queue} ({backlog})")
         else:
             idle.append(queue)
-    if waiting:
-        raise CheckFailed(
-            f"Work waits in queues that no worker serves: {', '.join(waiting)}.",
-            f"Start `haulage worker --queues {waiting[0].partition(' ')[0]}`.",
-        )
     if lost:
         seconds = min(each.silent_seconds for each in heartbeats if each.is_silent and lost[0] in each.queues)
         raise CheckFailed(
             f"Workers hang or were killed, and these queues have no other: {', '.join(lost)}. "
             f"The last answered {seconds:.0f} s ago.",
             "Restart them.",
+        )
+    if waiting:
+        raise CheckFailed(
+            f"Work waits in queues that no worker serves: {', '.join(waiting)}.",
+            f"Start `haulage worker --queues {waiting[0].partition(' ')[0]}`.",
         )
     served = f"answer at {len(queues) - len(idle)} of {len(queues)} queues"
     return served + (f"; no work waits in {', '.join(idle)}" if idle else "")

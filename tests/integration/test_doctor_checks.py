@@ -196,3 +196,19 @@ async def test_workers_of_another_version_are_named(settings: Settings) -> None:
             return True
 
         assert await eventually(is_named)
+
+
+async def test_what_hangs_is_named_and_the_rest_is_checked(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that was suspended would answer in minutes, if ever."""
+
+    async def hang(_settings: Settings) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    monkeypatch.setattr(doctor, "_check_bucket", hang)
+    monkeypatch.setattr(doctor, "ANSWER_SECONDS", 1.0)
+    chosen = ["bucket", "versions", "disk"]
+    checks = {result.name: result async for result in doctor.iterate_results(settings, chosen)}
+
+    assert {name: each.ok for name, each in checks.items()} == {"bucket": False, "versions": True, "disk": True}
+    assert checks["bucket"].found.startswith("There was no answer within 1 s.")
