@@ -199,7 +199,7 @@ class RetryingPageReader:
                 metrics.PAGES.labels("done").inc()
                 return result
 
-    async def probe_is_answering(self) -> bool:
+    async def is_source_answering(self) -> bool:
         """Return whether the source answers at all."""
         try:
             await self._pages.fetch_page(self._first_page, 1)

@@ -84,16 +84,6 @@ class Limiter:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def spend(self, bucket: str, amount: int, *, capacity: int, window_seconds: float) -> LimitDecision:
-        """Spend an amount if no window, wherever it begins, would exceed the capacity."""
-        [verdict] = await self.take_all_or_none([RateDemand(bucket, amount, capacity, window_seconds)], [])
-        return verdict
-
-    async def lease(self, key: str, holder: str, *, limit: int, ttl_seconds: float) -> LimitDecision:
-        """Take a slot if one is free, or extend the one that the holder has."""
-        [verdict] = await self.take_all_or_none([], [SlotDemand(key, holder, limit, ttl_seconds)])
-        return verdict
-
     async def take_all_or_none(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
         """Meet all demands or none; return their verdicts in the same order.
 

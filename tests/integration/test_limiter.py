@@ -20,6 +20,18 @@ from infra.limits.limiter import SharingRules
 DAY = 86_400.0
 
 
+async def spend(limiter: Limiter, bucket: str, amount: int, *, capacity: int, window_seconds: float) -> LimitDecision:
+    """Spend an amount if no window, wherever it begins, would exceed the capacity."""
+    [decision] = await limiter.take_all_or_none([RateDemand(bucket, amount, capacity, window_seconds)], [])
+    return decision
+
+
+async def take_slot(limiter: Limiter, key: str, holder: str, *, limit: int, ttl_seconds: float) -> LimitDecision:
+    """Take a slot if one is free, or extend the one that the holder has."""
+    [decision] = await limiter.take_all_or_none([], [SlotDemand(key, holder, limit, ttl_seconds)])
+    return decision
+
+
 @pytest.fixture
 def limiter(database: Database) -> Limiter:
     """One limiter."""
@@ -38,7 +50,7 @@ async def limiters(database: Database) -> AsyncIterator[Sequence[Limiter]]:
 
 async def test_a_window_takes_its_capacity_and_no_more(limiter: Limiter) -> None:
     """Each verdict tells what is left; a refused one spends nothing."""
-    verdicts = [await limiter.spend("b", amount, capacity=10, window_seconds=DAY) for amount in (4, 7, 6, 1, 0)]
+    verdicts = [await spend(limiter, "b", amount, capacity=10, window_seconds=DAY) for amount in (4, 7, 6, 1, 0)]
 
     assert [(verdict.allowed, verdict.remaining) for verdict in verdicts] == [
         (True, 6),
@@ -53,7 +65,7 @@ async def test_a_window_takes_its_capacity_and_no_more(limiter: Limiter) -> None
 
 async def test_those_who_spend_at_once_never_spend_too_much(limiters: Sequence[Limiter]) -> None:
     """Two hundred demands over many connections: exactly the capacity is met."""
-    demands = [limiters[n % 4].spend("b", 1, capacity=37, window_seconds=DAY) for n in range(200)]
+    demands = [spend(limiters[n % 4], "b", 1, capacity=37, window_seconds=DAY) for n in range(200)]
     verdicts = await asyncio.gather(*demands)
 
     assert sum(verdict.allowed for verdict in verdicts) == 37
@@ -70,7 +82,7 @@ async def test_no_window_sees_more_than_the_capacity(limiters: Sequence[Limiter]
     async def insist(limiter: Limiter) -> None:
         while len(ended) < 4 * capacity:
             asked = time.monotonic()
-            if (await limiter.spend("b", 1, capacity=capacity, window_seconds=window)).allowed:
+            if (await spend(limiter, "b", 1, capacity=capacity, window_seconds=window)).allowed:
                 began.append(asked)
                 ended.append(time.monotonic())
 
@@ -85,14 +97,14 @@ async def test_no_window_sees_more_than_the_capacity(limiters: Sequence[Limiter]
 async def test_a_refusal_says_when_to_come_back(limiter: Limiter) -> None:
     """Who waits that long is let in, and who comes a little earlier is not."""
     window = 1.5
-    await limiter.spend("b", 3, capacity=3, window_seconds=window)
-    asked, refused = time.monotonic(), await limiter.spend("b", 1, capacity=3, window_seconds=window)
+    await spend(limiter, "b", 3, capacity=3, window_seconds=window)
+    asked, refused = time.monotonic(), await spend(limiter, "b", 1, capacity=3, window_seconds=window)
     assert not refused.allowed
     assert 0 < refused.reset_seconds <= window * (1 + 1 / 60)
 
     earliest, latest = asked + refused.reset_seconds, time.monotonic() + refused.reset_seconds
     asked = time.monotonic()
-    while not (verdict := await limiter.spend("b", 1, capacity=3, window_seconds=window)).allowed:
+    while not (verdict := await spend(limiter, "b", 1, capacity=3, window_seconds=window)).allowed:
         assert asked < latest + 0.2
         asked = time.monotonic()
     assert time.monotonic() >= earliest - 0.05
@@ -101,25 +113,25 @@ async def test_a_refusal_says_when_to_come_back(limiter: Limiter) -> None:
 
 async def test_slots_go_to_as_many_holders_as_there_are(limiters: Sequence[Limiter]) -> None:
     """A hundred want ten slots at once; a released one is free again, and none is ever lost."""
-    leases = [limiters[n % 4].lease("k", f"h{n}", limit=10, ttl_seconds=DAY) for n in range(100)]
+    leases = [take_slot(limiters[n % 4], "k", f"h{n}", limit=10, ttl_seconds=DAY) for n in range(100)]
     verdicts = await asyncio.gather(*leases)
     holders = [f"h{n}" for n, verdict in enumerate(verdicts) if verdict.allowed]
     assert len(holders) == 10
 
     for _ in range(3):
         await asyncio.gather(*(limiters[0].release_slots_and_spend_once(["k"], holder) for holder in holders))
-        again = [await limiters[1].lease("k", f"{holder}'", limit=10, ttl_seconds=DAY) for holder in holders]
+        again = [await take_slot(limiters[1], "k", f"{holder}'", limit=10, ttl_seconds=DAY) for holder in holders]
         assert [verdict.remaining for verdict in again] == list(range(9, -1, -1))
         holders = [f"{holder}'" for holder in holders]
-    assert not (await limiters[2].lease("k", "late", limit=10, ttl_seconds=DAY)).allowed
+    assert not (await take_slot(limiters[2], "k", "late", limit=10, ttl_seconds=DAY)).allowed
 
 
 async def test_a_holder_that_asks_again_keeps_its_one_slot(limiter: Limiter) -> None:
     """A request that is repeated takes no second slot, also when all are taken."""
-    first = await limiter.lease("k", "a", limit=2, ttl_seconds=DAY)
-    again = await limiter.lease("k", "a", limit=2, ttl_seconds=DAY)
-    await limiter.lease("k", "b", limit=2, ttl_seconds=DAY)
-    full = await limiter.lease("k", "a", limit=2, ttl_seconds=DAY)
+    first = await take_slot(limiter, "k", "a", limit=2, ttl_seconds=DAY)
+    again = await take_slot(limiter, "k", "a", limit=2, ttl_seconds=DAY)
+    await take_slot(limiter, "k", "b", limit=2, ttl_seconds=DAY)
+    full = await take_slot(limiter, "k", "a", limit=2, ttl_seconds=DAY)
 
     assert [(verdict.allowed, verdict.remaining) for verdict in (first, again, full)] == [
         (True, 1),
@@ -130,12 +142,12 @@ async def test_a_holder_that_asks_again_keeps_its_one_slot(limiter: Limiter) -> 
 
 async def test_a_slot_expires_with_its_holder(limiter: Limiter) -> None:
     """Nobody releases what a dead holder had; it is free when its time is over, and the refusal said when."""
-    await limiter.lease("k", "dead", limit=1, ttl_seconds=1.5)
-    asked, refused = time.monotonic(), await limiter.lease("k", "next", limit=1, ttl_seconds=DAY)
+    await take_slot(limiter, "k", "dead", limit=1, ttl_seconds=1.5)
+    asked, refused = time.monotonic(), await take_slot(limiter, "k", "next", limit=1, ttl_seconds=DAY)
     earliest, latest = asked + refused.reset_seconds, time.monotonic() + refused.reset_seconds
     assert not refused.allowed
     asked = time.monotonic()
-    while not (await limiter.lease("k", "next", limit=1, ttl_seconds=DAY)).allowed:
+    while not (await take_slot(limiter, "k", "next", limit=1, ttl_seconds=DAY)).allowed:
         assert asked < latest + 0.2
         asked = time.monotonic()
     assert time.monotonic() >= earliest - 0.05
@@ -177,11 +189,11 @@ async def test_what_crosses_does_not_deadlock(limiters: Sequence[Limiter]) -> No
 async def test_a_booking_is_made_once_with_the_release(limiter: Limiter) -> None:
     """However often the end of some work is told; also past the capacity, as it has happened."""
     booking = [UncheckedSpending("bytes", 30, DAY)]
-    await limiter.lease("k", "a", limit=1, ttl_seconds=DAY)
+    await take_slot(limiter, "k", "a", limit=1, ttl_seconds=DAY)
     await asyncio.gather(*(limiter.release_slots_and_spend_once(["k", "other"], "a", booking) for _ in range(3)))
 
     assert await limiter.read_spent_amount("bytes") == 30
-    asked = await limiter.spend("bytes", 0, capacity=20, window_seconds=DAY)
+    asked = await spend(limiter, "bytes", 0, capacity=20, window_seconds=DAY)
     assert (asked.allowed, asked.remaining) == (False, 0)
 
 
@@ -193,7 +205,7 @@ async def test_a_process_that_stops_inside_does_not_hold_up_the_others(
     stuck = Limiter(database)
     async with stuck._begin_with_locked_keys(["b"]) as (session, _):
         started = time.monotonic()
-        assert (await limiter.spend("b", 1, capacity=1, window_seconds=DAY)).allowed
+        assert (await spend(limiter, "b", 1, capacity=1, window_seconds=DAY)).allowed
         assert time.monotonic() - started < 30
         await session.invalidate()
 
@@ -201,8 +213,8 @@ async def test_a_process_that_stops_inside_does_not_hold_up_the_others(
 async def test_a_sweep_deletes_what_counts_no_more(database: Database, limiter: Limiter) -> None:
     """What is over goes; what still counts stays."""
     for name, seconds in (("old", 0.01), ("new", DAY)):
-        await limiter.spend(name, 1, capacity=1, window_seconds=seconds)
-        await limiter.lease(name, "a", limit=1, ttl_seconds=seconds)
+        await spend(limiter, name, 1, capacity=1, window_seconds=seconds)
+        await take_slot(limiter, name, "a", limit=1, ttl_seconds=seconds)
         ttl = timedelta(seconds=seconds)
         await limiter.renew_share(name, "a", in_use=0, demand=1, rules=SharingRules(limit=1, turn=ttl, ttl=ttl))
     swept = 0
