@@ -14,6 +14,8 @@ from dev.local import LocalInstallation, list_api_names, list_worker_names
 
 SAMPLE_SECONDS = 0.05
 SOURCE = "source"
+STAND_INS = "stand-ins"
+"""The process of the source."""
 SERVING = (components.ENGINE, components.DATABASE, components.STORE)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import aiohttp
 
-from bench.downloads import fairness, figures, proof
+from bench.downloads import commands, fairness, figures, proof
 from bench.downloads.contenders import SYSTEM, Exporter, ExportRun, HaulageExport, ScriptExport
 from bench.downloads.figures import Results
 from bench.peers import environments
@@ -45,7 +45,10 @@ async def measure() -> None:
     results: Results = {}
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings().model_copy(update={"data_dir": Path(folder) / "installation"})
-        async with run_installation(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
+        async with (
+            run_installation(settings, stand_in_names=("source",)) as running,
+            aiohttp.ClientSession(base_url=running.api) as session,
+        ):
             ours = await HaulageExport.register(running, session)
             contenders: list[Exporter] = [ours]
             contenders += [ScriptExport(name, module, running) for name, module in PEERS.items()]
@@ -53,11 +56,12 @@ async def measure() -> None:
             await _run_contender(running, ours, WARM_UP_ROWS)
             for size in SMALL if small else FULL:
                 results[size.rows] = await _run_rounds(running, contenders, size)
+            whole = await commands.measure_commands(running, SEED)
             fair = await fairness.measure_fairness(running, SEED)
     # A quick run is a look, not a record.
     name = f"{SYSTEM}-small" if small else SYSTEM
     figures.show(results)
-    publish(name, [*figures.figures(results), *fair])
+    publish(name, [*figures.figures(results), whole, *fair])
     await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 

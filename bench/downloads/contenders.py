@@ -57,7 +57,7 @@ class ScriptExport:
         async with usage.measure_usage(self._running) as use:
             printed = await environments.run_peer(SYSTEM, self._module, url, str(PAGE_SIZE), str(folder))
         took: dict[str, float] = json.loads(printed.splitlines()[-1])
-        serving = {usage.SOURCE: use.cpu_seconds[usage.SOURCE]}
+        serving = {usage.SOURCE: use.cpu_seconds[usage.STAND_INS]}
         return ExportRun(**took, files=list_files(folder), serving=serving)
 
 
@@ -97,7 +97,8 @@ class HaulageExport:
             raise ExportFailed(f"the export did not end right: {status}")
         path = folder / f"rows.{self._type}"
         await self._save(status["task_id"], path)
-        serving = {name: use.cpu_seconds[name] for name in (*usage.SERVING, usage.SOURCE)}
+        serving = {name: use.cpu_seconds[name] for name in usage.SERVING}
+        serving[usage.SOURCE] = use.cpu_seconds[usage.STAND_INS]
         return ExportRun(seconds, use.own_cpu_seconds, use.own_peak_bytes / 1024**2, [path], serving)
 
     async def _export(self, url: str) -> dict[str, Any]:

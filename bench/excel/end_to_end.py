@@ -34,7 +34,10 @@ async def figures(*, small: bool) -> list[Figure]:
         typed = Path(folder) / "typed"
         await asyncio.to_thread(content.write_typed, rows, typed)
         settings = Settings().model_copy(update={"data_dir": Path(folder) / "installation"})
-        async with run_installation(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
+        async with (
+            run_installation(settings, stand_in_names=("source",)) as running,
+            aiohttp.ClientSession(base_url=running.api) as session,
+        ):
             csv = await HaulageExport.register(running, session)
             both = {"csv": csv, "excel": csv.asking("excel", time_zone=content.ZONE)}
             for type_, ours in both.items():
