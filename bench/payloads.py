@@ -21,7 +21,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from bench.report import Figure, publish
-from dev.embedded import run_stack
+from dev.embedded.stack import run_stack
 from infra import temporal
 from infra.payloads import EncryptingCodec
 from infra.settings import EmbeddedPortSettings

@@ -29,7 +29,7 @@ from typer.exceptions import TyperException
 
 from cli import addresses, command, downloads, orders, task_steering, transfers
 from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay, Reason, Who
-from dev.embedded import data_folder, preloading
+from dev.embedded import data_folder
 from domain.faults import Fault
 from haulage import DownloadRequest, Encoding, FileType, LateColumnPolicy
 from infra import log, settings
@@ -62,6 +62,8 @@ def up(
     With them run stand-ins for what each system works with: a source, a GSE, a file repository, order platforms,
     Pub/Sub and address modules.
     """
+    from dev.embedded import preloading
+
     loaded = _load_settings_for_terminal(data_dir)
     forked = preloading.try_fork_preloader(loaded.data_dir)
     from cli import up as starting

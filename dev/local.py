@@ -11,12 +11,13 @@ from http import HTTPStatus
 from pathlib import Path
 
 from dev import stand_ins
-from dev.embedded import NotReady, ProcessSpec, Stack, StartFailed, data_folder, preloading, run_stack
+from dev.embedded import data_folder, preloading
 from dev.embedded.components import NAMESPACE, request_status
 from dev.embedded.fork_server import COMMON_ROLE
 from dev.embedded.preloading import ForkedPreloader, ForkedProcess, Preloader
 from dev.embedded.processes import ROOT, Announce, announce_by_log, collect_inherited_variables
-from dev.embedded.supervisor import do_nothing
+from dev.embedded.stack import Stack, run_stack
+from dev.embedded.supervisor import NotReady, ProcessSpec, StartFailed, do_nothing
 from domain.faults import Fault
 from infra.settings import Settings
 

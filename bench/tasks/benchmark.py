@@ -16,7 +16,7 @@ from bench.report import RESULTS, publish
 from bench.tasks import contenders, figures, rounds
 from bench.tasks.contenders import PEERS, SYSTEM
 from bench.tasks.rounds import TaskRound
-from dev.embedded import run_stack
+from dev.embedded.stack import run_stack
 from dev.local import run_installation
 from infra.settings import Settings
 

@@ -17,7 +17,8 @@ from bench import usage
 from bench.databases import temporary_database
 from bench.peers import environments
 from bench.usage import sum_cpu_seconds
-from dev.embedded import Stack, components
+from dev.embedded import components
+from dev.embedded.stack import Stack
 from dev.local import LocalInstallation
 
 SYSTEM: Final = "tasks"

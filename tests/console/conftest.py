@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
-from dev.embedded import Stack
+from dev.embedded.stack import Stack
 from tests.console import installation
 from tests.console.browsing import Troubles, launch_browser, signed_in
 from tests.console.installation import Console, Project

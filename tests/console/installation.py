@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from dev.embedded import Stack
 from dev.embedded.data_folder import reserve_ports
+from dev.embedded.stack import Stack
 from infra.settings import Settings
 from services.services import Services
 from sims.gse.disks import HostDisks

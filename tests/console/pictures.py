@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
-from dev.embedded import run_stack
+from dev.embedded.stack import run_stack
 from infra import log
 from stores import migrate
 from tests.console import installation

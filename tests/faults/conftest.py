@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dev.embedded import Stack
+from dev.embedded.stack import Stack
 from tests.support.deployment import Deployment, Deployments
 from tests.support.kills import RECORD, Killer, KillRecord
 from tests.support.stack import Namespaces

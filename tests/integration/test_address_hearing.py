@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from activities.addresses import delivery
-from dev.embedded import Stack
+from dev.embedded.stack import Stack
 from domain.addresses import names
 from domain.addresses.activity_models import AddressCycleInput
 from domain.addresses.messages import Topic

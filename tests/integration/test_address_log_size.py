@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from activities.addresses import delivery
-from dev.embedded import Stack
+from dev.embedded.stack import Stack
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind

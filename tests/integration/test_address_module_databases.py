@@ -23,7 +23,7 @@ import pytest
 from aiohttp import web
 
 from clients.modules import ModulesClient
-from dev.embedded import Stack
+from dev.embedded.stack import Stack
 from domain.addresses.operations import UPRN_MAX, AddressEntry, Module, Operation
 from haulage.address_module import Connection
 from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from pydantic import SecretStr
 
-from dev.embedded import Stack
+from dev.embedded.stack import Stack
 from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, OperationKind, OperationOutcome

@@ -23,7 +23,8 @@ from minio import Minio
 from minio.error import S3Error
 from temporalio.client import Client
 
-from dev.embedded import Stack, components, data_folder, processes, run_stack
+from dev.embedded import components, data_folder, processes
+from dev.embedded.stack import Stack, run_stack
 from domain import faults
 from infra import log
 from infra.settings import EmbeddedPortSettings
@@ -44,7 +45,7 @@ SUPERVISE = """
 import asyncio, sys
 from pathlib import Path
 from infra import log
-from dev.embedded import run_stack
+from dev.embedded.stack import run_stack
 from tests.support.stack import ANY_PORTS
 
 async def main():

@@ -17,7 +17,8 @@ from sqlmodel import select
 
 from cli import secrets
 from cli.outside_checks import CheckFailed
-from dev.embedded import Stack, data_folder, run_stack
+from dev.embedded import data_folder
+from dev.embedded.stack import Stack, run_stack
 from domain.downloads.models import DownloadSpec, TableSource
 from domain.faults import Conflict
 from domain.secrets import SealedText, parse_api_key

@@ -17,8 +17,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 from yarl import URL
 
-from dev.embedded import Stack
-from dev.embedded.stack import to_environment_variables
+from dev.embedded.stack import Stack, to_environment_variables
 from domain.faults import Invalid
 from infra import outages, temporal
 from infra.component_settings import DatabaseSettings, ObjectSettings, TlsSettings

@@ -21,7 +21,7 @@ import asyncpg
 from pydantic import SecretStr
 from temporalio.client import Client
 
-from dev.embedded import Stack
+from dev.embedded.stack import Stack
 from dev.local import LocalInstallation, run_installation_on_stack
 from domain.addresses.messages import Topic
 from infra import temporal

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
-from dev.embedded import Stack, run_stack
+from dev.embedded.stack import Stack, run_stack
 from infra.settings import Settings
 from tests.support import stack as parts
 from tests.support.waiting import PATIENCE_SECONDS

@@ -17,7 +17,8 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from dev.embedded import Stack, components
+from dev.embedded import components
+from dev.embedded.stack import Stack
 from infra import temporal
 from infra.settings import EmbeddedPortSettings, Settings
 

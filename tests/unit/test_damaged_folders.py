@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from dev import local
-from dev.embedded import StartFailed, data_folder
+from dev.embedded import data_folder
+from dev.embedded.supervisor import StartFailed
 from domain.faults import Conflict
 from infra.settings import Settings
 

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from dev import local
-from dev.embedded import ProcessSpec, data_folder, fork_server, preloading, processes
+from dev.embedded import data_folder, fork_server, preloading, processes
 from dev.embedded.preloading import Preloader, PreloaderEnded
-from dev.embedded.supervisor import Supervisor, run_supervisor
+from dev.embedded.supervisor import ProcessSpec, Supervisor, run_supervisor
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 

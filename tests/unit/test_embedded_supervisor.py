@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dev.embedded import NotReady, ProcessSpec, StartFailed, data_folder, processes
+from dev.embedded import data_folder, processes
 from dev.embedded import supervisor as supervisors
-from dev.embedded.supervisor import Supervisor, run_supervisor
+from dev.embedded.supervisor import NotReady, ProcessSpec, StartFailed, Supervisor, run_supervisor
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 
