@@ -160,7 +160,10 @@ def to_attempt_failure(failure: PlatformFailure) -> AttemptFailure:
     match failure:
         case PlatformBusy() if failure.retry_after_seconds is not None:
             return AttemptFailure(
-                trouble=FailureKind.TOLD_TO_WAIT, fault=fault, wait_seconds=failure.retry_after_seconds
+                trouble=FailureKind.TOLD_TO_WAIT,
+                fault=fault,
+                wait_seconds=failure.retry_after_seconds,
+                is_own_limit=failure.is_local,
             )
         case CredentialsRefused():
             return AttemptFailure(trouble=FailureKind.EXPIRED, fault=fault)

@@ -32,5 +32,10 @@ async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[
     database = call.services.database
     async with database.session() as session:
         used = await platforms.count_of_project(session, project_id)
-    requests = await Limiter(database).read_spent_amount(build_project_bucket_name(project_id))
-    return [SingleQuotaUsage("platforms", used), SingleQuotaUsage("platform_requests_per_day", requests)]
+    limiter, bucket = Limiter(database), build_project_bucket_name(project_id)
+    requests = await limiter.read_spent_amount(bucket)
+    resets_seconds = await limiter.read_seconds_until_first_return(bucket)
+    return [
+        SingleQuotaUsage("platforms", used),
+        SingleQuotaUsage("platform_requests_per_day", requests, resets_seconds),
+    ]

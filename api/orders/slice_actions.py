@@ -34,13 +34,21 @@ _PROBLEMS = {"not_found": Missing, _NOT_FAILED: Conflict}
     problems={"not_found": Missing, _NOT_ENDED: Conflict},
 )
 async def redo_slice(call: Call, path: SlicePath) -> SliceResponse:
-    """Read a slice again: one that failed is completed by it, one that is complete stays so."""
+    """Read a slice again: one that failed is completed by it, one that is complete stays so.
+
+    One that is open and pauses makes its next attempt at once.
+    """
     async with call.services.database.session() as session:
         row = await lock_slice(session, path)
-        _require_failed_or_done_slice(row)
+        response = responses.build_slice_response(row)
+        if response.state is not SliceState.OPEN:
+            _require_failed_or_done_slice(row)
         platform = await platforms.require(session, path.platform)
-    await _start_redo(call, platform, path.window)
-    return responses.build_slice_response(row)
+    if response.state is not SliceState.OPEN:
+        await _start_redo(call, platform, path.window)
+    elif not await handle.end_pause_of_slice(call.services.engine, path.platform, path.window):
+        await _trigger_schedule(call, platform)
+    return response
 
 
 @routes.post(
@@ -219,7 +227,7 @@ def _suggest_action(state: SliceState) -> str:
     """Return what to do with a slice in this state."""
     match state:
         case SliceState.OPEN:
-            return "It is read by itself: wait for its end."
+            return "It is read by itself: wait for its end; a redo of this slice alone ends its pause."
         case SliceState.SPLIT:
             return "Its halves are slices of their own: name those."
         case SliceState.SKIPPED:

@@ -68,6 +68,8 @@ WAIT_MAX_SECONDS: Final = 86_400.0
 """Upper bound of a single wait, whatever a platform asks for."""
 EXPIRED_WAIT_MAX_SECONDS: Final = 60.0
 """Longest interval between two checks whether refused credentials work again."""
+OWN_LIMIT_WAIT_MAX_SECONDS: Final = 60.0
+"""Longest interval between two checks whether our own limiter has room: an operator may have raised a limit."""
 DOUBLINGS_MAX: Final = 20
 CRASHES_MAX: Final = 10
 """Workers that may be lost while they read a slice before the slice counts as the cause."""
@@ -94,6 +96,8 @@ class AttemptFailure(BaseModel):
     trouble: FailureKind
     fault: FaultRecord
     wait_seconds: float = 0.0
+    is_own_limit: bool = False
+    """Whether our own limiter asked to wait."""
     place: ResumePoint | None = None
     """Where the next attempt can continue."""
     gained: int = 0
@@ -123,6 +127,9 @@ class RetryState(BaseModel):
             case FailureKind.EXPIRED:
                 doubled = max(retryintv, 0.1) * 2.0 ** min(self.expired - 1, DOUBLINGS_MAX)
                 return min(EXPIRED_WAIT_MAX_SECONDS, doubled)
+            case FailureKind.TOLD_TO_WAIT if failure.is_own_limit:
+                # Never a failure of the platform, however long a quota of ours stays used up.
+                return min(OWN_LIMIT_WAIT_MAX_SECONDS, max(wait_seconds, 0.1))
             case FailureKind.TOLD_TO_WAIT if self.waits < WAITS_MAX and self.waited_seconds < WAITED_MAX_SECONDS:
                 self.waits, self.waited_seconds = self.waits + 1, self.waited_seconds + wait_seconds
                 return max(wait_seconds, 0.1)

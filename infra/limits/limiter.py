@@ -143,6 +143,15 @@ class Limiter:
         async with self._database.session() as session:
             return int((await session.exec(statement)).one())
 
+    async def read_seconds_until_first_return(self, bucket: str) -> float | None:
+        """Return when the first of what is spent of a bucket comes back; None if nothing is spent."""
+        statement = select(func.extract("epoch", func.min(SpendingRow.returns_at) - func.clock_timestamp())).where(
+            SpendingRow.bucket == bucket, col(SpendingRow.returns_at) > func.clock_timestamp()
+        )
+        async with self._database.session() as session:
+            seconds = (await session.exec(statement)).one()
+        return None if seconds is None else float(seconds)
+
     async def renew_share(self, key: str, holder: str, *, in_use: int, demand: int, rules: SharingRules) -> PermitShare:
         """Return a holder's share of the permits under a key, renewed for a while; with no demand and no use it ends.
 

@@ -16,6 +16,7 @@ import pytest
 from pydantic import SecretStr
 
 from domain.addresses.messages import Topic
+from domain.orders.windows import TimeWindow
 from domain.quotas import QuotaLimits
 from infra.settings import Settings
 from sims.platforms.scenario import PlatformScenario
@@ -203,7 +204,17 @@ async def test_platforms_of_one_project_do_not_hold_up_another(orders: Orders) -
     assert (await orders.findings("modest")).lost == []
     assert greedy.calls["200"] <= 2
     assert not await orders.is_complete("greedy")
-    await waiting.terminate()
+    quotas = (await orders.ask("GET", path)).body["quotas"]
+    [per_day] = [each for each in quotas if each["name"] == "platform_requests_per_day"]
+    assert per_day["resets_seconds"] > 80_000
+
+    # A raised quota applies to the slices that wait for it.
+    assert (await orders.ask("PUT", path, json={"platforms": 1})).status == 200
+    for row in await orders.slices("greedy"):
+        name = TimeWindow(start=row.start_at, end=row.end_at)
+        assert (await orders.ask("POST", f"/v1/platforms/greedy/slices/{name}/redo")).status == 202
+    await waiting.result()
+    assert await orders.is_complete("greedy")
 
     body = {"project_id": greedy_id, "kind": "shopify", "shop": "s", "base_url": orders.platforms.url("x")}
     refused = await orders.ask("PUT", "/v1/platforms/another", json=body)

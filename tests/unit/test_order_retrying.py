@@ -53,6 +53,14 @@ def test_whoever_is_told_something_may_wait_on() -> None:
     assert ladder.failures == 0
 
 
+def test_a_limit_of_our_own_is_looked_at_again_within_a_minute() -> None:
+    """An operator may have raised it; and however long it stays used up, that is no failure."""
+    ladder = RetryState()
+    busy = setback(FailureKind.TOLD_TO_WAIT, 80_000.0).model_copy(update={"is_own_limit": True})
+    assert {ladder.record_failure(busy, 0, 10) for _ in range(3 * WAITS_MAX)} == {60.0}
+    assert (ladder.failures, ladder.waits) == (0, 0)
+
+
 def test_no_wait_is_longer_than_a_day() -> None:
     """Whatever a platform asks for."""
     assert RetryState().record_failure(setback(FailureKind.TOLD_TO_WAIT, 1e9), 0, 10) == WAIT_MAX_SECONDS

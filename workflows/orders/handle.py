@@ -177,6 +177,17 @@ async def query_slice_status(engine: Client, workflow_id: str, timeout: timedelt
     return status
 
 
+async def end_pause_of_slice(engine: Client, platform: str, window: TimeWindow) -> bool:
+    """Have an open slice make its next attempt now; return False if its workflow is not running."""
+    try:
+        await engine.get_workflow_handle(names.build_slice_workflow_id(platform, window)).signal(names.END_PAUSE)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    return True
+
+
 async def redo_slice(engine: Client, params: SliceInput) -> None:
     """Start to read a slice again, unless that is already under way."""
     window = params.job.window

@@ -5,6 +5,8 @@ A slice that is too large replaces itself by its halves, which the cycle reads l
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -52,6 +54,7 @@ class OrderSliceWorkflow:
         self._place = before.place
         self._state = "running"
         self._status = SliceStatus(purpose=params.job.purpose)
+        self._is_pause_ended = False
 
     @workflow.run
     async def run(self, params: SliceInput) -> SliceResult:
@@ -72,7 +75,7 @@ class OrderSliceWorkflow:
             if pause is None:
                 return await self._record_failure(failure.fault)
             if pause:
-                await workflow.sleep(pause)
+                await self._wait_for_next_attempt(pause)
             if workflow.info().is_continue_as_new_suggested():
                 so_far = SliceWorkflowState(attempt=self._attempt, ladder=self._ladder, place=self._place)
                 workflow.continue_as_new(params.model_copy(update={"so_far": so_far}))
@@ -81,6 +84,16 @@ class OrderSliceWorkflow:
     def status(self) -> SliceStatus:
         """Return the status of the slice."""
         return self._status
+
+    @workflow.signal(name=names.END_PAUSE)
+    def end_pause(self) -> None:
+        """Make the next attempt now, if the slice pauses."""
+        self._is_pause_ended = True
+
+    async def _wait_for_next_attempt(self, pause: float) -> None:
+        with suppress(asyncio.TimeoutError):
+            await workflow.wait_condition(lambda: self._is_pause_ended, timeout=pause)
+        self._is_pause_ended = False
 
     async def _load_settings(self) -> PlatformSettings:
         """Load the settings in force, as a local activity, which costs the engine one task less."""
