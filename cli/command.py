@@ -146,7 +146,11 @@ async def send_request(data_dir: Path, url: str | None, method: str, path: str, 
             await transport.close()
         return CommandOutput(response, (json.dumps(response, ensure_ascii=False, indent=2),))
 
-    return await run_with_api(data_dir, url, send, as_json=False, as_admin=True)
+    def require_path() -> None:
+        if not path.startswith("/"):
+            raise CommandFault(f"{path} is no path. One begins with /, like /v1/transfers/jobs?limit=5.")
+
+    return await run_with_api(data_dir, url, send, as_json=False, as_admin=True, check=require_path)
 
 
 def _build_body_arguments(body: str | None) -> dict[str, object]:

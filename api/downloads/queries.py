@@ -44,8 +44,8 @@ class DownloadsQuery(PageQuery):
     cause: DownloadCause | None = Field(default=None, description="the code of the fault")
     type: FileType | None = None
     operator_id: str | None = Field(default=None, max_length=64)
-    source_host: Annotated[str, AfterValidator(_normalize_host)] | None = Field(
-        default=None, min_length=1, max_length=255, description="a host of its source URLs, without its port"
+    source_host: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_normalize_host)] | None = Field(
+        default=None, description="a host of its source URLs, without its port"
     )
     file_name: str | None = Field(default=None, min_length=1, max_length=200, description="a part of it, in any case")
     created_after: QueryTimestamp | None = Field(default=None, description="at or after this time")

@@ -63,6 +63,7 @@ def test_the_filter_of_slices_knows_every_cause() -> None:
         ({"cause": "source_stat"}, "“source_stat” is not one of 'address_denied', 'archive_too_large'"),
         ({"source_host": "example.com:8080"}, "it is more than a host; send it without scheme, port and path"),
         ({"source_host": "http://example.com"}, "it is more than a host"),
+        ({"source_host": ""}, "it has 0 characters; send 1–255."),
     ],
 )
 def test_a_filter_that_could_match_nothing_is_refused(query: dict[str, str], sentence: str) -> None:

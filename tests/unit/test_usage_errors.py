@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 
+from cli import command
 from cli.__main__ import app, main
 from domain.faults import Invalid
 from infra.component_settings import ObjectSettings
@@ -18,10 +20,10 @@ from infra.settings import SecretSettings
 
 def list_commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Yield every command with the groups that lead to it."""
-    for name, command in sorted(group.commands.items()):
+    for name, each in sorted(group.commands.items()):
         yield (*path, name)
-        if hasattr(command, "commands"):
-            yield from list_commands(command, (*path, name))
+        if hasattr(each, "commands"):
+            yield from list_commands(each, (*path, name))
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
@@ -68,6 +70,12 @@ def test_a_group_without_a_command_shows_its_help(
     assert run(monkeypatch, "downloads") == 2
     assert "Usage: haulage downloads" in capsys.readouterr().out
     assert run(monkeypatch, "--help") == 0
+
+
+async def test_an_address_without_a_path_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before any API is looked for; it ended with a traceback."""
+    assert await command.send_request(tmp_path, None, "GET", "zz", None) == 2
+    assert capsys.readouterr().err.startswith("haulage: zz is no path. One begins with /,")
 
 
 def test_missing_settings_are_faults() -> None:
