@@ -41,7 +41,8 @@ FILLED = {
                 processings, source_hosts, fault, request)
             SELECT 'dl_' || n, $1, 'op-' || n % 100, 'f' || n, 'csv', 'failed', {MOMENT}, {MOMENT}, 1,
                 ARRAY['host-' || n % 100],
-                jsonb_build_object('code', 'cause_' || n % 50, 'message', 'm', 'hint', ''), '{{}}'
+                jsonb_build_object('code', CASE n % 50 WHEN 7 THEN 'source_status' ELSE 'cause_' || n % 50 END,
+                    'message', 'm', 'hint', ''), '{{}}'
             FROM {SOME}
             """,
         ),
@@ -49,8 +50,8 @@ FILLED = {
             "/v1/downloads",
             "/v1/downloads?state=failed",
             "/v1/downloads?state=succeeded",
-            "/v1/downloads?cause=cause_7",
-            "/v1/downloads?cause=unknown",
+            "/v1/downloads?cause=source_status",
+            "/v1/downloads?cause=internal",
             "/v1/downloads?source_host=host-7",
             "/v1/downloads?source_host=unknown",
             "/v1/downloads?operator_id=op-7&created_before=2200-01-01T00:00:00Z",

@@ -77,7 +77,7 @@ async def test_a_project_sees_its_quotas(settings: Settings) -> None:
     }
     assert (shown["task_types"]["limit"], shown["task_types"]["used"], shown["task_types"]["system"]) == (7, 0, "tasks")
     assert own.body["quotas"][1:] == reply.body["quotas"][1:]
-    assert (theirs.code, no_limit.code) == ("not_found", "not_found")
+    assert (theirs.code, no_limit.code) == ("not_found", "admin_key_needed")
 
 
 async def test_the_administrator_sets_the_quotas_of_one_project(settings: Settings) -> None:
