@@ -52,7 +52,11 @@ class Fault(Exception):
         self.args = (self.record.sentence,)
 
 
-class ComponentUnreachable(Exception):
+class ExplainedFailure(Exception):
+    """A failure outside of this program; its text is a sentence for operators."""
+
+
+class ComponentUnreachable(ExplainedFailure):
     """A component accepted no connection; the text says why, and which setting to look at where that is known."""
 
 

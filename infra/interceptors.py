@@ -28,7 +28,7 @@ from temporalio.worker import (
 from temporalio.workflow import ChildWorkflowHandle
 
 from domain.faults import Fault
-from infra import log, metrics
+from infra import log, metrics, outages
 
 FAULT_TYPE = "Fault"
 ALL_PROJECTS: Final = "*"
@@ -82,6 +82,8 @@ class LoggingAndFaultInterceptor(client.Interceptor, worker.Interceptor):
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (the SDK's name)
         """See base class."""
+        for name in _SDK_LOGGERS:
+            logging.getLogger(name).addFilter(_TRACEBACKS)
         return _LoggingActivityInterceptor(next)
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002
@@ -157,18 +159,51 @@ class _LoggingActivityInterceptor(ActivityInboundInterceptor):
 def _log_and_measure_outcome(activity_type: str) -> Iterator[None]:
     """Log and measure how the body ends."""
     started = time.perf_counter()
-    outcome, error = "done", None
+    outcome, why = "done", dict[str, str]()
     try:
         yield
     except BaseException as raised:
-        error = repr(raised)
+        why = _describe_failure(raised)
         outcome = _classify_outcome(raised)
         raise
     finally:
         seconds = time.perf_counter() - started
         metrics.ACTIVITIES.labels(activity_type, outcome).observe(seconds)
         write = _log.warning if outcome == "failed" else _log.info
-        write("activity_ended", outcome=outcome, seconds=round(seconds, 3), **({"error": error} if error else {}))
+        write("activity_ended", outcome=outcome, seconds=round(seconds, 3), **why)
+
+
+def _describe_failure(raised: BaseException) -> dict[str, str]:
+    """Return the fields of a line about a failure: its type, and a sentence where it is no error of this program."""
+    cause = (isinstance(raised, ApplicationError) and raised.type) or type(raised).__name__
+    return {"cause": cause, "error": outages.describe_expected_failure(raised) or repr(raised)}
+
+
+class _TracebackFilter(logging.Filter):
+    """Have the SDK log no traceback of what is no error of this program.
+
+    Where an activity fails of it, `activity_ended` is the only line.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See base class."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            return True
+        if is_cancelled_exception(error) or isinstance(error, asyncio.CancelledError):
+            sentence = "It was cancelled."
+        elif (described := outages.describe_expected_failure(error)) is not None:
+            sentence = described
+        else:
+            return True
+        record.exc_info = record.exc_text = None
+        record.cause, record.error = type(error).__name__, sentence
+        return not record.getMessage().startswith(_FAILED_ACTIVITY)
+
+
+_FAILED_ACTIVITY: Final = "Completing activity as failed"
+_TRACEBACKS: Final = _TracebackFilter()
+_SDK_LOGGERS: Final = ("temporalio.activity", "temporalio.worker._activity", "temporalio.worker._worker")
 
 
 def _classify_outcome(raised: BaseException) -> str:

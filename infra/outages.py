@@ -9,9 +9,10 @@ import asyncpg
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from temporalio.client import RPCTimeoutOrCancelledError, WorkflowQueryFailedError
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from domain.faults import ComponentUnreachable
+from domain.faults import ComponentUnreachable, ExplainedFailure
 from infra.objects.failures import StoreFailure, StoreUnreachable
 from infra.payloads import PayloadKeyMissing
 
@@ -113,6 +114,20 @@ def find_component_in_outage(error: BaseException) -> Component | None:
 def is_outage(error: BaseException) -> bool:
     """Return whether an error reports that some component cannot be reached or does not serve at present."""
     return isinstance(error, (ConnectionError, TimeoutError)) or find_component_in_outage(error) is not None
+
+
+def describe_expected_failure(error: BaseException) -> str | None:
+    """Return a sentence for operators about an outage or another failure outside; None for an error of this program."""
+    if isinstance(error, (ExplainedFailure, ApplicationError)):
+        return str(error)
+    if not is_outage(error):
+        return None
+    root = error
+    while isinstance(root, DBAPIError) and root.orig is not None:
+        root = root.orig.__cause__ or root.orig
+    component = find_component_in_outage(error)
+    text = (str(root) or type(root).__name__).splitlines()[0]
+    return f"{component} does not serve at present: {text}" if component else text
 
 
 def is_deadlock(error: DBAPIError) -> bool:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final, TypeAlias, TypeVar
 
+from domain.faults import ExplainedFailure
 from infra import log, metrics
 
 PAUSE_MAX_SECONDS: Final = 30.0
@@ -26,7 +27,7 @@ FetchToken = Callable[[], Awaitable[TokenAndLifeSeconds]]
 """Fetches a token and returns it with its life in seconds."""
 
 
-class ServiceFailure(Exception):
+class ServiceFailure(ExplainedFailure):
     """An outside service did not do what was asked.
 
     Args:

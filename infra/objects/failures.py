@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from minio.error import MinioException, S3Error
 from urllib3.exceptions import HTTPError
 
-from domain.faults import ComponentUnreachable
+from domain.faults import ComponentUnreachable, ExplainedFailure
 from infra import tls
 
 _REFUSALS = {
@@ -22,7 +22,7 @@ _REFUSALS = {
 _OUTAGES = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown"}
 
 
-class StoreFailure(Exception):
+class StoreFailure(ExplainedFailure):
     """The object store did not do what was asked.
 
     Args:

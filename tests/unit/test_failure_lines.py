@@ -1,0 +1,66 @@
+"""What operators read of an activity that failed: one line with a cause; a traceback only where this program erred."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import asyncpg
+import pytest
+from sqlalchemy.exc import InterfaceError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from clients.pubsub import PubSubFailure
+from infra import interceptors, outages
+
+AWAY = PubSubFailure("Pub/Sub gave no answer. Check the network.", is_transient=True)
+CLOSED = asyncpg.ConnectionDoesNotExistError("the connection was closed\nDETAIL: in the middle")
+BROKEN = InterfaceError("SELECT 1", None, CLOSED)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        pytest.param(AWAY, "Pub/Sub gave no answer. Check the network.", id="outside-service"),
+        pytest.param(CLOSED, "PostgreSQL does not serve at present: the connection was closed", id="driver"),
+        pytest.param(BROKEN, "PostgreSQL does not serve at present: the connection was closed", id="database"),
+        pytest.param(
+            RPCError("shutting down", RPCStatusCode.UNAVAILABLE, b""),
+            "Temporal does not serve at present: shutting down",
+            id="engine",
+        ),
+        pytest.param(ApplicationError("No worker serves it."), "No worker serves it.", id="said-by-an-activity"),
+        pytest.param(ConnectionResetError(104, "reset"), "[Errno 104] reset", id="network"),
+        pytest.param(KeyError("uprn"), None, id="error-of-this-program"),
+    ],
+)
+def test_an_outage_is_a_sentence(error: Exception, sentence: str | None) -> None:
+    """Its first line, and which component it is about."""
+    assert outages.describe_expected_failure(error) == sentence
+
+
+FAILED = "Completing activity as failed ({})"
+OTHER = "Failed completing activity task"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "lines"),
+    [
+        pytest.param(FAILED, AWAY, [], id="activity-ended-has-it"),
+        pytest.param(FAILED, asyncio.CancelledError(), [], id="cancelled"),
+        pytest.param(FAILED, KeyError("uprn"), [(FAILED, True, None)], id="defect"),
+        pytest.param(OTHER, AWAY, [(OTHER, False, str(AWAY))], id="another-line"),
+    ],
+)
+def test_the_sdk_logs_no_traceback_of_an_outage(
+    caplog: pytest.LogCaptureFixture, text: str, error: BaseException, lines: list[tuple[str, bool, str | None]]
+) -> None:
+    """Where an activity failed of it, the SDK's line is left out; where its line is another, that has the sentence."""
+    logger = logging.getLogger("tests.sdk")
+    logger.addFilter(interceptors._TRACEBACKS)
+
+    logger.warning(text, exc_info=error)
+
+    logged = [(each.getMessage(), bool(each.exc_info), getattr(each, "error", None)) for each in caplog.records]
+    assert logged == lines
