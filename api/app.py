@@ -64,6 +64,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     request_rates = app[rates.REQUEST_RATES] = rates.RequestRates()
     authenticator = app[auth.AUTHENTICATOR] = auth.Authenticator(services.database, settings, services.sealer)
     app[pauses.CACHE] = pauses.PauseCache(services.database)
+    app[pauses.RESUME_HOOKS] = {}
     app[auth.PUSH_AUTHENTICATOR] = auth.PubSubPushAuthenticator(services.http, settings.addresses.push)
     suffixes = group_remainders_by_prefix({route.path for group in route_groups for route in group})
     for group in route_groups:

@@ -27,7 +27,7 @@ from infra import log, temporal
 from infra.settings import Settings
 from services.services import Services
 from stores import pauses, worker_heartbeats
-from stores.pauses import SystemPause
+from stores.pauses import Pause
 from stores.webhooks import PendingDeliveries, count_pending
 from systems import System, import_modules, protocol
 from systems.protocol import SystemNames
@@ -295,7 +295,7 @@ class SnapshotReader:
         system: System,
         workload: Workload,
         queues: list[QueueStatus],
-        paused: Mapping[str, SystemPause],
+        paused: Mapping[str, Pause],
         now: datetime,
     ) -> SystemWorkload:
         overview = self._overviews[system]
@@ -351,7 +351,7 @@ class SnapshotReader:
 
 
 def _find_concerns(
-    system: System, workload: Workload, queues: list[QueueStatus], paused: Mapping[str, SystemPause], now: datetime
+    system: System, workload: Workload, queues: list[QueueStatus], paused: Mapping[str, Pause], now: datetime
 ) -> Workload:
     """Return the concerns that follow from the figures of a system, its queues and its pause."""
     details = Counter[ConcernDetail]()

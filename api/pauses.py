@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from aiohttp import web
 from pydantic import AwareDatetime, Field
@@ -14,7 +15,7 @@ from api.http.routes import Access, Call, Routes
 from domain.faults import Paused
 from infra.database import Database
 from stores import pauses as store
-from stores.pauses import SystemPause
+from stores.pauses import Pause
 from systems import SYSTEMS, System
 
 SYSTEM_PAUSED: Final = "system_paused"
@@ -29,9 +30,9 @@ class SystemPath(Request):
 
 
 class PauseResponse(Response):
-    """That a system is paused."""
+    """That a system, or a part of one, is paused."""
 
-    paused_at: AwareDatetime
+    paused_at: AwareDatetime | None = Field(description="null where it is not known")
     who: str
     reason: str
 
@@ -50,13 +51,13 @@ class SystemsResponse(Response):
 
 
 class PauseCache:
-    """The pauses that this process knows, at most a second old."""
+    """The pauses of systems and of types of tasks that this process knows, at most a second old."""
 
     def __init__(self, database: Database) -> None:
         self._read = partial(store.list_paused, database)
         self._cached = CachedRead(self._read, CACHE_SECONDS)
 
-    async def find(self, system: str) -> SystemPause | None:
+    async def find(self, system: str) -> Pause | None:
         """Return the pause of a system; None while it runs."""
         return (await self._cached.get()).get(system)
 
@@ -65,8 +66,7 @@ class PauseCache:
         if (pause := await self.find(system)) is not None:
             raise Paused(
                 SYSTEM_PAUSED,
-                f"{system.capitalize()} are paused since {pause.paused_at.isoformat(timespec='seconds')} by "
-                f"{pause.who}: {pause.reason.rstrip('.')}.",
+                pause.describe(f"{system.capitalize()} are"),
                 "Send the request again later.",
             )
 
@@ -76,6 +76,11 @@ class PauseCache:
 
 
 CACHE = web.AppKey("pauses", PauseCache)
+
+ResumeHook: TypeAlias = Callable[[], Awaitable[None]]
+"""Has a system begin at once what waited for its resume, where it would wait for a schedule otherwise."""
+
+RESUME_HOOKS = web.AppKey("resume_hooks", dict[str, ResumeHook])
 
 routes = Routes("systems", "Pause whole systems, and resume them.")
 
@@ -101,8 +106,10 @@ async def pause_system(call: Call, path: SystemPath, body: OperatorRequest) -> S
 
 @routes.post("/v1/systems/{system}/resume", access=Access.ADMIN)
 async def resume_system(call: Call, path: SystemPath, body: OperatorRequest) -> SystemResponse:
-    """Resume a system; platforms, cycles and types that were paused by themselves stay so."""
+    """Resume a system, and begin what waited; platforms, cycles and types that were paused by themselves stay so."""
     await store.resume(call.services.database, path.system)
+    if (hook := call.request.app[RESUME_HOOKS].get(path.system)) is not None:
+        await hook()
     return await _read(call, path.system)
 
 
@@ -111,10 +118,10 @@ async def _read(call: Call, system: System) -> SystemResponse:
     return _build_response(system, (await store.list_paused(call.services.database)).get(system))
 
 
-def build_pause_response(pause: SystemPause | None) -> PauseResponse | None:
+def build_pause_response(pause: Pause | None) -> PauseResponse | None:
     """Build the response about a pause; None for a system that runs."""
     return None if pause is None else PauseResponse(paused_at=pause.paused_at, who=pause.who, reason=pause.reason)
 
 
-def _build_response(system: System, pause: SystemPause | None) -> SystemResponse:
+def _build_response(system: System, pause: Pause | None) -> SystemResponse:
     return SystemResponse(system=system, paused=build_pause_response(pause))

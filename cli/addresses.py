@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from cli import command
-from cli.command import (
-    Api,
-    ApiAddress,
-    AsJson,
-    CommandFault,
-    CommandOutput,
-    DataDir,
-    DryRun,
-    ProgressDisplay,
-    Reason,
-    Who,
-)
+from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRun, ProgressDisplay, Reason, Who
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
@@ -45,7 +34,7 @@ One = Annotated[Literal["ed", "im", "wfm", "od"] | None, typer.Option("--module"
 OfTopic = Annotated[str | None, typer.Option("--topic", help=f"One of {', '.join(TOPICS)}.")]
 InModule = Annotated[str | None, typer.Option("--module", help="Those that failed in ed, im, wfm or od.")]
 OfKind = Annotated[
-    str | None, typer.Option("--kind", help="Those that wait: missing, behind, refused, failed, overtaken.")
+    str | None, typer.Option("--kind", help="Those that wait: missing, behind, refused, failed, overtaken, paused.")
 ]
 InState = Annotated[
     str | None, typer.Option("--state", help="Those that are waiting, processing, failed, given_up or done.")
@@ -78,6 +67,7 @@ def publish(
         payloads = _read_messages(messages or [], file)
         since = (await addresses.get_unfinished_counts()).at
         numbers = await _publish(TOPICS[topic], payloads)
+        await _print_pauses(addresses)
         if not wait:
             return CommandOutput({"published": numbers}, (f"{len(numbers):,} messages are published.",))
         async for delivery in addresses.watch_published(numbers, since):
@@ -89,13 +79,13 @@ def publish(
 
 @app.command(epilog=EXIT_CODES)
 def status(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Show whether cycles run, and how many messages are not done."""
+    """Show whether cycles run, what is paused by whom and why, and how many messages are not done."""
 
     async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         figures, cycle = await asyncio.gather(addresses.get_unfinished_counts(), addresses.get_cycle())
         state = "paused" if cycle.paused else f"running, {cycle.progress.phase}" if cycle.progress else "idle"
         fields = {"cycle": cycle.model_dump(mode="json"), "figures": figures.model_dump(mode="json")}
-        return CommandOutput(fields, (f"cycles: {state}", *_describe_figures(figures)))
+        return CommandOutput(fields, (f"cycles: {state}", *map(str, cycle.pauses), *_describe_figures(figures)))
 
     _run_as_admin(work, api, data_dir, as_json=as_json)
 
@@ -163,6 +153,7 @@ def retry(
         if dry_run:
             return await _build_dry_run_output(addresses, ids, _build_filters(topic, module, kind), "retried")
         outcome = await addresses.retry_messages(reason, ids=ids, **_build_filters(topic, module, kind))
+        await _print_pauses(addresses)
         async for figures in addresses.watch():
             done = max(0, outcome.retried - figures.unfinished)
             progress.show("addresses", done, outcome.retried, f"{figures.unfinished:,} messages are not done")
@@ -302,7 +293,7 @@ def _steer(verb: str, sentence: str, reason: str, module: str | None, **where: A
 def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool, who: str = "") -> None:
     from haulage.addresses import Addresses
 
-    async def run_with_client(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
+    async def run_with_client(address: command.ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         async with Addresses(address.url, address.key, who=who or command.get_user_name()) as addresses:
             return await work(addresses, progress)
 
@@ -359,6 +350,12 @@ async def _build_dry_run_output(
     return CommandOutput({"dry_run": True, **counted.model_dump()}, (line,))
 
 
+async def _print_pauses(addresses: Addresses) -> None:
+    """Say what messages may have to wait for."""
+    for pause in (await addresses.get_cycle()).pauses:
+        command.print_warning(str(pause))
+
+
 def _describe_figures(figures: UnfinishedCounts) -> Iterable[str]:
     for each in figures.messages:
         if each.messages:
@@ -397,4 +394,6 @@ def _describe_message(message: Message) -> str:
         parts.append(f"({message.waits.kind}{f' in {message.waits.module}' if message.waits.module else ''})")
     if message.reason:
         parts.append(message.reason)
+    if message.waits:
+        parts += map(str, message.waits.paused)
     return " ".join(parts)

@@ -95,6 +95,11 @@ class ModulesSettings(BaseModel):
     wfm: ModuleSettings = ModuleSettings()
     od: ModuleSettings = ModuleSettings()
 
+    @property
+    def paused(self) -> list[str]:
+        """The names of the modules that are not called."""
+        return [name for name in type(self).model_fields if getattr(self, name).paused]
+
 
 class AddressSettings(BaseModel):
     """Change messages of addresses, and the cycle that applies them in four modules."""

@@ -176,6 +176,15 @@ async def is_schedule_paused(client: Client, name: str) -> bool:
         return False
 
 
+async def trigger_schedule_if_there(client: Client, name: str) -> None:
+    """Start a run of a schedule now, as its policy for overlaps allows; a missing schedule is left alone."""
+    try:
+        await client.get_schedule_handle(name).trigger()
+    except RPCError as error:
+        if not outages.is_workflow_or_schedule_missing(error):
+            raise
+
+
 def list_next_run_times(description: ScheduleDescription) -> list[datetime]:
     """Return when a schedule runs next; nothing for a paused one, although the engine lists times for it as well."""
     return [] if description.schedule.state.paused else list(description.info.next_action_times)

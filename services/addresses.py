@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,6 +20,7 @@ from infra.address_settings import AddressSettings, ModulesSettings
 from infra.database import Database
 from stores.addresses import configuration as versions
 from stores.addresses.configuration import NO_VERSION, AddressOptions, OptionsVersion
+from stores.pauses import Pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,23 @@ def apply_options(defaults: AddressSettings, options: AddressOptions) -> Address
 async def load_effective_settings(database: Database, defaults: AddressSettings) -> AddressSettings:
     """Return the settings in force now."""
     return apply_options(defaults, (await versions.load_newest_version(database)).options)
+
+
+async def load_module_pauses(database: Database, defaults: AddressSettings) -> Mapping[Module, Pause]:
+    """Return the modules that are paused now, each with who paused it, since when and why."""
+    return await find_module_pauses(database, await load_effective_settings(database, defaults))
+
+
+async def find_module_pauses(database: Database, settings: AddressSettings) -> Mapping[Module, Pause]:
+    """Return the modules that these settings pause, each with who paused it, since when and why."""
+    if not (paused := settings.modules.paused):
+        return {}
+    found = await versions.find_last_pauses(database, paused)
+    return {
+        module: found.get(module, Pause(None, "the environment", f"HAULAGE_ADDRESSES__MODULES__{name.upper()}__PAUSED"))
+        for name in paused
+        if (module := Module(name))
+    }
 
 
 class ConfigurationLoader:

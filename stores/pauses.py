@@ -1,4 +1,4 @@
-"""Pauses of whole systems: by whom, since when and why; a system without a row runs."""
+"""Pauses of whole systems, and what is known of any pause: by whom, since when and why; a system without a row runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,28 @@ _FIND = "SELECT EXISTS (SELECT FROM system_pauses WHERE system = $1)"
 
 
 @dataclass(frozen=True, slots=True)
-class SystemPause:
-    """That a system is paused."""
+class Pause:
+    """That a system, or a part of one, is paused."""
 
-    paused_at: datetime
+    paused_at: datetime | None
+    """None where it is not known."""
     who: str
     reason: str
+    """Empty where none was given."""
+
+    def describe(self, subject: str) -> str:
+        """Return a sentence about who is paused, such as "Tasks are", since when, by whom and why."""
+        since = self.paused_at and f" since {self.paused_at.isoformat(timespec='seconds')}"
+        return f"{subject} paused{since or ''} by {self.who}{': ' if self.reason else ''}{self.reason.rstrip('.')}."
+
+
+def build_task_type_subject(type_: str) -> str:
+    """Return the name under which the pause of a type of tasks is kept beside those of systems."""
+    return f"tasks/{type_}"
 
 
 async def pause(database: Database, system: str, who: str, reason: str) -> None:
-    """Pause a system."""
+    """Pause a system, or keep who paused a type of tasks and why."""
     async with database.connection() as connection:
         await connection.execute(_PAUSE, system, who, reason)
 
@@ -39,11 +51,11 @@ async def resume(database: Database, system: str) -> None:
         await connection.execute(_RESUME, system)
 
 
-async def list_paused(database: Database) -> Mapping[str, SystemPause]:
-    """Return the systems that are paused, by name."""
+async def list_paused(database: Database) -> Mapping[str, Pause]:
+    """Return the pauses of systems and of types of tasks, by name."""
     async with database.connection() as connection:
         rows = await connection.fetch(_LIST)
-    return {row["system"]: SystemPause(row["paused_at"], row["who"], row["reason"]) for row in rows}
+    return {row["system"]: Pause(row["paused_at"], row["who"], row["reason"]) for row in rows}
 
 
 async def is_paused(database: Database, system: str) -> bool:

@@ -21,12 +21,19 @@ from domain.addresses import ordering
 from domain.addresses.activity_models import ApplyStepInput, ApplyStepResult
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, ModuleLookup, Operation, OperationResult
+from domain.addresses.ordering import FailedLookup
 from domain.addresses.results import MessageUpdate, combine_module_results
 from infra import log
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from stores.addresses import acknowledgements, delivery
-from stores.addresses.delivery import LoggedMessage, UnconfirmedMessage, find_blocked_messages, load_unfinished_messages
+from stores.addresses.delivery import (
+    BlockingMessage,
+    LoggedMessage,
+    UnconfirmedMessage,
+    find_blocked_messages,
+    load_unfinished_messages,
+)
 
 ResultsByMessage: TypeAlias = dict[int, dict[Module, OperationResult]]
 
@@ -90,11 +97,11 @@ async def _check_swaps_and_send_messages(
 async def _find_unsendable(modules: DeliveryModulesClient, swaps: Sequence[Operation]) -> ResultsByMessage:
     """Return the swaps that must not be sent, with the reason by module."""
 
-    async def look_up(module: Module) -> ModuleLookup | str:
+    async def look_up(module: Module) -> ModuleLookup | FailedLookup:
         try:
             return await modules.look_up_operations(module, swaps)
         except ModuleFailure as failure:
-            return str(failure)
+            return FailedLookup(str(failure), failure.is_paused)
 
     by_module = dict(zip(Module, await asyncio.gather(*map(look_up, Module)), strict=True))
     found = {each.seq: ordering.find_swap_obstacles(each, by_module) for each in swaps}
@@ -117,8 +124,8 @@ async def _send_messages(modules: DeliveryModulesClient, messages: Sequence[Logg
     return answers
 
 
-def _build_blocked_update(message: LoggedMessage, behind: int) -> MessageUpdate:
-    return MessageUpdate(message.operation.seq, reason=message.reason.with_blocking_message(behind))
+def _build_blocked_update(message: LoggedMessage, by: BlockingMessage) -> MessageUpdate:
+    return MessageUpdate(message.operation.seq, reason=message.reason.with_blocking_message(by.id, by.paused))
 
 
 LateResults: TypeAlias = dict[int, OperationResult | None]

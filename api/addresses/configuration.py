@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import AwareDatetime, Field
 
-from api.addresses.context import routes
+from api.addresses.context import CYCLE_TRIGGER, routes
 from api.http import pagination
 from api.http.models import OperatorRequest, Response
 from api.http.pagination import PageQuery, PageResponse
@@ -135,14 +135,19 @@ async def list_config_versions(call: Call, query: PageQuery) -> PageResponse[Add
 async def _save_options_and_update_schedules(
     call: Call, body: SetAddressConfigRequest, change: Callable[[AddressOptions], AddressOptions]
 ) -> AddressConfigResponse:
+    environment = call.services.settings.addresses
     async with call.services.database.session() as session:
         await addresses_configuration.lock_versions(session)
         version = await addresses_configuration.select_newest_version(session)
+        paused = addresses.apply_options(environment, version.options).modules.paused
         options = change(version.options)
         _validate_options(call, options)
         if options.model_dump(exclude_none=True) != version.options.model_dump(exclude_none=True):
             version = await addresses_configuration.add_version(session, options, Actor(body.who, body.reason))
-    settings = addresses.apply_options(call.services.settings.addresses, version.options)
+    settings = addresses.apply_options(environment, version.options)
+    if set(paused) - set(settings.modules.paused):
+        # It finds what waited for a resumed module.
+        call.request.app[CYCLE_TRIGGER].request_cycle()
     # Also without a new version: a repeated request completes a change whose update of the schedules failed.
     await handle.update_schedule_intervals(call.services.engine, settings.pause_seconds, settings.check_hours)
     return _build_config_response(call, version)

@@ -12,6 +12,8 @@ from aiohttp import web
 from api.addresses import overview
 from api.batching import BatchedLookup
 from api.http.routes import Call, Routes
+from api.pauses import RESUME_HOOKS
+from domain.addresses import names
 from infra.address_settings import AddressSettings
 from services import addresses
 from services.addresses import CycleTrigger
@@ -51,6 +53,11 @@ CYCLE_TRIGGER = web.AppKey("trigger", CycleTrigger)
 def _attach_inbox_and_gauges(app: web.Application, services: Services) -> None:
     trigger = app[CYCLE_TRIGGER] = CycleTrigger(services.engine, services.settings.addresses.pause_seconds)
     app[PUSH_INBOX] = PushInbox(services, trigger)
+
+    async def begin_cycle() -> None:
+        trigger.request_cycle()
+
+    app[RESUME_HOOKS][names.SYSTEM] = begin_cycle
 
     async def update_gauges_while_serving(_: web.Application) -> AsyncIterator[None]:
         gauges = asyncio.create_task(overview.update_gauges_forever(services.database, services.settings.addresses))

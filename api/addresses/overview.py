@@ -40,7 +40,7 @@ def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloa
 async def _count_workload(database: Database, defaults: AddressSettings) -> Workloads:
     settings = await addresses.load_effective_settings(database, defaults)
     counts = await cycle.count_unfinished(database, settings.retries)
-    paused = [module for module in Module if getattr(settings.modules, module).paused]
+    paused = await addresses.find_module_pauses(database, settings)
     tallies: defaultdict[MessageState, ItemCount] = defaultdict(ItemCount)
     for each in counts.counts:
         tallies[each.state] += ItemCount(each.messages, each.oldest_at)
@@ -52,7 +52,10 @@ async def _count_workload(database: Database, defaults: AddressSettings) -> Work
             for module, failed in each.failed_in.items()
         }
     )
-    details.update(ConcernDetail(ConcernKind.MODULE_PAUSED, cause=module) for module in paused)
+    details.update(
+        ConcernDetail(ConcernKind.MODULE_PAUSED, module.upper(), f"{pause.who}: {pause.reason}")
+        for module, pause in paused.items()
+    )
     concerns = Counter(
         {
             ConcernKind.MODULE_PAUSED: len(paused),

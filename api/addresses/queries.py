@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Final, Self
 
@@ -18,6 +19,7 @@ from temporalio.service import RPCError
 from api.addresses import responses
 from api.addresses.context import INT64_MAX, load_effective_settings, routes
 from api.addresses.responses import (
+    AddressPauseResponse,
     CycleProgress,
     CycleResponse,
     MessageResponse,
@@ -30,14 +32,20 @@ from api.http.models import Request
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from api.http.validation import QueryTimestamp
+from domain.addresses import names
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind
 from domain.faults import Invalid, Missing
 from infra import starts
-from stores.addresses import cycle, search
+from services import addresses
+from stores import pauses
+from stores.addresses import actions, cycle, search
 from stores.addresses.search import MessageFilter, MessageSearch
+from stores.pauses import Pause
 from workflows.addresses import handle as addresses_handle
+
+_KINDS_OF_WAITING: Final = (None, WaitKind.PAUSED, WaitKind.BEHIND)
 
 
 class MessagePath(Request):
@@ -64,9 +72,10 @@ class MessagesQuery(PageQuery):
         validation.require_start_before_end(
             self.created_after, self.created_before, ("created_after", "created_before")
         )
-        if self.state is MessageState.WAITING and (self.module or self.kind):
+        if self.state is MessageState.WAITING and (self.module or self.kind not in _KINDS_OF_WAITING):
             raise ValueError(
-                "a message in state “waiting” has not failed yet; leave module and kind out, or choose another state."
+                "a message in state “waiting” has not failed; leave module out, and kind unless it is “paused” or "
+                "“behind”, or choose another state."
             )
         if not self.history:
             return self
@@ -94,8 +103,8 @@ async def list_messages(call: Call, query: MessagesQuery) -> PageResponse[Messag
 
     Done messages move to the history at the end of their cycle; `history=true` lists those.
     """
-    retries = (await load_effective_settings(call)).retries
-    after = query.after
+    settings = await load_effective_settings(call)
+    retries, after = settings.retries, query.after
     search_ = MessageSearch(
         filter=query.message_filter,
         limit=query.limit + 1,
@@ -105,10 +114,11 @@ async def list_messages(call: Call, query: MessagesQuery) -> PageResponse[Messag
         after=(after[0], pagination.parse_numeric_id_or_zero(after[1])) if after else None,
     )
     rows = await search.search_messages(call.services.database, search_)
+    paused = await addresses.find_module_pauses(call.services.database, settings)
     return pagination.build_page(
         rows,
         query.limit,
-        lambda row: responses.build_message_summary(row, retries),
+        lambda row: responses.build_message_summary(row, retries, paused),
         lambda row: (row.created_at, str(row.id)),
     )
 
@@ -134,7 +144,9 @@ async def load_message(call: Call, message_id: int) -> MessageResponse:
         )
     supersedes = await search.list_superseded_ids(call.services.database, row)
     done = await search.list_operator_actions(call.services.database, message_id)
-    return responses.build_message_response(row, supersedes, done, (await load_effective_settings(call)).retries)
+    settings = await load_effective_settings(call)
+    paused = await addresses.find_module_pauses(call.services.database, settings)
+    return responses.build_message_response(row, supersedes, done, settings.retries, paused)
 
 
 @routes.get("/v1/addresses/figures", access=Access.ADMIN)
@@ -171,7 +183,24 @@ async def describe_cycle(call: Call, handle: ScheduleHandle) -> CycleResponse:
         running=[each.workflow_id for each in started],
         next_runs=starts.list_next_run_times(description),
         progress=await _read_progress(call.services.engine, started[0].workflow_id) if started else None,
+        pauses=await _list_pauses(call, state.note or "" if state.paused else None),
     )
+
+
+async def _list_pauses(call: Call, cycle_note: str | None) -> list[AddressPauseResponse]:
+    """List what is paused: the system, the cycle if it has a note, and modules."""
+    database = call.services.database
+    found: list[AddressPauseResponse] = []
+    if system := (await pauses.list_paused(database)).get(names.SYSTEM):
+        found.append(AddressPauseResponse(of="system", module=None, **asdict(system)))
+    if cycle_note is not None:
+        # The note of another pause than the last one of the audit is that of Temporal's Web UI.
+        last = await actions.find_last_pause_of_cycle(database)
+        is_known = last is not None and cycle_note == f"{last.who}: {last.reason}"
+        pause = last if last and is_known else Pause(None, "Temporal's Web UI", cycle_note)
+        found.append(AddressPauseResponse(of="cycle", module=None, **asdict(pause)))
+    modules = await addresses.load_module_pauses(database, call.services.settings.addresses)
+    return [*found, *(responses.build_module_pause(module, pause) for module, pause in modules.items())]
 
 
 async def _read_progress(engine: Client, workflow_id: str) -> CycleProgress | None:

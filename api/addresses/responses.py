@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
 from api.http.models import Response
+from api.pauses import PauseResponse
 from domain.addresses import messages
 from domain.addresses.activity_models import CyclePhase
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.addresses.ordering import WaitKind
+from domain.addresses.ordering import WaitKind, WaitReason
 from stores.addresses.cycle import UnfinishedCounts
 from stores.addresses.search import MessageRecord, OperatorAction
+from stores.pauses import Pause
+
+
+class AddressPauseResponse(PauseResponse):
+    """A pause that holds changes of addresses up."""
+
+    of: Literal["system", "cycle", "module"] = Field(description="what is paused")
+    module: Module | None = Field(description="which module, where one is paused")
 
 
 class MessageWait(Response):
@@ -28,6 +37,7 @@ class MessageWait(Response):
     )
     missing: list[int] = Field(description="all UPRNs that a module misses")
     unsure: list[Module] = Field(description="modules that gave no answer, and may have applied it")
+    paused: list[AddressPauseResponse] = Field(description="paused modules that it waits for: by whom and why")
 
 
 class Acknowledgement(Response):
@@ -85,20 +95,24 @@ class MessageResponse(MessageSummary):
     actions: list[MessageAction] = Field(description="actions of operators, oldest first")
 
 
-def build_message_summary(message: MessageRecord, retries: int) -> MessageSummary:
+def build_message_summary(message: MessageRecord, retries: int, pauses: Mapping[Module, Pause]) -> MessageSummary:
     acks = {module: Acknowledgement(ack=each.ack, at=each.at) for module, each in message.acks.items()}
-    return MessageSummary(**_build_common_fields(message, retries), acks=acks)
+    return MessageSummary(**_build_common_fields(message, retries, pauses), acks=acks)
 
 
 def build_message_response(
-    message: MessageRecord, supersedes: list[int], actions: Sequence[OperatorAction], retries: int
+    message: MessageRecord,
+    supersedes: list[int],
+    actions: Sequence[OperatorAction],
+    retries: int,
+    pauses: Mapping[Module, Pause],
 ) -> MessageResponse:
     acks = {
         module: AcknowledgementDetails(ack=each.ack, at=each.at, trace=each.trace)
         for module, each in message.acks.items()
     }
     return MessageResponse(
-        **_build_common_fields(message, retries),
+        **_build_common_fields(message, retries, pauses),
         acks=acks,
         payload=message.payload or "",
         supersedes=supersedes,
@@ -106,7 +120,7 @@ def build_message_response(
     )
 
 
-def _build_common_fields(message: MessageRecord, retries: int) -> dict[str, Any]:
+def _build_common_fields(message: MessageRecord, retries: int, pauses: Mapping[Module, Pause]) -> dict[str, Any]:
     same = (
         *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "retry_times", "created_at"),
         *("published_at", "changed_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),
@@ -117,13 +131,27 @@ def _build_common_fields(message: MessageRecord, retries: int) -> dict[str, Any]
         is_due=message.next_attempt_at is not None,
         retry_times=message.retry_times,
         retries=retries,
+        is_for_pause=message.waits.is_for_pause,
     )
-    is_waiting = message.waits.kind is not None
     return {
         **{name: getattr(message, name) for name in same},
         "state": state,
-        "waits": MessageWait(**message.waits.model_dump(exclude={"inherits"})) if is_waiting else None,
+        "waits": _build_message_wait(message.waits, pauses),
     }
+
+
+def _build_message_wait(waits: WaitReason, pauses: Mapping[Module, Pause]) -> MessageWait | None:
+    """Say why a message waits; a pause that has ended since the message was tried is not named any more."""
+    paused = [build_module_pause(module, pauses[module]) for module in waits.paused if module in pauses]
+    if waits.kind is None or (waits.kind is WaitKind.PAUSED and not paused):
+        return None
+    return MessageWait(**waits.model_dump(exclude={"inherits", "paused"}), paused=paused)
+
+
+def build_module_pause(module: Module, pause: Pause) -> AddressPauseResponse:
+    return AddressPauseResponse(
+        of="module", module=module, paused_at=pause.paused_at, who=pause.who, reason=pause.reason
+    )
 
 
 class RetryMessagesResponse(Response):
@@ -217,3 +245,6 @@ class CycleResponse(Response):
         description="the next runs; none while it is paused, or waits for the first message"
     )
     progress: CycleProgress | None = Field(description="of the running workflow, if a worker answers")
+    pauses: list[AddressPauseResponse] = Field(
+        description="all that is paused of addresses: the system, the cycle, and modules"
+    )

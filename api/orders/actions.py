@@ -48,9 +48,10 @@ async def pause_platform(call: Call, path: PlatformPath, body: PauseOrResumeRequ
     "/v1/platforms/{platform}/resume", access=Access.ADMIN, body_optional=True, problems={"not_found": Missing}
 )
 async def resume_platform(call: Call, path: PlatformPath, body: PauseOrResumeRequest) -> ScheduleResponse:
-    """Resume a paused platform; what has settled meanwhile is claimed by the next run."""
+    """Resume a paused platform; what has settled meanwhile is claimed at once."""
     schedule = await _find_or_create_schedule(call, path)
     await schedule.unpause(note=body.note or "resumed through the API")
+    await schedule.trigger()
     return await _build_schedule_response(path, schedule)
 
 

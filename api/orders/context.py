@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
@@ -11,11 +12,13 @@ from pydantic import Field
 
 from api.http.models import Request
 from api.http.routes import Routes
+from api.pauses import RESUME_HOOKS
 from domain.orders import names
 from infra.database import Database
 from services.services import Services
 from stores.orders import order_copies
 from stores.orders.order_copies import OrderSnapshot
+from workflows.orders import handle
 
 REMEMBERED_MAX: Final = 10_000
 OrderKey = tuple[str, str]
@@ -55,12 +58,15 @@ def _add_evicting_oldest(known: OrderedDict[Any, Any], key: object, value: objec
         known.popitem(last=False)
 
 
-def _attach_snapshot_cache(app: web.Application, services: Services) -> None:
+def _attach_cache_and_resume_hook(app: web.Application, services: Services) -> None:
     app[SNAPSHOTS] = SnapshotCache(services.database)
+    app[RESUME_HOOKS][names.SYSTEM] = partial(handle.trigger_cycles, services.engine, services.database)
 
 
 routes = Routes(
-    "orders", "Orders are fetched from every platform in slices of time, none lost.", attach=_attach_snapshot_cache
+    "orders",
+    "Orders are fetched from every platform in slices of time, none lost.",
+    attach=_attach_cache_and_resume_hook,
 )
 
 

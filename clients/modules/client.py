@@ -167,7 +167,12 @@ class ModulesClient:
                 all_answered = all_answered and failure.is_answered
                 if failure.is_away or await self._is_unreachable(module, part.operations[0]):
                     results += [
-                        UnansweredResult(op_id=op_id, outcome=OperationOutcome.FAILED, error=str(failure))
+                        UnansweredResult(
+                            op_id=op_id,
+                            outcome=OperationOutcome.FAILED,
+                            error=str(failure),
+                            is_paused=failure.is_paused,
+                        )
                         for op_id in part.op_ids
                     ]
                 elif len(part.operations) == 1:

@@ -55,6 +55,7 @@ class ModuleFailure(ServiceFailure):
         message: What came back, and what to do next.
         is_transient: Whether the same call may succeed in a moment.
         is_away: Whether the module answers no call at all; otherwise that is not known.
+        is_paused: Whether it is paused, so that it was not called.
         is_answered: Whether it answered each attempt, so that none of them is still under way.
     """
 
@@ -64,6 +65,7 @@ class ModuleFailure(ServiceFailure):
         *,
         is_transient: bool,
         is_away: bool = False,
+        is_paused: bool = False,
         is_answered: bool = False,
         retry_after_seconds: float | None = None,
     ) -> None:
@@ -73,7 +75,8 @@ class ModuleFailure(ServiceFailure):
             is_answered=is_answered,
             retry_after_seconds=retry_after_seconds,
         )
-        self.is_away = is_away
+        self.is_away = is_away or is_paused
+        self.is_paused = is_paused
 
 
 class ModuleCredentials(BaseModel):
@@ -132,7 +135,7 @@ class ModuleConnection:
                 f"Module {self._module} is paused, and is not called until it is resumed. The versions of the "
                 "configuration of addresses say by whom and why.",
                 is_transient=False,
-                is_away=True,
+                is_paused=True,
             )
         name = path.lstrip("/").partition("/")[0].partition("?")[0]
         return await self._caller.call_with_retries(

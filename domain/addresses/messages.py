@@ -231,7 +231,7 @@ class MessageState(StrEnum):
     """The state of a message, as operators filter by it."""
 
     WAITING = "waiting"
-    """No cycle has loaded it yet."""
+    """No cycle has loaded it yet, or it waits until a module is resumed."""
     PROCESSING = "processing"
     """A cycle is processing it."""
     FAILED = "failed"
@@ -243,12 +243,13 @@ class MessageState(StrEnum):
 
 
 def derive_message_state(
-    *, proc_flag: str | None, topic: str, is_due: bool, retry_times: int, retries: int
+    *, proc_flag: str | None, topic: str, is_due: bool, retry_times: int, retries: int, is_for_pause: bool = False
 ) -> MessageState:
     """Derive the state of a message from the columns of the log.
 
     Args:
         is_due: Whether a next attempt is scheduled; a swap that a cycle is retrying has none.
+        is_for_pause: Whether it waits for the pause of a module only.
     """
     match proc_flag:
         case None:
@@ -256,7 +257,9 @@ def derive_message_state(
         case "Y":
             return MessageState.DONE
         case "N" if is_due or topic != Topic.SWAP:
-            return MessageState.FAILED if retry_times < retries else MessageState.GIVEN_UP
+            if retry_times >= retries:
+                return MessageState.GIVEN_UP
+            return MessageState.WAITING if is_for_pause else MessageState.FAILED
         case _:
             return MessageState.PROCESSING
 

@@ -158,6 +158,8 @@ class UnansweredResult(OperationResult):
     """The result of a module that did not answer; retrying it does not count as a try."""
 
     is_unapplied: bool = False
+    is_paused: bool = False
+    """Whether it was not called because it is paused."""
     """Whether the module said that it has not applied the operation, and no call with it is in progress."""
 
 

@@ -149,6 +149,8 @@ class WaitKind(StrEnum):
     """A module gave no answer."""
     OVERTAKEN = "overtaken"
     """A later swap of one of its addresses was applied: this one never will be."""
+    PAUSED = "paused"
+    """A module is paused, and nothing else keeps the message."""
 
 
 class WaitReason(BaseModel):
@@ -167,6 +169,8 @@ class WaitReason(BaseModel):
     """All UPRNs that a module misses."""
     unsure: list[Module] = Field(default_factory=list)
     """Modules that may have applied it."""
+    paused: list[Module] = Field(default_factory=list)
+    """Modules that were paused at its last try; for `behind`, at that of the other message."""
     inherits: bool = False
     """Whether it superseded another message that some module may have applied."""
 
@@ -182,9 +186,15 @@ class WaitReason(BaseModel):
         """Whether it makes the message a touched one."""
         return bool(self.unsure or self.inherits)
 
-    def with_blocking_message(self, behind: int) -> Self:
-        """Return the reason of the same message when it is held back behind another."""
-        return self.model_copy(update={"kind": WaitKind.BEHIND, "module": None, "uprn": None, "behind": behind})
+    @property
+    def is_for_pause(self) -> bool:
+        """Whether nothing but a pause keeps the message, or the one that it is behind."""
+        return self.kind is WaitKind.PAUSED or (self.kind is WaitKind.BEHIND and bool(self.paused))
+
+    def with_blocking_message(self, behind: int, paused: Sequence[Module] = ()) -> Self:
+        """Return the reason of the same message when it is held back behind another, which waits for these pauses."""
+        update = {"kind": WaitKind.BEHIND, "module": None, "uprn": None, "behind": behind, "paused": list(paused)}
+        return self.model_copy(update=update)
 
 
 TOUCHED_FIELDS: Final = ("unsure", "inherits")
@@ -244,7 +254,16 @@ def _blocks_write(write: SendCandidate, other: UnfinishedMessage) -> bool:
     return other.is_swap and other.touched and not write.touched
 
 
-def find_swap_obstacles(swap: Operation, lookups: Mapping[Module, ModuleLookup | str]) -> dict[Module, OperationResult]:
+class FailedLookup(NamedTuple):
+    """That a module gave no usable answer to a lookup."""
+
+    error: str
+    is_paused: bool = False
+
+
+def find_swap_obstacles(
+    swap: Operation, lookups: Mapping[Module, ModuleLookup | FailedLookup]
+) -> dict[Module, OperationResult]:
     """Return why an unacknowledged swap must not be sent: the modules that miss a side or cannot be asked.
 
     A swap goes to all modules or to none. If it were applied in one while another misses a side, the createUpdate that
@@ -261,8 +280,8 @@ def find_swap_obstacles(swap: Operation, lookups: Mapping[Module, ModuleLookup |
     return {} if has_begun and all_asked else found
 
 
-def _build_obstacle(swap: Operation, lookup: ModuleLookup | str) -> OperationResult | None:
-    if isinstance(lookup, str):
-        return UnansweredResult(op_id=swap.op_id, outcome=OperationOutcome.FAILED, error=lookup)
+def _build_obstacle(swap: Operation, lookup: ModuleLookup | FailedLookup) -> OperationResult | None:
+    if isinstance(lookup, FailedLookup):
+        return UnansweredResult(op_id=swap.op_id, outcome=OperationOutcome.FAILED, **lookup._asdict())
     missing = [uprn for uprn in (swap.uprn, swap.uprn_2) if uprn and uprn not in lookup.live]
     return OperationResult(op_id=swap.op_id, outcome=OperationOutcome.MISSING, missing=missing) if missing else None

@@ -69,22 +69,25 @@ def combine_module_results(
 ) -> MessageUpdate:
     """Combine the answers of the modules that were called."""
     update = MessageUpdate(operation.seq)
+    unfinished: dict[Module, OperationResult] = {}
     all_answered = not any(isinstance(answer, UnansweredResult) for answer in answers.values())
     for module, answer in answers.items():
         is_stale = answer.original_outcome is OperationOutcome.STALE
         if is_stale and operation.kind is not OperationKind.SWAP:
             update.stale = True
         elif is_stale or not answer.is_acknowledged:
-            update.acks[module] = "N"
-            update.traces[module] = _describe_failure(answer)
+            unfinished[module] = answer
+            if not _is_of_paused_module(answer):
+                update.acks[module] = "N"
+                update.traces[module] = _describe_failure(answer)
             update.overtaken |= is_stale
             # A module without an answer may have applied it: given up now, the message would block all later ones.
             update.counts |= all_answered
         else:
             update.acks[module] = "Y"
             _add_logical_deletes_and_revivals(update, operation, module, answer)
-    if update.traces:
-        reason = _build_wait_reason(before, {module: answers[module] for module in update.traces})
+    if unfinished:
+        reason = _build_wait_reason(before, unfinished)
         if reason and before.missing and not reason.missing:
             # A module that is away may be the one that missed a side: whether it has the side now is unknown.
             reason = reason if all_answered else reason.model_copy(update={"missing": before.missing})
@@ -120,23 +123,36 @@ _KIND_BY_OUTCOME: Final = (
 
 
 def _build_wait_reason(before: WaitReason, answers: Mapping[Module, OperationResult]) -> WaitReason | None:
-    """Build the reason by the worst outcome: overtaken, then a missing side, then a refusal, then a failure."""
-    for outcome, why in _KIND_BY_OUTCOME:
-        if module := next((module for module, answer in answers.items() if answer.original_outcome is outcome), None):
-            return WaitReason(
-                kind=why,
-                module=module,
-                uprn=next(iter(answers[module].missing), None),
-                missing=sorted({uprn for answer in answers.values() for uprn in answer.missing}),
-                unsure=[
-                    module
-                    for module, answer in answers.items()
-                    if answer.outcome is OperationOutcome.FAILED
-                    and (module in before.unsure or not _is_known_unapplied(answer))
-                ],
-                inherits=before.inherits,
-            )
-    return None
+    """Build the reason by the worst outcome: overtaken, a missing side, a refusal, a failure; else it is a pause."""
+    paused = [module for module, answer in answers.items() if _is_of_paused_module(answer)]
+    found = [
+        (why, module)
+        for outcome, why in _KIND_BY_OUTCOME
+        for module, answer in answers.items()
+        if answer.original_outcome is outcome and module not in paused
+    ]
+    found += [(WaitKind.PAUSED, module) for module in paused]
+    if not found:
+        return None
+    kind, module = found[0]
+    return WaitReason(
+        kind=kind,
+        module=module,
+        uprn=next(iter(answers[module].missing), None),
+        missing=sorted({uprn for answer in answers.values() for uprn in answer.missing}),
+        unsure=[
+            module
+            for module, answer in answers.items()
+            if answer.outcome is OperationOutcome.FAILED
+            and (module in before.unsure or not _is_known_unapplied(answer))
+        ],
+        paused=paused,
+        inherits=before.inherits,
+    )
+
+
+def _is_of_paused_module(answer: OperationResult) -> bool:
+    return isinstance(answer, UnansweredResult) and answer.is_paused
 
 
 def _is_known_unapplied(answer: OperationResult) -> bool:

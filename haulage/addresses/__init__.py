@@ -3,6 +3,7 @@
 from haulage.addresses.client import Addresses
 from haulage.addresses.models import (
     Acknowledgement,
+    AddressPause,
     Comparison,
     ComparisonCounts,
     Cycle,
@@ -29,6 +30,7 @@ from haulage.addresses.models import (
 
 __all__ = [
     "Acknowledgement",
+    "AddressPause",
     "Addresses",
     "Comparison",
     "ComparisonCounts",

@@ -226,7 +226,10 @@ class Addresses:
         return Cycle.model_validate(await self._post("cycle/resume", reason))
 
     async def pause_module(self, module: Module, reason: str, *, paused: bool = True) -> None:
-        """Pause a module, or resume it: from the next cycle on it is not called, and messages that need it wait."""
+        """Pause a module, or resume it: from the next cycle on it is not called, and messages that need it wait.
+
+        At its resume a cycle begins, with what waited for it.
+        """
         options = {"modules": {module: {"paused": paused}}}
         signed = {"who": self._who, "reason": reason, "options": options}
         await self._transport.json("PATCH", "/v1/addresses/config", json=signed)

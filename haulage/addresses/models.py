@@ -57,6 +57,27 @@ class WaitKind(StrEnum):
     """A module gave no answer."""
     OVERTAKEN = "overtaken"
     """A later swap of one of its addresses was applied."""
+    PAUSED = "paused"
+    """A module is paused."""
+
+
+class AddressPause(BaseModel):
+    """A pause that holds changes of addresses up."""
+
+    of: str
+    """What is paused: `system`, `cycle` or `module`."""
+    module: Module | None = None
+    paused_at: datetime | None = None
+    """None where it is not known."""
+    who: str
+    reason: str
+
+    def __str__(self) -> str:
+        subject = (
+            f"Module {self.module} is" if self.module else "Addresses are" if self.of == "system" else "Cycles are"
+        )
+        since = f" since {self.paused_at.isoformat(timespec='seconds')}" if self.paused_at else ""
+        return f"{subject} paused{since} by {self.who}: {self.reason.rstrip('.')}."
 
 
 class MessageWait(BaseModel):
@@ -72,6 +93,8 @@ class MessageWait(BaseModel):
     missing: Sequence[int] = ()
     unsure: Sequence[Module] = ()
     """Modules that gave no answer, and may have applied it."""
+    paused: Sequence[AddressPause] = ()
+    """Paused modules that it waits for."""
 
 
 class Acknowledgement(BaseModel):
@@ -207,6 +230,8 @@ class Cycle(BaseModel):
     running: Sequence[str]
     next_runs: Sequence[datetime]
     progress: CycleProgress | None = None
+    pauses: Sequence[AddressPause] = ()
+    """All that is paused of addresses: the system, the cycle, and modules."""
 
 
 class RetryOutcome(BaseModel):

@@ -184,9 +184,9 @@ async def write_module_results(
         if params.phase is CyclePhase.WRITE and done:
             await connection.execute(_RETRY_SWAPS, [row["uprn_1"] for row in done], settings.retries)
         await _write_deletes_of_missing_addresses(connection, settings, failed, updates)
-    return ApplyStepResult(
-        done=len(done) - needless, failed=len(failed) if params.is_final_attempt_of_cycle else 0, superseded=superseded
-    )
+    paused = {each.id for each in updates if each.reason and each.reason.is_for_pause}
+    failures = sum(row["id"] not in paused for row in failed) if params.is_final_attempt_of_cycle else 0
+    return ApplyStepResult(done=len(done) - needless, failed=failures, superseded=superseded)
 
 
 async def _write_acknowledgements(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from domain.addresses.ordering import WaitKind
 from infra.database import Database
-from stores.addresses.cycle import TOUCHED
+from stores.addresses.cycle import TOUCHED, WAITS_FOR_PAUSE
 from stores.addresses.search import (
     IDLE_FAILED,
     LOG,
@@ -15,6 +16,7 @@ from stores.addresses.search import (
     add_filter_conditions,
     build_materialized_subquery,
 )
+from stores.pauses import Pause
 
 RETRIED_MAX: Final = 10_000
 
@@ -81,6 +83,7 @@ _COUNT: Final = """
     FROM gathered WHERE {where}
     """
 
+_LAST_PAUSE: Final = "SELECT done_at, who, reason FROM addr_audit WHERE action = 'pause' ORDER BY id DESC LIMIT 1"
 _RECORD: Final = "INSERT INTO addr_audit (who, action, reason) VALUES ($1, $2, $3)"
 
 
@@ -171,6 +174,13 @@ async def count_failed_messages(database: Database, filter_: MessageFilter) -> F
     return FailedCounts(free=row["free"], busy=row["matching"] - row["free"], touched=row["touched"])
 
 
+async def find_last_pause_of_cycle(database: Database) -> Pause | None:
+    """Return the last pause of the cycle that the audit has."""
+    async with database.connection() as connection:
+        row = await connection.fetchrow(_LAST_PAUSE)
+    return None if row is None else Pause(row["done_at"], row["who"], row["reason"] or "")
+
+
 async def record_action(database: Database, action: str, actor: Actor) -> None:
     """Record an action that concerns all messages."""
     async with database.connection() as connection:
@@ -213,9 +223,12 @@ def _build_bulk_statement(
 
 
 def _build_candidate_condition(filter_: MessageFilter, where: WhereClause) -> str:
-    """Return the condition for failed messages, or for named messages that are not done."""
+    """Return the condition for failed messages, or for named messages that are not done.
+
+    Messages that wait for the pause of a module have not failed; they are meant where that kind is asked for.
+    """
     if filter_.ids is None:
-        return "proc_flag = 'N'"
+        return "proc_flag = 'N'" if filter_.kind is WaitKind.PAUSED else f"proc_flag = 'N' AND NOT {WAITS_FOR_PAUSE}"
     return f"id = ANY({where.bind(filter_.ids)}) AND proc_flag IS DISTINCT FROM 'Y'"
 
 

@@ -5,7 +5,7 @@ What operators leave out comes from the environment of each process.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -18,6 +18,7 @@ from domain.addresses.operations import BATCH_MAX, Module
 from infra.database import Database, Session
 from stores import keyset
 from stores.addresses.actions import Actor
+from stores.pauses import Pause
 from stores.tables.addresses import AddressOptionsVersion
 
 
@@ -154,6 +155,22 @@ async def load_newest_version(database: Database) -> OptionsVersion:
 async def load_version(database: Database, version: int) -> OptionsVersion:
     async with database.session() as session:
         return _build_version(await session.get_one(AddressOptionsVersion, version))
+
+
+_PAUSES: Final = """
+    SELECT DISTINCT ON (module) module, changed_at AS paused_at, who, reason FROM (
+        SELECT module, version, changed_at, who, reason, (options #>> ARRAY['modules', module, 'paused']) AS paused,
+            lag(options #>> ARRAY['modules', module, 'paused']) OVER (PARTITION BY module ORDER BY version) AS before
+        FROM addr_settings CROSS JOIN unnest($1::text[]) AS module
+    ) AS changes WHERE paused = 'true' AND before IS DISTINCT FROM 'true' ORDER BY module, version DESC
+    """
+
+
+async def find_last_pauses(database: Database, modules: Sequence[str]) -> Mapping[Module, Pause]:
+    """Return for each of these modules the version that paused it last; none for one that no version paused."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(_PAUSES, modules)
+    return {Module(row["module"]): Pause(row["paused_at"], row["who"], row["reason"]) for row in rows}
 
 
 async def list_version_page_plus_one(

@@ -15,7 +15,15 @@ from domain.addresses import ordering
 from domain.addresses.activity_models import LoadCycleResult
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.addresses.ordering import CoalescedWrites, CycleStep, PendingWrite, SwapUprns, WaitReason, coalesce_writes
+from domain.addresses.ordering import (
+    CoalescedWrites,
+    CycleStep,
+    PendingWrite,
+    SwapUprns,
+    WaitKind,
+    WaitReason,
+    coalesce_writes,
+)
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from stores.tables.addresses import AddressMessage, ArchivedMessage, build_unfinished_condition
@@ -33,6 +41,12 @@ TOUCHED: Final = (
 """SQL: whether a module has applied a message, or may have."""
 OWNED: Final = f"(proc_flag = 'P' OR (proc_flag = 'N' AND topic = '{Topic.SWAP}' AND next_attempt_at IS NULL))"
 """SQL: whether a cycle is processing a message; a failed swap stays N while it is retried."""
+
+WAITS_FOR_PAUSE: Final = (
+    f"coalesce(wait_reason ->> 'kind' = '{WaitKind.PAUSED}' "
+    f"OR (wait_reason ->> 'kind' = '{WaitKind.BEHIND}' AND wait_reason ? 'paused'), false)"
+)
+"""SQL: whether nothing but the pause of a module keeps a message, or the one that it is behind."""
 
 KEEP_UNSURE: Final = "CASE WHEN {0} ? 'unsure' THEN jsonb_build_object('unsure', {0} -> 'unsure') END"
 """SQL: the part of a message's `wait_reason` that remains once it is done: the modules that are unsure."""
@@ -52,6 +66,12 @@ _READ: Final = {
     """  # noqa: S608 - constants only
     for topic in TOPIC_ORDER
 }
+# Here and not when a module is resumed: a cycle that began before may put a message off after that.
+_WAKE_RESUMED: Final = """
+    UPDATE im_infi_addr_sync_log SET next_attempt_at = now()
+    WHERE proc_flag = 'N' AND next_attempt_at > now() AND wait_reason ? 'paused'
+      AND NOT wait_reason -> 'paused' <@ to_jsonb($1::text[])
+    """
 _TAKE: Final = """
     UPDATE im_infi_addr_sync_log SET proc_flag = 'P', proc_update_date = now(), cycle_id = $2
     WHERE id = ANY($1::bigint[])
@@ -83,6 +103,7 @@ async def resume_or_begin_cycle(database: Database, settings: AddressSettings, c
         owner = await connection.fetchval(_OWNER)
         if owner is not None:
             return _build_rest_of_cycle(owner, await connection.fetch(_RESUME, owner), settings)
+        await connection.execute(_WAKE_RESUMED, settings.modules.paused)
         swaps, creates, deletes = await _select_messages(connection, settings)
         coalesced = coalesce_writes(
             [PendingWrite(row["id"], row["uprn_1"], row["touched"]) for row in (*creates, *deletes)]
@@ -233,12 +254,13 @@ async def delete_expired_rows(database: Database, table: str, kept: timedelta, l
 
 UNFINISHED_STATES: Final = tuple(state for state in MessageState if state is not MessageState.DONE)
 
+_FAILED_IN: Final = "{0}_ack = 'N' AND NOT coalesce(wait_reason -> 'paused' ? '{0}', false)"
 _BEGUN: Final = f"""
     SELECT topic,
-        CASE WHEN {OWNED} THEN '{MessageState.PROCESSING}' WHEN retry_times < $1 THEN '{MessageState.FAILED}'
-            ELSE '{MessageState.GIVEN_UP}' END AS state,
+        CASE WHEN {OWNED} THEN '{MessageState.PROCESSING}' WHEN retry_times >= $1 THEN '{MessageState.GIVEN_UP}'
+            WHEN {WAITS_FOR_PAUSE} THEN '{MessageState.WAITING}' ELSE '{MessageState.FAILED}' END AS state,
         count(*) AS messages, min(createdat) AS oldest_at,
-        {", ".join(f"count(*) FILTER (WHERE {module}_ack = 'N') AS {module}" for module in Module)}
+        {", ".join(f"count(*) FILTER (WHERE {_FAILED_IN.format(module)}) AS {module}" for module in Module)}
     FROM im_infi_addr_sync_log WHERE proc_flag IN ('P', 'N') GROUP BY 1, 2
     """  # noqa: S608 - constants only
 # Counted by the topic's partial index of unfinished messages, without reading the log.
@@ -304,8 +326,11 @@ def _build_begun_count(row: Row) -> MessageCount:
 
 
 def _compute_waiting_counts(rows: Iterable[Row], begun: Iterable[MessageCount]) -> Iterable[MessageCount]:
-    """Build the counts of messages that no cycle has loaded yet."""
+    """Build the counts of messages that no cycle has loaded yet, or that wait for the pause of a module."""
     begun = list(begun)
     for row in rows:
-        others = sum(each.messages for each in begun if each.topic == row["topic"])
-        yield MessageCount(Topic(row["topic"]), MessageState.WAITING, row["messages"] - others, row["oldest_at"])
+        others = [each for each in begun if each.topic == row["topic"] and each.state is not MessageState.WAITING]
+        paused = [each for each in begun if each.topic == row["topic"] and each.state is MessageState.WAITING]
+        times = [each for each in (row["oldest_at"], *(each.oldest_at for each in paused)) if each]
+        messages = row["messages"] - sum(each.messages for each in others)
+        yield MessageCount(Topic(row["topic"]), MessageState.WAITING, messages, min(times, default=None))

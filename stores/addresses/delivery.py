@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import asyncpg
 import msgspec
@@ -19,7 +19,7 @@ from domain.addresses.results import MessageUpdate
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from stores.addresses import acknowledgements
-from stores.addresses.cycle import OWNED, TOUCHED
+from stores.addresses.cycle import OWNED, TOUCHED, WAITS_FOR_PAUSE
 from stores.tables.addresses import build_unfinished_condition
 
 Row: TypeAlias = "asyncpg.Record"
@@ -28,14 +28,19 @@ _LOAD_GROUP: Final = f"""
     SELECT id, topic, payload::text, ed_ack, im_ack, wfm_ack, od_ack, wait_reason::text
     FROM im_infi_addr_sync_log WHERE id = ANY($1::bigint[]) AND cycle_id = $2 AND {OWNED} ORDER BY id
     """  # noqa: S608 - constants only
+_PAUSED_MODULES: Final = (
+    f"ARRAY(SELECT jsonb_array_elements_text(CASE WHEN {WAITS_FOR_PAUSE} THEN wait_reason -> 'paused' END))"
+)
 _UNFINISHED_NEAR_SWAPS: Final = f"""
-    SELECT id, topic, uprn_1, uprn_2, {OWNED} OR retry_times < $3 AS due, {TOUCHED} AS touched
+    SELECT id, topic, uprn_1, uprn_2, {OWNED} OR retry_times < $3 AS due, {TOUCHED} AS touched,
+        {_PAUSED_MODULES} AS paused
     FROM im_infi_addr_sync_log
     WHERE proc_flag IN ('P', 'N') AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
       AND (topic <> '{Topic.SWAP}' OR id < $2 OR {TOUCHED})
     """  # noqa: S608 - constants only
 _UNFINISHED_NEAR_WRITES: Final = f"""
-    SELECT id, topic, uprn_1, uprn_2, true AS due, true AS touched FROM im_infi_addr_sync_log
+    SELECT id, topic, uprn_1, uprn_2, true AS due, true AS touched, {_PAUSED_MODULES} AS paused
+    FROM im_infi_addr_sync_log
     WHERE proc_flag IN ('P', 'N') AND topic = '{Topic.SWAP}' AND {TOUCHED}
       AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
     """  # noqa: S608 - constants only
@@ -112,10 +117,18 @@ def _parse_wait_reason(row: Row) -> WaitReason:
     return WaitReason.from_column(written)
 
 
+class BlockingMessage(NamedTuple):
+    """A message that another one waits for."""
+
+    id: int
+    paused: Sequence[Module] = ()
+    """Modules whose pause it waits for."""
+
+
 async def find_blocked_messages(
     database: Database, settings: AddressSettings, params: ApplyStepInput, messages: Sequence[LoggedMessage]
-) -> dict[int, int]:
-    """Return the messages that must not be sent yet, each with the id of one that it waits for."""
+) -> dict[int, BlockingMessage]:
+    """Return the messages that must not be sent yet, each with one that it waits for."""
     candidates = [each.candidate for each in messages]
     uprns = [uprn for each in candidates for uprn in each.uprns]
     last = max((each.id for each in candidates), default=0)
@@ -124,7 +137,9 @@ async def find_blocked_messages(
             rows = await connection.fetch(_UNFINISHED_NEAR_SWAPS, uprns, last, settings.retries)
         else:
             rows = await connection.fetch(_UNFINISHED_NEAR_WRITES, uprns)
-    return ordering.find_blocking_messages(candidates, [_build_unfinished_message(row) for row in rows])
+    found = ordering.find_blocking_messages(candidates, [_build_unfinished_message(row) for row in rows])
+    paused = {row["id"]: [Module(module) for module in row["paused"]] for row in rows}
+    return {id_: BlockingMessage(behind, paused[behind]) for id_, behind in found.items()}
 
 
 def _build_unfinished_message(row: Row) -> UnfinishedMessage:

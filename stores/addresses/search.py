@@ -13,7 +13,7 @@ from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind, WaitReason
 from infra.database import Database
-from stores.addresses.cycle import OWNED
+from stores.addresses.cycle import OWNED, WAITS_FOR_PAUSE
 from stores.keyset import SqlKeyset
 from stores.tables.addresses import AddressMessage, ArchivedMessage
 
@@ -235,7 +235,7 @@ def _build_selective_condition(query: MessageSearch, where: WhereClause) -> str 
         case MessageState.DONE:
             return "proc_flag = 'Y'"
         case MessageState.WAITING:
-            return None
+            return None if query.filter.kind is None else "proc_flag = 'N'"
         case None:
             has_failed = query.filter.module is not None or query.filter.kind is not None
             return "proc_flag IS NOT NULL" if has_failed else None
@@ -244,11 +244,13 @@ def _build_selective_condition(query: MessageSearch, where: WhereClause) -> str 
 def _add_state_condition(query: MessageSearch, where: WhereClause) -> None:
     match query.state:
         case MessageState.WAITING:
-            where.add("proc_flag IS NULL")
+            where.add(
+                f"(proc_flag IS NULL OR ({IDLE_FAILED} AND {WAITS_FOR_PAUSE} AND retry_times < {{}}))", query.retries
+            )
         case MessageState.PROCESSING:
             where.add(OWNED)
         case MessageState.FAILED:
-            where.add(f"{IDLE_FAILED} AND retry_times < {{}}", query.retries)
+            where.add(f"{IDLE_FAILED} AND NOT {WAITS_FOR_PAUSE} AND retry_times < {{}}", query.retries)
         case MessageState.GIVEN_UP:
             where.add(f"{IDLE_FAILED} AND retry_times >= {{}}", query.retries)
         case MessageState.DONE:

@@ -116,7 +116,7 @@ class WorkerHeartbeatRow(TableRow, table=True):
 
 
 class SystemPauseRow(TableRow, table=True):
-    """A system that begins nothing until it is resumed."""
+    """A system that begins nothing until it is resumed, or `tasks/` and a type of tasks that is paused by itself."""
 
     __tablename__ = "system_pauses"
 

@@ -137,7 +137,7 @@ async def test_pages_follow_each_other(browser: MessageBrowser, query: dict[str,
         ({"history": "true", "state": "failed"}, "never in the history"),
         ({"history": "true", "topic": "deleteInfinityAddress"}, "needs a uprn or created_after"),
         ({"history": "true", "module": "im"}, "needs a uprn or created_after"),
-        ({"state": "waiting", "module": "im"}, "has not failed yet"),
+        ({"state": "waiting", "module": "im"}, "has not failed"),
         ({"state": "lost"}, "given_up"),
         ({"uprn": "0"}, "uprn"),
     ],
@@ -167,7 +167,7 @@ async def test_a_message_is_shown_with_all_that_is_known(browser: MessageBrowser
         "wfm": (None, None),
         "od": (None, None),
     }
-    assert reply.body["waits"] == {**MISSING, "behind": None}
+    assert reply.body["waits"] == {**MISSING, "behind": None, "paused": []}
     assert reply.body["actions"] == []
 
 

@@ -47,6 +47,25 @@ def test_a_failure_counts_once_all_modules_could_be_asked() -> None:
     assert combine_module_results(OPERATION, WaitReason(), {Module.ED: FAILED}).counts
 
 
+PAUSED = UnansweredResult(op_id="1", outcome=OperationOutcome.FAILED, error="It is paused.", is_paused=True)
+
+
+def test_a_message_waits_for_a_paused_module_unless_another_one_failed() -> None:
+    """What is behind a message that waits for a pause does so too. The module was not called: its answer stays."""
+    waits = combine_module_results(OPERATION, WaitReason(), {Module.IM: PAUSED})
+    fails = combine_module_results(OPERATION, WaitReason(), {Module.IM: PAUSED, Module.OD: FAILED})
+
+    assert (waits.acks, waits.traces, waits.counts) == ({}, {}, False)
+    assert waits.reason is not None
+    assert (waits.reason.kind, waits.reason.paused, waits.reason.is_for_pause) == (WaitKind.PAUSED, [Module.IM], True)
+    assert fails.reason is not None
+    assert (fails.reason.kind, fails.reason.module, fails.reason.paused) == (WaitKind.FAILED, Module.OD, [Module.IM])
+    assert not fails.reason.is_for_pause
+    assert fails.acks == {Module.OD: "N"}
+    assert WaitReason().with_blocking_message(7, [Module.IM]).is_for_pause
+    assert not WaitReason().with_blocking_message(7).is_for_pause
+
+
 MISSING = OperationResult(op_id="1", outcome=OperationOutcome.MISSING, missing=[2])
 REFUSED = OperationResult(op_id="1", outcome=OperationOutcome.REFUSED, error="It cannot be.")
 

@@ -17,6 +17,7 @@ from domain.addresses.operations import (
     UnansweredResult,
 )
 from domain.addresses.ordering import (
+    FailedLookup,
     SendCandidate,
     UnfinishedMessage,
     WaitKind,
@@ -115,7 +116,7 @@ def test_a_swap_goes_to_all_modules_or_to_none(
 ) -> None:
     """Unless one has applied it, its sides must be there in each."""
     there = ModuleLookup(live=SIDES, applied=frozenset())
-    told = {Module.ED: there, Module.IM: im or there, Module.WFM: wfm, Module.OD: there}
+    told = {Module.ED: there, Module.IM: FailedLookup(im) if im else there, Module.WFM: wfm, Module.OD: there}
 
     found = find_swap_obstacles(operation(OperationKind.SWAP), told)
 

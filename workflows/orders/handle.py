@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
@@ -40,6 +41,7 @@ from stores.orders import platforms
 CYCLE_SECONDS: Final = 60
 WATCH_SECONDS: Final = 20
 _CATCH_UP: Final = timedelta(minutes=2)
+_TRIGGERS_AT_A_TIME: Final = 8
 
 
 async def create_or_update_cycle_schedule(
@@ -63,6 +65,20 @@ async def find_or_create_cycle_schedule(client: Client, platform: str, project_i
     return await starts.get_or_create_schedule(
         client, names.build_cycle_schedule_id(platform), _build_cycle_schedule(platform, project_id)
     )
+
+
+async def trigger_cycles(client: Client, database: Database) -> None:
+    """Have each platform that is not paused claim now what has settled; a run that is under way does so anyway."""
+    permits = asyncio.Semaphore(_TRIGGERS_AT_A_TIME)
+
+    async def trigger(platform: str) -> None:
+        name = names.build_cycle_schedule_id(platform)
+        async with permits:
+            # A trigger would also start a paused schedule.
+            if not await starts.is_schedule_paused(client, name):
+                await starts.trigger_schedule_if_there(client, name)
+
+    await asyncio.gather(*map(trigger, await platforms.list_platform_numbers(database)))
 
 
 async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:

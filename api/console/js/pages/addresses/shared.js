@@ -1,7 +1,7 @@
 // Parts that the pages of addresses share: topics, states, acknowledgements, wait reasons, and the operator's signature.
 
 import { parse, send } from "../../api.js";
-import { badge, problemBox } from "../../components/index.js";
+import { ago, badge, problemBox } from "../../components/index.js";
 import { sections } from "../../components/sections.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
@@ -13,7 +13,7 @@ export const BASE_PATH = "/console/addresses";
 export const API = "/v1/addresses";
 export const MODULES = ["ed", "im", "wfm", "od"];
 export const TOPICS = ["swapDeleteInfinityAddress", "createUpdateInfinityAddress", "deleteInfinityAddress"];
-export const KINDS = ["missing", "behind", "overtaken", "refused", "failed"];
+export const KINDS = ["missing", "behind", "overtaken", "refused", "failed", "paused"];
 /** States of unfinished messages, in the order in which messages pass through them. */
 export const OPEN_STATES = ["waiting", "processing", "failed", "given_up"];
 /** States from which an operator may retry or skip many messages. */
@@ -75,10 +75,11 @@ function ackBadge(module, message) {
   return h("span", { class: ["ack", ack], title: words }, h("span", { "aria-hidden": "true" }, module.toUpperCase()), h("span", { class: "unseen" }, words));
 }
 
-/** A module's acknowledgement of a message: "yes", "no", "unsure" or "not_asked". */
+/** A module's acknowledgement of a message: "yes", "no", "paused", "unsure" or "not_asked". */
 export function ackOf(module, message) {
   const { ack } = message.acks[module];
   if (ack === "Y") return "yes";
+  if (message.waits?.paused?.some((pause) => pause.module === module)) return "paused";
   if (message.waits?.unsure?.includes(module)) return "unsure";
   return ack === "N" ? "no" : "not_asked";
 }
@@ -95,13 +96,20 @@ export function why(message) {
     behind: () => rich("addresses.why.behind", { id: messageLink(waits.behind) }),
     refused: () => rich("addresses.why.refused", { module }),
     failed: () => rich("addresses.why.failed", { module }),
+    paused: () => h("span", {}, waits.paused.map(pauseText)),
   };
   return words[waits.kind]?.() ?? null;
 }
 
+/** By whom a module is paused, why, and for how long. */
+export function pauseText({ module, who, reason, paused_at: since }) {
+  return h("span", {}, t("addresses.why.paused", { module: module.toUpperCase(), who, reason }), " ", since ? ago(since) : null, " ");
+}
+
 /** A sentence that names the modules that may have applied a message; null if there are none. */
 export function unsureSentence(message) {
-  const unsure = message.waits?.unsure ?? [];
+  const paused = (message.waits?.paused ?? []).map((pause) => pause.module);
+  const unsure = (message.waits?.unsure ?? []).filter((module) => !paused.includes(module));
   if (!unsure.length || message.state === "done") return null;
   return t("addresses.why.unsure", { modules: unsure.map((module) => module.toUpperCase()).join(", ") });
 }

@@ -7,7 +7,7 @@ import { t } from "../../i18n.js";
 import { poll, latestOnly } from "../../polling.js";
 import { link } from "../../navigation.js";
 import { workflowLink } from "../../session.js";
-import { API, MODULES, OPEN_STATES, BASE_PATH, TOPICS, attempt, signFirst, tone, topicWord } from "./shared.js";
+import { API, MODULES, OPEN_STATES, BASE_PATH, TOPICS, attempt, pauseText, signFirst, tone, topicWord } from "./shared.js";
 
 const EVERY_MS = 3000;
 
@@ -25,7 +25,11 @@ export function statusPanel(place, changed) {
     () => Promise.all([get(`${API}/cycle`), get(`${API}/figures`), get(`${API}/config`)]),
     ([running, figures, { effective }]) => {
       redraw(cycle, running, () => cycleCard(running, element, changed));
-      redraw(open, [stable(figures), effective.modules], () => [...figuresCard(figures), moduleSwitches(effective.modules, element)]);
+      redraw(open, [stable(figures), effective.modules, running.pauses], () => [
+        ...figuresCard(figures),
+        moduleSwitches(effective.modules, element),
+        running.pauses.filter((pause) => pause.module).map((pause) => h("p", { class: "quiet" }, pauseText(pause))),
+      ]);
     },
     (problem) => redraw(cycle, problem, () => problemBox(problem)),
   );
