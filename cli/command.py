@@ -16,6 +16,7 @@ import asyncio
 import gc
 import getpass
 import json
+import logging
 import os
 import signal
 import sys
@@ -166,6 +167,11 @@ def _build_body_arguments(body: str | None) -> dict[str, object]:
 def resolve_data_dir_and_limit_logs(data_dir: Path | None) -> Path:
     """Return the folder of all data of a command at a terminal, which logs only warnings."""
     log.configure("WARNING")
+    # The client library's lines, such as that a pause holds a request up, are for the person at the terminal.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("haulage: %(message)s"))
+    library = logging.getLogger("haulage")
+    library.handlers, library.propagate = [handler], False
     return (data_dir or settings.load().data_dir).absolute()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 import time
@@ -17,8 +18,10 @@ from yarl import URL
 from haulage.errors import ApiUnreachable, InvalidBaseUrl, RequestRefused
 
 RETRY_STATUSES = frozenset({429, 502, 503, 504})
+SYSTEM_PAUSED = "system_paused"
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
+_log = logging.getLogger(__name__)
 TIMEOUT = aiohttp.ClientTimeout(total=90, sock_connect=10)
 
 
@@ -68,10 +71,14 @@ class Transport:
         """Retry until the server is not overloaded or the time is up; return the last response."""
         deadline = time.monotonic() + self.patience_seconds
         pause = FIRST_PAUSE_SECONDS
+        is_pause_logged = False
         while True:
             response = await self._send_once(method, path, options)
             if isinstance(response, _Response) and response.status not in RETRY_STATUSES:
                 return response
+            if isinstance(response, _Response) and response.paused and not is_pause_logged:
+                is_pause_logged = True
+                _log.warning("request_waits: for up to %.0f s: %s", self.patience_seconds, response.paused)
             wait = max(pause, response.retry_after_seconds) if isinstance(response, _Response) else pause
             if time.monotonic() + wait > deadline:
                 if isinstance(response, _Response):
@@ -97,6 +104,12 @@ class _Response:
     headers: Mapping[str, str]
     body: dict[str, Any] | None
     """None if it was not a JSON object."""
+
+    @property
+    def paused(self) -> str:
+        """Who paused what was asked for, since when and why; empty if it is not paused."""
+        is_paused = self.body is not None and self.body.get("code") == SYSTEM_PAUSED
+        return str(self.body.get("detail", "")) if self.body is not None and is_paused else ""
 
     @property
     def retry_after_seconds(self) -> float:

@@ -13,6 +13,7 @@ import hashlib
 import msgspec
 from aiohttp import web
 
+from api import pauses
 from api.http.routes import Access, Call
 from api.tasks import responses
 from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, raise_for_code, routes
@@ -54,6 +55,8 @@ from domain.tasks.messages import (
 )
 from domain.tasks.names import TaskId, TaskIdText, parse_task_id
 from infra import secrets
+from stores import pauses as pause_store
+from stores.pauses import build_task_type_subject
 from stores.tasks.contents import TaskKeyClaim
 from workflows.tasks.handle import LaneClosed
 
@@ -181,6 +184,7 @@ async def remove_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseE
     if left := await count_unfinished(context, task_type):
         await context.types.restore(task_type)
         _require_empty(task_type, left)
+    await pause_store.resume(call.services.database, build_task_type_subject(task_type.type))
     return ResponseEnvelope()
 
 
@@ -346,10 +350,20 @@ async def _register_type(call: Call, body: RegisterTaskTypeRequest) -> ResponseE
 
 async def _set_type_paused(call: Call, body: TaskTypeActionRequest, *, paused: bool) -> ResponseEnvelope:
     context = get_task_context(call)
-    await _apply_rules_in_open_lanes(
-        context, await context.types.set_paused(call.project_filter, body.task_type, paused=paused)
-    )
+    task_type = await context.types.set_paused(call.project_filter, body.task_type, paused=paused)
+    await _save_or_remove_pause(call, task_type, body)
+    await _apply_rules_in_open_lanes(context, task_type)
     return ResponseEnvelope()
+
+
+async def _save_or_remove_pause(call: Call, task_type: CachedTaskType, body: TaskTypeActionRequest) -> None:
+    """Keep who paused a type and why, as long as it is paused."""
+    database, subject = call.services.database, build_task_type_subject(task_type.type)
+    if task_type.paused:
+        await pause_store.pause(database, subject, body.who, body.reason)
+    else:
+        await pause_store.resume(database, subject)
+    call.request.app[pauses.CACHE].forget()
 
 
 async def _apply_rules_in_open_lanes(context: TaskContext, task_type: CachedTaskType) -> None:

@@ -49,6 +49,7 @@ from domain.tasks.messages import (
 )
 from domain.tasks.names import SYSTEM, TaskId, TaskIdText
 from infra import log, metrics
+from stores.pauses import Pause, build_task_type_subject
 from workflows.tasks.handle import LaneClosed
 
 LANES_PER_HOLD = 8
@@ -139,9 +140,9 @@ async def _hold_for_caller(call: Call, body: HoldTasksRequest) -> web.Response:
             name, call.project_id
         )
         limit = min(body.limit or task_type.schedule_limit, task_type.schedule_limit)
-        is_paused = await call.request.app[pauses.CACHE].find(SYSTEM) is not None
+        paused = await _describe_pause(call, task_type)
         with metrics.TASK_HOLD_SECONDS.time():
-            held = [] if is_paused else await _hold_in_lanes(context, task_type, limit)
+            held = [] if paused else await _hold_in_lanes(context, task_type, limit)
         left = until - time.monotonic()
         if held or left <= 0 or _is_disconnected(call):
             break
@@ -151,14 +152,25 @@ async def _hold_for_caller(call: Call, body: HoldTasksRequest) -> web.Response:
         held = []
     if held:
         context.count_event(task_type.type, "held", len(held))
-    return build_success(task_list=await _build_held_tasks(context, task_type, held))
+    # A member of its own: `msg` stays as flowSvr's callers know it.
+    why = {"paused": paused} if paused else {}
+    return build_success(task_list=await _build_held_tasks(context, task_type, held), **why)
+
+
+async def _describe_pause(call: Call, task_type: CachedTaskType) -> str:
+    """Return why no task of a type is given out: who paused it, since when and why; empty while tasks are."""
+    cache = call.request.app[pauses.CACHE]
+    if (pause := await cache.find(SYSTEM)) is not None:
+        return pause.describe("Tasks are")
+    if not task_type.paused:
+        return ""
+    pause = await cache.find(build_task_type_subject(task_type.type))
+    return (pause or Pause(None, "an operator", "")).describe(f"Tasks of the type {task_type.name!r} are")
 
 
 async def _hold_in_lanes(context: TaskContext, task_type: CachedTaskType, limit: int) -> list[tuple[TaskId, Task]]:
     """Hold up to `limit` tasks, from the lane with the earliest due task first."""
     held: list[tuple[TaskId, Task]] = []
-    if task_type.rules.paused:
-        return held
     await context.heads.refresh_if_stale(task_type.type)
     asked: set[int] = set()
     while (missing := limit - len(held)) and len(asked) < LANES_PER_HOLD:

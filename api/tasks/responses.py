@@ -216,6 +216,10 @@ class HoldTasksResponse(ResponseEnvelope):
     """Tasks that the caller holds now."""
 
     task_list: list[HeldTaskResponse] = Field(default=[])
+    paused: str = Field(
+        default="",
+        description="who paused the type or all tasks, since when and why; left out while tasks are given out",
+    )
 
 
 class GetTaskResponse(ResponseEnvelope):

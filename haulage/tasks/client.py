@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
 import time
 from collections import deque
@@ -36,6 +37,9 @@ BATCH_BYTES_MAX = 900_000
 """Bytes of the entries of one request; the API takes 1 MiB by default, `HAULAGE_API__BODY_MAX_BYTES`."""
 
 
+_log = logging.getLogger(__name__)
+
+
 class Tasks:
     """Client of the task queues of a project.
 
@@ -53,6 +57,8 @@ class Tasks:
 
     def __init__(self, base_url: str, key: str, *, patience_seconds: float = 60.0) -> None:
         self._transport = Transport(base_url, key, patience_seconds)
+        self._pauses: dict[str, str] = {}
+        """Types whose tasks are not given out, as the last hold said."""
 
     async def __aenter__(self) -> Tasks:
         await self._transport.open()
@@ -89,10 +95,24 @@ class Tasks:
         return await self._send_in_batches("create_tasks", [_ensure_task_id(task).body() for task in tasks])
 
     async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
-        """Hold due tasks; if there are none, wait for one up to `wait_seconds`, 30 at most."""
+        """Hold due tasks; if there are none, wait for one up to `wait_seconds`, 30 at most.
+
+        While an operator has paused the type, or all tasks, there are none, which is logged once.
+        """
         body = {"task_type": task_type, "wait": wait_seconds} | ({} if limit is None else {"limit": limit})
         response = await self._post("hold_tasks", **body)
+        self._log_pause(task_type, response.get("paused", ""))
         return [HeldTask.model_validate(each) for each in response["task_list"]]
+
+    def _log_pause(self, task_type: str, paused: str) -> None:
+        """Log once that no task of a type is given out, by whom and why, and once that it is over."""
+        before = self._pauses.pop(task_type, "")
+        if paused:
+            self._pauses[task_type] = paused
+        if paused and paused != before:
+            _log.warning("hold_paused: type %s: no task is given out. %s", task_type, paused)
+        elif before and not paused:
+            _log.warning("hold_resumed: type %s: tasks are given out again", task_type)
 
     async def set(self, result: Result) -> None:
         """Set the result of a held task."""
@@ -147,7 +167,7 @@ class Tasks:
         return Counts.model_validate(await self._get("get_task_counts_by_type", task_type=task_type))
 
     async def pause(self, task_type: str, *, who: str, reason: str) -> None:
-        """Pause a type: holds return none of its tasks. Who and why go into the audit log."""
+        """Pause a type: holds return none of its tasks, and say who paused it and why, as the audit log does."""
         await self._post("pause_task_type", task_type=task_type, who=who, reason=reason)
 
     async def resume(self, task_type: str, *, who: str, reason: str) -> None:

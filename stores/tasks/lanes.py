@@ -18,6 +18,7 @@ from domain.tasks.messages import LaneHead, TaskStatus
 from domain.workload import ConcernKind, Workloads, merge_workloads, parse_concerns, parse_details, parse_workloads
 from infra.database import Database, Session
 from stores.keyset import SqlKeyset
+from stores.pauses import build_task_type_subject
 from stores.tables.tasks import HEADS_CHANNEL
 from stores.tasks import archive
 
@@ -38,7 +39,10 @@ _OPEN: Final = """
     SELECT coalesce(sum(h.pending + h.running), 0)::bigint FROM task_heads h JOIN task_types t USING (type)
     WHERE t.project_id = $1
 """
-_PAUSED: Final = "SELECT project_id, name AS subject, '' AS cause, 1 AS count FROM task_types WHERE paused"
+_PAUSED: Final = f"""
+    SELECT project_id, name AS subject, coalesce(who || ': ' || nullif(reason, ''), who, '') AS cause, 1 AS count
+    FROM task_types LEFT JOIN system_pauses ON system = '{build_task_type_subject("")}' || type WHERE paused
+"""  # noqa: S608 - a constant
 _FAILED: Final = """
     SELECT t.project_id, t.name AS subject, '' AS cause, count(*), count(*) AS failed,
         to_timestamp(min(a.modify_time) / 1000.0) AS failed_at,

@@ -64,18 +64,52 @@ async def test_workers_get_no_task_while_tasks_are_paused(tasks: Tasks) -> None:
     await steer(tasks.api_client, "tasks", "pause")
     task_id = await tasks.create(task_content="{}")
 
-    held = await tasks.hold(limit=1)
+    held = await tasks.post("hold_task", task_type=tasks.type)
     await steer(tasks.api_client, "tasks", "resume")
 
-    assert held == []
+    assert (held["code"], held["msg"], held["task_list"]) == (0, "SUCCESS", [])
+    assert held["paused"].startswith("Tasks are paused since 20")
+    assert held["paused"].endswith("by ann: the database is being moved.")
     assert [each["task_id"] for each in await tasks.hold(limit=1, wait=30)] == [task_id]
 
 
+async def test_a_hold_says_who_paused_its_type_and_why(tasks: Tasks) -> None:
+    """The overview does as well; after the resume nothing is said."""
+    await tasks.register()
+    steered = {"task_type": tasks.type, "who": "ben", "reason": "the workers are replaced"}
+    await tasks.post("pause_task_type", **steered)
+    held = await tasks.post("hold_task", task_type=tasks.type)
+
+    async def find_concern() -> Any:
+        overview = (await tasks.api_client.ask("GET", "/v1/overview", key=tasks.key)).body
+        [shown] = [each for each in overview["rooms"] if each["room"] == "tasks"]
+        return shown["concerns"]
+
+    [concern] = await eventually(find_concern)
+    await tasks.post("resume_task_type", **steered)
+    resumed = await tasks.post("hold_task", task_type=tasks.type)
+
+    assert held["paused"].startswith(f"Tasks of the type {tasks.type!r} are paused since 20")
+    assert held["paused"].endswith("by ben: the workers are replaced.")
+    assert concern["parts"][0]["cause"] == "ben: the workers are replaced"
+    assert "paused" not in resumed
+
+
 async def test_no_slice_is_claimed_while_orders_are_paused(orders: Orders) -> None:
-    """A platform that runs claims nothing, and goes on after the resume."""
+    """A platform that runs claims nothing; a cycle of it begins with the resume, as with its own."""
     await set_up_platform(orders, PlatformScenario(orders=20, span_seconds=3_600))
     await steer(orders.api_client, "orders", "pause")
+    schedule = orders.engine.get_schedule_handle(order_names.build_cycle_schedule_id(NUMBER))
+
+    async def count_runs() -> int:
+        return (await schedule.describe()).info.num_actions
+
+    async def has_run_since(runs: int) -> bool:
+        return await count_runs() > runs
+
+    runs = await count_runs()
     await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
+    await eventually(lambda: has_run_since(runs))
 
     async def run_cycle(name: str) -> None:
         await orders.engine.execute_workflow(
@@ -87,8 +121,9 @@ async def test_no_slice_is_claimed_while_orders_are_paused(orders: Orders) -> No
         )
 
     await run_cycle("paused")
-    before = (await orders.row()).claimed_to
+    before, runs = (await orders.row()).claimed_to, await count_runs()
     await steer(orders.api_client, "orders", "resume")
+    await eventually(lambda: has_run_since(runs))
     await run_cycle("resumed")
 
     assert before is None
@@ -116,7 +151,7 @@ async def test_no_cycle_begins_while_addresses_are_paused(addresses: Addresses) 
 
 
 async def test_systems_are_paused_from_the_command_line(api_client: ApiClient) -> None:
-    """A list says which, by whom and why; a system that there is not is refused."""
+    """A list says which, by whom and why, and so does a command that waits; a system that there is not is refused."""
     key = api_client.settings.api.admin_key.get_secret_value()
     env = {"HAULAGE_API_URL": api_client.address, "HAULAGE_API_KEY": key}
 
@@ -125,10 +160,21 @@ async def test_systems_are_paused_from_the_command_line(api_client: ApiClient) -
         return ended.code, ended.out
 
     paused = await run("pause", "transfers", "--reason", "GSE is upgraded", "--who", "ben")
+    _, project_key = await api_client.make_project()
+    sending = await start_command(
+        *("transfer", "send", "app.conf", "--signature", "0" * 64, "--to", "host-1"),
+        env={**env, "HAULAGE_API_KEY": project_key},
+    )
+    assert sending.stderr is not None
+    waits = (await sending.stderr.readline()).decode()
+    sending.kill()
+    await sending.wait()
     listed = await run("list")
     unknown = await run("pause", "mail", "--reason", "GSE is upgraded")
     resumed = await run("resume", "transfers", "--reason", "GSE is back")
 
+    assert waits.startswith("haulage: request_waits: for up to 60 s: Transfers are paused since 20")
+    assert waits.endswith("by ben: GSE is upgraded. Send the request again later.\n")
     assert paused[0] == 0
     assert "by ben: GSE is upgraded" in paused[1]
     assert [line.split(":")[0] for line in listed[1].splitlines() if "paused" in line] == ["transfers"]

@@ -122,7 +122,7 @@ RETENTIONS: Final = (
         fixed="for ever: a row for each key",
     ),
     Kept("heartbeats of workers", ("worker_heartbeats",), fixed="until the process ends; a day if it was killed"),
-    Kept("pauses of systems", ("system_pauses",), fixed="until the system is resumed"),
+    Kept("pauses of systems and of types of tasks", ("system_pauses",), fixed="until it is resumed"),
     Kept(
         "platforms, types, options, openings",
         ("order_platforms", "order_settings", "addr_settings", "task_types", "transfer_openings"),

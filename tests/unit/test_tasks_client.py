@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from haulage.tasks import HeldTask, NewTask, Outcome, Result, Status, TaskRequestRefused, Tasks, TaskType
-from tests.support.api_peer import ApiPeer, running_api_peer
+from tests.support.api_peer import ApiPeer, problem, running_api_peer
 from tests.support.task_queue import make_held_task
 
 GOOD = {"code": 0, "msg": "SUCCESS"}
@@ -187,3 +187,22 @@ async def test_a_type_sends_only_what_was_set(peer: ApiPeer, tasks: Tasks) -> No
     await tasks.register(TaskType(task_type="video", max_retry_num=0))
 
     assert peer.seen[0].body == {"task_type_data": {"task_type": "video", "max_retry_num": 0}}
+
+
+async def test_a_pause_is_logged_once(peer: ApiPeer, tasks: Tasks, caplog: pytest.LogCaptureFixture) -> None:
+    """By whom and why no task is given out, and when that is over; and for what a request is repeated."""
+    paused = {**GOOD, "task_list": [], "paused": "Tasks are paused since noon by ann: the disk is full."}
+    for answer in (paused, paused, {**GOOD, "task_list": []}):
+        peer.says(200, answer)
+        await tasks.hold("video")
+    refusal = problem(503, "system_paused", "Transfers are paused since noon by ann: GSE is upgraded.")
+    peer.says(503, refusal)
+    peer.says(503, refusal)
+    peer.says(200, GOOD)
+    await tasks.ping()
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "hold_paused: type video: no task is given out. Tasks are paused since noon by ann: the disk is full.",
+        "hold_resumed: type video: tasks are given out again",
+        "request_waits: for up to 2 s: Transfers are paused since noon by ann: GSE is upgraded.",
+    ]
