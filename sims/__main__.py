@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -83,7 +84,8 @@ async def _run_platforms(place: Place) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _run_pubsub(place: Place) -> AsyncIterator[None]:
-    broker = Broker(Scenario(wait_seconds=PULL_SECONDS))
+    # One that is started again repeats no id: the log would take new messages for repetitions of those before.
+    broker = Broker(Scenario(wait_seconds=PULL_SECONDS), first_id=time.time_ns() // 1_000)
     for topic, subscription in place.subscriptions.items():
         broker.add_topic(topic)
         broker.subscribe(BrokerSubscription(subscription, topic, ACK_DEADLINE_SECONDS))

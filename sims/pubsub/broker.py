@@ -73,7 +73,7 @@ class BrokerSubscription:
 class Broker:
     """Everything that was published, and who has still to get it."""
 
-    def __init__(self, scenario: Scenario | None = None) -> None:
+    def __init__(self, scenario: Scenario | None = None, *, first_id: int = FIRST_ID) -> None:
         self.scenario = scenario or Scenario()
         self.topics: dict[str, list[BrokerSubscription]] = {}
         self.subscriptions: dict[str, BrokerSubscription] = {}
@@ -82,7 +82,7 @@ class Broker:
         """Whether each message that is pulled says another street, `Side` for `Main`, than was published."""
         self.hung = 0
         """Acknowledgements that had to wait."""
-        self._ids = count(FIRST_ID)
+        self._ids = count(first_id)
         self._numbers = count()
 
     def set_lying(self, lies: bool) -> None:

@@ -28,6 +28,14 @@ def build_subscription(
     return broker, subscription, broker.publish(TOPIC, MESSAGES)
 
 
+def test_a_broker_that_is_started_again_repeats_no_id() -> None:
+    """Its ids begin where its process says."""
+    broker = Broker(first_id=7)
+    broker.add_topic(TOPIC)
+
+    assert broker.publish(TOPIC, [{"data": ""}] * 2) == ["7", "8"]
+
+
 def drain(broker: Broker, subscription: BrokerSubscription, until: int, *, at_most: int = 7) -> list[str]:
     """Pull and acknowledge until this number of deliveries was made."""
     seen: list[str] = []
