@@ -14,6 +14,7 @@ from sims.oss.scenario import OssAction, OssRule
 from tests.console.browsing import Troubles, signed_in
 from tests.console.installation import Console
 from tests.console.operators import BASE_PATH, LARGEST, SIGNED, Operators, find_rows, sign
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -65,6 +66,28 @@ async def test_a_message_shows_the_answer_of_each_module_and_why_it_waits(
     await expect(modules.nth(2)).to_contain_text(str((await operators.message(id_))["acks"]["wfm"]["trace"])[:40])
     published = await admin_page.locator("pre.json").last.inner_text()
     assert json.loads(published)["uprn"] == operators.uprn(1)
+
+
+async def test_a_message_says_who_paused_the_module_that_it_waits_for(admin_page: Page, operators: Operators) -> None:
+    """So do the answer of that module and the panel above the log; once the module is resumed, the message ends."""
+    await operators.ask("PATCH", "config", json={**SIGNED, "options": {"modules": {"im": {"paused": True}}}})
+    try:
+        id_ = await operators.upsert(1)
+        await operators.run_cycles()
+        await eventually(lambda: _has_waits(operators, id_))
+        await admin_page.goto(f"{BASE_PATH}/messages/{id_}")
+
+        await expect(admin_page.locator(".lead")).to_contain_text("IM is paused by setup: a test begins")
+        await expect(admin_page.locator(".module.paused")).to_contain_text("paused")
+        await admin_page.goto(BASE_PATH)
+        await expect(admin_page.locator(".figures")).to_contain_text("IM is paused by setup: a test begins")
+    finally:
+        await operators.ask("PATCH", "config", json={**SIGNED, "options": {"modules": {"im": {"paused": False}}}})
+    assert await operators.wait_for_end(id_) == "done"
+
+
+async def _has_waits(operators: Operators, id_: int) -> bool:
+    return (await operators.message(id_))["waits"] is not None
 
 
 async def test_a_swap_names_the_side_that_is_missing(admin_page: Page, operators: Operators) -> None:
