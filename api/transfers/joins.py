@@ -25,6 +25,7 @@ from domain.transfers import joining, names
 from domain.transfers.joining import (
     BATCH_TARGETS_MAX,
     BATCHES_MAX,
+    PROJECT_SPECS_MAX,
     SPECS_MAX,
     TARGETS_MAX,
     JobRetry,
@@ -260,6 +261,7 @@ class JobJoiner:
             terminate_wait_seconds=settings.terminate_wait_seconds,
             host_wait_seconds=settings.host_wait_seconds,
             shard_targets=settings.shard_targets,
+            project_specs_max=PROJECT_SPECS_MAX,
         )
 
     def _get_current_window_number(self) -> int:
@@ -280,7 +282,8 @@ def _build_window_full_fault(window_seconds: int) -> QuotaExhausted:
     return QuotaExhausted(
         WINDOW_FULL,
         f"The next {FULL_WINDOWS_MAX} windows of this file are full: a window takes {TARGETS_MAX:,} targets, and "
-        f"{SPECS_MAX} different combinations of project, signature, target_user and target_file_dir.",
+        f"{SPECS_MAX} different combinations of project, signature, target_user and target_file_dir, "
+        f"{PROJECT_SPECS_MAX} of them of one project.",
         f"Ask again in {window_seconds} s, or use fewer users and folders for one file.",
         retry_after_seconds=window_seconds,
     )

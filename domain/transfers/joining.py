@@ -15,6 +15,8 @@ BATCHES_MAX: Final = 1_500
 """Temporal accepts 2,000 updates of one run."""
 SPECS_MAX: Final = 300
 """Each is at least one GSE task and one running activity."""
+PROJECT_SPECS_MAX: Final = 100
+"""Those of one project in a window: whatever it sends, the specs of others find room."""
 BATCH_TARGETS_MAX: Final = 1_000
 """With about 200 bytes a target, a batch stays well below 1 MB."""
 SHARD_TARGETS: Final = 500
@@ -80,6 +82,8 @@ class TransferJobInput(BaseModel):
     shard_targets: int = SHARD_TARGETS
     targets_max: int = TARGETS_MAX
     batches_max: int = BATCHES_MAX
+    project_specs_max: int = SPECS_MAX
+    """Set where a job is started: one that was started without it must replay as it ran."""
 
 
 class Shard(BaseModel):
@@ -134,6 +138,10 @@ class TargetRegistry:
         """The signatures of all specs, in the order in which they first joined."""
         return list(dict.fromkeys(spec.signature for spec in self._targets))
 
+    def find_first_project(self, signature: str) -> str:
+        """Return the project that was the first to ask for the file with this signature."""
+        return next(spec.project_id for spec in self._targets if spec.signature == signature)
+
     @property
     def projects(self) -> list[str]:
         """The projects that have targets here."""
@@ -166,9 +174,14 @@ class TargetRegistry:
     def _is_within_limits(self, group: TargetGroup) -> bool:
         return (
             self.targets + len(group.targets) <= self._job.targets_max
-            and (group.spec in self._targets or len(self._targets) < SPECS_MAX)
+            and (group.spec in self._targets or self._has_room_for_spec(group.spec.project_id))
             and group.spec.project_id not in self._excluded_projects
         )
+
+    def _has_room_for_spec(self, project_id: str) -> bool:
+        if len(self._targets) >= SPECS_MAX:
+            return False
+        return sum(spec.project_id == project_id for spec in self._targets) < self._job.project_specs_max
 
 
 SomeShard = TypeVar("SomeShard")

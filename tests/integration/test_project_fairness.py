@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
+from activities.transfers.repository import FileRepository
 from domain.addresses.messages import Topic
 from domain.orders.windows import TimeWindow
 from domain.quotas import QuotaLimits
@@ -26,7 +28,7 @@ from tests.support.orders import Orders, since
 from tests.support.pace import measure_pace
 from tests.support.pubsub import create_update
 from tests.support.tasks import SUCCESS, Tasks, running_tasks
-from tests.support.transfers import CONTENT, Transfers, running_transfers
+from tests.support.transfers import CONTENT, Transfers, running_transfers, window_begins
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -176,6 +178,31 @@ async def test_transfers_of_one_project_do_not_hold_up_another(settings: Setting
 
         await compare(ask, work)
         await check_transfers(greedy)
+
+
+async def test_invented_signatures_of_one_project_do_not_delay_the_file_of_another(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The greedy one's are fetched in its turn, however many it asked for before the modest one."""
+    fetched: list[str] = []
+    write = FileRepository._write_from_store
+
+    async def write_slowly(repository: FileRepository, key: str, path: Path) -> None:
+        fetched.append(key.rpartition("/")[2])
+        await asyncio.sleep(1)
+        await write(repository, key, path)
+
+    monkeypatch.setattr(FileRepository, "_write_from_store", write_slowly)
+    async with running_transfers(settings, window_seconds=6) as greedy:
+        project_id, key = await greedy.api_client.make_project()
+        modest = replace(greedy, project_id=project_id, key=key)
+        await window_begins(6)
+        invented = [f"{number:064x}" for number in range(40)]
+        await asyncio.gather(*(greedy.join(f"greedy-{each[-4:]}", signature=each) for each in invented))
+        task_id = await modest.join("modest-1")
+        assert (await modest.wait_for_end(task_id))["status"] == "Success"
+    place = fetched.index(str(modest.build_request()["signature"]))
+    assert place < len(invented) * 3 / 4, place
 
 
 async def check_transfers(greedy: Transfers) -> None:

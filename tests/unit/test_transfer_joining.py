@@ -134,6 +134,17 @@ def test_a_job_takes_at_most_so_many_specs() -> None:
     assert join_group(registry, batch(9_999, spec=make_spec("/0")))
 
 
+def test_the_specs_of_one_project_leave_room_for_others() -> None:
+    """However many it invents; a job that was started before this limit keeps to the one it was started with."""
+    limit = joining.PROJECT_SPECS_MAX
+    invented = [batch(n, spec=make_spec(signature=f"{n}")) for n in range(limit + 1)]
+    registry, older = TargetRegistry(order(project_specs_max=limit)), TargetRegistry(order())
+
+    assert [join_group(registry, each) for each in invented] == [True] * limit + [False]
+    assert join_group(registry, batch(1, spec=make_spec(project_id="q")))
+    assert all(join_group(older, each) for each in invented)
+
+
 def test_a_project_that_cancelled_joins_no_more() -> None:
     """Others still do."""
     registry = TargetRegistry(order())

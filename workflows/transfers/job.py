@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from temporalio import workflow
+from temporalio.common import Priority
 from temporalio.exceptions import ActivityError, TimeoutType, is_cancelled_exception
 from temporalio.exceptions import TimeoutError as StepTimeout
 
@@ -117,6 +118,10 @@ class TransferJob:
     def _project_ids(self) -> list[str]:
         return [self._job.retry.project_id] if self._job.retry else self._registry.projects
 
+    def _find_project(self, signature: str) -> str:
+        retry = self._job.retry
+        return retry.project_id if retry else self._registry.find_first_project(signature)
+
     async def _fetch_files_until_window_ends(self) -> None:
         """Wait until the window ends, at a fixed time, and have files fetched meanwhile."""
         known: set[str] = set()
@@ -127,7 +132,7 @@ class TransferJob:
                 )
             for signature in self._registry.signatures:
                 known.add(signature)
-                self._hosts.get_or_start_fetch(signature)
+                self._hosts.get_or_start_fetch(signature, self._find_project(signature))
 
     async def _send_all(self) -> None:
         """Save the shards, some at a time, and send each as soon as it is saved."""
@@ -184,7 +189,7 @@ class TransferJob:
 
     async def _send_from_host(self, signature: str, number: int) -> bool:
         """Send a shard from one host; return False if that host is lost."""
-        host = await asyncio.shield(self._hosts.get_or_start_fetch(signature))
+        host = await asyncio.shield(self._hosts.get_or_start_fetch(signature, self._find_project(signature)))
         try:
             await workflow.execute_activity_method(
                 TransferActivities.send_shard,
@@ -253,10 +258,10 @@ class FileHostRegistry:
         self._fetches: dict[str, asyncio.Task[FetchFileResult]] = {}
         self._hosts: dict[str, FetchFileResult] = {}
 
-    def get_or_start_fetch(self, signature: str) -> asyncio.Task[FetchFileResult]:
-        """Return the task that fetches the file with this signature, starting it if there is none."""
+    def get_or_start_fetch(self, signature: str, project_id: str) -> asyncio.Task[FetchFileResult]:
+        """Return the task that fetches the file with this signature, starting it in a project's turn if none is."""
         if signature not in self._fetches:
-            fetch = self._fetches[signature] = asyncio.create_task(self._fetch(signature))
+            fetch = self._fetches[signature] = asyncio.create_task(self._fetch(signature, project_id))
             fetch.add_done_callback(_retrieve_exception)
         return self._fetches[signature]
 
@@ -265,7 +270,7 @@ class FileHostRegistry:
         if self._hosts.get(signature) is host:
             del self._hosts[signature], self._fetches[signature]
 
-    async def _fetch(self, signature: str) -> FetchFileResult:
+    async def _fetch(self, signature: str, project_id: str) -> FetchFileResult:
         self._hosts[signature] = await workflow.execute_activity_method(
             TransferActivities.fetch_file,
             FetchFileInput(file=self._job.file, signature=signature),
@@ -273,6 +278,8 @@ class FileHostRegistry:
             schedule_to_close_timeout=max(timedelta(seconds=1), self._job.deadline_at - workflow.now()),
             heartbeat_timeout=HEARTBEAT,
             retry_policy=UNTIL_DONE,
+            # Signatures that no file has keep a worker busy: those of one project wait behind each other alone.
+            priority=Priority(fairness_key=project_id),
             summary=f"fetch {signature[:12]}",
         )
         return self._hosts[signature]
