@@ -66,7 +66,7 @@ class Problem(Response):
     detail: PrintableText = Field(description="what was wrong and what to do next, for people")
     code: str = Field(description="stable name of the problem, for programs")
     request_id: str = Field(description="quote this when you ask for help; it is also in the X-Request-Id header")
-    errors: list[FieldProblem] = Field(default=[], description="the fields that were wrong, all of them")
+    errors: list[FieldProblem] = Field(default=[], description="the fields that were wrong, the first 100 of them")
 
 
 class QuotaProblem(Problem):

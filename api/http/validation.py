@@ -29,6 +29,8 @@ from api.http.problems import FieldProblem
 
 _NUMBERS = ("an integer", "a number")
 
+ERRORS_MAX = 100
+"""Errors of one request that are described. A body of 1 MB may have 100,000, which would take minutes."""
 VALUE_MAX_CHARACTERS = 60
 NAME_MAX_CHARACTERS = 100
 EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
@@ -64,11 +66,11 @@ _EXPECTED_KINDS = {
 
 
 def describe_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
-    """Return all errors of a request, each with the path of its field."""
+    """Return the first errors of a request, each with the path of its field."""
     schema = _get_schema(model)
     return [
         FieldProblem(path=format_path(detail["loc"]), message=_describe_error(detail, schema, model))
-        for detail in error.errors(include_url=False)
+        for detail in error.errors(include_url=False)[:ERRORS_MAX]
     ]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import time
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -11,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AliasChoices, Field, ValidationError, field_validator
 
-from api.http import validation
+from api.downloads.requests import DownloadRequest
+from api.http import parsing, validation
 from api.http.models import Request
-from api.http.problems import FieldProblem
+from api.http.problems import FieldProblem, RequestRejected
+from api.session import SignInRequest
+from api.tasks.requests import CreateTasksRequest
 
 
 class Colour(StrEnum):
@@ -152,3 +157,42 @@ def test_every_fault_has_a_sentence(body: dict[str, object]) -> None:
     faults = read(json.dumps(body | {"unknown": 1}))
     assert "unknown" in {fault.path for fault in faults}
     assert all(fault.path and fault.message.endswith(".") for fault in faults)
+
+
+_MANY = ",".join(f'"k{number}":1' for number in range(80_000))
+_NULS = ",".join(['"\\u0000"'] * 100_000)
+_UNKNOWN_OF_A_TASK = ",".join(f'"{number:x}":1' for number in range(100))
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "listed", "left_out"),
+    [
+        (f"{{{_MANY}}}", SignInRequest, 100, "Another 79,901 are not listed."),
+        (f'{{"headers":{{{_MANY}}}}}', DownloadRequest, 100, "Another 79,900 are"),
+        (f"{{{_MANY}}}", DownloadRequest, 100, "are not listed."),
+        (
+            f'{{"task_list":[{",".join([f"{{{_UNKNOWN_OF_A_TASK}}}"] * 1_000)}]}}',
+            CreateTasksRequest,
+            100,
+            "are not listed.",
+        ),
+        (f'{{{_MANY},"k79999":2}}', SignInRequest, 0, "more than once"),
+        (f'{{"api_key":[{",".join(["[]"] * 340_000)}]}}', SignInRequest, 0, "110,000 arrays and objects"),
+        (f'{{"api_key":[{_NULS}]}}', SignInRequest, 100, "Another 99,900 are not listed."),
+        (f'{{"api_key":"{"[" * 1_000_000}"}}', SignInRequest, 1, "characters"),
+        ('"' + '\\"' * 500_000 + "[" * 120_000 + "\\", SignInRequest, 0, "not JSON"),
+    ],
+    ids=["unknown", "map", "unknown-of-many", "tasks", "repeated", "containers", "texts", "brackets", "escapes"],
+)
+def test_a_body_of_one_megabyte_is_refused_in_a_fraction_of_a_second(
+    text: str, model: type[Request], listed: int, left_out: str
+) -> None:
+    gc.disable()  # An API process collects seldom, and leaves out what was loaded at its start.
+    started = time.process_time()
+    with pytest.raises(RequestRejected, match=left_out) as refused:
+        parsing.parse_text(text, model)
+    seconds = time.process_time() - started
+    gc.enable()
+    assert seconds < 1.2, "at most 0.25 s on the machine that this was written on"
+    assert len(refused.value.errors) == listed
+    assert len(str(refused.value)) < 2_000
