@@ -16,7 +16,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from activities.downloads import assembly, books, probing
-from activities.downloads.fetching import RangeFetcher
+from activities.downloads.fetching import SLOW_PAGE_SECONDS, RangeFetcher
 from activities.downloads.stager import BookStager, RangeStager, load_ledger_and_tail
 from clients.sources import InlinePages, RetryingPageReader, RetryLater, SourceClient
 from domain.downloads import names, plan, sinks
@@ -79,8 +79,11 @@ class DownloadActivities:
     async def prepare_fetching(self, request: ProbeInput) -> ProbeResult:
         """Probe the sources; keep staged rows if they may be used, otherwise delete them and begin new uploads."""
         async with send_heartbeats():
+            began = time.monotonic()
             try:
-                return ProbeResult(sources=await self._probe_and_resume_or_start_over(request))
+                sources = await self._probe_and_resume_or_start_over(request)
+                sources.is_slow = time.monotonic() - began > SLOW_PAGE_SECONDS
+                return ProbeResult(sources=sources)
             except RetryLater as later:
                 return ProbeResult(wait=later.wait)
 

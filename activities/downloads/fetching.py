@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from activities.downloads.stager import RangeStager
 from clients.sources import RetryingPageReader, RetryLater, means_beyond_last_page
@@ -28,6 +28,14 @@ from domain.faults import SourceFault
 
 if TYPE_CHECKING:
     from domain.downloads.shape import EncodedPage
+
+
+SLOW_PAGE_SECONDS: Final = 5.0
+"""How long a fetcher waits for a page in a place that fetchers of quick sources wait for."""
+
+
+class PageTooSlow(Exception):
+    """A page took longer than a fetcher may wait for it in its place."""
 
 
 class RangeFetcher:
@@ -68,6 +76,9 @@ class RangeFetcher:
             await self._stager.store_tail()
             await self._decide_transience_and_add_notes(fault)
             raise
+        except PageTooSlow:
+            await self._stager.store_tail()
+            return self._build_result(done=False).model_copy(update={"is_slow": True})
         except RetryLater as later:
             await self._stager.store_tail()
             return self._build_result(done=False, wait=later.wait)
@@ -264,7 +275,7 @@ class RangeFetcher:
         upcoming = self._start_reading(number) if end is None or number < end else None
         try:
             while upcoming is not None:
-                page = await upcoming
+                page = await self._wait_for_page(upcoming)
                 number += 1
                 is_over = time.monotonic() >= deadline
                 # If the end is not known, the page ahead may not exist.
@@ -277,6 +288,14 @@ class RangeFetcher:
                 upcoming.cancel()
                 with suppress(asyncio.CancelledError, SourceFault, NewColumnsFound, RetryLater):
                     await upcoming
+
+    async def _wait_for_page(self, upcoming: asyncio.Task[EncodedPage]) -> EncodedPage:
+        if not self._fetch.leaves_slow_pages:
+            return await upcoming
+        await asyncio.wait([upcoming], timeout=SLOW_PAGE_SECONDS)
+        if not upcoming.done():
+            raise PageTooSlow
+        return upcoming.result()
 
     def _start_reading(self, number: int) -> asyncio.Task[EncodedPage]:
         source_number = self._extent.to_source_page_number(number)

@@ -35,6 +35,8 @@ class SourcesProbe(BaseModel):
     """Whether the rows staged by an earlier processing are used."""
     archive: str = ""
     """The upload of the archive, if fetchers render books as its parts."""
+    is_slow: bool = False
+    """Whether to probe them took longer than a fetcher may wait for a page beside others."""
 
     @property
     def total_rows(self) -> int | None:
@@ -61,6 +63,8 @@ class DownloadProgress(BaseModel):
     """Whether the current processing has probed the sources and is fetching."""
     sources: SourcesProbe | None = None
     """The sources as last probed."""
+    is_source_slow: bool = False
+    """Whether its fetchers wait for pages where they hold up no others."""
     single_fetcher: bool = False
     page_size_max: int | None = None
     """Upper bound of the page size, after larger pages timed out."""
@@ -120,6 +124,8 @@ class FetchRangeInput(BaseModel):
     tries: list[PageAttempts] = []
     """Failed attempts of each request since rows last arrived."""
     checks_staging_age: bool = True
+    leaves_slow_pages: bool = False
+    """Whether it gives its place back instead of waiting for a slow page."""
     """Whether rows staged longer ago than the resume window are refused."""
 
 
@@ -135,6 +141,8 @@ class FetchRangeResult(BaseModel):
     """Warnings about the source, for the reader of the file."""
     wait: RetryWait | None = None
     """How long to wait before a page is requested again, if it must wait."""
+    is_slow: bool = False
+    """Whether it gave its place back, because a page took too long."""
 
 
 class AssembleInput(BaseModel):

@@ -17,6 +17,8 @@ REQUEST_MEMO = "asked"
 RENDER_QUEUE = "downloads-render"
 
 FETCH_QUEUE = "downloads-fetch"
+SLOW_FETCH_QUEUE = "downloads-fetch-slow"
+"""Served by the workers of the other one, with places of its own for fetchers that wait for slow pages."""
 
 QUEUE = "downloads"
 QUEUES = (QUEUE, FETCH_QUEUE, RENDER_QUEUE)

@@ -82,3 +82,19 @@ async def test_a_fetcher_that_waits_holds_up_nobody(downloads: Downloads) -> Non
     assert {(status["state"], status["rows"]) for status in told} == {("running", BUSY_PAGE * PAGE_SIZE)}
     assert {status["trouble"]["code"] for status in told} == {"source_status"}
     assert downloads.source.requests(tag="busy", page_size=PAGE_SIZE)[BUSY_PAGE] == BUSY
+
+
+async def test_fetchers_that_wait_for_slow_pages_hold_up_no_other_project(downloads: Downloads) -> None:
+    """More of them than places hang on a page for a minute; another project's export begins within seconds."""
+    source, modest = downloads.source, await as_another_project(downloads)
+    alone = await measure_healthy_export(modest, seed=3)
+    url = source.url(tag="hung", rows=1_000_000, no_total=1, faults="slow", only_page=1, slow_ms=60_000)
+    hung = [await downloads.start(url, page_size=PAGE_SIZE) for _ in range(BUSY)]
+    try:
+        await eventually(lambda: source.requests(tag="hung", page_size=PAGE_SIZE).get(1, 0) >= PLACES)
+        beside = await measure_healthy_export(modest, seed=4)
+    finally:
+        for task_id in hung:
+            await downloads.api_client.ask("POST", f"/v1/downloads/{task_id}/cancel", key=downloads.key)
+        await asyncio.gather(*map(downloads.wait_for_end, hung))
+    assert beside < alone + 2 * DELAY_SECONDS * measure_pace(), (alone, beside)

@@ -140,6 +140,8 @@ class RangeFetchers:
     async def _fetch_slice(
         self, sources: SourcesProbe, pages: PageRange, count: int, tries: list[PageAttempts]
     ) -> FetchRangeResult:
+        # Where others wait for a place, a slow page is left to places for slow sources, and asked for again there.
+        is_slow = sources.is_slow or self._progress.is_source_slow
         fetch = FetchRangeInput(
             spec=self._spec.build_table_spec(pages.table),
             probe=sources.tables[pages.table],
@@ -148,12 +150,13 @@ class RangeFetchers:
             slice_seconds=self._spec.slice_seconds,
             archive=sources.archive,
             tries=tries,
+            leaves_slow_pages=not is_slow,
             checks_staging_age=self._progress.expirations < EXPIRATIONS_MAX,
         )
         return await workflow.execute_activity_method(
             DownloadActivities.fetch_range,
             fetch,
-            task_queue=names.FETCH_QUEUE,
+            task_queue=names.SLOW_FETCH_QUEUE if is_slow else names.FETCH_QUEUE,
             **_FETCH_OPTIONS,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             priority=Priority(fairness_key=self._spec.project_id),
@@ -163,6 +166,7 @@ class RangeFetchers:
     def _record_result(self, pages: PageRange, result: FetchRangeResult) -> None:
         """Add the result of a slice to the progress."""
         self._results.append((pages, result))
+        self._progress.is_source_slow = self._progress.is_source_slow or result.is_slow
         left_out = self._progress.left_out
         left_out += [name for name in result.left_out if name not in left_out]
         warnings = self._progress.warnings

@@ -42,6 +42,14 @@ def build_queues(services: Services) -> list[TaskQueue]:
             polls=1,
         ),
         TaskQueue(
+            name=names.SLOW_FETCH_QUEUE,
+            workflows=[],
+            activities=[steps.fetch_range],
+            slots=services.settings.worker.fetch_slots,
+            polls=1,
+            served_with=names.FETCH_QUEUE,
+        ),
+        TaskQueue(
             name=names.RENDER_QUEUE,
             workflows=[],
             activities=[steps.render_segment],
