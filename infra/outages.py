@@ -90,11 +90,18 @@ def _is_namespace_missing(error: RPCError) -> bool:
     return error.status is RPCStatusCode.NOT_FOUND and error.message.startswith("Namespace ")
 
 
+def _is_workflow_not_ready(error: RPCError) -> bool:
+    """Return whether a query met a failed task of its workflow, as those of schedules do in a busy engine."""
+    return error.message.startswith("Unable to query workflow")
+
+
 def find_component_in_outage(error: BaseException) -> Component | None:
     """Return the component whose outage an error reports; None if it reports none, or does not say of which."""
     match error:
         case RPCError():
-            is_out = error.status in ENGINE_OUTAGE_STATUSES or _is_namespace_missing(error)
+            is_out = (
+                error.status in ENGINE_OUTAGE_STATUSES or _is_namespace_missing(error) or _is_workflow_not_ready(error)
+            )
             return Component.ENGINE if is_out else None
         # Our queries raise nothing: the failure is that of `infra.query_guard`.
         case (

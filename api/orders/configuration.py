@@ -106,9 +106,10 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
         state = platforms.build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
         state.require_workable_settings()
-    await handle.start_watch_schedule_intervals(call.services.engine)
-    pause_note = "set up paused through the API" if body.paused else ""
-    await handle.create_or_update_cycle_schedule(call.services.engine, path.platform, body.project_id, pause_note)
+        # Before the commit, so that no platform is left without its schedule when the engine fails.
+        await handle.start_watch_schedule_intervals(call.services.engine)
+        pause_note = "set up paused through the API" if body.paused else ""
+        await handle.create_or_update_cycle_schedule(call.services.engine, path.platform, body.project_id, pause_note)
     return await read_platform(call, path)
 
 

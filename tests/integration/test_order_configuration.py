@@ -6,11 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.service import RPCError, RPCStatusCode
 
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import PlatformScenario
 from tests.support.orders import running_orders, set_up_platform
+from workflows.orders import handle
 
 pytestmark = pytest.mark.stack
 
@@ -63,6 +65,35 @@ async def test_an_unknown_platform_is_refused(settings: Settings) -> None:
     assert [reply.status for reply in replies[:2]] == [404, 404]
     assert [reply.code for reply in replies[2:]] == ["platform_invalid"] * 3
     assert "taobao" in replies[2].body["detail"]
+
+
+async def test_a_platform_is_set_up_with_its_schedule_or_not_at_all(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy engine is 503 with its name; no platform counts against the quota, and the repetition sets it up."""
+
+    async def fail_query(_client: object) -> None:
+        message = "Unable to query workflow due to Workflow Task in failed state."
+        raise RPCError(message, RPCStatusCode.FAILED_PRECONDITION, b"")
+
+    async with running_orders(settings) as orders:
+        orders.play(PlatformScenario(orders=0))
+        body = {
+            "project_id": orders.project_id,
+            "kind": "plain",
+            "shop": "s",
+            "base_url": orders.platforms.url("shop-1"),
+            "capability": NARROW.model_dump(mode="json"),
+        }
+        with monkeypatch.context() as patched:
+            patched.setattr(handle, "start_watch_schedule_intervals", fail_query)
+            failed = await orders.ask("PUT", "/v1/platforms/shop-1", json=body)
+        missing = await orders.ask("GET", "/v1/platforms/shop-1")
+        again = await orders.ask("PUT", "/v1/platforms/shop-1", json={**body, "paused": True})
+    assert (failed.status, failed.code) == (503, "unavailable")
+    assert "Temporal" in failed.body["detail"]
+    assert failed.headers["Retry-After"]
+    assert (missing.status, again.status) == (404, 200), again.body
 
 
 async def test_each_value_tells_where_it_comes_from(settings: Settings) -> None:

@@ -52,6 +52,14 @@ STATEMENT: Final = {"P", "Q"}
         (PoolTimeoutError("QueuePool limit reached"), Component.DATABASE),
         (RPCError("no connection", RPCStatusCode.UNAVAILABLE, b""), Component.ENGINE),
         (RPCError("transport error", RPCStatusCode.UNKNOWN, b""), Component.ENGINE),
+        (
+            RPCError(
+                "Unable to query workflow due to Workflow Task in failed state.",
+                RPCStatusCode.FAILED_PRECONDITION,
+                b"",
+            ),
+            Component.ENGINE,
+        ),
         (WorkflowUpdateRPCTimeoutOrCancelledError(), Component.ENGINE),
         (JoinTimeout("a batch could not join"), Component.ENGINE),
         (LaneUnresponsive("the engine let go of the update"), Component.ENGINE),
