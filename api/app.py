@@ -116,6 +116,9 @@ def build_handler(
     async def handle_request(request: web.Request) -> web.StreamResponse:
         request[REQUEST_STATE].route = route
         caller = await _authenticate_and_authorize(route, request, authenticator, request_rates)
+        if route.submits_work and caller.is_admin and caller.project_id is not None:
+            # A revoked project's own keys are refused before.
+            await projects.require_active_project(services.database, caller.project_id)
         if route.begins_work:
             await request.app[pauses.CACHE].require_running(route.tag)
         inputs = await _check_owner_and_parse_inputs(route, request, caller, limits)

@@ -17,7 +17,7 @@ from domain import secrets as rules
 from domain.faults import Conflict, Forbidden, Invalid
 from domain.secrets import KeyRight
 from infra import log
-from infra.database import Session
+from infra.database import Database, Session
 from stores import projects as store
 from stores.projects import KeyPermissions
 from stores.tables.shared import ApiKey, Project
@@ -253,6 +253,22 @@ def require_key_without_expiry(caller: Caller, purpose: str) -> None:
             "key_not_enough",
             f"{purpose} would outlast this key, which expires at {caller.expires_at.isoformat()}.",
             "Use a key of the project that does not expire.",
+        )
+
+
+async def require_active_project(database: Database, project_id: str) -> None:
+    """Require that a project in which the admin key acts is not revoked; raises Conflict."""
+    async with database.session() as session:
+        require_not_revoked(_require_row(await store.find(session, project_id)))
+
+
+def require_not_revoked(project: Project) -> None:
+    """Require that a project may take new work; raises Conflict."""
+    if project.revoked_at is not None:
+        raise Conflict(
+            "project_revoked",
+            f"The project {project.project_id} was revoked, so it takes no new work.",
+            "Use another project; what this one owns can still be read, cancelled and removed.",
         )
 
 

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Final
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from cli.command import print_line
 from cli.outside_checks import CheckFailed, open_database_for_check
 from dev.embedded import data_folder
 from domain import webhooks
 from domain.downloads import names as downloads
+from domain.faults import Fault
 from domain.secrets import SealedText, identify_pepper
 from infra import payloads, temporal
 from infra.database import Database
+from infra.outages import EngineUnreachable
 from infra.secrets import Sealer, SealUnreadableError
 from infra.settings import Settings
 from stores import projects, sealed
@@ -109,10 +112,26 @@ async def check_secrets(settings: Settings) -> str:
         )
     if old := [f"{count.name} ({count.old})" for count in counts if count.old]:
         raise CheckFailed(f"Some rows need an old sealing key: {', '.join(old)}.", "Run `haulage reseal`.")
+    if sealer.has_old_keys:
+        await _require_no_runs_of_old_keys(settings, sealer)
     found = f"{sum(count.rows for count in counts)} rows are sealed under the first key"
     if settings.secrets.other_peppers:
         found += f"; API keys that still need {PEPPERS_SETTING}: {_describe_keys(keys)}"
     return found
+
+
+async def _require_no_runs_of_old_keys(settings: Settings, sealer: Sealer) -> None:
+    try:
+        runs = await count_runs(await temporal.connect(codec=payloads.build_codec(settings)), sealer)
+    except (EngineUnreachable, Fault, RPCError) as error:
+        raise CheckFailed(
+            f"Whether running workflows need an old sealing key could not be read: {error}", "See the check `engine`."
+        ) from error
+    if runs.old:
+        raise CheckFailed(
+            f"{runs.old} of {runs.runs} running downloads and deliveries hold a value of an old sealing key.",
+            f"Keep the old keys in {SEAL_SETTING} until these runs have ended; then run `haulage reseal` again.",
+        )
 
 
 async def count_runs(engine: Client, sealer: Sealer) -> SealedRunCount:

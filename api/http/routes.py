@@ -218,6 +218,11 @@ class Route:
         return self.method in {"GET", "HEAD"}
 
     @property
+    def submits_work(self) -> bool:
+        """Whether a call makes or begins work, or takes a part in it, which a revoked project does not."""
+        return self.begins_work or not (self.is_audited or self.is_read_only)
+
+    @property
     def needed_right(self) -> KeyRight:
         """What a key must be allowed to do."""
         if self.right is not None:

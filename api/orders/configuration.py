@@ -15,6 +15,7 @@ from api.orders.context import PlatformPath, routes
 from api.orders.queries import read_platform
 from api.orders.requests import PlatformDeclaration, PlatformSetupRequest
 from api.orders.responses import PlatformConfigResponse, PlatformResponse, SettingValue
+from api.projects import require_not_revoked
 from domain.faults import Conflict, Invalid, Missing
 from domain.orders import config, known_platforms
 from domain.orders.capability import Capability
@@ -80,6 +81,7 @@ async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -
         "address_denied": Invalid,
         "invalid_url": Invalid,
         "platform_begun": Conflict,
+        "project_revoked": Conflict,
     },
 )
 async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupRequest) -> PlatformResponse:
@@ -93,6 +95,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
         project = await projects.find(session, body.project_id, lock=True)
         if project is None:
             raise Missing("not_found", f"There is no project {body.project_id!r}.", "Make it with POST /v1/projects.")
+        require_not_revoked(project)
         before = await platforms.find_including_removed(session, path.platform, lock=True)
         if before is None or before.project_id != body.project_id or before.removed_at is not None:
             await quotas.require_quota_for_one_more_platform(session, project, call.services.settings.quotas)

@@ -181,6 +181,25 @@ async def test_a_revoked_project_is_shut_for_ever(api_client: ApiClient) -> None
     assert (await api_client.as_admin("POST", f"/v1/projects/{project_id}/revoke")).body == revoked.body
 
 
+async def test_a_revoked_project_takes_no_work_from_the_admin_key(api_client: ApiClient) -> None:
+    """What it owns can still be read."""
+    project_id, _ = await api_client.make_project()
+    await api_client.as_admin("POST", f"/v1/projects/{project_id}/revoke")
+    named = {"Haulage-Project": project_id}
+    platform = {"project_id": project_id, "kind": "shopify", "shop": "s", "base_url": "https://example.com"}
+    works = [
+        ("POST", "/v1/downloads", {"source_url": "https://example.com/rows"}),
+        ("POST", "/v1/transfers", {}),
+        ("PUT", "/v1/platforms/revoked-1", platform),
+    ]
+    for method, path, body in works:
+        reply = await api_client.as_admin(method, path, json=body, headers=named)
+        assert (reply.status, reply.code) == (409, "project_revoked"), reply.body
+    task = await api_client.as_admin("POST", "/v1/create_task", json={"task_type": "t"}, headers=named)
+    assert "was revoked" in task.body["msg"]
+    assert (await api_client.as_admin("GET", "/v1/downloads", headers=named)).status == 200
+
+
 async def test_ids_that_name_nothing_are_missing(api_client: ApiClient) -> None:
     """For the admin too."""
     project_id, key = await api_client.make_project()

@@ -129,6 +129,8 @@ async def test_a_running_delivery_keeps_the_old_key(settings: Settings, capsys: 
         order = await webhooks.send(webhooks.receiver.url(answers="500"))
         await webhooks.wait_for_state(order, "pending", 1)
         code = await secrets.reseal(with_seal(settings, new, old))
+        with pytest.raises(CheckFailed, match=r"1 of 1 running downloads and deliveries hold a value of an old .* key"):
+            await secrets.check_secrets(with_seal(settings, new, old))
 
     assert code == 1
     said = capsys.readouterr().out
