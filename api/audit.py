@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Self
 
-from pydantic import AwareDatetime, BaseModel, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, Field, JsonValue, model_validator
 
 from api.http import pagination, problems, validation
 from api.http.models import Response
@@ -23,6 +24,12 @@ from stores import audit as store
 from stores.tables.shared import AuditEntry
 
 PATH_MAX_CHARACTERS = 1_000
+GIVEN_ITEMS_MAX = 100
+GIVEN_TEXT_MAX_CHARACTERS = 200
+_GIVEN_TEXTS = re.compile(
+    r"(\w+_)?(id|ids|type|types)|slices?|platform|right|systems|topics?|modules?|state|code|start|end|expires_at"
+)
+"""Names of fields whose texts are written down: other texts may be secrets, addresses or contents."""
 
 routes = Routes("audit", "The audit log: which caller did what, when, and how it was answered.")
 
@@ -55,7 +62,11 @@ class ActionResponse(Response):
     path: str = Field(description="what was addressed, without the query")
     who: str | None = Field(description="the operator, where the request names one")
     reason: str | None = Field(description="the reason, where the request gives one")
+    given: dict[str, JsonValue] | None = Field(
+        description="ids, types, numbers and switches of the body; other texts may be secrets and are left out"
+    )
     status: int | None = Field(description="the status of the answer; null where the process ended before it was known")
+    code: str | None = Field(description="why it was refused; null where it was done. Routes of tasks refuse with 200")
     request_id: str
 
 
@@ -64,6 +75,7 @@ class PendingAuditEntry:
     """An entry whose action is under way."""
 
     status: int = HTTPStatus.INTERNAL_SERVER_ERROR
+    code: str | None = None
 
 
 @routes.get(
@@ -105,27 +117,62 @@ async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[Pen
     entry_id = await store.add_entry(
         database,
         store.AuditedAction(
-            project_id=call.caller.project_id or call.request.match_info.get("project_id"),
+            project_id=call.caller.project_id
+            or call.request.match_info.get("project_id")
+            or getattr(body, "project_id", None),
             actor=call.caller.actor,
             name=call.route.name,
             path=call.request.path.replace("\0", "%00")[:PATH_MAX_CHARACTERS],  # no text in PostgreSQL holds a NUL
             who=getattr(body, "who", None),
             reason=getattr(body, "reason", None),
             request_id=call.request_state.id,
+            given=None if body is None else _select_recordable(body.model_dump(mode="json", exclude_unset=True)),
+            platform=call.request.match_info.get("platform"),
         ),
     )
     entry = PendingAuditEntry()
     try:
         yield entry
     except Exception as error:
-        entry.status = problems.convert_error(error, call.request_state.id).status
+        problem = problems.convert_error(error, call.request_state.id)
+        entry.status, entry.code = call.route.render(problem).status, problem.code
         raise
     finally:
         try:
-            await store.complete_entry(database, entry_id, entry.status)
+            await store.complete_entry(database, entry_id, entry.status, entry.code)
         except Exception as error:  # noqa: BLE001 (the action is done, and its answer must not say otherwise)
             log.get(__name__).warning("action_status_unwritten", entry_id=entry_id, error=repr(error))
         log.get(__name__).info("action_recorded", action=call.route.name, actor=call.caller.actor, status=entry.status)
+
+
+def _select_recordable(values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return what may be written down of a body, at any depth: ids, types, numbers, switches, and nulls."""
+    given: dict[str, JsonValue] = {}
+    for name, value in values.items():
+        may_be_text = _GIVEN_TEXTS.fullmatch(name) is not None
+        items = value if isinstance(value, list) else [value]
+        kept = [
+            _select_recordable(item)
+            if isinstance(item, dict)
+            else _sanitize_text(item)
+            if isinstance(item, str)
+            else item
+            for item in items[:GIVEN_ITEMS_MAX]
+            if may_be_text or not isinstance(item, str | list)
+        ]
+        if kept:
+            given[_sanitize_text(name)] = [*kept, *_describe_rest(items)] if isinstance(value, list) else kept[0]
+    return given
+
+
+def _sanitize_text(text: str) -> str:
+    """Shorten a text, and replace what PostgreSQL's JSON does not hold: NULs and lone surrogates."""
+    return text[:GIVEN_TEXT_MAX_CHARACTERS].replace("\0", "%00").encode("utf-8", "replace").decode()
+
+
+def _describe_rest(items: Sequence[JsonValue]) -> list[JsonValue]:
+    left = len(items) - GIVEN_ITEMS_MAX
+    return [f"and {left} more"] if left > 0 else []
 
 
 def _build_action_response(row: AuditEntry) -> ActionResponse:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from pydantic import JsonValue
 from sqlmodel import col, select
 
 from infra.database import Database, Session
@@ -13,10 +15,12 @@ from stores import keyset
 from stores.tables.shared import AuditEntry
 
 _ADD = """
-    INSERT INTO audit_log (project_id, actor, action, path, who, reason, request_id)
-    VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id
+    INSERT INTO audit_log (project_id, actor, action, path, who, reason, request_id, given)
+    VALUES (
+        coalesce($1, (SELECT project_id FROM order_platforms WHERE platform = $9)), $2, $3, $4, $5, $6, $7, $8::jsonb
+    ) RETURNING id
 """
-_COMPLETE = "UPDATE audit_log SET status = $2 WHERE id = $1"
+_COMPLETE = "UPDATE audit_log SET status = $2, code = $3 WHERE id = $1"
 _PURGE = "DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE happened_at < $1 ORDER BY id LIMIT $2)"
 
 
@@ -37,6 +41,11 @@ class AuditedAction:
 
     reason: str | None
     request_id: str
+    given: Mapping[str, JsonValue] | None = None
+    """Ids and values that the request gives, without secrets."""
+
+    platform: str | None = None
+    """The platform that is addressed: its project is that of the action, where no other is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +72,16 @@ async def add_entry(database: Database, action: AuditedAction) -> int:
             action.who,
             action.reason,
             action.request_id,
+            None if action.given is None else json.dumps(action.given),
+            action.platform,
         )
     return entry_id
 
 
-async def complete_entry(database: Database, entry_id: int, status: int) -> None:
-    """Write the status with which an action was answered."""
+async def complete_entry(database: Database, entry_id: int, status: int, code: str | None) -> None:
+    """Write the status with which an action was answered, and the code of its refusal."""
     async with database.connection() as connection:
-        await connection.execute(_COMPLETE, entry_id, status)
+        await connection.execute(_COMPLETE, entry_id, status, code)
 
 
 async def list_page_plus_one(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from pydantic import JsonValue
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -93,7 +94,9 @@ class AuditEntry(TableRow, table=True):
     who: str | None = Field(default=None, sa_type=Text)
     reason: str | None = Field(default=None, sa_type=Text)
     request_id: str = Field(sa_type=Text)
+    given: dict[str, JsonValue] | None = Field(default=None, sa_type=JSONB)
     status: int | None = Field(default=None, sa_type=SmallInteger)
+    code: str | None = Field(default=None, sa_type=Text)
 
 
 class PayloadKeyUse(TableRow, table=True):

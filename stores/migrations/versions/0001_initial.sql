@@ -276,7 +276,9 @@ CREATE TABLE audit_log (
     who TEXT,
     reason TEXT,
     request_id TEXT NOT NULL,
+    given JSONB,
     status SMALLINT,
+    code TEXT,
     CONSTRAINT pk_audit_log PRIMARY KEY (id)
 );
 CREATE INDEX ix_audit_log_action_happened_at_id ON audit_log (action, happened_at, id);
