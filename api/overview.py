@@ -22,6 +22,7 @@ from api.http.routes import Access, Call, Routes
 from api.pauses import PauseResponse, build_pause_response
 from domain import webhooks
 from domain.faults import QuotaExhausted, Unauthenticated
+from domain.quotas import STREAMS_QUOTA
 from domain.workload import ConcernDetail, ConcernKind, Workload, Workloads, sum_workloads
 from infra import log, temporal
 from infra.settings import Settings
@@ -152,7 +153,7 @@ class OverviewContext:
                 TOO_MANY_STREAMS,
                 f"{self._streams_max} streams of this overview are open in this process, which is the limit.",
                 "Close one, or poll GET /v1/overview.",
-                violated=["project-streams"],
+                violated=[STREAMS_QUOTA],
                 retry_after_seconds=5,
             )
         self._streams[project_id] += 1

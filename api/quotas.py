@@ -13,7 +13,7 @@ from api.http.models import Request, Response
 from api.http.rates import REQUEST_RATES
 from api.http.routes import Access, Call, Routes
 from api.projects import ProjectPath
-from domain.quotas import Limit, QuotaLimits, SingleQuotaUsage, TaskBatchLimit
+from domain.quotas import STREAMS_QUOTA, Limit, QuotaLimits, SingleQuotaUsage, TaskBatchLimit
 from infra import log
 from stores import projects as store
 from systems import System, import_modules, protocol
@@ -31,7 +31,9 @@ class QuotaResponse(Response):
     description: str = Field(description="what is counted")
     limit: int
     default: int = Field(description="the limit of projects for which no other was set")
-    used: int | None = Field(description="null for a limit of one request, of which nothing is used up")
+    used: int | None = Field(
+        description="null for a limit of one request, and for streams, which each API process counts"
+    )
     resets_seconds: int | None = Field(description="when some of it comes back; null if that is unknown")
 
 
@@ -108,7 +110,20 @@ async def _read_usage_and_build_response(call: Call, project_id: str, limits: Qu
     for system, quotas in import_quotas().items():
         usages = await quotas.read_usage(call, project_id, limits)
         found += [_build_quota(call, limits, system, usage) for usage in usages]
+    found.append(_build_streams_quota(call.services.settings.api.streams_per_project))
     return ProjectQuotasResponse(project_id=project_id, quotas=found)
+
+
+def _build_streams_quota(limit: int) -> QuotaResponse:
+    return QuotaResponse(
+        name=STREAMS_QUOTA,
+        system=None,
+        description="open streams of downloads, and as many of the overview, in each API process",
+        limit=limit,
+        default=limit,
+        used=None,
+        resets_seconds=None,
+    )
 
 
 def _build_quota(call: Call, limits: QuotaLimits, system: System | None, usage: SingleQuotaUsage) -> QuotaResponse:

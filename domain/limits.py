@@ -33,6 +33,8 @@ class LimitDecision:
     allowed: bool
     remaining: int
     reset_seconds: float
+    used: int = 0
+    """More than the limit where it was lowered, or where a size was known only afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class RateDemand:
         return LimitDecision(
             allowed=allowed,
             remaining=max(0, self.limit - self._sum_amounts(spent)),
+            used=self._sum_amounts(spent),
             reset_seconds=self._compute_seconds_until_first_return(now, spent)
             if allowed
             else self._compute_seconds_until_fit(now, spent),
@@ -134,6 +137,7 @@ class SlotDemand:
         return LimitDecision(
             allowed=allowed,
             remaining=max(0, self.limit - len(held)),
+            used=len(held),
             reset_seconds=(first - now).total_seconds(),
         )
 

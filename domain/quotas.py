@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from domain.faults import QuotaExhausted
 
 QUOTA_EXCEEDED: Final = "quota_exceeded"
+STREAMS_QUOTA: Final = "streams_per_project"
+"""Set by `HAULAGE_API__STREAMS_PER_PROJECT` for all projects alike."""
 LIMIT_MAX: Final = 10**15
 TASKS_PER_REQUEST_MAX: Final = 1_000
 OPEN_RETRY_SECONDS: Final = 5

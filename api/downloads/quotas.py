@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Final
 
 from pydantic import Field
 
@@ -32,13 +31,6 @@ _WINDOW_SECONDS = {
     QuotaKind.ROWS: DAY_SECONDS,
 }
 _UNITS = {QuotaKind.ACTIVE: "concurrent-requests", QuotaKind.BYTES: "content-bytes", QuotaKind.ROWS: "rows"}
-_NAMES: Final = {
-    QuotaKind.SUBMISSIONS: "downloads_per_minute",
-    QuotaKind.ACTIVE: "downloads_active",
-    QuotaKind.BYTES: "download_bytes_per_day",
-    QuotaKind.ROWS: "download_rows_per_day",
-}
-"""Fields of `QuotaLimits`."""
 
 
 async def consume_quotas(call: Call, spec: DownloadSpec) -> None:
@@ -129,7 +121,7 @@ class QuotasQuery(Request):
 class QuotaUsage(Response):
     """A quota and its usage."""
 
-    name: str = Field(description="as the RateLimit headers call it", examples=["project-active"])
+    name: str = Field(description="as the RateLimit headers call it", examples=["downloads_active"])
     scope: QuotaScope
     kind: QuotaKind
     limit: int
@@ -160,8 +152,7 @@ async def read_usage(call: Call, project_id: str, limits: QuotaLimits) -> list[S
     """Return how much of its quotas a project has used."""
     of = DownloadQuotas(limits.downloads, call.services.settings.downloads.operator_quotas)
     standing = await quotas.preview_quotas(call.services.database, of, project_id, None)
-    described = [(_NAMES[quota.kind], _build_usage(quota)) for quota in standing]
-    return [SingleQuotaUsage(name, quota.used, quota.first_back_seconds) for name, quota in described]
+    return [SingleQuotaUsage(quota.name, quota.used, quota.first_back_seconds) for quota in map(_build_usage, standing)]
 
 
 def _build_usage(quota: QuotaState) -> QuotaUsage:
@@ -172,7 +163,7 @@ def _build_usage(quota: QuotaState) -> QuotaUsage:
         scope=quota.scope,
         kind=quota.kind,
         limit=quota.limit,
-        used=quota.limit - quota.verdict.remaining,
+        used=quota.verdict.used,
         window_seconds=window_seconds,
         first_back_seconds=ceil(quota.verdict.reset_seconds) if has_reset else None,
     )

@@ -15,6 +15,7 @@ from aiohttp import web
 from api.downloads.responses import STATUS_CACHE_SECONDS, STATUS_READER, DownloadKey, DownloadResponse, StatusReader
 from domain.downloads.models import DownloadState
 from domain.faults import Missing, QuotaExhausted
+from domain.quotas import STREAMS_QUOTA
 from infra import log, metrics
 from infra.database import LISTENING, Database
 from services.services import Services
@@ -77,7 +78,7 @@ class WatchRegistry:
                 TOO_MANY_STREAMS,
                 f"This project holds {self._streams_per_project} streams open here, as many as it may.",
                 "Close one; GET /v1/downloads/ws streams all downloads over a single connection.",
-                violated=["project-streams"],
+                violated=[STREAMS_QUOTA],
                 retry_after_seconds=STREAM_RETRY_SECONDS,
             )
         self._streams[project_id] += 1

@@ -18,7 +18,7 @@ from api.projects import ProjectPath
 from api.transfers.context import build_missing_job_fault, get_transfer_context, is_expired, routes
 from api.transfers.joins import WINDOW_FULL
 from api.transfers.queries import EXPIRED, build_expired_fault, build_task_response, read_job, read_task_target
-from api.transfers.quotas import OPEN_TRANSFERS, SAVE_SECONDS
+from api.transfers.quotas import OPEN_TRANSFERS, SAVE_SECONDS, TOO_MANY_TARGETS
 from api.transfers.requests import (
     CreateTransferRequest,
     CreateTransfersRequest,
@@ -60,7 +60,8 @@ EARLIER_RETRY_SECONDS, EARLIER_RETRY_POLL_SECONDS = 5.0, 0.1
 _CANCEL_PROBLEMS = {"not_found": Missing, EXPIRED: Gone}
 
 TOO_LONG = "file_path_too_long"
-_CREATE_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: QuotaExhausted, NOT_OPENED: Forbidden, SYSTEM_PAUSED: Paused}
+_SEND_PROBLEMS = {TOO_MANY_TARGETS: Invalid, NOT_OPENED: Forbidden, SYSTEM_PAUSED: Paused}
+_CREATE_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: QuotaExhausted, **_SEND_PROBLEMS}
 
 TAKEN = "transfer_opening_taken"
 
@@ -159,7 +160,7 @@ async def cancel_task(call: Call, path: TransferTaskPath) -> TransferTaskRespons
     slashes="job_id",
     status=HTTPStatus.ACCEPTED,
     body_optional=True,
-    problems=_CANCEL_PROBLEMS | {NOTHING_FAILED: Conflict, NOT_OPENED: Forbidden, SYSTEM_PAUSED: Paused},
+    problems=_CANCEL_PROBLEMS | _SEND_PROBLEMS | {NOTHING_FAILED: Conflict},
 )
 async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobRequest) -> RetryTransferJobResponse:
     """Send failed targets again.

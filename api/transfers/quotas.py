@@ -12,6 +12,7 @@ from aiohttp import web
 
 from api.batching import CoalescedRead
 from api.http.routes import Call
+from domain.faults import Invalid
 from domain.quotas import OPEN_RETRY_SECONDS, QuotaLimits, SingleQuotaUsage, build_quota_exceeded_fault
 from infra.database import Database
 from stores.transfers import jobs
@@ -25,6 +26,8 @@ COST_FACTOR = 20
 SAVE_SECONDS = 15.0
 """By then after its window a job is saved."""
 PROJECTS_MAX = 1_000
+
+TOO_MANY_TARGETS = "too_many_targets"
 
 
 @dataclass(slots=True)
@@ -97,6 +100,7 @@ class OpenTransferCounter:
             until: When it is saved, and counted there, in seconds since 1970.
 
         Raises:
+            Invalid: It may never have so many.
             QuotaExhausted: The project would have more open jobs or targets than it may; nothing is counted.
         """
         known = self._known.get(project_id)
@@ -128,6 +132,12 @@ class OpenTransferCounter:
     def _require_within_quota(
         self, known: _ProjectOpenTransfers, targets: int, limits: QuotaLimits, *, is_new_job: bool
     ) -> None:
+        if targets > limits.transfer_targets_open:
+            raise Invalid(
+                TOO_MANY_TARGETS,
+                f"These are {targets:,} targets, and {limits.transfer_targets_open:,} may be open for this project.",
+                "Send fewer at once, or have `transfer_targets_open` raised.",
+            )
         if known.targets + targets > limits.transfer_targets_open:
             raise build_quota_exceeded_fault(
                 ["transfer_targets_open"],

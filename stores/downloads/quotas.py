@@ -33,6 +33,15 @@ class QuotaScope(StrEnum):
     OPERATOR = "operator"
 
 
+_NAMES: Final = {
+    QuotaKind.SUBMISSIONS: "downloads_per_minute",
+    QuotaKind.ACTIVE: "downloads_active",
+    QuotaKind.BYTES: "download_bytes_per_day",
+    QuotaKind.ROWS: "download_rows_per_day",
+}
+"""Fields of `QuotaLimits`."""
+
+
 @dataclass(frozen=True, slots=True)
 class DownloadQuotas:
     """The limits of a project, and those of each operator within it."""
@@ -53,7 +62,7 @@ class QuotaState:
     @property
     def name(self) -> str:
         """The name in headers and problems."""
-        return f"{self.scope}-{self.kind}"
+        return _NAMES[self.kind] if self.scope is QuotaScope.PROJECT else f"{self.scope}_{_NAMES[self.kind]}"
 
 
 async def take_quotas_all_or_none(database: Database, settings: DownloadQuotas, spec: DownloadSpec) -> list[QuotaState]:

@@ -91,7 +91,7 @@ async def caller(settings: Settings, database: Database) -> AsyncIterator[QuotaC
 def parse_quota_header(reply: Reply, name: str) -> dict[str, dict[str, int]]:
     """A RateLimit header: for each quota its numbers."""
     header = reply.headers[name]
-    assert re.fullmatch(r'("[a-z-]+"(;[a-z]+=(\d+|"[a-z-]+"))+(, |$))+', header)
+    assert re.fullmatch(r'("[a-z_]+"(;[a-z]+=(\d+|"[a-z-]+"))+(, |$))+', header)
     return {
         item.split(";")[0].strip('"'): {word: int(n) for word, n in re.findall(r";([a-z]+)=(\d+)", item)}
         for item in header.split(", ")
@@ -103,29 +103,30 @@ async def test_an_answer_tells_how_the_quotas_stand(caller: QuotaCaller) -> None
     reply = await caller.submit("a", "op")
     assert reply.status == 200
     assert reply.headers["RateLimit-Policy"] == (
-        '"project-submissions";q=6;w=60, "project-active";q=4;qu="concurrent-requests", '
-        '"project-bytes";q=1000;qu="content-bytes";w=86400, "project-rows";q=100;qu="rows";w=86400, '
-        '"operator-submissions";q=5;w=60, "operator-active";q=2;qu="concurrent-requests", '
-        '"operator-bytes";q=500;qu="content-bytes";w=86400, "operator-rows";q=50;qu="rows";w=86400'
+        '"downloads_per_minute";q=6;w=60, "downloads_active";q=4;qu="concurrent-requests", '
+        '"download_bytes_per_day";q=1000;qu="content-bytes";w=86400, "download_rows_per_day";q=100;qu="rows";w=86400, '
+        '"operator_downloads_per_minute";q=5;w=60, "operator_downloads_active";q=2;qu="concurrent-requests", '
+        '"operator_download_bytes_per_day";q=500;qu="content-bytes";w=86400, '
+        '"operator_download_rows_per_day";q=50;qu="rows";w=86400'
     )
     left = {name: numbers["r"] for name, numbers in parse_quota_header(reply, "RateLimit").items()}
     assert left == {
-        "project-submissions": 5,
-        "project-active": 3,
-        "project-bytes": 1_000,
-        "project-rows": 100,
-        "operator-submissions": 4,
-        "operator-active": 1,
-        "operator-bytes": 500,
-        "operator-rows": 50,
+        "downloads_per_minute": 5,
+        "downloads_active": 3,
+        "download_bytes_per_day": 1_000,
+        "download_rows_per_day": 100,
+        "operator_downloads_per_minute": 4,
+        "operator_downloads_active": 1,
+        "operator_download_bytes_per_day": 500,
+        "operator_download_rows_per_day": 50,
     }
-    assert 58 <= parse_quota_header(reply, "RateLimit")["project-submissions"]["t"] <= 61
+    assert 58 <= parse_quota_header(reply, "RateLimit")["downloads_per_minute"]["t"] <= 61
 
 
 async def test_who_names_no_operator_is_counted_as_the_project(caller: QuotaCaller) -> None:
     """Other headers are left out."""
     reply = await caller.submit("a")
-    names = {"project-submissions", "project-active", "project-bytes", "project-rows"}
+    names = {"downloads_per_minute", "downloads_active", "download_bytes_per_day", "download_rows_per_day"}
     assert set(parse_quota_header(reply, "RateLimit")) == names
 
 
@@ -136,14 +137,14 @@ async def test_an_operator_has_so_many_active_downloads(caller: QuotaCaller) -> 
     refused = await caller.submit("c", "op")
     assert (refused.status, refused.code) == (429, "quota_exceeded")
     assert refused.body["type"] == "https://iana.org/assignments/http-problem-types#quota-exceeded"
-    assert refused.body["violated-policies"] == ["operator-active"]
+    assert refused.body["violated-policies"] == ["operator_downloads_active"]
     assert refused.body["detail"] == (
         "This operator has 2 downloads that are not finished, as many as it may. "
         "Wait until a download ends, or cancel one; ask again in 5 seconds."
     )
     assert refused.headers["Retry-After"] == "5"
-    assert parse_quota_header(refused, "RateLimit")["operator-active"] == {"r": 0}
-    assert parse_quota_header(refused, "RateLimit")["project-submissions"]["r"] == 4
+    assert parse_quota_header(refused, "RateLimit")["operator_downloads_active"] == {"r": 0}
+    assert parse_quota_header(refused, "RateLimit")["downloads_per_minute"]["r"] == 4
 
     assert (await caller.submit("c", "other")).status == 200
     await caller.finish("a", "op")
@@ -157,9 +158,9 @@ async def test_a_project_submits_so_often_a_minute(caller: QuotaCaller) -> None:
         await caller.finish(f"t{n}")
     for _ in range(3):
         refused = await caller.submit("late")
-        assert refused.body["violated-policies"] == ["project-submissions"]
+        assert refused.body["violated-policies"] == ["downloads_per_minute"]
         assert "This project started 6 downloads within a minute, as many as it may. Ask again in " in str(refused.body)
-        state = parse_quota_header(refused, "RateLimit")["project-submissions"]
+        state = parse_quota_header(refused, "RateLimit")["downloads_per_minute"]
         assert state["r"] == 0
         assert 0 < state["t"] <= int(refused.headers["Retry-After"]) <= 61
 
@@ -169,10 +170,10 @@ async def test_bytes_are_counted_once_and_close_the_day(caller: QuotaCaller) -> 
     await caller.submit("a", "op")
     for _ in range(2):
         await caller.finish("a", "op", file_bytes=700)
-    assert parse_quota_header(await caller.submit("b"), "RateLimit")["project-bytes"]["r"] == 300
+    assert parse_quota_header(await caller.submit("b"), "RateLimit")["download_bytes_per_day"]["r"] == 300
 
     refused = await caller.submit("c", "op")
-    assert refused.body["violated-policies"] == ["operator-bytes"]
+    assert refused.body["violated-policies"] == ["operator_download_bytes_per_day"]
     assert refused.body["detail"] == (
         "This operator made files of 500 bytes within a day, as much as it may. Ask again in 25 hours."
     )
@@ -184,7 +185,7 @@ async def test_rows_close_the_day(caller: QuotaCaller) -> None:
     await caller.submit("a")
     await caller.finish("a", file_bytes=10, file_rows=100)
     refused = await caller.submit("b")
-    assert (refused.status, refused.body["violated-policies"]) == (429, ["project-rows"])
+    assert (refused.status, refused.body["violated-policies"]) == (429, ["download_rows_per_day"])
     assert "made files of 100 rows within a day" in refused.body["detail"]
 
 
@@ -194,7 +195,7 @@ async def test_the_same_download_is_counted_once(caller: QuotaCaller) -> None:
         await caller.submit(task_id, "op")
     again = await caller.submit("a", "op")
     assert again.status == 200
-    assert parse_quota_header(again, "RateLimit")["project-submissions"]["r"] == 4
+    assert parse_quota_header(again, "RateLimit")["downloads_per_minute"]["r"] == 4
 
 
 async def test_a_download_that_runs_unasked_holds_its_slot(caller: QuotaCaller) -> None:
@@ -206,9 +207,11 @@ async def test_a_download_that_runs_unasked_holds_its_slot(caller: QuotaCaller) 
     for _ in range(2):
         await take_active_slots_beyond_quota(caller.database, order)
     await caller.finish("a", "op")
-    assert (await caller.submit("d", "op")).body["violated-policies"] == ["operator-active"]
+    assert (await caller.submit("d", "op")).body["violated-policies"] == ["operator_downloads_active"]
     await caller.finish("c", "op", file_bytes=300)
-    assert parse_quota_header(await caller.submit("d", "op"), "RateLimit")["operator-bytes"]["r"] == 200
+    assert (
+        parse_quota_header(await caller.submit("d", "op"), "RateLimit")["operator_download_bytes_per_day"]["r"] == 200
+    )
 
 
 async def test_projects_do_not_feel_each_other(caller: QuotaCaller) -> None:
@@ -217,8 +220,8 @@ async def test_projects_do_not_feel_each_other(caller: QuotaCaller) -> None:
         await caller.submit(f"t{n}", "op")
     other = QuotaCaller(caller.api_client, caller.database, *await caller.api_client.make_project("other"))
     reply = await other.submit("t0", "op")
-    assert parse_quota_header(reply, "RateLimit")["project-submissions"]["r"] == 5
-    assert parse_quota_header(reply, "RateLimit")["operator-active"]["r"] == 1
+    assert parse_quota_header(reply, "RateLimit")["downloads_per_minute"]["r"] == 5
+    assert parse_quota_header(reply, "RateLimit")["operator_downloads_active"]["r"] == 1
 
 
 async def test_those_who_submit_at_once_are_counted_right(caller: QuotaCaller) -> None:
@@ -269,7 +272,7 @@ async def test_who_only_asks_is_told_how_the_quotas_stand(settings: Settings, da
         caller = QuotaCaller(api_client, database, *await api_client.make_project())
         await caller.submit("dl_1", "ann")
         await caller.submit("dl_2")
-        await caller.finish("dl_2", file_bytes=300, file_rows=30)
+        await caller.finish("dl_2", file_bytes=1_300, file_rows=30)
         for _ in range(2):
             reply = await api_client.ask("GET", "/v1/downloads/quotas?operator_id=ann", key=caller.key)
         stranger = await api_client.ask("GET", "/v1/downloads/quotas", key=(await api_client.make_project("other"))[1])
@@ -277,17 +280,17 @@ async def test_who_only_asks_is_told_how_the_quotas_stand(settings: Settings, da
     assert reply.status == 200, reply.body
     used = {quota["name"]: (quota["used"], quota["limit"]) for quota in reply.body["quotas"]}
     assert used == {
-        "project-submissions": (2, 6),
-        "project-active": (1, 4),
-        "project-bytes": (300, 1_000),
-        "project-rows": (30, 100),
-        "operator-submissions": (1, 5),
-        "operator-active": (1, 2),
-        "operator-bytes": (0, 500),
-        "operator-rows": (0, 50),
+        "downloads_per_minute": (2, 6),
+        "downloads_active": (1, 4),
+        "download_bytes_per_day": (1_300, 1_000),
+        "download_rows_per_day": (30, 100),
+        "operator_downloads_per_minute": (1, 5),
+        "operator_downloads_active": (1, 2),
+        "operator_download_bytes_per_day": (0, 500),
+        "operator_download_rows_per_day": (0, 50),
     }
     back = {quota["name"]: quota["first_back_seconds"] for quota in reply.body["quotas"]}
     # What is spent comes back late by a grain at most, which is a second of a minute.
-    assert 0 < back["project-submissions"] <= 61
-    assert back["project-active"] is back["operator-bytes"] is None
+    assert 0 < back["downloads_per_minute"] <= 61
+    assert back["downloads_active"] is back["operator_download_bytes_per_day"] is None
     assert [quota["used"] for quota in stranger.body["quotas"]] == [0, 0, 0, 0]

@@ -65,7 +65,7 @@ async def test_a_project_sees_its_quotas(settings: Settings) -> None:
         own = await api_client.ask("GET", f"/v1/projects/{project_id}/quotas", key=key)
         no_limit = await api_client.ask("PUT", f"/v1/projects/{project_id}/quotas", key=key, json={"task_types": 99})
     shown = {quota["name"]: quota for quota in reply.body["quotas"]}
-    assert shown.keys() == QuotaLimits.model_fields.keys()
+    assert shown.keys() == QuotaLimits.model_fields.keys() | {"streams_per_project"}
     assert shown["requests_per_minute"] | {"description": ""} == {
         "name": "requests_per_minute",
         "system": None,
@@ -204,8 +204,10 @@ async def test_a_project_has_so_many_open_jobs_and_targets(settings: Settings) -
         assert await send_at_once(ask, range(10)) == {202: 3, FULL: 7}
         used = await read_used(transfers.api_client, transfers.key)
         assert (used["transfer_jobs_open"], used["transfer_targets_open"]) == (3, 3)
-        too_many = await order(transfers, 0, 20)
+        too_many = await order(transfers, 0, 12)
         assert too_many.body["violated-policies"] == ["transfer_targets_open"]
+        never = await order(transfers, 0, 13)
+        assert (never.status, never.code) == (422, "too_many_targets"), "waiting would not help"
 
         for job_id in job_ids:
             assert (await transfers.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/cancel")).status == 202

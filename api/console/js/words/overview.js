@@ -44,6 +44,7 @@ add("overview", {
       transfer_targets_open: "Targets that have not ended",
       platforms: "Platforms",
       platform_requests_per_day: "Requests to platforms a day",
+      streams_per_project: "Open streams in each API process",
     },
     unit: {
       downloads: { one: "download", other: "downloads" },
@@ -141,6 +142,7 @@ add("overview", {
       transfer_targets_open: "未结束的目标",
       platforms: "平台",
       platform_requests_per_day: "每日对平台的请求数",
+      streams_per_project: "每个 API 进程中打开的流",
     },
     unit: {
       downloads: { other: "个下载" },
