@@ -6,7 +6,7 @@ import secrets
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, TypeVar
 
-from pydantic import AliasChoices, AwareDatetime, Field, StringConstraints
+from pydantic import AliasChoices, AwareDatetime, Field, StringConstraints, field_validator
 
 from api.http import pagination
 from api.http.auth import build_missing_to_caller_fault
@@ -65,6 +65,13 @@ class CreateKeyRequest(Request):
         default=None, description="the systems that the key may use; null for all", examples=[["downloads"]]
     )
     expires_at: AwareDatetime | None = Field(default=None, description="from when on it is refused; null for never")
+
+    @field_validator("systems")
+    @classmethod
+    def _require_systems_open_to_projects(cls, systems: list[System] | None) -> list[System] | None:
+        if systems is not None and "addresses" in systems:
+            raise ValueError("no key of a project opens a route of addresses, which needs the admin key; leave it out.")
+        return systems
 
 
 class RotateKeyRequest(Request):

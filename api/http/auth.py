@@ -53,6 +53,7 @@ OVERRIDES_CACHE_MAX = 1_000
 _PROJECT_ID = re.compile(secrets.PROJECT_ID_PATTERN, re.ASCII)
 
 ADMIN_KEY_NEEDED = "admin_key_needed"
+KEY_NOT_ENOUGH = "key_not_enough"
 _ADMIN_HINT = "Use the admin key: HAULAGE_API__ADMIN_KEY, or one of HAULAGE_API__ADMIN_KEYS, of the server."
 KEY_HINT = "Send it as `Authorization: Bearer hlg_…`."
 HEADERLESS_KEY_HINT = f"{KEY_HINT[:-1]}, or in the address: `http://:hlg_…@host`."
@@ -317,13 +318,13 @@ def _require_permissions(caller: Caller, route: Route) -> None:
     """
     if route.tag in SYSTEMS and caller.systems is not None and route.tag not in caller.systems:
         raise Forbidden(
-            "key_not_enough",
+            KEY_NOT_ENOUGH,
             f"This key is not for {route.tag}, but for {', '.join(sorted(caller.systems))}.",
             "Use another key of the project.",
         )
     if not caller.right.includes(route.needed_right):
         raise Forbidden(
-            "key_not_enough",
+            KEY_NOT_ENOUGH,
             f"This key has the right to {caller.right}, and this needs the right to {route.needed_right}.",
             "Use another key of the project.",
         )

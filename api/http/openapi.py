@@ -11,7 +11,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.http import problems, sessions
-from api.http.auth import ADMIN_KEY_NEEDED, PROJECT_HEADER, PROJECT_PARAMETER, TICKET_PARAMETER
+from api.http.auth import (
+    ADMIN_KEY_NEEDED,
+    KEY_NOT_ENOUGH,
+    PROJECT_HEADER,
+    PROJECT_PARAMETER,
+    TICKET_PARAMETER,
+)
 from api.http.routes import JSON, Access, Route, Routes
 from domain import VERSION
 from domain.quotas import QUOTA_EXCEEDED
@@ -158,8 +164,8 @@ def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
         known["push_refused"] = HTTPStatus.UNAUTHORIZED
     elif route.access is not Access.PUBLIC:
         known |= _WITH_KEY
-    if route.access is Access.ADMIN:
-        known[ADMIN_KEY_NEEDED] = HTTPStatus.FORBIDDEN
+    is_refused = {ADMIN_KEY_NEEDED: route.access is Access.ADMIN, KEY_NOT_ENOUGH: route.is_closed_to_some_keys}
+    known |= {code: HTTPStatus.FORBIDDEN for code, may_be in is_refused.items() if may_be}
     if route.access is Access.PROJECT:
         known["project_key_needed"] = HTTPStatus.UNAUTHORIZED
     if route.access not in {Access.PUBLIC, Access.PUSH} or route.variables:

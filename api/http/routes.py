@@ -33,6 +33,7 @@ from domain.faults import Fault
 from domain.quotas import QuotaLimits
 from domain.secrets import KeyRight
 from services.services import Services
+from systems import SYSTEMS
 
 JSON = "application/json"
 
@@ -230,6 +231,12 @@ class Route:
         if self.is_read_only:
             return KeyRight.READ
         return KeyRight.OPERATE if self.access is Access.OWNER else KeyRight.WRITE
+
+    @property
+    def is_closed_to_some_keys(self) -> bool:
+        """Whether some keys of the project that it works on are refused, for their right or their systems."""
+        is_for_project_keys = self.is_within_project or self.access is Access.OWNER
+        return is_for_project_keys and (self.tag in SYSTEMS or self.needed_right is not KeyRight.READ)
 
     @property
     def operation_id(self) -> str:

@@ -100,6 +100,9 @@ async def test_a_limited_key_makes_no_key_that_may_do_more(api_client: ApiClient
     keys = f"/v1/projects/{project_id}/keys"
     for body in ({}, {"systems": ["downloads", "tasks"]}):
         assert (await api_client.ask("POST", keys, key=limited, json=body)).code == "key_not_enough"
+    closed = await api_client.ask("POST", keys, key=key, json={"systems": ["downloads", "addresses"]})
+    assert (closed.status, closed.body["errors"][0]["path"]) == (422, "systems")
+    assert "needs the admin key" in closed.body["detail"]
     first = secrets.parse_api_key(key)
     assert first is not None
     rotated = await api_client.ask("POST", f"{keys}/{first.key_id}/rotate", key=limited, json={})

@@ -43,6 +43,20 @@ def test_a_route_s_own_problems_are_documented() -> None:
     assert "`key_revoked`" in rotate["responses"][str(HTTPStatus.CONFLICT.value)]["description"]
 
 
+def test_a_route_that_a_limited_key_does_not_open_says_so() -> None:
+    """Each that belongs to a system, or changes something, once; routes of tasks answer it in their envelope."""
+    for path, method, is_declared in (
+        ("/v1/downloads", "get", True),
+        ("/v1/downloads", "post", True),
+        ("/v1/projects/{project_id}/keys", "post", True),
+        ("/v1/projects/{project_id}/keys", "get", False),
+        ("/v1/create_task", "post", False),
+        ("/v1/addresses/config", "put", False),
+    ):
+        refused = DOCUMENT["paths"][path][method]["responses"].get("403", {"description": ""})
+        assert ("`key_not_enough`" in refused["description"]) == is_declared, (method, path)
+
+
 def test_every_schema_is_referred_to_and_every_reference_leads_to_one() -> None:
     """The document holds no loose ends."""
     text = str(DOCUMENT)
