@@ -124,7 +124,8 @@ def build_handler(
         inputs = await _check_owner_and_parse_inputs(route, request, caller, limits)
         call = Call(request, caller, services, route)
         if not audit.is_audited(route):
-            return _build_response(route, await route.handler(call, **inputs))
+            async with request_rates.wait_for_turn(caller, route):
+                return _build_response(route, await route.handler(call, **inputs))
         async with audit.record_action(call, inputs.get("body")) as entry:
             response = _build_response(route, await route.handler(call, **inputs))
             entry.status = response.status

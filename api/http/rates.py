@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
 
 from aiohttp import web
 
-from api.http.routes import Caller
+from api.http.routes import Caller, Route
 from domain.faults import QuotaExhausted
 from domain.quotas import MINUTE_SECONDS, SingleQuotaUsage, build_quota_exceeded_fault
 
 REFUSAL_DELAY_MAX_SECONDS = 5.0
+LISTS_AT_ONCE_MAX = 8
+"""Lists of one project that a process reads at the same time; its others wait, those of other projects do not."""
 KEYS_MAX = 10_000
 """Projects, and addresses of wrong keys, that are remembered."""
 
@@ -61,6 +65,19 @@ class RequestRates:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._meter = RateMeter(clock)
+        self._lists = WeakValueDictionary[str, asyncio.Semaphore]()
+
+    @asynccontextmanager
+    async def wait_for_turn(self, caller: Caller, route: Route) -> AsyncIterator[None]:
+        """Let a project read few lists at a time: each costs far more than other requests."""
+        if caller.project_id is None or caller.is_admin or not route.lists_rows:
+            yield
+            return
+        # Remembered as long as a request of the project holds it or waits for it.
+        # One project waits for itself alone, in the order of arrival.
+        turns = self._lists.setdefault(caller.project_id, asyncio.Semaphore(LISTS_AT_ONCE_MAX))
+        async with turns:
+            yield
 
     def admit(self, caller: Caller) -> None:
         """Count a request of a project.

@@ -219,6 +219,11 @@ class Route:
         return self.method in {"GET", "HEAD"}
 
     @property
+    def lists_rows(self) -> bool:
+        """Whether it reads a page of rows."""
+        return self.is_read_only and self.query is not None and "limit" in self.query.model_fields
+
+    @property
     def submits_work(self) -> bool:
         """Whether a call makes or begins work, or takes a part in it, which a revoked project does not."""
         return self.begins_work or not (self.is_audited or self.is_read_only)

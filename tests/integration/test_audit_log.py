@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from infra.database import Database
+from api.http.rates import LISTS_AT_ONCE_MAX
+from infra.database import Database, Session
 from stores import audit
 from stores.audit import AuditFilter
+from stores.tables.shared import AuditEntry
 from tests.support.api import ApiClient
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -97,3 +103,29 @@ async def test_a_page_of_a_long_log_is_read_by_an_index(
         plan = "\n".join(row[0] for row in await plain.fetch(f"EXPLAIN {statements[0]}"))
     assert index in plan
     assert "Sort" not in plan
+
+
+async def test_lists_of_one_project_leave_room_for_those_of_another(
+    api_client: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few of them are read at a time; the others wait, and are answered as well."""
+    greedy_id, greedy = await api_client.make_project()
+    _, modest = await api_client.make_project("modest")
+    may_end, begun = asyncio.Event(), []
+    read = audit.list_page_plus_one
+
+    async def read_slowly(session: Session, filters: AuditFilter, *place: Any) -> Sequence[AuditEntry]:
+        rows = await read(session, filters, *place)
+        await session.commit()
+        if filters.project_id == greedy_id:
+            begun.append(filters)
+            await may_end.wait()
+        return rows
+
+    monkeypatch.setattr(audit, "list_page_plus_one", read_slowly)
+    lists = [asyncio.create_task(api_client.ask("GET", "/v1/audit", key=greedy)) for _ in range(2 * LISTS_AT_ONCE_MAX)]
+    await eventually(lambda: len(begun) >= LISTS_AT_ONCE_MAX)
+    assert (await api_client.ask("GET", "/v1/audit", key=modest)).status == 200
+    assert len(begun) == LISTS_AT_ONCE_MAX
+    may_end.set()
+    assert {reply.status for reply in await asyncio.gather(*lists)} == {200}
