@@ -137,13 +137,19 @@ class EgressRules:
             return True
         return port in self.ports and is_public(address)
 
-    def require_allowed_url(self, url: str) -> EgressTarget:
-        """Return the target of a URL; raise Invalid if it is forbidden whatever its name resolves to."""
+    def require_allowed_url(self, url: str, *, is_own_open: bool = False) -> EgressTarget:
+        """Return the target of a URL; raise Invalid if it is forbidden whatever its name resolves to.
+
+        Args:
+            is_own_open: Whether the installation's own route is open, as it is to sources of downloads.
+        """
         target = parse_url(url)
-        if self.is_own_route(target):
+        if is_own_open and self.is_own_route(target):
             return target
         if self._is_at_own_host(target):
-            raise build_denied_fault(f"{target} is this installation itself, which opens one route of its own only.")
+            raise build_denied_fault(
+                f"{target} is this installation itself, which opens one route of its own only, as a source of downloads."
+            )
         if isinstance(target.host, str):
             self._require_allowed_name(target.host)
         elif not self.allows(target.host, target.port) and not is_public(target.host):

@@ -117,9 +117,11 @@ def _parse_and_check_tables(call: Call, body: DownloadRequest) -> list[Requested
     if body.project_id not in (None, call.project_id):
         raise auth.build_missing_to_caller_fault()
     requested = tables.parse_tables(body)
-    for url in dict.fromkeys([*(table.source_url for table in requested), body.callback]):
+    for url in dict.fromkeys(table.source_url for table in requested):
         if url is not None:
-            call.services.http.require_allowed(url)
+            call.services.http.require_allowed(url, is_source=True)
+    if body.callback is not None:
+        call.services.http.require_allowed(body.callback)
     return requested
 
 

@@ -67,9 +67,9 @@ class GuardedClient:
     ) -> None:
         await self._transport.__aexit__(kind, error, traceback)
 
-    def require_allowed(self, url: str) -> None:
-        """Raise Invalid for an address that is refused without a lookup."""
-        self._rules.require_allowed_url(url)
+    def require_allowed(self, url: str, *, is_source: bool = False) -> None:
+        """Raise Invalid for an address that is refused without a lookup; only sources may be our own route."""
+        self._rules.require_allowed_url(url, is_own_open=is_source)
 
     async def get(
         self,
@@ -139,7 +139,7 @@ class GuardedClient:
         timeout_seconds: float,
         max_bytes: int,
     ) -> AsyncIterator[StreamedResponse]:
-        target = self._require_allowed_target(url)
+        target = self._require_allowed_target(url, is_own_open=method == "GET")
         # A connection is made in the context of the request that waits for it, and kept for its host and port alone.
         _is_own_api.set(self._rules.is_own_route(target))
         address = URL(target.url, encoded=bool(_QUOTED.fullmatch(target.rest)))
@@ -147,9 +147,9 @@ class GuardedClient:
             async with self._transport.exchange(method, address, headers, body, timeout_seconds) as exchange:
                 yield exchange
 
-    def _require_allowed_target(self, url: str) -> egress.EgressTarget:
+    def _require_allowed_target(self, url: str, *, is_own_open: bool) -> egress.EgressTarget:
         try:
-            return self._rules.require_allowed_url(url)
+            return self._rules.require_allowed_url(url, is_own_open=is_own_open)
         except Invalid as refusal:
             raise _convert_to_source_fault(refusal) from None
 

@@ -79,6 +79,11 @@ async def test_one_route_of_our_own_api_is_open(host: str) -> None:
                 client.require_allowed(f"http://{host}:{own.port + 1}/v1/orders/source")
             with pytest.raises(SourceFault, match="not open"):
                 await read(client, f"http://elsewhere.example.com:{own.port}/v1/orders/source")
+            client.require_allowed(route, is_source=True)
+            with pytest.raises(Invalid, match="as a source of downloads"):
+                client.require_allowed(route)
+            with pytest.raises(SourceFault, match="as a source of downloads"):
+                await client.post(route, body=b"{}", max_bytes=1_000, timeout_seconds=5)
         assert (got.body, own.connections) == (b"own", 1)
 
 
