@@ -72,7 +72,9 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
             group.attach(app, services)
         for route in group:
             path = build_path_pattern(route.path, suffixes, route.slashes)
-            app.router.add_route(route.method, path, build_handler(route, services, authenticator, request_rates))
+            handler = build_handler(route, services, authenticator, request_rates)
+            expect_handler = server.build_expect_handler(route.body_max_bytes or settings.api.body_max_bytes)
+            app.router.add_route(route.method, path, handler, expect_handler=expect_handler)
     return app
 
 

@@ -148,7 +148,8 @@ class EgressRules:
             return target
         if self._is_at_own_host(target):
             raise build_denied_fault(
-                f"{target} is this installation itself, which opens one route of its own only, as a source of downloads."
+                f"{target} is this installation itself, which opens one route of its own only, "
+                "as a source of downloads."
             )
         if isinstance(target.host, str):
             self._require_allowed_name(target.host)

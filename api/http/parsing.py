@@ -50,7 +50,7 @@ def parse_query(request: web.Request, model: type[Model], ignored: Collection[st
     values = dict(request.query) if request.query_string else {}
     for name in ignored:
         values.pop(name, None)
-    counts = Counter(request.query.keys()) if values else {}
+    counts = Counter(name for name, _ in request.query.items()) if values else {}
     repeated = [name for name in values if counts[name] > 1]
     errors = [FieldProblem(path=name, message="it is given more than once; give it once.") for name in repeated]
     errors += map(_describe_unstorable_field, _list_unstorable_fields(values))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
-from aiohttp import web
+from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.web_protocol import RequestHandler
 
 from api.http import middleware, problems
@@ -42,6 +42,22 @@ async def open_server(app: web.Application, settings: ApiSettings) -> AsyncItera
         yield [f"http://{host}:{port}" for host, port, *_ in runner.addresses]
     finally:
         await runner.cleanup()
+
+
+def build_expect_handler(body_max_bytes: int) -> Callable[[web.Request], Awaitable[None]]:
+    """Return the handler of `Expect`: a body that will be refused for its length is not asked for."""
+
+    async def answer_expectation(request: web.Request) -> None:
+        if request.version < HttpVersion11:
+            return
+        if request.headers.get(hdrs.EXPECT, "").lower() != "100-continue":
+            raise web.HTTPExpectationFailed
+        if (request.content_length or 0) <= body_max_bytes:
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            # The response has not begun: aiohttp takes what was written for a part of it.
+            request.writer.output_size = 0
+
+    return answer_expectation
 
 
 class _Runner(web.AppRunner):

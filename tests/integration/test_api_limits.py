@@ -166,6 +166,18 @@ async def test_a_streamed_body_too_large_is_refused(api_client: ApiClient) -> No
     assert (reply.status, reply.code) == (413, "body_too_large")
 
 
+@pytest.mark.parametrize(("length", "status"), [(1_001, b"413"), (2, b"100")])
+async def test_a_body_too_large_is_refused_before_it_is_sent(api_client: ApiClient, length: int, status: bytes) -> None:
+    """A caller that asks first, with `Expect: 100-continue`, need not send it."""
+    reader, writer = await asyncio.open_connection(*api_client.host_and_port)
+    head = f"Host: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n\r\n"
+    writer.write(f"POST /toys HTTP/1.1\r\n{head}".encode())
+    async with asyncio.timeout(LATE_SECONDS):
+        line = await reader.readline()
+    writer.close()
+    assert line.split()[1] == status
+
+
 async def test_a_request_that_takes_too_long_gets_503(api_client: ApiClient) -> None:
     """Our own slowness has an end, and the answer says to try again."""
     reply = await api_client.ask("GET", "/toys/slow")

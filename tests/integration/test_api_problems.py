@@ -318,8 +318,10 @@ async def test_an_unknown_expectation_is_a_problem(api_client: ApiClient) -> Non
 
 
 async def test_an_expectation_that_is_no_text_is_a_problem(api_client: ApiClient) -> None:
-    """aiohttp fails to quote it."""
+    """aiohttp fails to quote it where no route takes the request."""
     status, problem = await api_client.send_bytes("GET /toys", b"Expect: \xff")
+    assert (status, problem["code"]) == (417, "malformed_request")
+    status, problem = await api_client.send_bytes("GET /nothing", b"Expect: \xff")
     assert (status, problem["code"]) == (400, "malformed_request")
 
 
