@@ -7,7 +7,7 @@ from pydantic import SecretStr, ValidationError
 
 from domain.faults import Invalid
 from infra.component_settings import DatabaseSettings
-from infra.settings import GseSettings, load
+from infra.settings import GseSettings, Settings, list_replaced_variables, load
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])
@@ -50,3 +50,19 @@ def test_what_is_wrong_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch)
     assert sentence.startswith("HAULAGE_DATABASE__URL: it is not an address of PostgreSQL; write postgresql://")
     assert "HAULAGE_DOWNLOADS__PAGE_RETRIES: Input should be a valid integer" in sentence
     assert "hush" not in sentence
+
+
+def test_variables_that_a_local_installation_replaces_are_listed() -> None:
+    """Those that were given and are not used, with the names to set them by; what was only added to is used."""
+    given = Settings.model_validate(
+        {"secrets": {"seal": ["a"], "other_peppers": ["b"]}, "gse": {"base_url": "http://g"}}
+    )
+    used = given.model_copy(
+        update={
+            "secrets": given.secrets.model_copy(
+                update={"seal": [], "other_peppers": [*given.secrets.other_peppers] * 2}
+            ),
+            "log_level": "DEBUG",
+        }
+    )
+    assert list_replaced_variables(given, used) == ["HAULAGE_SECRETS__SEAL"]
