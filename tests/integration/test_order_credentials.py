@@ -111,14 +111,15 @@ async def test_many_slices_are_steered_at_once(settings: Settings) -> None:
             "POST", f"{path}:split", json={"slices": [names[0], "20200101T000000Z:20200101T000100Z"]}
         )
         again = await orders.ask("POST", f"{path}:skip", json={"slices": [names[0]], "reason": "it was closed"})
-        other = await orders.ask("POST", f"{path}:skip", json={"code": "no_such_code", "reason": "it was closed"})
+        other = await orders.ask("POST", f"{path}:skip", json={"code": "worker_lost", "reason": "it was closed"})
+        unknown = await orders.ask("POST", f"{path}:skip", json={"code": "no_such_code", "reason": "it was closed"})
         end = TimeWindow.model_validate({"start": names[1][:4] + "-01-01T00:00:00Z", "end": "2100-01-01T00:00:00Z"}).end
         skipped = await orders.ask("POST", f"{path}:skip", json={"slices": [names[1]], "reason": "the shop was closed"})
         platform = orders.platforms.by_number[NUMBER]
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
         redone = await orders.ask("POST", f"{path}:redo", json={"code": "platform_busy", "end": end.isoformat()})
 
-        assert (vague.status, split.status, redone.status) == (422, 200, 202)
+        assert (vague.status, unknown.status, split.status, redone.status) == (422, 422, 200, 202)
         assert split.body["done"] == [names[0]]
         assert [each["code"] for each in split.body["left"]] == ["not_found"]
         assert [each["code"] for each in again.body["left"]] == ["slice_not_failed"]

@@ -96,9 +96,9 @@ async def test_a_paused_type_is_resumed(queue: Tasks) -> None:
     """A worker gets nothing in between."""
     await run(queue, "create", "video", "--register", "a")
 
-    paused = await run(queue, "pause", "video")
+    paused = await run(queue, "pause", "video", "--reason", "a test")
     held = await queue.hold(limit=1)
-    resumed = await run(queue, "resume", "video")
+    resumed = await run(queue, "resume", "video", "--reason", "a test")
 
     assert (paused.out, held, resumed.out) == ("video: paused\n", [], "video: resumed\n")
     assert len(await queue.hold(limit=1)) == 1

@@ -156,7 +156,7 @@ async def test_of_two_who_open_one_pair_at_once_one_gets_it(settings: Settings) 
 
 
 async def test_openings_are_set_by_the_operator_and_read_by_their_project(settings: Settings) -> None:
-    """They are returned as they are compared; another project's key, and an unknown project, get 404."""
+    """They are returned as they are compared; none but the operator sets them, and nobody else's are seen."""
     async with running_api(settings) as api_client:
         project_id, key = await api_client.make_project()
         _, foreign = await api_client.make_project()
@@ -169,7 +169,7 @@ async def test_openings_are_set_by_the_operator_and_read_by_their_project(settin
 
     assert read.body == set_.body
     assert read.body["openings"] == [OPENED | {"path_prefixes": ["/etc/app"]}]
-    assert [each.status for each in (by_owner, by_other, no_project)] == [404, 404, 404]
+    assert [each.status for each in (by_owner, by_other, no_project)] == [403, 404, 404]
 
 
 @pytest.mark.parametrize(
