@@ -283,7 +283,7 @@ async def _report(orders: Orders, shop: Shop) -> dict[str, int]:
 async def test_a_project_sees_its_own_orders_and_no_platform(
     page: Page, orders: Orders, console: Console, troubles: Troubles
 ) -> None:
-    """Its key lists what is its own; a platform's page says that it needs another key, whoever's platform it is."""
+    """Its key lists what is its own; a platform's page says that it needs the admin key."""
     troubles.expect("403 GET /v1/platforms/.*")
     shop = await make_shop(orders)
     await shop.fetch()

@@ -156,7 +156,7 @@ async def test_of_two_who_open_one_pair_at_once_one_gets_it(settings: Settings) 
 
 
 async def test_openings_are_set_by_the_operator_and_read_by_their_project(settings: Settings) -> None:
-    """They are returned as they are compared; none but the operator sets them, and nobody else's are seen."""
+    """They are returned as they are compared; the operator alone sets them, and a project reads its own."""
     async with running_api(settings) as api_client:
         project_id, key = await api_client.make_project()
         _, foreign = await api_client.make_project()
