@@ -31,6 +31,8 @@ PAUSE_MAX_SECONDS: Final = 0.2
 FRESH_SECONDS: Final = 2.0
 COST_FACTOR: Final = 20
 """A result is kept for this many times as long as its read took, so that reads take a twentieth of the time at most."""
+KEPT_MAX_SECONDS: Final = 60.0
+"""But no longer than this: a read that took so long waited for a component, and what it found is old."""
 
 
 @dataclass(slots=True)
@@ -298,8 +300,9 @@ class CachedRead(Generic[Result]):
 
     async def _refresh(self) -> Result:
         started = time.monotonic()
-        try:
-            return await self._read()
-        finally:
-            now = time.monotonic()
-            self._fresh_until = max(started + self._seconds, now + COST_FACTOR * (now - started))
+        self._fresh_until = started + self._seconds
+        result = await self._read()
+        now = time.monotonic()
+        # A failure is not kept: what has ended would be told for twenty times as long as it lasted.
+        self._fresh_until = max(self._fresh_until, now + min(KEPT_MAX_SECONDS, COST_FACTOR * (now - started)))
+        return result

@@ -100,6 +100,22 @@ async def test_a_failed_read_fails_for_all_and_is_repeated_later(clock: Clock) -
     assert await cached.get() == 2
 
 
+@pytest.mark.parametrize("fails", [True, False])
+async def test_what_a_component_that_hung_held_up_is_not_kept_for_long(clock: Clock, *, fails: bool) -> None:
+    """A failure not at all; a result for a minute, not for twenty times as long as the component hung."""
+    reader = SlowReader(clock)
+    cached = CachedRead(reader.read)
+    reader.takes, reader.fails = 35.0, fails
+    if fails:
+        with pytest.raises(ConnectionError):
+            await cached.get()
+    else:
+        assert await cached.get() == 1
+        clock.seconds += batching.KEPT_MAX_SECONDS + 0.1
+    reader.takes, reader.fails = 0.0, False
+    assert await cached.get() == 2
+
+
 async def test_a_cancelled_caller_does_not_cancel_the_read_of_others(clock: Clock) -> None:
     """A browser that disconnects leaves the read to the others."""
     cached = CachedRead(SlowReader(clock).read)
