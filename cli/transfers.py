@@ -146,7 +146,8 @@ async def follow_job(transfers: Transfers, job_id: str, progress: ProgressDispla
     """Show a job until it has ended; return its last state."""
     async for job in transfers.watch(job_id):
         text = f"{job.ended:,} of {job.total:,} hosts" if job.ended else f"window open until {job.closes_at:%H:%M:%S}"
-        progress.show("transfer", job.ended, job.total, text)
+        failing = next((group for group in job.troubles if group.next_try_at), None)
+        progress.show("transfer", job.ended, job.total, f"{text}; {failing.meaning}" if failing else text)
     return job
 
 

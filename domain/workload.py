@@ -24,6 +24,7 @@ class ConcernKind(StrEnum):
     SYSTEM_PAUSED = "system_paused"  # the whole system
     QUEUE_WAITS = "queue_waits"  # task queues whose workers are too few
     WAITING = "waiting"  # items that no worker has taken up for so long that work stands still
+    GSE_FAILS = "gse_fails"  # targets about which calls to GSE fail at present
     FAILED = "failed"  # items that failed, but for those that wait for a person
     MODULE_PAUSED = "module_paused"  # modules of addresses that are not called
     BACKFILL_FAILED = "backfill_failed"  # platforms whose last back-fill failed

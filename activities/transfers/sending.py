@@ -194,11 +194,12 @@ class ShardSender:
             results = await self._gse.get_results(task.task_id, [*agents, task.source], self._target_file)
         except GseRefused as error:
             # The advice of the error is about this call; the targets are, or may be, sent again.
-            self._progress.record_query_error(task, error.answered)
+            self._progress.record_query_error(task, error.answered, time.time() + LAST_POLL_SECONDS)
             if not isinstance(error, GseForbidden):
                 self._progress.fail_task_if_unknown_for_long(task, error.answered, time.time(), error.code)
         except GseFailure as error:
-            self._progress.record_query_error(task, str(error))  # it is down; the next poll asks again
+            # It is down; the next poll asks again.
+            self._progress.record_query_error(task, str(error), time.time() + LAST_POLL_SECONDS)
         else:
             self._progress.apply_results(task, results, time.time())
 
@@ -253,17 +254,18 @@ class ShardSender:
 
     async def _save_changes(self, *, tasks: bool = False) -> None:
         changes = self._progress.take_changed_targets()
-        tasks = tasks or self._progress.has_new_times
-        self._progress.has_new_times = False
+        tasks = tasks or self._progress.has_unsaved_tasks
+        self._progress.has_unsaved_tasks = False
         if changes or tasks:
-            await self._lease.write_changes(changes, list(self._progress.tasks.values()) if tasks else None)
+            saved = list(self._progress.tasks.values()) if tasks else None
+            await self._lease.write_changes(changes, saved, self._progress.trouble)
 
     async def _save_until_deadline(self) -> None:
         """Save changes and tasks, and repeat that during outages of the database until the deadline."""
         changes, tasks = self._progress.take_changed_targets(), list(self._progress.tasks.values())
         while True:
             try:
-                return await self._lease.write_changes(changes, tasks)
+                return await self._lease.write_changes(changes, tasks, self._progress.trouble)
             except Exception as error:
                 if not outages.is_outage(error) or time.time() >= self._context.deadline:
                     raise

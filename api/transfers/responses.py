@@ -44,7 +44,12 @@ class TargetStatus(Response):
     status: TransferState
     code: int | None = Field(default=None, description="GSE's code: 0 has arrived, 115 is on its way; null before that")
     reason: FailureReason | None = Field(default=None, description="why it failed or ran out of time; null else")
-    message: str = Field(default="", description="the same as a sentence, and what to do")
+    message: str = Field(
+        default="", description="the same as a sentence, and what to do; while GSE answers errors: what it says"
+    )
+    next_try_at: AwareDatetime | None = Field(
+        default=None, description="by when GSE is asked again while it answers errors; null else"
+    )
     progress: int = Field(default=0, description="per cent")
     speed: int = Field(default=0, description="KB/s")
     failures: int = Field(default=0, description="how often sending it failed; it is sent again some times")
@@ -97,13 +102,15 @@ class TransferTargetResponse(TargetStatus):
 
 
 class FailureGroup(Response):
-    """Targets that did not get the file for the same reason."""
+    """Targets that did not get the file for the same reason, or do not get it yet because GSE answers errors."""
 
     status: TransferState
     reason: FailureReason | None
     code: int | None = Field(description="GSE's code, if GSE reported one")
     meaning: str = Field(description="the same as a sentence, and what to do")
     count: int = Field(description="how many targets")
+    tries: int | None = Field(default=None, description="how often GSE was asked while it answers errors; null else")
+    next_try_at: AwareDatetime | None = Field(default=None, description="by when it is asked again; null else")
 
 
 class HostTargetResponse(TransferTargetResponse):
@@ -212,14 +219,18 @@ def build_failure_groups(outcomes: Sequence[OutcomeCount]) -> list[FailureGroup]
             code=each.code,
             meaning=_explain_failure(each),
             count=each.count,
+            tries=each.trouble.tries if each.trouble else None,
+            next_try_at=each.trouble.next_try_at if each.trouble else None,
         )
         for each in outcomes
-        if each.state in (TransferState.FAILED, TransferState.TIMEOUT)
+        if each.trouble or each.state in (TransferState.FAILED, TransferState.TIMEOUT)
     ]
     return sorted(failures, key=lambda each: -each.count)
 
 
 def _explain_failure(outcome: OutcomeCount) -> str:
+    if outcome.trouble:
+        return outcome.trouble.describe()
     if outcome.code is None or outcome.reason is not FailureReason.GSE_CODE:
         return outcome.message
     return explain_code(outcome.code)
@@ -228,12 +239,14 @@ def _explain_failure(outcome: OutcomeCount) -> str:
 def build_target_fields(target: TargetRow) -> dict[str, Any]:
     """Return the fields of a target, alone or in a list."""
     unchanged = (
-        *("signature", "file_name", "target_user", "code", "reason", "message", "progress", "speed"),
+        *("signature", "file_name", "target_user", "code", "reason", "progress", "speed"),
         *("failures", "last_failure"),
         *("joined_at", "fetched_at", "sent_at", "uploaded_at", "ended_at"),
     )
     return {
         **{name: getattr(target, name) for name in unchanged},
+        "message": target.trouble.describe() if target.trouble else target.message,
+        "next_try_at": target.trouble.next_try_at if target.trouble else None,
         "target_agent_id": target.agent_id,
         "target_container_id": target.container_id,
         "target_file_dir": target.folder,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum, StrEnum
 from typing import Any
+
+from pydantic import BaseModel
 
 from domain.faults import sanitize_and_shorten_text
 
@@ -224,6 +227,30 @@ class GseResults:
 
 
 _FINALITY = {GseVerdict.RUNNING: 0, GseVerdict.RETRYABLE: 1, GseVerdict.FATAL: 1, GseVerdict.SUCCESS: 2}
+
+
+class GseTrouble(BaseModel):
+    """Calls to GSE about one task that failed in a row, and when the next one comes."""
+
+    task_number: int
+    answer: str
+    """What GSE answered to the last of them, and what to do."""
+    tries: int
+    again_at: float
+    """By when GSE is asked again, in seconds since 1970."""
+
+    @property
+    def next_try_at(self) -> datetime:
+        """By when GSE is asked again."""
+        return datetime.fromtimestamp(self.again_at, UTC)
+
+    def describe(self) -> str:
+        """Return a sentence for people: what GSE answered, how often it was tried, and what comes next."""
+        times = "once" if self.tries == 1 else f"{self.tries} times in a row"
+        return (
+            f"{self.answer} It was asked {times}, and is asked again by {self.next_try_at:%H:%M:%S} UTC "
+            "until the job's time is over."
+        )
 
 
 def _pick_more_final(known: GseRecord | None, new: GseRecord) -> GseRecord:

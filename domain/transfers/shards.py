@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from domain.transfers.gse import AgentKey, GseAgent, GseRecord, GseResults, GseVerdict
+from domain.transfers.gse import AgentKey, GseAgent, GseRecord, GseResults, GseTrouble, GseVerdict
 from domain.transfers.models import FailureReason, TargetOutcome, TransferState
 
 RETRY_PAUSE_MAX_SECONDS = 60.0
@@ -117,8 +117,10 @@ class ShardProgress:
     targets: Sequence[ShardTarget]
     rules: SendingRules
     tasks: dict[int, GseTask] = field(default_factory=dict)
-    has_new_times: bool = False
-    """Whether a GSE task has a time that is not saved yet."""
+    has_unsaved_tasks: bool = False
+    """Whether a time of a GSE task, or the trouble with GSE, is not saved yet."""
+    trouble: GseTrouble | None = None
+    """The calls to GSE that failed last, until it does what was asked."""
     _changed: dict[int, ShardTarget] = field(default_factory=dict)
     _refusals: dict[int, tuple[int, float]] = field(default_factory=dict)
     """By task number: how often in a row GSE did not know the task, and since when."""
@@ -172,6 +174,9 @@ class ShardProgress:
             fetched_at=fetched_at,
         )
         self.tasks[number] = task
+        targets = list(targets)
+        if self.trouble and any(target.task_number == self.trouble.task_number for target in targets):
+            self.trouble = self.trouble.model_copy(update={"task_number": number})
         for target in targets:
             target.state, target.task_number, target.due_at = TransferState.RUNNING, number, None
             target.progress, target.speed = 0, 0
@@ -183,6 +188,7 @@ class ShardProgress:
         """Note the id of a task that GSE accepted."""
         for target in self.list_unfinished_of_task(task):
             self._begin_errors.pop(target.key, None)
+        self._clear_trouble(task)
         self.tasks[task.number] = task.model_copy(update={"task_id": task_id, "sent_at": now})
 
     def recover_task(self, task: GseTask, task_id: str, answered_at: float) -> None:
@@ -197,11 +203,13 @@ class ShardProgress:
         for target in self.list_unfinished_of_task(task):
             target.due_at = again_at
             self._begin_errors[target.key] = error
+        self._note_trouble(task, error, again_at)
 
     def apply_results(self, task: GseTask, results: GseResults, now: float) -> None:
         """Apply what GSE reports of a task; records of other targets are ignored."""
         self._refusals.pop(task.number, None)
         self._query_errors.pop(task.number, None)
+        self._clear_trouble(task)
         for target in self.list_unfinished_of_task(task):
             record = results.downloads.get(target.agent_key)
             if record is not None:
@@ -212,7 +220,7 @@ class ShardProgress:
         upload = results.upload
         if upload is not None and upload.verdict is GseVerdict.SUCCESS and task.uploaded_at is None:
             self.tasks[task.number] = task.model_copy(update={"uploaded_at": now})
-            self.has_new_times = True
+            self.has_unsaved_tasks = True
         if upload is not None and upload.verdict in (GseVerdict.FATAL, GseVerdict.RETRYABLE) and not task.broken:
             message = f"The source could not send: {upload.message}"
             self._fail_targets_of_task(
@@ -227,9 +235,10 @@ class ShardProgress:
         if is_lost and not task.broken:
             self._fail_targets_of_task(task, FailureReason.GSE_REFUSED, f"{LOST_TASK} {message}", now, code=code)
 
-    def record_query_error(self, task: GseTask, error: str) -> None:
-        """Note why GSE could not be asked about a task; no target changes."""
+    def record_query_error(self, task: GseTask, error: str, again_at: float = 0.0) -> None:
+        """Note why GSE could not be asked about a task, and by when it is asked again; no target changes."""
         self._query_errors[task.number] = error
+        self._note_trouble(task, error, again_at)
 
     def mark_cancelling(self, targets: Iterable[ShardTarget]) -> None:
         """Mark targets that GSE is asked to terminate; each ends when GSE reports how, or at the deadline."""
@@ -344,6 +353,15 @@ class ShardProgress:
                 self._end_target(target, TransferState.FAILED, reason, code, message)
             else:
                 self._fail_attempt_of_target(target, reason, code, message, now)
+
+    def _note_trouble(self, task: GseTask, answer: str, again_at: float) -> None:
+        tries = self.trouble.tries + 1 if self.trouble else 1
+        self.trouble = GseTrouble(task_number=task.number, answer=answer, tries=tries, again_at=again_at)
+        self.has_unsaved_tasks = True
+
+    def _clear_trouble(self, task: GseTask) -> None:
+        if self.trouble and self.trouble.task_number == task.number:
+            self.trouble, self.has_unsaved_tasks = None, True
 
     def _mark_broken(self, task: GseTask) -> None:
         self.tasks[task.number] = task.model_copy(update={"broken": True})

@@ -92,7 +92,9 @@ class TargetStatus(BaseModel):
     reason: str | None = None
     """Why it failed or ran out of time."""
     message: str = ""
-    """The same as a sentence, and what to do."""
+    """The same as a sentence, and what to do; while GSE answers errors, what it says."""
+    next_try_at: datetime | None = None
+    """By when GSE is asked again while it answers errors."""
     progress: int = 0
     """Per cent."""
     speed: int = 0
@@ -115,7 +117,7 @@ class TargetStatus(BaseModel):
 
 
 class FailureGroup(BaseModel):
-    """Targets that did not get the file for the same reason."""
+    """Targets that did not get the file for the same reason, or do not get it yet because GSE answers errors."""
 
     status: TransferState
     reason: str | None = None
@@ -123,6 +125,9 @@ class FailureGroup(BaseModel):
     meaning: str
     """The same as a sentence, and what to do."""
     count: int
+    tries: int | None = None
+    """How often GSE was asked while it answers errors."""
+    next_try_at: datetime | None = None
 
 
 class TransferJobSummary(BaseModel):

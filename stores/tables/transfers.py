@@ -67,6 +67,8 @@ class TransferShard(TableRow, table=True):
     # The holder of the lease: a worker that was taken for dead finds another name here, and stops.
     holder: str | None = Field(default=None, sa_type=Text)
     sendings: list[dict[str, Any]] = Field(default=[], sa_column=Column(JSONB, nullable=False))
+    # The calls to GSE that failed last, until it does what was asked.
+    gse_trouble: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB))
 
 
 class TransferTarget(TableRow, table=True):

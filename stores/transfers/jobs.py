@@ -11,21 +11,31 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+import asyncpg
+
+from domain.transfers.gse import GseTrouble
 from domain.transfers.models import FailureReason, TransferState
-from domain.workload import ConcernKind, Workloads, merge_workloads, parse_details, parse_workloads
+from domain.workload import ConcernKind, Workloads, merge_workloads, parse_concerns, parse_details, parse_workloads
 from infra.database import Database
+from stores.transfers.targets import IS_IN_TROUBLE
 
 _FIND = """
     SELECT j.* FROM transfer_jobs j WHERE j.job_id = $1 AND EXISTS (
         SELECT FROM transfer_shards s WHERE s.job = j.id AND ($2::text IS NULL OR s.project_id = $2)
     )
 """
-# One message is returned for each combination of state, reason and code.
-_COUNT_OUTCOMES = """
-    SELECT t.state, t.reason, t.code, count(*), min(t.message) AS message
-    FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
-    WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) GROUP BY t.state, t.reason, t.code
+# Of several shards: one of the answers, each of which names its own request, the most tries, and the next one.
+_TROUBLE_COLUMNS = """
+    min(s.gse_trouble ->> 'answer') AS answer,
+    max((s.gse_trouble ->> 'tries')::int) AS tries, min((s.gse_trouble ->> 'again_at')::float8) AS again_at
 """
+# One message is returned for each combination of state, reason and code.
+_COUNT_OUTCOMES = f"""
+    SELECT t.state, t.reason, t.code, count(*), min(t.message) AS message,
+        coalesce({IS_IN_TROUBLE}, false) AS in_trouble, {_TROUBLE_COLUMNS}
+    FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
+    WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) GROUP BY t.state, t.reason, t.code, in_trouble
+"""  # noqa: S608 - constants only
 _RETRIES = """
     SELECT j.job_id FROM transfer_jobs j WHERE j.retry_of = $1 AND EXISTS (
         SELECT FROM transfer_shards s WHERE s.job = j.id AND ($2::text IS NULL OR s.project_id = $2)
@@ -82,6 +92,9 @@ class OutcomeCount:
     message: str
     """The message of one of them."""
 
+    trouble: GseTrouble | None = None
+    """The calls to GSE about them, while they fail; those of one of their shards."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
@@ -119,9 +132,14 @@ async def count_outcomes(database: Database, job: int, project_id: str | None) -
             code=row["code"],
             count=row["count"],
             message=row["message"],
+            trouble=_parse_trouble(row) if row["in_trouble"] else None,
         )
         for row in rows
     ]
+
+
+def _parse_trouble(row: asyncpg.Record) -> GseTrouble:
+    return GseTrouble(task_number=0, answer=row["answer"], tries=row["tries"], again_at=row["again_at"])
 
 
 async def count_targets_by_state(
@@ -250,7 +268,17 @@ _OPEN: Final = """
         JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
     WHERE j.finished_at IS NULL AND j.expires_at > now() GROUP BY s.project_id
 """
-_ENDED: Final = "SELECT id FROM transfer_jobs WHERE finished_at IS NOT NULL AND expires_at > now() ORDER BY id DESC"
+_FAILING_AT_GSE: Final = f"""
+    SELECT s.project_id, count(*), {_TROUBLE_COLUMNS}
+    FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
+        JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
+    WHERE j.finished_at IS NULL AND j.expires_at > now() AND {IS_IN_TROUBLE} GROUP BY s.project_id
+"""  # noqa: S608 - constants only
+# A retry takes failed targets away from the job in the transaction that saves it.
+_ENDED: Final = """
+    SELECT j.id, (SELECT max(r.id) FROM transfer_jobs r WHERE r.retry_of = j.job_id) AS last_retry FROM transfer_jobs j
+    WHERE j.finished_at IS NOT NULL AND j.expires_at > now() ORDER BY j.id DESC
+"""
 _FAILED: Final = """
     SELECT j.id, s.project_id, '' AS subject, coalesce(t.reason, '') AS cause, count(*), count(*) AS failed,
         min(j.finished_at) AS failed_at, 0 AS running, NULL::timestamptz AS running_at, 0 AS waiting,
@@ -263,23 +291,28 @@ _FAILED: Final = """
 
 
 class TransferCounter:
-    """Counts targets by project; those of an ended job no longer change and are counted once."""
+    """Counts targets by project; those of an ended job are counted once, and again after each retry of it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._ended: dict[int, Workloads] = {}
+        self._ended: dict[tuple[int, int | None], Workloads] = {}
+        """By an ended job and the last retry of it."""
 
     async def count_workloads(self) -> Workloads:
-        """Count the targets of open jobs, and of a few jobs that ended since the last call."""
+        """Count the targets of open jobs, and of a few jobs that ended or were retried since the last call."""
         async with self._database.connection() as connection:
             open_jobs = parse_workloads(await connection.fetch(_OPEN))
-            ended = [row["id"] for row in await connection.fetch(_ENDED)]
-            new = [id_ for id_ in ended if id_ not in self._ended][:JOBS_AT_A_TIME]
-            found = await connection.fetch(_FAILED, new) if new else []
-        by_job: dict[int, Workloads] = {}
-        for id_ in new:
-            rows = [row for row in found if row["id"] == id_]
-            by_job[id_] = merge_workloads(parse_workloads(rows), parse_details(ConcernKind.FAILED, rows))
-        known = self._ended | by_job
-        self._ended = {id_: known[id_] for id_ in ended if id_ in known}
-        return merge_workloads(open_jobs, *self._ended.values())
+            failing = [
+                {**dict(row), "subject": "", "cause": _parse_trouble(row).describe()}
+                for row in await connection.fetch(_FAILING_AT_GSE)
+            ]
+            ended = [(row["id"], row["last_retry"]) for row in await connection.fetch(_ENDED)]
+            new = [each for each in ended if each not in self._ended][:JOBS_AT_A_TIME]
+            found = await connection.fetch(_FAILED, [id_ for id_, _ in new]) if new else []
+        counted: dict[tuple[int, int | None], Workloads] = {}
+        for job in new:
+            rows = [row for row in found if row["id"] == job[0]]
+            counted[job] = merge_workloads(parse_workloads(rows), parse_details(ConcernKind.FAILED, rows))
+        known = self._ended | counted
+        self._ended = {job: known[job] for job in ended if job in known}
+        return merge_workloads(open_jobs, parse_concerns(ConcernKind.GSE_FAILS, failing), *self._ended.values())

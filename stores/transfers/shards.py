@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import asyncpg
 
 from domain.transfers.activity_models import SavedShard
+from domain.transfers.gse import GseTrouble
 from domain.transfers.joining import JobRetry, JoinBatch, Shard, TargetGroup, TargetRegistry, TransferJobInput
 from domain.transfers.models import FailureReason, TransferSpec, TransferState
 from domain.transfers.shards import GseTask, ShardTarget
@@ -45,7 +46,8 @@ _MARK_RETRIED: Final = """
 """
 _CHECK_HOLDER: Final = "SELECT FROM transfer_shards WHERE job = $1 AND number = $2 AND holder = $3 FOR SHARE"
 _UPDATE_TASKS: Final = """
-    UPDATE transfer_shards SET sendings = $4::text::jsonb WHERE job = $1 AND number = $2 AND holder = $3
+    UPDATE transfer_shards SET sendings = $4::text::jsonb, gse_trouble = $5::text::jsonb
+    WHERE job = $1 AND number = $2 AND holder = $3
 """
 _UPDATE_TARGETS: Final = f"""
     UPDATE transfer_targets t
@@ -144,8 +146,13 @@ class ShardLease:
             rows = await connection.fetch(_SELECT_CANCELLED, self._job, self._number, self._job_id)
         return {row["key"] for row in rows}
 
-    async def write_changes(self, targets: Sequence[ShardTarget], tasks: Sequence[GseTask] | None = None) -> None:
-        """Update targets, except those that have ended, and the GSE tasks if given.
+    async def write_changes(
+        self,
+        targets: Sequence[ShardTarget],
+        tasks: Sequence[GseTask] | None = None,
+        trouble: GseTrouble | None = None,
+    ) -> None:
+        """Update targets, except those that have ended, and if given the GSE tasks with the trouble of a call to GSE.
 
         Raises:
             ShardLeaseLost: Another worker has acquired the shard; nothing was written.
@@ -156,7 +163,8 @@ class ShardLease:
                 held = await connection.execute(_CHECK_HOLDER, *holder)
             else:
                 encoded = json.dumps([task.model_dump() for task in tasks])
-                held = await connection.execute(_UPDATE_TASKS, *holder, encoded)
+                failing = trouble.model_dump_json() if trouble else None
+                held = await connection.execute(_UPDATE_TASKS, *holder, encoded, failing)
             if not str(held).endswith(" 1"):
                 raise ShardLeaseLost(f"another worker has acquired shard {self._number} of {self._job_id}")
             if targets:

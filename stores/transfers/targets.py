@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 
+from domain.transfers.gse import GseTrouble
 from domain.transfers.models import FINAL, FailureReason, TargetOutcome, TransferState
 from domain.transfers.shards import CANCELLED, CANCELLED_UNHEARD
 from infra.database import Database
@@ -21,18 +22,22 @@ from stores.tables.transfers import ALL_TARGETS
 FINAL_STATES = "('" + "', '".join(sorted(FINAL)) + "')"
 MESSAGE_MAX_CHARACTERS = 500
 
+IS_IN_TROUBLE = "t.ended_at IS NULL AND t.sending = (s.gse_trouble ->> 'task_number')::int"
+"""Whether the call to GSE about a target `t` of the shard `s` fails at present."""
+
 ProjectTarget: TypeAlias = tuple[str, int, str]
 """A target of a project in a job: the job's id, the target's key, the project's id."""
 
 # LATERAL with LIMIT makes one index lookup for each target. Right after a window the planner has no statistics of the
 # new rows, and would read them all.
-FIND = """
+FIND = f"""
     SELECT n.job_id, n.project_id, found.*
     FROM unnest($1::text[], $2::bigint[], $3::text[]) AS n (job_id, key, project_id)
     CROSS JOIN LATERAL (
         SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed,
             t.failures, t.failed_message AS last_failure, t.joined_at, t.ended_at, s.signature, s.target_user, s.folder,
             s.file_name, j.expires_at, j.deadline_at, sent.*,
+            CASE WHEN {IS_IN_TROUBLE} THEN s.gse_trouble::text END AS trouble,
             t.ended_at IS NULL AND EXISTS (
                 SELECT FROM transfer_cancels c
                 WHERE c.job_id = n.job_id AND c.project_id = n.project_id AND c.key IN (n.key, -1)
@@ -48,12 +53,12 @@ FIND = """
         ) sent ON true
         WHERE j.job_id = n.job_id LIMIT 1
     ) found
-"""
+"""  # noqa: S608 - constants only
 _PLACE = SqlKeyset(("t.key",), is_descending=False)
-_SELECT = """
+_SELECT = f"""
     SELECT t.job, t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed,
         t.failures, t.failed_message AS last_failure, t.joined_at, t.ended_at, s.signature, s.target_user, s.folder,
-        s.file_name, sent.*, j.job_id,
+        s.file_name, sent.*, j.job_id, CASE WHEN {IS_IN_TROUBLE} THEN s.gse_trouble::text END AS trouble,
         t.ended_at IS NULL AND EXISTS (
             SELECT FROM transfer_cancels c
             WHERE c.job_id = j.job_id AND c.project_id = s.project_id AND c.key IN (t.key, -1)
@@ -66,7 +71,7 @@ _SELECT = """
             to_timestamp((each ->> 'uploaded_at')::float8) AS uploaded_at
         FROM jsonb_array_elements(s.sendings) AS each WHERE (each ->> 'number')::int = t.sending
     ) sent ON true
-"""
+"""  # noqa: S608 - constants only
 _LIST = f"""
     {_SELECT} WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND {_PLACE.format_after_condition("$3")}
         AND ($4::text IS NULL OR t.state = $4)
@@ -136,6 +141,8 @@ class TargetRow:
     sent_at: datetime | None
     uploaded_at: datetime | None
     ended_at: datetime | None
+    trouble: GseTrouble | None
+    """The calls to GSE about it, while they fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +270,8 @@ def _build_row(row: asyncpg.Record, kind: type[_Target], names: Sequence[str]) -
     values["state"] = TransferState(values["state"])
     if values["reason"] is not None:
         values["reason"] = FailureReason(values["reason"])
+    if values["trouble"] is not None:
+        values["trouble"] = GseTrouble.model_validate_json(values["trouble"])
     return kind(**values)
 
 

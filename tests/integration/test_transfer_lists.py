@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -9,8 +10,10 @@ import pytest
 
 from api.transfers.context import CollectingJob, JobLister
 from domain.transfers import names
+from domain.workload import ConcernKind
 from infra.settings import Settings
-from sims.gse.scenario import GseAction, GseRule
+from sims.gse.scenario import GseAction, GseCall, GseRule
+from stores.transfers.jobs import TransferCounter
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
 from tests.support.waiting import eventually
 
@@ -125,3 +128,36 @@ async def test_a_job_says_why_targets_did_not_get_the_file(settings: Settings) -
     assert len(by_code["targets"]) == 4
     assert [each["target_agent_id"] for each in one["targets"]] == ["large-1"]
     assert nobody["targets"] == []
+
+
+async def test_what_gse_answers_is_said_at_once(settings: Settings) -> None:
+    """By the job, its targets and the overview, with what comes next; nothing of it is left once GSE does its part."""
+    away = GseRule(action=GseAction.STATUS, status=500, calls=frozenset({GseCall.TRANSFER}))
+    scenario = QUICK.model_copy(update={"rules": (away,)})
+    async with running_transfers(settings, scenario, window_seconds=2) as transfers:
+        task_ids = await transfers.join_many(["agent-1", "agent-2"])
+        counter = TransferCounter(transfers.worker.services.database)
+
+        async def find_trouble() -> dict[str, Any]:
+            job = await transfers.job(job_of(await transfers.status(task_ids[0])))
+            return job if any(each["tries"] >= 2 for each in job["troubles"]) else {}
+
+        job = await eventually(find_trouble)
+        [trouble] = job["troubles"]
+        task = await transfers.status(task_ids[0])
+        concerns = (await counter.count_workloads())[transfers.project_id].details
+        transfers.world.set(QUICK)
+        ends = [await transfers.wait_for_end(task_id) for task_id in task_ids]
+        after = await transfers.wait_for_job_end(job["job_id"])
+        calm = (await counter.count_workloads()).get(transfers.project_id)
+
+    assert (trouble["count"], trouble["status"], trouble["reason"]) == (2, "Running", None)
+    assert "answered 500, code 101" in trouble["meaning"]
+    assert f"is asked again by {datetime.fromisoformat(trouble['next_try_at']):%H:%M:%S} UTC" in trouble["meaning"]
+    assert all("answered 500" in each["message"] and each["next_try_at"] for each in [task, *job["targets"]])
+    [(concern, count)] = concerns.items()
+    assert (concern.kind, count) == (ConcernKind.GSE_FAILS, 2)
+    assert "answered 500, code 101" in concern.cause
+    assert [(end["status"], end["next_try_at"]) for end in ends] == [("Success", None)] * 2
+    assert after["troubles"] == []
+    assert calm is None or not calm.details

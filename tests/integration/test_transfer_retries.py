@@ -9,6 +9,7 @@ import pytest
 
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule
+from stores.transfers.jobs import TransferCounter
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers
 from tests.support.waiting import eventually
 
@@ -38,15 +39,20 @@ async def retry(transfers: Transfers, job_id: str, status: int = 202, **body: st
 
 
 async def test_failed_targets_are_sent_again_at_once(settings: Settings) -> None:
-    """Once the operator has mended the hosts; what had arrived is left alone."""
+    """Once the operator has mended the hosts; what had arrived is left alone, and the overview counts no failure."""
     scenario = QUICK.model_copy(update={"rules": RULES})
     async with running_transfers(settings, scenario, window_seconds=2, timeout_seconds=4) as transfers:
         job_id = await ended_job(transfers, ["fine-1", "nouser-1", "stuck-1", "nouser-2"])
+        counter = TransferCounter(transfers.worker.services.database)
+        failed = await counter.count_workloads()
         transfers.world.set(QUICK)
         answer = await retry(transfers, job_id)
         again = await transfers.wait_for_job_end(str(answer["job_id"]))
         before = await transfers.job(job_id)
+        counted = await counter.count_workloads()
 
+        assert failed[transfers.project_id].failed.count == 3
+        assert transfers.project_id not in counted
         assert answer == {"job_id": f"{job_id}.1", "retry_of": job_id, "targets": 3}
         assert (again["status"], again["retry_of"], again["counts"]["Success"]) == ("Success", job_id, 3)
         assert (before["status"], before["retries"]) == ("Failed", [again["job_id"]])

@@ -185,6 +185,38 @@ def test_a_beginning_that_came_right_is_no_cause_of_the_end() -> None:
     assert "429" not in item.message
 
 
+def test_what_gse_answers_is_known_until_it_does_what_was_asked() -> None:
+    """How often it was tried, and by when it is tried again; each GSE task clears only its own trouble."""
+    progress = ShardProgress(items(2), RULES)
+    first, second = progress.targets
+    running = begin(progress, [second], "gse-1")
+    for again_at in (5.0, 9.0):
+        progress.withdraw_task(progress.add_task([first], SOURCE), again_at, "GSE answered 500.")
+    said = (
+        "GSE answered 500. It was asked 2 times in a row, and is asked again by 00:00:09 UTC "
+        "until the job's time is over."
+    )
+    assert describe_trouble(progress) == (first.task_number, said)
+
+    progress.apply_results(running, GseResults.from_records([down(1, RUNNING)]), 9)
+    assert describe_trouble(progress) == (first.task_number, said)
+    lost = begin(progress, [first], "gse-2")
+    assert describe_trouble(progress) is None
+
+    progress.has_unsaved_tasks = False
+    progress.record_query_error(lost, "GSE answered 502.", 12.0)
+    assert progress.has_unsaved_tasks
+    said = "GSE answered 502. It was asked once, and is asked again by 00:00:12 UTC until the job's time is over."
+    assert describe_trouble(progress) == (lost.number, said)
+    progress.apply_results(lost, GseResults.from_records([down(0, RUNNING)]), 12)
+    assert describe_trouble(progress) is None
+
+
+def describe_trouble(progress: ShardProgress) -> tuple[int, str] | None:
+    """Return which GSE task is in trouble, and the sentence about it."""
+    return (progress.trouble.task_number, progress.trouble.describe()) if progress.trouble else None
+
+
 def test_a_record_of_another_file_says_nothing() -> None:
     """GSE may report an older task of the same agent: another folder or another name is another file."""
     ours = FileLocation("/data/app", "3a7b")

@@ -541,6 +541,7 @@ CREATE TABLE transfer_shards (
     file_name TEXT NOT NULL,
     holder TEXT,
     sendings JSONB NOT NULL,
+    gse_trouble JSONB,
     CONSTRAINT pk_transfer_shards PRIMARY KEY (job, number),
     CONSTRAINT fk_transfer_shards_job_transfer_jobs FOREIGN KEY(job) REFERENCES transfer_jobs (id) ON DELETE CASCADE
 );

@@ -79,6 +79,13 @@ STANDSTILLS: Final = (
     ),
     Standstill("Targets wait or hang", OLDEST, "HaulageTransfersStandStill", TRANSFERS, Command("transfer cancel")),
     Standstill(
+        "GSE answers errors about targets",
+        CONCERNS,
+        NotOffered("It is asked again until the job's time is over; an alert tells what fails then."),
+        TRANSFERS,
+        Command("transfer show"),
+    ),
+    Standstill(
         "Targets fail",
         "haulage_transfer_targets_ended_total",
         "HaulageTransfersFail",
@@ -200,6 +207,7 @@ OVERVIEW_LINES: Final[Mapping[str, ConcernKind | str | NotOffered]] = {
         "It belongs to the caller, and its item has its own page; an alert counts all."
     ),
     "Targets wait or hang": ConcernKind.WAITING,
+    "GSE answers errors about targets": ConcernKind.GSE_FAILS,
     "Targets fail": ConcernKind.FAILED,
     "Slices wait or hang": ConcernKind.WAITING,
     "A slice takes too long": ConcernKind.STALE,
