@@ -56,7 +56,9 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     settings = services.settings
     _require_long_secrets(settings)
     app = web.Application(
-        middlewares=[middleware.build_middleware(settings.api.request_timeout_seconds)],
+        middlewares=[
+            middleware.build_middleware(settings.api.request_timeout_seconds, services.find_hanging_component)
+        ],
         client_max_size=settings.api.body_max_bytes,
     )
     app[docs.DOCUMENT] = docs.ApiDocument(route_groups)

@@ -41,6 +41,17 @@ class EngineUnresponsive(ConnectionError):
     """Temporal, or a worker that it waited for, did not answer in time; the request may have been carried out."""
 
 
+class ComponentHangs(ConnectionError):
+    """A component did not answer while a request waited; the request may have been carried out."""
+
+    def __init__(self, component: Component) -> None:
+        self.component = component
+        super().__init__(f"{component} hangs.")
+
+
+_ENGINE_OR_WORKER: Final = f"{Component.ENGINE}, or a worker that it waits for,"
+NO_ANSWER: Final = "it does not answer."
+"""What is wrong with a component that fails its check without a word."""
 CONNECTION_ERRORS: Final = "08"
 """The class of SQLSTATEs of lost connections."""
 DEADLOCK: Final = "40P01"
@@ -114,6 +125,8 @@ def find_component_in_outage(error: BaseException) -> Component | None:
             return Component.ENGINE
         case StoreUnreachable():
             return Component.STORE
+        case ComponentHangs():
+            return error.component
         case _:
             return Component.DATABASE if _is_database_outage(error) else None
 
@@ -156,20 +169,34 @@ def describe_failed_check(error: BaseException) -> str:
             case StoreFailure():
                 return "it has no such bucket, or refuses its credentials."
         cause = cause.__cause__
-    return "it does not answer."
+    return NO_ANSWER
+
+
+def find_database_refusal(error: BaseException) -> str | None:
+    """Return what PostgreSQL said where it answers with an error; None where it does not answer."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, asyncpg.PostgresError):
+            return str(cause).partition("\n")[0]
+        cause = cause.__cause__
+    return None
 
 
 def describe_outage(error: BaseException) -> str:
     """Return a sentence for callers about an outage: which component, and what to do. It contains no address."""
     if isinstance(error, PayloadKeyMissing):
         return str(error)
+    if isinstance(error, (ComponentHangs, EngineUnresponsive)):
+        part = str(error.component) if isinstance(error, ComponentHangs) else _ENGINE_OR_WORKER
+        return (
+            f"{part} does not answer at present. What this request was to start or change may have happened all the "
+            "same. Look, or repeat it with the same key or id, in a moment."
+        )
     match find_component_in_outage(error):
         case None:
             return "A component that this request needs does not answer at present. Try again in a moment."
         case Component.ENGINE:
-            return (
-                f"{Component.ENGINE}, or a worker that it waits for, does not answer at present. Try again in a moment."
-            )
+            return f"{_ENGINE_OR_WORKER} does not answer at present. Try again in a moment."
         case component:
             return f"{component} does not serve at present. Try again in a moment."
 

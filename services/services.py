@@ -76,6 +76,13 @@ class Services:
         # Whatever the error, the component does not serve.
         return None if (error := check.exception()) is None else outages.describe_failed_check(error)
 
+    async def find_hanging_component(self) -> outages.Component | None:
+        """Return the database or the engine if it does not answer."""
+        for name, component in (("database", outages.Component.DATABASE), ("engine", outages.Component.ENGINE)):
+            if await self.check_component(name) == outages.NO_ANSWER:
+                return component
+        return None
+
 
 @asynccontextmanager
 async def open_services(settings: Settings) -> AsyncIterator[Services]:

@@ -1,4 +1,4 @@
-"""Deadlines: a time limit for each request, with one timer for all of them.
+"""Deadlines: a time limit for each request, and a shorter one while a component hangs, with one timer for each.
 
 All deadlines of a queue have the same length, so the one that started first expires first. A timer for each request
 would cost more than many requests themselves.
@@ -7,14 +7,35 @@ would cost more than many requests themselves.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import Context
 from types import TracebackType
 from typing import Self
 
+from infra.outages import Component, ComponentHangs
+
+FindHanging = Callable[[], Awaitable[Component | None]]
+"""Returns a component that does not answer."""
+
+CHECKED_AFTER_SECONDS = 3.0
+"""A request that has taken so long is ended where a component hangs."""
+CHECK_PAUSE_SECONDS = 1.0
+HANGING_CHECKS_MAX = 2
+"""A request is answered when a component hung at so many checks in a row: a single one may be a busy moment."""
+
+
+async def find_nothing_hanging() -> Component | None:
+    """Return None: the check of a queue whose blocks use no component."""
+    return None
+
 
 class Deadline:
-    """Cancel the block under it at a time and raise TimeoutError, as `asyncio.timeout` does."""
+    """Cancel the block under it at a time and raise TimeoutError, as `asyncio.timeout` does.
 
-    __slots__ = ("_cancelling_before", "_queue", "_task", "at", "is_expired")
+    Where a component hangs meanwhile, this happens earlier, and ComponentHangs is raised.
+    """
+
+    __slots__ = ("_cancelling_before", "_queue", "_task", "at", "hanging", "hanging_checks", "is_expired")
 
     def __init__(self, queue: DeadlineQueue, at: float) -> None:
         task = asyncio.current_task()
@@ -25,6 +46,10 @@ class Deadline:
         self._cancelling_before = task.cancelling()
         self.at = at
         self.is_expired = False
+        self.hanging: Component | None = None
+        """The component that hung at the last check."""
+        self.hanging_checks = 0
+        """At how many checks in a row one hung."""
 
     def remove_limit(self) -> None:
         """Remove the limit for the rest of the block."""
@@ -44,6 +69,8 @@ class Deadline:
         self._queue.remove(self)
         # If the task was cancelled for another reason, too, that cancellation goes on.
         if self.is_expired and self._task.uncancel() <= self._cancelling_before and kind is asyncio.CancelledError:
+            if self.hanging_checks >= HANGING_CHECKS_MAX and self.hanging is not None:
+                raise ComponentHangs(self.hanging) from error
             raise TimeoutError from error
 
 
@@ -52,10 +79,20 @@ class DeadlineQueue:
 
     Args:
         seconds: The length of each deadline.
+        find_hanging: Returns a component that hangs.
+        checked_after_seconds: How long a block takes before this is asked.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        find_hanging: FindHanging = find_nothing_hanging,
+        checked_after_seconds: float = CHECKED_AFTER_SECONDS,
+    ) -> None:
         self._seconds = seconds
+        self._find_hanging = find_hanging
+        self._checked_after_seconds = checked_after_seconds
+        self._checks: asyncio.Task[None] | None = None
         self._deadlines: dict[Deadline, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -66,6 +103,9 @@ class DeadlineQueue:
         self._deadlines[deadline] = None
         if self._timer is None:
             self._timer = loop.call_at(deadline.at, self._cancel_overdue_tasks)
+        if self._checks is None:
+            # Not in the context of this request, whose id is no field of what the checks log.
+            self._checks = loop.create_task(self._check_until_idle(), context=Context())
         return deadline
 
     def remove(self, deadline: Deadline) -> None:
@@ -82,3 +122,24 @@ class DeadlineQueue:
                 break
             self.remove(deadline)
             deadline.cancel_task()
+
+    async def _check_until_idle(self) -> None:
+        """Look again and again whether a component hangs, and cancel the blocks that wait for it."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._deadlines:
+                await asyncio.sleep(min(CHECK_PAUSE_SECONDS, self._checked_after_seconds))
+                latest = loop.time() + self._seconds - self._checked_after_seconds
+                late = [each for each in self._deadlines if each.at <= latest]
+                if late:
+                    self._note_check(late, await self._find_hanging())
+        finally:
+            self._checks = None
+
+    def _note_check(self, late: list[Deadline], hanging: Component | None) -> None:
+        for deadline in late:
+            deadline.hanging = hanging
+            deadline.hanging_checks = deadline.hanging_checks + 1 if hanging else 0
+            if deadline.hanging_checks >= HANGING_CHECKS_MAX and deadline in self._deadlines:
+                self.remove(deadline)
+                deadline.cancel_task()

@@ -14,7 +14,7 @@ from multidict import CIMultiDict, istr
 from prometheus_client import Counter, Histogram
 
 from api.http import problems
-from api.http.deadlines import DeadlineQueue
+from api.http.deadlines import DeadlineQueue, FindHanging
 from api.http.routes import REQUEST_STATE, RequestState
 from domain.quotas import QUOTA_EXCEEDED
 from infra import log, secrets, tracing
@@ -45,9 +45,14 @@ SECURITY_HEADERS = CIMultiDict(
 )
 
 
-def build_middleware(time_limit_seconds: float) -> Middleware:
-    """Return the outermost middleware; every exception that reaches it becomes a problem."""
-    deadlines = DeadlineQueue(time_limit_seconds)
+def build_middleware(time_limit_seconds: float, find_hanging: FindHanging) -> Middleware:
+    """Return the outermost middleware; every exception that reaches it becomes a problem.
+
+    Args:
+        time_limit_seconds: How long a request may take.
+        find_hanging: Returns a component that hangs: requests that wait for it are answered at once.
+    """
+    deadlines = DeadlineQueue(time_limit_seconds, find_hanging)
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:

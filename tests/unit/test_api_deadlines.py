@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from api.http.deadlines import Deadline, DeadlineQueue
+from infra.outages import Component, ComponentHangs
 
 SHORT = 0.05
 LONG = 60.0
@@ -74,6 +75,27 @@ async def test_another_cancellation_of_the_task_goes_on() -> None:
     seen[0].cancel_task()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.parametrize("silences", [1, 2])
+async def test_a_block_is_cancelled_early_where_a_component_hangs(silences: int) -> None:
+    """At two checks in a row, and the error names it; once may have been a busy moment."""
+    answers = [Component.DATABASE] * silences
+    asked = asyncio.Event()
+
+    async def find_hanging() -> Component | None:
+        if answers:
+            return answers.pop()
+        asked.set()
+        return None
+
+    deadlines = DeadlineQueue(LONG, find_hanging, SHORT)
+    if silences == 1:
+        with deadlines.start_deadline():
+            await asked.wait()
+    else:
+        with pytest.raises(ComponentHangs, match="PostgreSQL"), deadlines.start_deadline():
+            await asked.wait()
 
 
 async def test_a_deadline_needs_a_task() -> None:

@@ -27,7 +27,7 @@ from infra.component_settings import DatabaseSettings
 from infra.database import Database
 from infra.objects import BucketMissing, ObjectMissing, StoreFailure, StoreRefused, StoreUnreachable
 from infra.objects.failures import build_s3_failure
-from infra.outages import Component
+from infra.outages import Component, ComponentHangs, EngineUnresponsive
 from workflows.tasks.handle import LaneUnresponsive
 
 SSL_REQUEST: Final = 80_877_103
@@ -64,6 +64,7 @@ STATEMENT: Final = {"P", "Q"}
         (JoinTimeout("a batch could not join"), Component.ENGINE),
         (LaneUnresponsive("the engine let go of the update"), Component.ENGINE),
         (StoreUnreachable("no usable answer", key="files/1", code=""), Component.STORE),
+        (ComponentHangs(Component.DATABASE), Component.DATABASE),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
@@ -73,7 +74,9 @@ def test_an_outage_names_the_part(error: Exception, part: Component) -> None:
 
     assert (problem.status, problem.code) == (503, "unavailable")
     assert problem.detail.startswith(str(part))
-    assert problem.detail.endswith("at present. Try again in a moment.")
+    assert " at present. " in problem.detail
+    may_have_happened = isinstance(error, (EngineUnresponsive, ComponentHangs))
+    assert ("may have happened all the same" in problem.detail) == may_have_happened
 
 
 @pytest.mark.parametrize("code", ["InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown"])
