@@ -137,6 +137,7 @@ def doctor(
     """
     from cli import doctor as checks
 
+    log.configure("ERROR")  # what a check finds says more than the warnings of the client that it calls
     components = data_folder.load_environment_and_describe(_load_settings_with_data_dir(data_dir).data_dir)
     settings.load.cache_clear()
 

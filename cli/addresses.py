@@ -229,7 +229,8 @@ def discard(
     """Delete messages from quarantine, which their publisher publishes again."""
 
     async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
-        discarded = await addresses.discard(ids, reason)
+        if missing := len(set(ids)) - (discarded := await addresses.discard(ids, reason)):
+            raise CommandFault(f"There is no message to discard by {missing} of these ids; {discarded} were discarded.")
         return CommandOutput({"discarded": discarded}, (f"{discarded:,} messages were discarded.",))
 
     _run_as_admin(work, api, data_dir, as_json=as_json, who=who)

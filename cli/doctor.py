@@ -22,7 +22,7 @@ from temporalio.client import Client
 from cli import outside_checks, secrets
 from cli.outside_checks import CheckFailed, open_database_for_check
 from domain.faults import Fault
-from infra import temporal
+from infra import outages, temporal
 from infra.objects import ObjectStore, StoreFailure
 from infra.outages import EngineUnreachable
 from infra.settings import Settings
@@ -30,8 +30,10 @@ from stores import migrate, payload_keys, worker_heartbeats
 from workflows import systems
 
 PROBE_KEY = ".doctor"
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = 12.0
 """All checks run at once, and what has not answered by then hangs."""
+ORDERLY_SECONDS = 3.0
+"""What is known by then is told in the order of the checks; the rest as it becomes known."""
 HANGS_HINT = "It hangs, or its address is wrong: look at its log and its load, or restart it."
 FREE_BYTES_MIN = 2 * 1024**3
 CLOCK_SKEW_MAX_SECONDS = 2.0
@@ -41,6 +43,12 @@ LIBRARIES = ("temporalio", "aiohttp", "sqlmodel", "minio", "pyarrow")
 Check = Callable[[Settings], Coroutine[Any, Any, str]]
 
 
+class WorthALook(str):
+    """What was found where nothing stands still, and a person should look all the same."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class CheckResult:
     """The outcome of a check: what was found, with the remedy where it failed."""
@@ -48,6 +56,8 @@ class CheckResult:
     name: str
     ok: bool
     found: str
+    look: bool = False
+    """Whether a person should look although it is well."""
 
 
 async def run_checks(settings: Settings, components: str, *, as_json: bool = False) -> int:
@@ -64,7 +74,7 @@ async def run_checks(settings: Settings, components: str, *, as_json: bool = Fal
     async for result in iterate_results(settings):
         results.append(result)
         if not as_json:
-            mark = ("ok   ", "green") if result.ok else ("wrong", "red")
+            mark = ("wrong", "red") if not result.ok else ("look ", "yellow") if result.look else ("ok   ", "green")
             console.print(Text.assemble(mark, f" {result.name:<9} {result.found}"))
     ok = all(result.ok for result in results)
     if as_json:
@@ -74,7 +84,7 @@ async def run_checks(settings: Settings, components: str, *, as_json: bool = Fal
 
 
 async def iterate_results(settings: Settings, names: Collection[str] = ()) -> AsyncIterator[CheckResult]:
-    """Yield the outcome of each check, or of the named ones only."""
+    """Yield the outcome of each check, or of the named ones only, as it becomes known."""
     checks: dict[str, Check] = {
         "engine": _check_engine,
         "workers": _check_queues_are_served,
@@ -94,17 +104,33 @@ async def iterate_results(settings: Settings, names: Collection[str] = ()) -> As
     }
     tasks = {name: asyncio.create_task(check(settings)) for name, check in checks.items() if not names or name in names}
     until = time.monotonic() + ANSWER_SECONDS
+    # Not `timeout`: the call of a store that hangs waits for its thread when it is cancelled, for minutes.
+    await asyncio.wait(tasks.values(), timeout=ORDERLY_SECONDS)
+    while tasks:
+        for name, task in list(tasks.items()):
+            if task.done():
+                del tasks[name]
+                yield _build_result(name, task)
+        if tasks and time.monotonic() >= until:
+            break
+        if tasks:
+            left = max(0.0, until - time.monotonic())
+            await asyncio.wait(tasks.values(), timeout=left, return_when=asyncio.FIRST_COMPLETED)
     for name, task in tasks.items():
-        # Not `timeout`: the call of a store that hangs waits for its thread when it is cancelled, for minutes.
-        await asyncio.wait([task], timeout=max(0.0, until - time.monotonic()))
-        if not task.done():
-            task.cancel()
-            yield CheckResult(name, ok=False, found=f"There was no answer within {ANSWER_SECONDS:.0f} s. {HANGS_HINT}")
-            continue
-        try:
-            yield CheckResult(name, ok=True, found=task.result())
-        except CheckFailed as error:
-            yield CheckResult(name, ok=False, found=str(error))
+        task.cancel()
+        yield CheckResult(name, ok=False, found=f"There was no answer within {ANSWER_SECONDS:.0f} s. {HANGS_HINT}")
+
+
+def _build_result(name: str, task: asyncio.Task[str]) -> CheckResult:
+    try:
+        found = task.result()
+    except CheckFailed as error:
+        return CheckResult(name, ok=False, found=str(error))
+    except Exception as error:
+        if (sentence := outages.describe_expected_failure(error)) is None:
+            raise
+        return CheckResult(name, ok=False, found=str(CheckFailed(sentence, HANGS_HINT)))
+    return CheckResult(name, ok=True, found=found, look=isinstance(found, WorthALook))
 
 
 async def _connect_engine() -> Client:
@@ -158,7 +184,13 @@ async def _check_queues_are_served(settings: Settings) -> str:
             f"Start `haulage worker --queues {waiting[0].partition(' ')[0]}`.",
         )
     served = f"answer at {len(queues) - len(idle)} of {len(queues)} queues"
-    return served + (f"; no work waits in {', '.join(idle)}" if idle else "")
+    served += f"; no work waits in {', '.join(idle)}" if idle else ""
+    if not any(each.is_silent for each in heartbeats):
+        return served
+    named = ", ".join(
+        f"{each.identity} (silent for {each.silent_seconds:.0f} s)" for each in heartbeats if each.is_silent
+    )
+    return WorthALook(f"{served}. Others hang or were killed, and their queues have another: {named}. Restart them.")
 
 
 async def _check_worker_versions(settings: Settings) -> str:

@@ -54,7 +54,11 @@ def load_template(path: Path | None) -> Any:
         return None
     try:
         return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except FileNotFoundError:
+        raise typer.BadParameter(f"There is no file {path}.", param_hint="--template") from None
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error.strerror}.", param_hint="--template") from None
+    except ValueError as error:
         raise typer.BadParameter(f"{path} holds no JSON: {error}.", param_hint="--template") from None
 
 

@@ -19,6 +19,7 @@ from clients.modules import ModuleFailure, ModulesClient
 from clients.pubsub import PubSubClient, PubSubFailure
 from domain.addresses.operations import Module
 from domain.faults import Fault
+from infra import outages
 from infra.database import DATABASE_ERRORS, Database
 from infra.settings import Settings
 from services import addresses
@@ -53,6 +54,10 @@ async def open_database_for_check(settings: Settings) -> AsyncIterator[Database]
     except Fault as fault:
         raise CheckFailed(fault.record.message, fault.record.hint) from fault
     except DATABASE_ERRORS as error:
+        if refusal := outages.find_database_refusal(error):
+            raise CheckFailed(
+                f"PostgreSQL answers, and refuses: {refusal}", "Correct HAULAGE_DATABASE__URL, or see PostgreSQL's log."
+            ) from error
         reason = str(error).partition("\n")[0]
         raise CheckFailed(
             f"PostgreSQL does not answer: {reason}", "Start it, or correct HAULAGE_DATABASE__URL."

@@ -337,7 +337,7 @@ def connect_or_raise_unreachable(
         sentence = tls.explain(error, tls.DATABASE)
         if sentence is None and not isinstance(error, OSError):
             raise
-        raise outages.DatabaseUnreachable(sentence or str(error) or repr(error)) from error
+        raise outages.DatabaseUnreachable(sentence or str(error) or "There was no connection in time.") from error
 
 
 def _remove_row_values(error: BaseException | None) -> None:

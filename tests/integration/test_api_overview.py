@@ -246,8 +246,17 @@ async def test_a_worker_that_is_suspended_counts_no_more(
 
         await eventually(is_served)
         age = timedelta(seconds=worker_heartbeats.SILENT_AFTER_SECONDS + 1)
+        await worker_heartbeats.write_heartbeat(database, "1@gone", ["tasks"])
         async with database.connection() as connection:
-            await connection.execute("UPDATE worker_heartbeats SET seen_at = now() - $1::interval", age)
+            set_age = "UPDATE worker_heartbeats SET seen_at = now() - $1::interval"
+            await connection.execute(f"{set_age} WHERE identity = '1@gone'", age)
+            checked = await check_workers()
+            assert (checked.ok, checked.look) == (True, True)
+            assert (
+                "Others hang or were killed, and their queues have another: 1@gone (silent for 41 s)" in checked.found
+            )
+            await worker_heartbeats.delete_heartbeat(database, "1@gone")
+            await connection.execute(set_age, age)
         checked = await check_workers()
         assert not checked.ok
         assert checked.found.startswith("Workers hang or were killed, and these queues have no other: tasks. The last")

@@ -207,8 +207,10 @@ async def test_what_hangs_is_named_and_the_rest_is_checked(settings: Settings, m
 
     monkeypatch.setattr(doctor, "_check_bucket", hang)
     monkeypatch.setattr(doctor, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(doctor, "ORDERLY_SECONDS", 0.0)
     chosen = ["bucket", "versions", "disk"]
     checks = {result.name: result async for result in doctor.iterate_results(settings, chosen)}
 
+    assert list(checks)[-1] == "bucket"
     assert {name: each.ok for name, each in checks.items()} == {"bucket": False, "versions": True, "disk": True}
     assert checks["bucket"].found.startswith("There was no answer within 1 s.")

@@ -122,7 +122,7 @@ async def test_several_books_are_a_zip(settings: Settings, tmp_path: Path) -> No
     assert [item["file_name"] for item in found.body["items"]] == ["orders.zip"]
 
 
-@pytest.mark.parametrize(("text", "sentence"), [(None, "No such file"), ("{", "template.json holds no JSON")])
+@pytest.mark.parametrize(("text", "sentence"), [(None, "There is no file"), ("{", "template.json holds no JSON")])
 async def test_a_template_that_is_none(exports: Downloads, tmp_path: Path, text: str | None, sentence: str) -> None:
     """It is reported before any request."""
     template = tmp_path / "template.json"
