@@ -87,11 +87,16 @@ def list_downloads(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """List downloads, newest first, each failed one with its cause."""
+    """List downloads, newest first, each failed one with its cause, each that waits with what it tries again."""
     choice = DownloadSelection(None, state, cause, operator, host, after, before, limit)
 
     async def work(client: Client) -> CommandOutput:
-        found = await choice.load(client)
+        from haulage import State as DownloadState
+
+        found = [
+            await client.read(each.task_id) if each.state is DownloadState.RUNNING else each
+            for each in await choice.load(client)
+        ]
         fields = {"downloads": [each.model_dump(mode="json") for each in found]}
         return CommandOutput(fields, tuple(map(describe, found)) or ("No download matches.",))
 
@@ -162,7 +167,8 @@ def delete(
 
 def describe(download: Download) -> str:
     """Describe a download in a line."""
-    fault = "" if download.fault is None else f": {download.fault.code}, {download.fault.sentence}"
+    trouble = "" if download.trouble is None else f": {download.trouble.code}, {download.trouble}"
+    fault = trouble if download.fault is None else f": {download.fault.code}, {download.fault.sentence}"
     return f"{download.task_id} {download.state} {download.file_name}{fault}"
 
 

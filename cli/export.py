@@ -126,7 +126,8 @@ def require_writable(out: Path | None) -> None:
 def show_download(progress: ProgressDisplay, download: Download) -> None:
     """Show the phase and the rows of a download."""
     rows = f"{download.rows:,} rows" if download.total is None else f"{download.rows:,} of {download.total:,} rows"
-    progress.show("export", download.rows, download.total, f"{download.phase}, {rows}")
+    trouble = "" if download.trouble is None else f": {download.trouble}"
+    progress.show("export", download.rows, download.total, f"{download.phase}, {rows}{trouble}")
 
 
 def build_byte_display(progress: ProgressDisplay) -> Callable[[int, int], None]:

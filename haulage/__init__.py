@@ -21,6 +21,7 @@ from haulage.models import (
     Sheet,
     State,
     TableArrangement,
+    Trouble,
 )
 from haulage.saving import SavedFile
 
@@ -43,5 +44,6 @@ __all__ = [
     "Sheet",
     "State",
     "TableArrangement",
+    "Trouble",
     "WorkFailed",
 ]

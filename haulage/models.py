@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -141,6 +141,23 @@ class Fault(BaseModel):
         return f"{self.message} {self.hint}".strip()
 
 
+class Trouble(BaseModel):
+    """What a running download tries again."""
+
+    model_config = ConfigDict(frozen=True)
+
+    code: str
+    message: str
+    tries: int
+    """Attempts that failed so far."""
+    next_try_at: datetime
+
+    def __str__(self) -> str:
+        return (
+            f"{self.message} After {self.tries} tries; the next is at {self.next_try_at.astimezone(UTC):%H:%M:%S} UTC."
+        )
+
+
 class Download(BaseModel):
     """A download, as of one response."""
 
@@ -160,6 +177,8 @@ class Download(BaseModel):
     """Keys of the data that the template does not contain."""
     warnings: tuple[str, ...] = ()
     fault: Fault | None = None
+    trouble: Trouble | None = None
+    """What is tried again, while it is; lists do not have it."""
     created_at: datetime
     finished_at: datetime | None = None
     expires_at: datetime | None = None

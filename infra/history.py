@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.enums.v1 import EventType, PendingActivityState
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
@@ -47,6 +47,8 @@ class ActivityRecord:
     next_attempt_at: datetime | None = None
     fault: FaultRecord | None = None
     """Why the last failed attempt failed."""
+    result: Sequence[Payload] = ()
+    """What it returned, encoded, if it succeeded."""
 
 
 @dataclass
@@ -55,6 +57,7 @@ class _LaterEvents:
 
     ended: dict[int, tuple[ActivityState, datetime, Failure | None]] = field(default_factory=dict)
     started: dict[int, tuple[int, Failure | None]] = field(default_factory=dict)
+    results: dict[int, Sequence[Payload]] = field(default_factory=dict)
 
 
 _FINAL_EVENTS = {
@@ -104,6 +107,8 @@ def _collect_later_event(event: HistoryEvent, later: _LaterEvents) -> None:
             _to_datetime(event.event_time),
             attributes.failure if state is ActivityState.FAILED else None,
         )
+        if state is ActivityState.SUCCEEDED:
+            later.results[attributes.scheduled_event_id] = attributes.result.payloads
 
 
 async def _build_activity_record(
@@ -120,6 +125,7 @@ async def _build_activity_record(
         attempts, last = later.started.get(event.event_id, (1, None))
         record.state, record.ended_at, failure = later.ended[event.event_id]
         record.attempts, record.fault = attempts, await _to_visible_fault(client, failure or last)
+        record.result = later.results.get(event.event_id, ())
     elif scheduled.activity_id in pending:
         running = pending[scheduled.activity_id]
         is_running = running.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED

@@ -11,7 +11,15 @@ from temporalio import activity
 from activities.orders import slice_attempts
 from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
 from activities.orders.watch import is_platform_paused
-from clients.platforms import AnswerLog, Connector, ConnectorFactory, PlatformFailure, ProjectRequestQuota, TimeBudget
+from clients.platforms import (
+    AnswerLog,
+    Connector,
+    ConnectorFactory,
+    CredentialsRefused,
+    PlatformFailure,
+    ProjectRequestQuota,
+    TimeBudget,
+)
 from clients.platforms.credentials import build_credentials_reader
 from domain.orders import names
 from domain.orders.activity_models import (
@@ -21,6 +29,7 @@ from domain.orders.activity_models import (
     BackfillInput,
     ClaimSlicesInput,
     ClaimSlicesResult,
+    ClockInput,
     ClockResult,
     ClockSkew,
     EndBackfillInput,
@@ -47,6 +56,8 @@ from stores.orders.platforms import PlatformState, build_alarm
 
 CLOCK_PATIENCE: Final = timedelta(minutes=3)
 """How long a clock may be unreadable before an alarm is sent."""
+CLOCK_ANSWER_SECONDS: Final = 10.0
+"""Timeout of a request for the time: three of them, and a wait for a permit, fit into the activity's timeout."""
 
 
 class OrderActivities:
@@ -139,12 +150,21 @@ class PlatformActivities:
         """Answer, to show that a worker serves the platform."""
 
     @activity.defn(name="order_clock")
-    async def measure_clock_skew(self, params: PlatformInput) -> ClockResult:
+    async def measure_clock_skew(self, params: ClockInput) -> ClockResult:
         """Measure how far the platform's clock is ahead of the database's."""
-        state = await platforms.load_in_own_transaction(self._database, params.platform)
         async with send_heartbeats(at_once=False):
-            with slice_attempts.convert_failures():
-                platform_now = await self.build_connector(state).fetch_platform_time()
+            with slice_attempts.convert_failures(), slice_attempts.convert_own_outages():
+                return await self._measure_clock_skew(params)
+
+    async def _measure_clock_skew(self, params: ClockInput) -> ClockResult:
+        state = await platforms.load_in_own_transaction(self._database, params.platform)
+        try:
+            connector = self.build_connector(state, budget=TimeBudget(answer_seconds=CLOCK_ANSWER_SECONDS))
+            platform_now = await connector.fetch_platform_time()
+        except PlatformFailure as failure:
+            if params.records_failure and not isinstance(failure, CredentialsRefused):
+                await self._record_first_clock_failure(params, failure)
+            raise
         seen = await health.record_clock(self._database, params.platform, platform_now)
         row, skew, before = seen.row, seen.skew_seconds, seen.skew_before
         clock = ClockSkew(platform=params.platform, skew_seconds=skew)
@@ -156,6 +176,13 @@ class PlatformActivities:
             "Slices go by its clock, so none is lost; correct the clock that is wrong."
         )
         return ClockResult(clock=clock, alarm=build_alarm(row, row.notify, "orders.clock_off", message))
+
+    async def _record_first_clock_failure(self, params: ClockInput, failure: PlatformFailure) -> None:
+        """Record a failure that the next attempt may end; the workflow sends the alarm once it has lasted."""
+        fault = slice_attempts.to_attempt_failure(failure).fault
+        order = PlatformFaultInput(platform=params.platform, fault=fault, asked_at=datetime.now(UTC))
+        if (await health.record_clock_failure(self._database, order, timedelta.max)).is_first:
+            log.get(__name__).error("order_clock_unread", platform=params.platform, code=fault.code)
 
     @activity.defn(name="order_read")
     async def read_slice(self, params: ReadSliceInput) -> ReadSliceResult:

@@ -28,7 +28,7 @@ from domain.orders import names
 from domain.orders.activity_models import ReadSliceInput
 from domain.orders.capability import Capability, PagingKind
 from domain.orders.slices import AttemptFailure, FailureKind, ResumePoint
-from infra import log
+from infra import log, outages
 from infra.objects import ObjectMissing, ObjectStore
 
 
@@ -121,6 +121,18 @@ def convert_failures() -> Iterator[None]:
         if details is None or not details.worker_shutdown:
             raise
         fault = FaultRecord(code="worker_stopped", message="The worker was stopped in order.", retryable=True)
+        raise to_application_error(AttemptFailure(trouble=FailureKind.CRASHED, fault=fault)) from None
+
+
+@contextmanager
+def convert_own_outages() -> Iterator[None]:
+    """Turn an outage of this installation's components into the failure of a lost worker: it is not the platform's."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, PlatformFailure) or not outages.is_outage(error):
+            raise
+        fault = FaultRecord(code="worker_lost", message=outages.describe_outage(error), retryable=True)
         raise to_application_error(AttemptFailure(trouble=FailureKind.CRASHED, fault=fault)) from None
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, AwareDatetime, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
+from temporalio.client import Client
 from temporalio.service import RPCError
 
 from api.downloads import responses
@@ -17,6 +18,7 @@ from api.http.routes import Access, Call
 from api.http.validation import QueryTimestamp
 from domain.downloads import names
 from domain.downloads.models import DownloadCause, DownloadState, FileType
+from domain.downloads.retries import RetryWait
 from domain.faults import FaultRecord, Invalid, Missing
 from infra import history, outages
 from infra.history import ActivityState
@@ -118,7 +120,10 @@ class StepResponse(Response):
 
     step: str = Field(examples=["probe", "fetch_range", "assemble", "render", "bind"])
     summary: str = Field(description="its subject, e.g. which pages; empty if the step has none")
-    state: ActivityState = Field(description="`waiting` for a worker, or for its next attempt")
+    state: ActivityState = Field(
+        description="`waiting` for a worker, or for its next attempt; `failed` also where the source refused a request "
+        "or did not answer it, and the download repeats it after a pause"
+    )
     attempts: int = Field(description="how often it was begun")
     scheduled_at: AwareDatetime
     ended_at: AwareDatetime | None
@@ -148,7 +153,28 @@ async def list_activity_attempts(call: Call, path: DownloadPath, query: Attempts
         if not outages.is_workflow_or_schedule_missing(error):
             raise
         return ActivityAttemptsResponse(steps=[], more=False)
+    for step in found:
+        await _mark_unanswered_step_as_failed(call.services.engine, step)
     return ActivityAttemptsResponse(steps=[_build_step_response(step) for step in found], more=not is_all)
+
+
+class _StepOfSource(BaseModel):
+    """What steps that read the source return where a request is to be repeated."""
+
+    wait: RetryWait | None = None
+
+
+_STEPS_OF_SOURCE: Final = (f"{STEP_PREFIX}probe", f"{STEP_PREFIX}fetch_range")
+
+
+async def _mark_unanswered_step_as_failed(engine: Client, step: history.ActivityRecord) -> None:
+    """Mark a step as failed that ended for the workflow to repeat its request later."""
+    if step.activity not in _STEPS_OF_SOURCE or not step.result:
+        return
+    [result] = await engine.data_converter.decode(step.result, [_StepOfSource])
+    wait = _StepOfSource.model_validate(result).wait
+    if wait is not None and wait.tries.fault is not None:
+        step.state, step.fault = history.ActivityState.FAILED, wait.tries.fault
 
 
 def _build_step_response(step: history.ActivityRecord) -> StepResponse:

@@ -239,11 +239,11 @@ class PlatformClient:
                 f"{url}{joint}{query}" if query else url,
                 headers={**_HEADERS, **self._headers, **signed.headers},
                 max_bytes=ANSWER_MAX_BYTES,
-                timeout_seconds=ANSWER_TIMEOUT_SECONDS,
+                timeout_seconds=self._budget.answer_seconds or ANSWER_TIMEOUT_SECONDS,
             )
         except SourceFault as fault:
             metrics.PLATFORM_REQUESTS.labels(self._account.platform, "unanswered").inc()
-            raise _build_no_answer_failure(self, fault) from None
+            raise _build_no_answer_failure(self, fault, is_short=self._budget.answer_seconds is not None) from None
         metrics.PLATFORM_REQUESTS.labels(self._account.platform, str(answer.status)).inc()
         metrics.PLATFORM_BYTES.labels(self._account.platform).inc(len(answer.body))
         # A platform may repeat what it was sent, and wrong answers are quoted.
@@ -362,8 +362,14 @@ _HINTS: Final = {"source_too_large": _SMALLER, "source_timeout": f"{_SMALLER} Or
 """Hints in place of those for downloads."""
 
 
-def _build_no_answer_failure(client: PlatformClient, fault: SourceFault) -> PlatformFailure:
+_SILENT: Final = "Find out why it does not answer: ask the platform's owner, and look at the network on the way to it."
+
+
+def _build_no_answer_failure(client: PlatformClient, fault: SourceFault, *, is_short: bool) -> PlatformFailure:
+    """Build the failure of a request without an answer; a short answer is none of a page that is too large."""
     message, hint = f"{client}: {fault.record.message}", _HINTS.get(fault.record.code, fault.record.hint)
+    if is_short and fault.record.code == "source_timeout":
+        hint = _SILENT
     if fault.transient:
         return PlatformBusy(message, hint, retry_after_seconds=fault.retry_after_seconds)
     return PlatformRefused(message, hint)

@@ -172,10 +172,12 @@ class TimeBudget:
     Args:
         patience_seconds: Limit of all waits together; a longer one is left to a timer of the workflow.
         until: When to stop, by the clock of the event loop.
+        answer_seconds: Timeout of each request; that of the client by default.
     """
 
     patience_seconds: float = PATIENCE_SECONDS
     until: float = math.inf
+    answer_seconds: float | None = None
 
     @classmethod
     def for_attempt(cls, timeout_seconds: float) -> Self:

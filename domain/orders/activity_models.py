@@ -31,6 +31,13 @@ class PlatformInput(_FrozenModel):
     platform: str
 
 
+class ClockInput(PlatformInput):
+    """Which platform's clock is read, and whether a failed attempt is recorded at once."""
+
+    records_failure: bool = True
+    """Not while an earlier reading of the same cycle is good enough."""
+
+
 class OrderCycleInput(PlatformInput):
     """One run of a platform's schedule."""
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cli import downloads as downloads_command
+from cli.export import show_download
+from haulage import Client
 from tests.support.api import Reply
 from tests.support.downloads import Downloads
 from tests.support.waiting import eventually
@@ -13,6 +16,17 @@ from tests.support.waiting import eventually
 def exports(shared_downloads: Downloads) -> Downloads:
     """API, worker and source of this file's tests; a project of the test's own."""
     return shared_downloads
+
+
+class RecordedProgress:
+    """Keeps what a command shows of its progress."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def show(self, name: str, done: int, total: int | None, text: str) -> None:
+        """See `ProgressDisplay`."""
+        self.texts.append(text)
 
 
 async def attempts(exports: Downloads, task_id: str, query: str = "") -> Reply:
@@ -50,6 +64,29 @@ async def test_a_failed_step_tells_the_fault(exports: Downloads) -> None:
     failed = [step for step in told["steps"] if step["state"] == "failed"]
     assert failed
     assert {step["fault"]["code"] for step in failed} == {done["fault"]["code"]}
+
+
+async def test_a_probe_that_was_refused_is_no_success(exports: Downloads) -> None:
+    """The step shows what the source answered, as the trouble of the download does, which commands show."""
+    task_id = await exports.start(exports.source.url(rows=10, faults="429", seed=429))
+
+    async def has_trouble() -> bool:
+        return (await exports.status(task_id))["trouble"] is not None
+
+    await eventually(has_trouble)
+    trouble = (await exports.status(task_id))["trouble"]
+    steps = [step for step in (await attempts(exports, task_id)).body["steps"] if step["step"] == "probe"]
+    async with Client(exports.api_client.address, exports.key) as client:
+        shown = await client.read(task_id)
+        await client.cancel(task_id)
+
+    assert ("failed", trouble["code"]) in {(step["state"], step["fault"] and step["fault"]["code"]) for step in steps}
+    assert "succeeded" not in {step["state"] for step in steps}
+    assert shown.trouble is not None
+    display = RecordedProgress()
+    show_download(display, shown)
+    assert trouble["message"] in display.texts[0]
+    assert "the next is at" in downloads_command.describe(shown)
 
 
 async def test_what_runs_is_told(exports: Downloads) -> None:

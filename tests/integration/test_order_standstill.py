@@ -11,14 +11,18 @@ import pytest
 from prometheus_client import Gauge
 from temporalio.client import WorkflowFailureError
 from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, TimeoutType
+from temporalio.exceptions import TimeoutError as EngineTimeout
 
 from activities.orders import activities
 from domain.orders import names
 from domain.orders.windows import TimeWindow
 from infra import metrics
+from infra.outages import DatabaseUnreachable
 from infra.settings import Settings
 from sims.platforms.market import Market, Range
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
+from stores.orders import health
 from stores.tables.orders import OrderPlatform
 from tests.support.orders import NUMBER, Orders, count_findings, gauge, running_orders, since
 from tests.support.waiting import eventually
@@ -138,6 +142,70 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
         assert (healed["clock_fault"], healed["clock_failed_since"]) == (None, None)
         assert await eventually(lambda: gauge(metrics.CLOCKS_UNREAD) == 0)
         assert "clock_unread" not in await concerns(orders)
+
+
+async def test_a_silent_platform_is_told_of_at_the_first_attempt(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the next attempt, in words that name its address and how long it was waited for."""
+    long = RetryPolicy(initial_interval=timedelta(minutes=10), maximum_attempts=3)
+    monkeypatch.setattr(cycle, "CLOCK_READING", {**CLOCK_READING, "retry_policy": long})
+    monkeypatch.setattr(activities, "CLOCK_ANSWER_SECONDS", 0.2)
+    async with running_orders(settings) as orders:
+        silent = PlatformScenario(orders=1, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=600_000))
+        await set_up_platform(orders, silent)
+        run = await orders.cycle()
+
+        async def is_shown() -> bool:
+            return (await orders.status())["clock_fault"] is not None
+
+        assert await eventually(is_shown)
+        fault = (await orders.status())["clock_fault"]
+        await run.terminate()
+    assert fault["code"] == "platform_busy"
+    assert (
+        f"{orders.platforms.base.removeprefix('http://')} did not finish its answer within 0.2 seconds"
+        in fault["message"]
+    )
+    assert "does not answer" in fault["hint"]
+
+
+async def test_an_outage_of_ours_is_no_fault_of_a_platforms_clock(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cycle fails, says that the fault is not the platform's, and records nothing against it."""
+    soon = RetryPolicy(initial_interval=timedelta(milliseconds=50), maximum_attempts=2)
+    monkeypatch.setattr(cycle, "CLOCK_READING", {**CLOCK_READING, "retry_policy": soon})
+
+    async def fail(*_: Any) -> None:
+        raise DatabaseUnreachable("PostgreSQL accepts no connection")
+
+    async with running_orders(settings) as orders:
+        await set_up_platform(orders, PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
+        monkeypatch.setattr(health, "record_clock", fail)
+        with pytest.raises(WorkflowFailureError) as failure:
+            await orders.fetch()
+        status = await orders.status()
+    assert "PostgreSQL does not serve at present" in str(failure.value.cause)
+    assert (status["clock_fault"], status["clock_failed_since"]) == (None, None)
+
+
+@pytest.mark.parametrize("lost", [TimeoutType.HEARTBEAT, TimeoutType.START_TO_CLOSE, TimeoutType.SCHEDULE_TO_START])
+def test_a_lost_reading_of_the_clock_is_no_fault_of_the_platform(lost: TimeoutType) -> None:
+    """The worker was lost or held up, or there is none: nothing is known of the clock."""
+    error = ActivityError(
+        "failed",
+        scheduled_event_id=1,
+        started_event_id=2,
+        identity="",
+        activity_type="order_clock",
+        activity_id="1",
+        retry_state=None,
+    )
+    error.__cause__ = EngineTimeout("timed out", type=lost, last_heartbeat_details=[])
+    fault, sentence = cycle._read_clock_failure(error)
+    assert fault is None
+    assert "orker" in sentence
 
 
 @pytest.mark.parametrize(

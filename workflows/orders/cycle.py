@@ -25,21 +25,22 @@ from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHand
 with workflow.unsafe.imports_passed_through():
     from activities.orders.activities import OrderActivities, PlatformActivities
     from activities.orders.slice_attempts import CREDENTIALS_CODE, FAILURE_TYPE
+    from domain.faults import FaultRecord
     from domain.orders import names, slices
     from domain.orders.activity_models import (
         BackfillInput,
         ClaimSlicesInput,
         ClaimSlicesResult,
+        ClockInput,
         ClockResult,
         OrderCycleInput,
         OrderCycleStatus,
         PlatformFaultInput,
-        PlatformInput,
         SliceInput,
         SliceJob,
         SliceResult,
     )
-    from domain.orders.slices import AttemptFailure
+    from domain.orders.slices import AttemptFailure, FailureKind
     from domain.orders.windows import TimeWindow
     from workflows.activity_calls import CLAIM, CLOCK_READING, SHORT_ACTIVITY, read_fault
     from workflows.orders import alarms
@@ -140,14 +141,7 @@ class OrderCycleWorkflow:
 
     async def _report_clock_failure(self, error: ActivityError) -> None:
         """Record why the clock cannot be read; the watch reports platforms without a worker."""
-        cause = error.cause
-        if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
-            fault = AttemptFailure.model_validate(cause.details[0]).fault
-        elif isinstance(cause, EngineTimeout) and cause.type is TimeoutType.SCHEDULE_TO_START:
-            fault = None
-        else:
-            fault = read_fault(error)
-        self._clock_message = fault.sentence if fault else "No worker serves the platform."
+        fault, self._clock_message = _read_clock_failure(error)
         if fault:
             is_refused = fault.code == CREDENTIALS_CODE
             result = await workflow.execute_activity_method(
@@ -160,7 +154,7 @@ class OrderCycleWorkflow:
     async def _measure_clock_skew(self) -> ClockResult:
         return await workflow.execute_activity_method(
             PlatformActivities.measure_clock_skew,
-            PlatformInput(platform=self._params.platform),
+            ClockInput(platform=self._params.platform, records_failure=self._skew is None),
             task_queue=names.build_control_queue_name(self._params.platform),
             **CLOCK_READING,
             summary="look at the platform's clock",
@@ -266,3 +260,20 @@ class OrderCycleWorkflow:
         figures = f"{self._status.finished} finished, {len(self._running)} going, {self._status.failed} failed"
         workflow.set_current_details(f"{details}: {figures}")
         return self._status
+
+
+def _read_clock_failure(error: ActivityError) -> tuple[FaultRecord | None, str]:
+    """Return what is wrong with a platform's clock, or None where nothing is, and a sentence about the failure.
+
+    A worker that was lost, stopped or held up, and an outage of this installation's own, are no fault of the platform.
+    """
+    cause = error.cause
+    if isinstance(cause, EngineTimeout):
+        if cause.type is TimeoutType.SCHEDULE_TO_START:
+            return None, "No worker serves the platform."
+        return None, "The worker that read it was lost or held up, which is no fault of the platform."
+    if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
+        failure = AttemptFailure.model_validate(cause.details[0])
+        return (None if failure.trouble is FailureKind.CRASHED else failure.fault), failure.fault.sentence
+    fault = read_fault(error)
+    return fault, fault.sentence
