@@ -127,10 +127,13 @@ def build_handler(
             await request.app[pauses.CACHE].require_running(route.tag)
         inputs = await _check_owner_and_parse_inputs(route, request, caller, limits)
         call = Call(request, caller, services, route)
+        body = inputs.get("body")
         if not audit.is_audited(route):
             async with request_rates.wait_for_turn(caller, route):
                 return _build_response(route, await route.handler(call, **inputs))
-        async with audit.record_action(call, inputs.get("body")) as entry:
+        if audit.is_dry_run(body):
+            return _build_response(route, await route.handler(call, **inputs))
+        async with audit.record_action(call, body) as entry:
             response = _build_response(route, await route.handler(call, **inputs))
             entry.status = response.status
         return response

@@ -88,8 +88,8 @@ async def list_actions(call: Call, query: AuditQuery) -> PageResponse[ActionResp
     """List actions, newest first.
 
     An action is a request that changes something that is there: a key, a setting, a run, what failed. Requests that
-    only submit work (downloads, transfers, tasks) are not among them: the work itself says who submitted it. A key that
-    is limited to some systems is refused.
+    only submit work (downloads, transfers, tasks) are not among them: the work itself says who submitted it. Nor are
+    dry runs, which change nothing. A key that is limited to some systems is refused.
     """
     require_key_of_all_systems(call.caller, "The audit log")
     after = query.after
@@ -105,6 +105,11 @@ async def list_actions(call: Call, query: AuditQuery) -> PageResponse[ActionResp
 def is_audited(route: Route) -> bool:
     """Return whether calls of a route are written to the audit log."""
     return route.is_audited and not route.is_read_only and route.access not in {Access.PUBLIC, Access.PUSH}
+
+
+def is_dry_run(body: BaseModel | None) -> bool:
+    """Return whether a body asks only what would be done, which is no action."""
+    return getattr(body, "dry_run", False) is True
 
 
 @asynccontextmanager

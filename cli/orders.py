@@ -29,6 +29,7 @@ app = typer.Typer(
 Number = Annotated[str, typer.Argument(help="The platform's number, which you choose when you set it up.")]
 Slices = Annotated[list[str] | None, typer.Argument(help="Ids of slices; by default the failed set.")]
 Code = Annotated[str | None, typer.Option(help="Of the failed set, only slices with this code.")]
+OptionalReason = Annotated[str | None, typer.Option("--reason", help="Why, for the audit log.")]
 
 
 @app.command("set-up")
@@ -79,7 +80,7 @@ def set_up(
         await orders.set_up(platform, setup.model_copy(update={"paused": not has_begun}))
         config = await orders.configure(platform, **options)
         if not has_begun:
-            await orders.resume(platform)
+            await orders.resume(platform, who=command.get_user_name(), reason="set up by `haulage orders set-up`")
         line = f"{platform}: {kind} at {base_url}, orders {since}; version {config.version} of its configuration"
         return CommandOutput(config.model_dump(mode="json"), (line,))
 
@@ -154,16 +155,19 @@ def redo(
     platform: Number,
     slices: Slices = None,
     code: Code = None,
+    reason: OptionalReason = None,
+    who: Who = "",
     dry_run: DryRun = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Read slices again: those named, or the failed set; wait until that is done."""
+    choice = _build_choice(slices, code, who, reason, dry_run)
 
     async def redo_and_wait(orders: Orders) -> Any:
         before = {each.slice: each.finished_at async for each in orders.list_slices(platform)}
-        changed = await orders.redo(platform, _build_choice(slices, code, dry_run))
+        changed = await orders.redo(platform, choice)
         if not dry_run:
             await _wait_for_rereads(orders, platform, {name: before[name] for name in changed.done})
         return changed
@@ -176,13 +180,15 @@ def split(
     platform: Number,
     slices: Slices = None,
     code: Code = None,
+    reason: OptionalReason = None,
+    who: Who = "",
     dry_run: DryRun = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Split failed slices into halves, which are read next."""
-    choice = _build_choice(slices, code, dry_run)
+    choice = _build_choice(slices, code, who, reason, dry_run)
     _run_slice_action(lambda orders: orders.split(platform, choice), "split", dry_run, api, data_dir, as_json=as_json)
 
 
@@ -192,35 +198,50 @@ def skip(
     reason: Annotated[str, typer.Option(help="Why; the ledger keeps it.")],
     slices: Slices = None,
     code: Code = None,
+    who: Who = "",
     dry_run: DryRun = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Give failed slices up: orders of their time may be missing for ever."""
-    choice = _build_choice(slices, code, dry_run)
+    choice = _build_choice(slices, code, who, None, dry_run)
     _run_slice_action(
         lambda orders: orders.skip(platform, choice, reason), "skipped", dry_run, api, data_dir, as_json=as_json
     )
 
 
 @app.command()
-def pause(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+def pause(
+    platform: Number,
+    reason: Reason,
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
     """Pause a platform: slices that are being read are finished, no other is claimed."""
 
     async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
-        schedule = await orders.pause(platform, "paused by `haulage orders`")
+        schedule = await orders.pause(platform, who=who or command.get_user_name(), reason=reason)
         return CommandOutput(schedule.model_dump(mode="json"), (f"{platform}: paused",))
 
     _run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command()
-def resume(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+def resume(
+    platform: Number,
+    reason: Reason,
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
     """Resume a paused platform."""
 
     async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
-        schedule = await orders.resume(platform)
+        schedule = await orders.resume(platform, who=who or command.get_user_name(), reason=reason)
         return CommandOutput(schedule.model_dump(mode="json"), (f"{platform}: resumed",))
 
     _run_as_admin(run_command, api, data_dir, as_json=as_json)
@@ -324,11 +345,12 @@ async def _wait_for_rereads(orders: Orders, platform: str, finished_before: Mapp
                 raise WorkFailed(f"{each.slice} failed again: {fault.sentence}", {"slice": each.slice})
 
 
-def _build_choice(slices: list[str] | None, code: str | None, dry_run: bool) -> Any:
+def _build_choice(slices: list[str] | None, code: str | None, who: str, reason: str | None, dry_run: bool) -> Any:
     from haulage.orders import SliceChoice
 
     choice = SliceChoice(slices=slices) if slices else SliceChoice(code=code, all=code is None)
-    return choice.model_copy(update={"dry_run": dry_run})
+    signature = {"who": who or command.get_user_name(), "reason": reason}
+    return choice.model_copy(update={**signature, "dry_run": dry_run})
 
 
 async def _require_success(orders: Orders, seen: Platform) -> None:

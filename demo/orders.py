@@ -69,7 +69,7 @@ class OrdersPart:
                 retryintv=0.2,
                 threads=4,
             )
-            await orders.resume(self._number)
+            await orders.resume(self._number, who="the demo", reason="it is configured")
 
     async def run(self, demo: Demo, show: Show) -> str:
         """Fetch up to the present, then let the last change settle and fetch that, too."""
@@ -84,7 +84,8 @@ class OrdersPart:
             )
             await self._fetch(orders, last, show)
             # A run of its schedule would move orders within the list while it is compared.
-            await orders.pause(self._number, "its orders are compared with the platform's ledger")
+            reason = "its orders are compared with the platform's ledger"
+            await orders.pause(self._number, who="the demo", reason=reason)
             platform = await self._wait_for_open_slices(orders)
             slices = len([each async for each in orders.list_slices(self._number)])
         self._complete_to = platform.complete_to

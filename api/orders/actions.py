@@ -13,7 +13,7 @@ from api.http.models import OperatorRequest
 from api.http.routes import Access, Call
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import build_webhook_owner, load_project_id, read_backfill
-from api.orders.requests import BackfillPath, BackfillRequest, PauseOrResumeRequest, PlatformDeliveryPath, ReportRequest
+from api.orders.requests import BackfillPath, BackfillRequest, PlatformDeliveryPath, ReportRequest
 from api.orders.responses import (
     BackfillResponse,
     RemovedPlatformResponse,
@@ -33,24 +33,22 @@ UNFINISHED_MAX = 1_000
 """Unfinished slices whose readings are stopped with their platform; far fewer are claimed ahead."""
 
 
-@routes.post("/v1/platforms/{platform}/pause", access=Access.ADMIN, body_optional=True, problems={"not_found": Missing})
-async def pause_platform(call: Call, path: PlatformPath, body: PauseOrResumeRequest) -> ScheduleResponse:
+@routes.post("/v1/platforms/{platform}/pause", access=Access.ADMIN, problems={"not_found": Missing})
+async def pause_platform(call: Call, path: PlatformPath, body: OperatorRequest) -> ScheduleResponse:
     """Pause a platform, its running cycle too: no slice is claimed or begun; those that are being read are finished.
 
     The same as pausing its schedule in the Temporal Web UI.
     """
     schedule = await _find_or_create_schedule(call, path)
-    await schedule.pause(note=body.note or "paused through the API")
+    await schedule.pause(note=f"{body.who}: {body.reason}")
     return await _build_schedule_response(path, schedule)
 
 
-@routes.post(
-    "/v1/platforms/{platform}/resume", access=Access.ADMIN, body_optional=True, problems={"not_found": Missing}
-)
-async def resume_platform(call: Call, path: PlatformPath, body: PauseOrResumeRequest) -> ScheduleResponse:
+@routes.post("/v1/platforms/{platform}/resume", access=Access.ADMIN, problems={"not_found": Missing})
+async def resume_platform(call: Call, path: PlatformPath, body: OperatorRequest) -> ScheduleResponse:
     """Resume a paused platform; what has settled meanwhile is claimed at once."""
     schedule = await _find_or_create_schedule(call, path)
-    await schedule.unpause(note=body.note or "resumed through the API")
+    await schedule.unpause(note=f"{body.who}: {body.reason}")
     await schedule.trigger()
     return await _build_schedule_response(path, schedule)
 

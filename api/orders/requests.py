@@ -68,18 +68,6 @@ class PlatformsQuery(PageQuery):
     project_id: str | None = Field(default=None, max_length=64, description="only those of this project")
 
 
-class PauseOrResumeRequest(Request):
-    """Why a platform is paused or resumed, and by whom."""
-
-    note: str = Field(default="", max_length=500, description="shown in the Temporal Web UI, and in the audit log")
-    who: str | None = Field(default=None, max_length=200, description="your name, for the audit")
-
-    @property
-    def reason(self) -> str | None:
-        """The reason, as the audit log reads it."""
-        return self.note or None
-
-
 class PlatformDeliveryPath(PlatformPath):
     """Path of a delivery of a platform."""
 

@@ -105,7 +105,8 @@ class Ours:
         try:
             yield _OurFetch(self._running, self._session, self._project_id, platform)
         finally:
-            await _json(self._session.post(f"/v1/platforms/{platform.number}/pause", json={"note": "measured"}))
+            signed = {"who": "bench", "reason": "measured"}
+            await _json(self._session.post(f"/v1/platforms/{platform.number}/pause", json=signed))
 
 
 class _OurFetch:

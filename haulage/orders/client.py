@@ -46,7 +46,7 @@ class Orders:
             setup = PlatformSetup(project_id=project, kind="shopify", shop="s", base_url=url, paused=True)
             await orders.set_up("shop-1", setup)
             await orders.configure("shop-1", starttime="last 3 months", credentials="shop-1")
-            await orders.resume("shop-1")
+            await orders.resume("shop-1", who="ann", reason="it is configured")
             async for platform in orders.watch("shop-1", until=end_of_yesterday):
                 print(platform.complete_to, platform.open, platform.failed)
 
@@ -150,13 +150,13 @@ class Orders:
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, LONGEST_POLL_SECONDS)
 
-    async def pause(self, platform: str, note: str = "") -> PlatformSchedule:
+    async def pause(self, platform: str, *, who: str, reason: str) -> PlatformSchedule:
         """Pause a platform: slices that are being read are finished, no other is claimed."""
-        return await self._send_and_parse(PlatformSchedule, "POST", platform, "pause", {"note": note})
+        return await self._send_and_parse(PlatformSchedule, "POST", platform, "pause", {"who": who, "reason": reason})
 
-    async def resume(self, platform: str) -> PlatformSchedule:
+    async def resume(self, platform: str, *, who: str, reason: str) -> PlatformSchedule:
         """Resume a paused platform."""
-        return await self._send_and_parse(PlatformSchedule, "POST", platform, "resume")
+        return await self._send_and_parse(PlatformSchedule, "POST", platform, "resume", {"who": who, "reason": reason})
 
     async def remove(self, platform: str, *, who: str, reason: str) -> None:
         """Remove a paused platform with its ledger and its configuration; its orders stay."""

@@ -12,7 +12,7 @@ from sims.platforms.scenario import PlatformScenario
 from tests.console.browsing import Troubles
 from tests.console.installation import Project
 from tests.console.shops import SPAN_SECONDS, confirm, make_shop
-from tests.support.orders import Orders, since
+from tests.support.orders import SIGNED, Orders, since
 
 pytestmark = pytest.mark.stack
 
@@ -113,4 +113,4 @@ async def test_a_platform_is_set_up_in_the_form(
 
     await expect(admin_page.get_by_role("heading", level=1)).to_have_text(number)
     assert (await orders.status(number))["shop"] == "my shop"
-    await orders.ask("POST", f"/v1/platforms/{number}/pause", json={})
+    await orders.ask("POST", f"/v1/platforms/{number}/pause", json=SIGNED)

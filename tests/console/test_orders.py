@@ -13,6 +13,7 @@ from sims.platforms.scenario import PlatformFaults
 from stores.tables.orders import OrderSlice
 from tests.console.browsing import Troubles
 from tests.console.installation import Console, Project
+from tests.console.operators import sign
 from tests.console.shops import Shop, confirm, facts, make_shop, write_ledger
 from tests.support.orders import Orders
 from tests.support.waiting import eventually
@@ -154,6 +155,7 @@ async def test_a_platform_is_paused_resumed_and_told_to_claim(admin_page: Page, 
     shop = await make_shop(orders)
     await admin_page.goto(shop.page)
     await admin_page.get_by_role("button", name="Resume").click()
+    await sign(admin_page, "Resume", "the shop is open")
     await expect(admin_page.locator(".badges").get_by_text("Claiming")).to_be_visible()
     await expect(facts(admin_page, "Claims next")).not_to_have_text("none")
     await admin_page.get_by_role("button", name="Claim now").click()
@@ -164,8 +166,8 @@ async def test_a_platform_is_paused_resumed_and_told_to_claim(admin_page: Page, 
     await expect(admin_page.get_by_role("dialog")).to_contain_text(
         "Nothing new is claimed until you resume. The running cycle ends, too, at its next claim"
     )
-    await confirm(admin_page, f"Pause {shop.number}?", "Pause", reason="stocktaking")
-    await expect(admin_page.locator(".badges")).to_contain_text("stocktaking")
+    await sign(admin_page, "Pause", "stocktaking")
+    await expect(admin_page.locator(".badges")).to_contain_text("ann: stocktaking")
     await expect(facts(admin_page, "Claims next")).to_have_text("none")
     assert (await orders.status(shop.number))["paused"]
 

@@ -29,12 +29,12 @@ async def test_an_hour_of_orders_is_fetched(orders: Installation) -> None:
     )
     async with Orders(orders.api_client.address, orders.api_client.settings.api.admin_key.get_secret_value()) as client:
         await client.set_up(NUMBER, setup)
-        await client.pause(NUMBER, "until it is configured")
+        await client.pause(NUMBER, who="ann", reason="until it is configured")
         starttime = since(platform, seconds=3_600)
         config = await client.configure(
             NUMBER, credentials=CREDENTIALS, starttime=starttime, interval=3_500, retries=0, settle_lag=LAG_SECONDS
         )
-        await client.resume(NUMBER)
+        await client.resume(NUMBER, who="ann", reason="it is configured")
         await client.trigger(NUMBER)
         end = datetime.fromisoformat(starttime) + timedelta(seconds=3_500)
         async for seen in client.watch(NUMBER, until=end):

@@ -94,10 +94,13 @@ async def test_a_platform_is_paused_and_resumed(orders: Orders, tmp_path: Path) 
     platform = orders.play(GOOD, "shop-1")
     await type_orders(orders, *build_setup(orders, "shop-1", since(platform, seconds=3_600), tmp_path / "plain.json"))
 
-    assert (await type_orders(orders, "pause", "shop-1"))[:2] == (0, "shop-1: paused\n")
+    assert (await type_orders(orders, "pause", "shop-1", "--reason", "stocktaking", "--who", "ann"))[:2] == (
+        0,
+        "shop-1: paused\n",
+    )
     code, _, err = await type_orders(orders, "fetch", "shop-1")
     assert (code, "paused" in err) == (2, True), err
-    assert (await type_orders(orders, "resume", "shop-1"))[:2] == (0, "shop-1: resumed\n")
+    assert (await type_orders(orders, "resume", "shop-1", "--reason", "counted"))[:2] == (0, "shop-1: resumed\n")
     code, out, err = await type_orders(orders, "fetch", "shop-1")
     assert (code, out.startswith("shop-1: complete to ")) == (0, True), err
     assert (await type_orders(orders, "status", "shop-1", key=orders.key))[0] == 2

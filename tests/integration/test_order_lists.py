@@ -110,11 +110,11 @@ async def test_lists_of_platforms_count_what_needs_care(settings: Settings) -> N
         other, _ = await orders.api_client.make_project("other")
         [listed] = (await orders.ask("GET", "/v1/platforms", params={"project_id": orders.project_id})).body["items"]
         others = (await orders.ask("GET", "/v1/platforms", params={"project_id": other})).body["items"]
-        paused = await orders.ask("POST", f"/v1/platforms/{NUMBER}/pause", json={"note": "stocktaking"})
+        paused = await orders.ask("POST", f"/v1/platforms/{NUMBER}/pause", json={"who": "ann", "reason": "stocktaking"})
         shown = await orders.status()
 
     assert (listed["platform"], listed["failed"], listed["open"]) == (NUMBER, 1, 1)
-    assert (shown["failed"], shown["open"], shown["paused"], shown["note"]) == (1, 1, True, "stocktaking")
+    assert (shown["failed"], shown["open"], shown["paused"], shown["note"]) == (1, 1, True, "ann: stocktaking")
     assert (others, shown["next_runs"], paused.body["next_runs"]) == ([], [], [])
 
 

@@ -26,9 +26,9 @@ async def test_a_platform_is_removed_and_its_orders_stay(orders: Orders) -> None
     await set_up_platform(orders, PlatformScenario(orders=20, span_seconds=3_600))
     await orders.fetch()
     stored = len(await orders.read_orders())
-    await orders.ask("POST", f"{PATH}/resume")
+    await orders.ask("POST", f"{PATH}/resume", json=SIGNED)
     refused = await orders.ask("POST", f"{PATH}/remove", json=SIGNED)
-    await orders.ask("POST", f"{PATH}/pause", json={"note": "closed", "who": "ann"})
+    await orders.ask("POST", f"{PATH}/pause", json={"who": "ann", "reason": "closed"})
 
     removed = await orders.ask("POST", f"{PATH}/remove", json=SIGNED)
 

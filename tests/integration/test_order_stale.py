@@ -17,7 +17,7 @@ from infra import metrics
 from infra.settings import Settings
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
-from tests.support.orders import NUMBER, Orders, gauge, running_orders, since
+from tests.support.orders import NUMBER, SIGNED, Orders, gauge, running_orders, since
 from tests.support.waiting import eventually
 from workflows.orders.alarms import OrderWatchWorkflow
 
@@ -133,7 +133,7 @@ async def test_a_pause_excuses_what_was_not_begun(settings: Settings) -> None:
             session.add(waiting)
 
         assert await scan(orders) == []
-        await orders.ask("POST", f"{PATH}/resume")
+        await orders.ask("POST", f"{PATH}/resume", json=SIGNED)
         assert [each.type for each in await scan(orders)] == ["orders.slice_stale"]
 
 

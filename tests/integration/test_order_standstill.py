@@ -24,7 +24,7 @@ from sims.platforms.market import Market, Range
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.orders import health
 from stores.tables.orders import OrderPlatform
-from tests.support.orders import NUMBER, Orders, count_findings, gauge, running_orders, since
+from tests.support.orders import NUMBER, SIGNED, Orders, count_findings, gauge, running_orders, since
 from tests.support.waiting import eventually
 from workflows.activity_calls import CLOCK_READING
 from workflows.orders import cycle
@@ -41,21 +41,22 @@ async def set_up_platform(orders: Orders, scenario: PlatformScenario, **options:
     await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), **options)
 
 
-async def test_a_pause_needs_no_body(settings: Settings) -> None:
-    """As the other two that steer a schedule need none; a body that is sent is still checked."""
+async def test_a_pause_says_who_paused_and_why(settings: Settings) -> None:
+    """Both are demanded, shown with the platform, and kept in the audit log; so with a resumption."""
     async with running_orders(settings) as orders:
         await set_up_platform(orders, PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
-        address = f"/v1/platforms/{NUMBER}/pause"
-        await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
-        paused = await orders.ask("POST", address)
-        assert (paused.status, paused.body["paused"]) == (200, True)
-        assert paused.body["note"] == "paused through the API"
-        named = await orders.ask("POST", address, json={"note": "stocktaking"})
-        assert named.body["note"] == "stocktaking"
-        assert (await orders.ask("POST", address, json={"reason": "none such"})).status == 422
-        document = await orders.ask("GET", "/openapi.json")
-        operation = document.body["paths"]["/v1/platforms/{platform}/pause"]["post"]
-        assert operation["requestBody"]["required"] is False
+        for verb, is_paused in (("pause", True), ("resume", False)):
+            address = f"/v1/platforms/{NUMBER}/{verb}"
+            refused = await orders.ask("POST", address)
+            done = await orders.ask("POST", address, json={"who": "ann", "reason": "stocktaking"})
+            [entry] = (await orders.ask("GET", "/v1/audit", params={"limit": "1"})).body["items"]
+            assert (refused.status, done.status, done.body["paused"]) == (422, 200, is_paused)
+            assert done.body["note"] == "ann: stocktaking"
+            assert (entry["who"], entry["reason"]) == ("ann", "stocktaking")
+        tried = {"all": True, "dry_run": True, "who": "ben", "reason": "to see"}
+        assert (await orders.ask("POST", f"/v1/platforms/{NUMBER}/slices:redo", json=tried)).status == 202
+        [entry] = (await orders.ask("GET", "/v1/audit", params={"limit": "1"})).body["items"]
+        assert entry["who"] == "ann", "a dry run is no action"
 
 
 async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
@@ -63,7 +64,7 @@ async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
     async with running_orders(settings) as orders:
         orders.play(PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
         states = [await orders.set_up(), await orders.set_up(paused=False)]
-        resumed = await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
+        resumed = await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume", json=SIGNED)
         states += [await orders.set_up(paused=False), await orders.set_up(paused=True)]
         refused = await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
 
@@ -79,11 +80,11 @@ async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
     slow = PlatformScenario(orders=300, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=100))
     async with running_orders(settings, slices_ahead=8) as orders:
         await set_up_platform(orders, slow, interval=60, overlap=0, threads=2)
-        await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
+        await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume", json=SIGNED)
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
         await orders.wait_for_slices(10)
 
-        await orders.ask("POST", f"/v1/platforms/{NUMBER}/pause", json={"note": "the shop moves"})
+        await orders.ask("POST", f"/v1/platforms/{NUMBER}/pause", json=SIGNED)
         status = await orders.status()
         run = orders.engine.get_workflow_handle(status["workflow_id"])
         await asyncio.wait_for(run.result(), 60)

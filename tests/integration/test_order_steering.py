@@ -17,7 +17,7 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
 from tests.support.downloads import parse_csv
-from tests.support.orders import Orders, count_findings, running_orders, set_up_platform
+from tests.support.orders import SIGNED, Orders, count_findings, running_orders, set_up_platform
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -272,7 +272,7 @@ async def test_a_paused_platform_claims_nothing(settings: Settings) -> None:
     async with running_orders(settings) as orders:
         await set_up_platform(orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS))
         assert (await orders.status())["paused"] is True
-        resumed = await orders.ask("POST", "/v1/platforms/shop-1/resume")
+        resumed = await orders.ask("POST", "/v1/platforms/shop-1/resume", json=SIGNED)
         await orders.ask("POST", "/v1/platforms/shop-1/trigger")
 
         assert resumed.body["paused"] is False

@@ -108,7 +108,7 @@ async def test_no_slice_is_claimed_while_orders_are_paused(orders: Orders) -> No
         return await count_runs() > runs
 
     runs = await count_runs()
-    await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
+    await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume", json=SIGNED)
     await eventually(lambda: has_run_since(runs))
 
     async def run_cycle(name: str) -> None:

@@ -137,7 +137,7 @@ class Deployment:
         self.pubsub.broker.scenario = IDLE
         await self.as_admin("POST", "/v1/addresses/cycle/pause", json=SIGNED)
         for number in self.platforms.by_number:
-            await self.as_admin("POST", f"/v1/platforms/{number}/pause", json={})
+            await self.as_admin("POST", f"/v1/platforms/{number}/pause", json=SIGNED)
         self.platforms.by_number.clear()
 
 

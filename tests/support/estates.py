@@ -194,7 +194,7 @@ class Builder:
         }
         path = f"/v1/platforms/{PLATFORM}"
         await self._operate(path, setup, method="PUT")
-        await self._operate(f"{path}/pause", {})
+        await self._operate(f"{path}/pause", {"who": "ann", "reason": "closed"})
         first = {"platform": PLATFORM, "start_at": HOUR.start, "end_at": HOUR.end, "track": "live"}
         order = {"platform": PLATFORM, "shop": MARK, "order_id": f"{MARK}-1", "modified_at": DAY, "asked_at": DAY}
         marks = Watermarks(starts_at=DAY, history_to=DAY, live_from=DAY, claimed_to=HOUR.end, complete_to=HOUR.end)

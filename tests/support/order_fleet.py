@@ -13,7 +13,7 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
 from sims.platforms.scenario import PlatformScenario
 from tests.support.deployment import PATIENCE_SECONDS, Deployment, write_credentials
-from tests.support.orders import since
+from tests.support.orders import SIGNED, since
 from tests.support.waiting import eventually
 
 SPAN_SECONDS = 7_200
@@ -61,7 +61,7 @@ class Fleet:
         }
         await ask("PUT", f"/v1/platforms/{number}", json=body)
         await ask("PUT", f"/v1/platforms/{number}/config", json={**config, **options})
-        await ask("POST", f"/v1/platforms/{number}/resume")
+        await ask("POST", f"/v1/platforms/{number}/resume", json=SIGNED)
         await ask("POST", f"/v1/platforms/{number}/trigger")
         return platform
 

@@ -40,6 +40,7 @@ LAG_SECONDS = 60
 QUEUES = (names.QUEUE, names.PLATFORM_QUEUES, webhooks.QUEUE)
 NUMBER = "shop-1"
 CREDENTIALS = "shop"
+SIGNED = {"who": "ann", "reason": "a test wants it"}
 
 
 def moment(us: int) -> datetime:

@@ -32,7 +32,6 @@ from tests.worlds.orders.cases import (
     FIRST,
     MIDDLE,
     NEXT,
-    NOTE,
     ORDERS,
     PAGES,
     QUICK,
@@ -69,7 +68,6 @@ CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     (requests.DownloadSourcePageQuery, SOURCE),
     (requests.TimelineQuery, TIMELINE),
     (requests.ReportRequest, {"day": Case("2026-01-01", "2026-01-02")}),
-    (requests.PauseOrResumeRequest, NOTE),
 ]
 """Those of actions are played by test_order_action_options.py."""
 CASES_AT_ONCE = 5

@@ -203,7 +203,7 @@ async def _set_up(recorder: Recorder, number: str, scenario: PlatformScenario, *
         "notify_url": recorder.receiver.url(tag=number),
     }
     await _admin(recorder, "PUT", f"/v1/platforms/{number}", body)
-    await _admin(recorder, "POST", f"/v1/platforms/{number}/pause", {})
+    await _admin(recorder, "POST", f"/v1/platforms/{number}/pause", {"who": "ann", "reason": "recorded"})
     config = {"starttime": START.isoformat(), "credentials": CREDENTIALS, "retryintv": 0.1, "sweep_after": 0}
     await _admin(recorder, "PUT", f"/v1/platforms/{number}/config", {**config, **options})
 

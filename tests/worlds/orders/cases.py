@@ -105,7 +105,6 @@ TRIED: dict[str, Case] = {name: SETUP[name] for name in ("kind", "base_url", "ca
     "start": Case(FIRST, MIDDLE),
     "end": Case(MIDDLE, "2026-01-01T00:50:00Z", {"start": FIRST}),
 }
-NOTE: dict[str, Case] = {"note": Case("the shop moves", "stocktaking"), "who": Case("Ada", "Grace")}
 REASON = Case("too old", "too dear", {"slices": ["first"]}, {"slices": ["second"]})
 BACKFILL: dict[str, Case] = {
     "start": Case(FIRST, MIDDLE, {"end": "2026-01-01T00:50:00Z"}),

@@ -8,15 +8,11 @@ import { api, apiSlice, typedAs, typedMoment, windowText } from "./names.js";
 
 /** Pause a platform that runs, resume one that is paused. Returns whether it was done. */
 export async function pauseOrResume(platform, known) {
-  if (known.paused) {
-    await post(api(platform, "/resume"));
-    say(t("orders.deed.resume.done"));
-    return true;
-  }
-  const word = (name) => t(`orders.deed.pause.${name}`, { n: known.open, platform });
-  const answer = await askFirst({ title: word("title"), text: word("text"), action: word("name"), danger: true, reason: true });
-  if (!answer) return false;
-  await post(api(platform, "/pause"), { note: answer.reason });
+  const verb = known.paused ? "resume" : "pause";
+  const word = (name) => t(`orders.deed.${verb}.${name}`, { n: known.open, platform });
+  const signed = await signFirst({ title: word("title"), text: word("text"), action: word("name"), danger: verb === "pause" });
+  if (!signed) return false;
+  await post(api(platform, `/${verb}`), signed);
   say(word("done"));
   return true;
 }

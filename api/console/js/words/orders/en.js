@@ -140,7 +140,13 @@ export const en = {
   deed: {
     others: { one: "{n} more is chosen and stays as it is: its state does not allow it.", other: "{n} more are chosen and stay as they are: their states do not allow it." },
     trigger: { name: "Claim now", tip: "Claim what has settled without waiting for the next run", done: "Asked to claim what has settled." },
-    resume: { name: "Resume", tip: "Claim again", done: "It claims again; what settled meanwhile comes first." },
+    resume: {
+      name: "Resume",
+      tip: "Claim again",
+      title: "Resume {platform}?",
+      text: "It claims at once what has settled meanwhile, and then every minute.",
+      done: "It claims again; what settled meanwhile comes first.",
+    },
     pause: {
       name: "Pause",
       tip: "Claim nothing new, and end the running cycle at its next claim",
