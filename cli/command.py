@@ -84,6 +84,7 @@ class CommandOutput:
     lines: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     """For people, on standard error."""
+    exit_code: int = 0
 
 
 def do_nothing() -> None:
@@ -126,12 +127,12 @@ async def run_with_api(
         return print_error(error, as_json=as_json)
     if as_json:
         print_line(json.dumps(answer.fields, ensure_ascii=False, default=str))
-        return 0
+        return answer.exit_code
     for line in answer.lines:
         print_line(line)
     for sentence in answer.warnings:
         print_warning(sentence)
-    return 0
+    return answer.exit_code
 
 
 async def send_request(data_dir: Path, url: str | None, method: str, path: str, body: str | None) -> int:

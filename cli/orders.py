@@ -53,6 +53,7 @@ def set_up(
     as_json: AsJson = False,
 ) -> None:
     """Set a platform up and configure it; from then on its orders are fetched every minute."""
+    from haulage.errors import RequestRefused
     from haulage.orders import PlatformSetup
     from haulage.projects import find_project_id_of_key
 
@@ -78,13 +79,30 @@ def set_up(
         # One that has not begun would else be fetched with the defaults before it is configured.
         has_begun = await _has_begun(orders, platform)
         await orders.set_up(platform, setup.model_copy(update={"paused": not has_begun}))
-        config = await orders.configure(platform, **options)
+        try:
+            config = await orders.configure(platform, **options)
+        except RequestRefused as refused:
+            if has_begun:
+                raise
+            left = f"{platform} is set up, paused and not configured: mend the command and run it again, or remove it."
+            raise RequestRefused(refused.status, refused.code, f"{refused} {left}", refused.request_id) from None
         if not has_begun:
             await orders.resume(platform, who=command.get_user_name(), reason="set up by `haulage orders set-up`")
         line = f"{platform}: {kind} at {base_url}, orders {since}; version {config.version} of its configuration"
         return CommandOutput(config.model_dump(mode="json"), (line,))
 
     _run_as_admin(run_command, api, data_dir, as_json=as_json)
+
+
+async def _require_known(orders: Orders, platform: str) -> None:
+    """Raise RequestRefused if there is no such platform; a key of a project is not told."""
+    from haulage.errors import RequestRefused
+
+    try:
+        await orders.get(platform)
+    except RequestRefused as refused:
+        if refused.code == "not_found":
+            raise
 
 
 async def _has_begun(orders: Orders, platform: str) -> bool:
@@ -114,7 +132,7 @@ def fetch(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: 
 
 @app.command()
 def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Show how far a platform is complete, and what has failed."""
+    """Show how far a platform is complete, and what has failed; the exit code is 1 if something has."""
 
     async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         seen = await orders.get(platform)
@@ -123,7 +141,9 @@ def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json:
             async for each in orders.list_slices(platform)
             if each.fault is not None
         ]
-        return CommandOutput(seen.model_dump(mode="json"), (_describe_platform(seen), *faults))
+        is_well = seen.trouble is None and not seen.failed
+        lines = (_describe_platform(seen), *faults)
+        return CommandOutput(seen.model_dump(mode="json"), lines, exit_code=0 if is_well else 1)
 
     _run_as_admin(run_command, api, data_dir, as_json=as_json)
 
@@ -144,8 +164,11 @@ def list_orders(
             found.append(each)
             if len(found) == limit:
                 break
+        if not found:
+            await _require_known(orders, platform)
         lines = tuple(json.dumps(each.order, ensure_ascii=False) for each in found)
-        return CommandOutput({"orders": [each.model_dump(mode="json") for each in found]}, lines)
+        none = () if found else (f"No order of {platform} is stored yet.",)
+        return CommandOutput({"orders": [each.model_dump(mode="json") for each in found]}, lines, none)
 
     _run_as_admin(run_command, api, data_dir, as_json=as_json)
 

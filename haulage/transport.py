@@ -18,7 +18,10 @@ from yarl import URL
 from haulage.errors import ApiUnreachable, InvalidBaseUrl, RequestRefused
 
 RETRY_STATUSES = frozenset({429, 502, 503, 504})
-SYSTEM_PAUSED = "system_paused"
+SLOW_ANSWER_SECONDS = 5.0
+"""After this time without an answer it is logged that a request waits for one."""
+LOGGED_AGAIN_SECONDS = 60.0
+"""How often at most the same reason for waiting is logged."""
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 _log = logging.getLogger(__name__)
@@ -38,6 +41,7 @@ class Transport:
         self.patience_seconds = patience_seconds
         self._headers = {"Authorization": f"Bearer {key}"}
         self._session: aiohttp.ClientSession | None = None
+        self._waits_logged_at: dict[str, float] = {}
 
     async def open(self) -> None:
         """Open the session."""
@@ -71,31 +75,52 @@ class Transport:
         """Retry until the server is not overloaded or the time is up; return the last response."""
         deadline = time.monotonic() + self.patience_seconds
         pause = FIRST_PAUSE_SECONDS
-        is_pause_logged = False
         while True:
             response = await self._send_once(method, path, options)
             if isinstance(response, _Response) and response.status not in RETRY_STATUSES:
                 return response
-            if isinstance(response, _Response) and response.paused and not is_pause_logged:
-                is_pause_logged = True
-                _log.warning("request_waits: for up to %.0f s: %s", self.patience_seconds, response.paused)
             wait = max(pause, response.retry_after_seconds) if isinstance(response, _Response) else pause
             if time.monotonic() + wait > deadline:
                 if isinstance(response, _Response):
                     return response
                 raise ApiUnreachable(f"{self.base_url} does not answer: {describe_error(response)}.") from response
+            if isinstance(response, _Response) and response.detail:
+                self.log_wait(response.detail)
             await asyncio.sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    def log_wait(self, reason: str) -> None:
+        """Log why a request is repeated; the same reason at most once a minute."""
+        now = time.monotonic()
+        self._waits_logged_at = {
+            each: at for each, at in self._waits_logged_at.items() if now - at < LOGGED_AGAIN_SECONDS
+        }
+        if reason not in self._waits_logged_at:
+            self._waits_logged_at[reason] = now
+            _log.warning("request_waits: for up to %.0f s: %s", self.patience_seconds, reason)
+
+    def _log_slow_answer(self, method: str, path: str) -> None:
+        _log.warning(
+            "request_waits: %s %s%s is not answered after %.0f s; a component or a worker that it needs may be away",
+            *(method, self.base_url, path, SLOW_ANSWER_SECONDS),
+        )
 
     async def _send_once(self, method: str, path: str, options: dict[str, Any]) -> _Response | Exception:
         if self._session is None:
             raise RuntimeError("A Client is opened with `async with`.")
         url = self.base_url + path
+        # Some requests wait on purpose.
+        wanted_wait = float((options.get("json") or options.get("params") or {}).get("wait") or 0)
+        slow = asyncio.get_running_loop().call_later(
+            SLOW_ANSWER_SECONDS + wanted_wait, self._log_slow_answer, method, path
+        )
         try:
             async with self._session.request(method, url, allow_redirects=False, **options) as response:
                 return _Response(response.status, response.headers, _parse_object(await response.read()))
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
             return error
+        finally:
+            slow.cancel()
 
 
 @dataclass(frozen=True)
@@ -106,10 +131,9 @@ class _Response:
     """None if it was not a JSON object."""
 
     @property
-    def paused(self) -> str:
-        """Who paused what was asked for, since when and why; empty if it is not paused."""
-        is_paused = self.body is not None and self.body.get("code") == SYSTEM_PAUSED
-        return str(self.body.get("detail", "")) if self.body is not None and is_paused else ""
+    def detail(self) -> str:
+        """Why the API refused the request; empty where something else answered."""
+        return str((self.body or {}).get("detail", ""))
 
     @property
     def retry_after_seconds(self) -> float:
@@ -160,9 +184,12 @@ def _build_refused(response: _Response, request: str) -> RequestRefused:
             response.status, "no_haulage_api", f"{request} answered {response.status}, not as Haulage does.", ""
         )
     problem = response.body
-    faults = [f"{each['path']}: {each['message']}" for each in problem.get("errors", [])]
-    # The detail names the first of them already.
-    wrong = "; ".join(fault for fault in faults if fault not in problem["detail"])
-    return RequestRefused(
-        response.status, problem["code"], f"{problem['detail']} {wrong}".strip(), problem.get("request_id", "")
-    )
+    detail: str = problem["detail"]
+    # The detail names the first of them already, with its path or as the whole sentence.
+    faults = [
+        f"{each['path']}: {each['message']}"
+        for each in problem.get("errors", [])
+        if not detail.startswith(each["message"])
+    ]
+    wrong = "; ".join(fault for fault in faults if fault not in detail)
+    return RequestRefused(response.status, problem["code"], f"{detail} {wrong}".strip(), problem.get("request_id", ""))

@@ -206,6 +206,7 @@ class Tasks:
             again = [at for at in batch if found[at].code == UNAVAILABLE]
             if again and time.monotonic() + pause <= deadline:
                 left.append(again)
+                self._transport.log_wait(str(TaskRequestRefused(UNAVAILABLE, found[again[0]].msg)))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
         return [found[at] for at in range(len(bodies))]
@@ -233,8 +234,10 @@ class Tasks:
             # A batch has an outcome for each entry, unless it was refused as a whole.
             if code == 0 or (not is_batch and "results" in response):
                 return response
+            refused = TaskRequestRefused(code, response.get("msg", ""))
             if code != UNAVAILABLE or time.monotonic() + pause > deadline:
-                raise TaskRequestRefused(code, response.get("msg", ""))
+                raise refused
+            self._transport.log_wait(str(refused))
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 

@@ -59,6 +59,8 @@ async def test_a_platform_that_lies_is_fetched_once_it_is_mended(orders: Orders,
     code, out, _ = await type_orders(orders, "fetch", "shop-1", "--json")
     failure = json.loads(out)
     assert (code, failure["code"], failure["failed"]) == (1, "platform_failed", 1)
+    code, out, _ = await type_orders(orders, "status", "shop-1")
+    assert (code, "1 failed" in out) == (1, True), out
     code, _, err = await type_orders(orders, "redo", "shop-1")
     assert (code, "failed again: " in err) == (1, True), err
 
@@ -113,3 +115,9 @@ async def test_a_wrong_command_is_refused(orders: Orders) -> None:
     assert (code, "--project" in err) == (2, True), err
     code, _, err = await type_orders(orders, *setup, "--option", "interval")
     assert (code, "NAME=VALUE" in err) == (2, True), err
+    wrong = ("set-up", "shop-1", orders.platforms.url("shop-1"), "--kind", "shopify", "--project", orders.project_id)
+    code, _, err = await type_orders(orders, *wrong, "--credentials", "nofile")
+    assert (code, err.count("There are no credentials 'nofile'")) == (2, 1), err
+    assert "shop-1 is set up, paused and not configured" in err
+    code, out, err = await type_orders(orders, "list", "nope")
+    assert (code, out, "'nope'" in err) == (2, "", True), err

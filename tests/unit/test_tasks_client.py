@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from haulage import transport
 from haulage.tasks import HeldTask, NewTask, Outcome, Result, Status, TaskRequestRefused, Tasks, TaskType
 from tests.support.api_peer import ApiPeer, problem, running_api_peer
 from tests.support.task_queue import make_held_task
@@ -61,12 +62,30 @@ async def test_a_refusal_has_the_number_and_the_reason(peer: ApiPeer, tasks: Tas
     assert (refused.value.code, str(refused.value)) == (8035, "There is no task 'x'.")
 
 
-async def test_a_part_that_is_gone_for_a_moment_is_waited_for(peer: ApiPeer, tasks: Tasks) -> None:
-    """8036 is the original's number for it."""
+async def test_a_part_that_is_gone_for_a_moment_is_waited_for(
+    peer: ApiPeer, tasks: Tasks, caplog: pytest.LogCaptureFixture
+) -> None:
+    """8036 is the original's number for it. Why is logged at the first refusal, and once."""
+    peer.says(200, {"code": 8036, "msg": "FAIL_REASON::A part does not answer."})
     peer.says(200, {"code": 8036, "msg": "FAIL_REASON::A part does not answer."})
     peer.says(200, GOOD | {"task_count": 3, "pending": 1, "running": 1, "success": 1, "failed": 0})
 
     assert (await tasks.counts("video")).pending == 1
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == ["request_waits: for up to 2 s: A part does not answer."]
+
+
+async def test_a_request_without_an_answer_is_logged(
+    peer: ApiPeer, tasks: Tasks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So that a person at a terminal knows what is waited for; one that waits on purpose is not."""
+    monkeypatch.setattr(transport, "SLOW_ANSWER_SECONDS", 0.0)
+    peer.says(200, GOOD | {"task_list": []})
+    await tasks.hold("video", wait_seconds=30)
+    assert caplog.records == []
+    peer.says(200, GOOD)
+    await tasks.ping()
+    assert ["is not answered" in record.getMessage() for record in caplog.records] == [True]
 
 
 async def test_patience_ends(peer: ApiPeer) -> None:
