@@ -89,8 +89,8 @@ class ConcernPart(Response):
     """A part of a concern: what is concerned, and why."""
 
     count: int
-    subject: str = Field(description="platform, type of tasks or task queue; empty where there is no such thing")
-    cause: str = Field(description="code of the fault, module, or a sentence; empty if it is known to the item only")
+    subject: str = Field(description="platform, type of tasks, module or queue; empty where there is no such thing")
+    cause: str = Field(description="code of the fault, or a sentence; empty if it is known to the item only")
 
 
 class Concern(Response):

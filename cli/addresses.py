@@ -392,7 +392,9 @@ def _describe_message(message: Message) -> str:
     uprns = " and ".join(str(uprn) for uprn in (message.uprn_1, message.uprn_2) if uprn)
     parts = [f"{message.id}: {message.topic} of {uprns}, {message.state}"]
     if message.waits and message.waits.kind:
-        parts.append(f"({message.waits.kind}{f' in {message.waits.module}' if message.waits.module else ''})")
+        modules = message.waits.modules or [each for each in [message.waits.module] if each]
+        places = " and ".join(modules)
+        parts.append(f"({message.waits.kind}{f' in {places}' if places else ''})")
     if message.reason:
         parts.append(message.reason)
     if message.waits:

@@ -82,12 +82,12 @@ class LoggingAndFaultInterceptor(client.Interceptor, worker.Interceptor):
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (the SDK's name)
         """See base class."""
-        for name in _SDK_LOGGERS:
-            logging.getLogger(name).addFilter(_TRACEBACKS)
+        _filter_lines_of_sdk()
         return _LoggingActivityInterceptor(next)
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002
         """See base class."""
+        _filter_lines_of_sdk()
         return _LoggingWorkflowInterceptor
 
 
@@ -192,6 +192,9 @@ class _TracebackFilter(logging.Filter):
             return True
         if is_cancelled_exception(error) or isinstance(error, asyncio.CancelledError):
             sentence = "It was cancelled."
+            # The SDK never looks at the end of an activity whose caller is cancelled at that very moment.
+            if record.getMessage().startswith(_UNREAD_FUTURE):
+                return False
         elif (described := outages.describe_expected_failure(error)) is not None:
             sentence = described
         else:
@@ -202,8 +205,17 @@ class _TracebackFilter(logging.Filter):
 
 
 _FAILED_ACTIVITY: Final = "Completing activity as failed"
+_UNREAD_FUTURE: Final = "Future exception was never retrieved"
 _TRACEBACKS: Final = _TracebackFilter()
-_SDK_LOGGERS: Final = ("temporalio.activity", "temporalio.worker._activity", "temporalio.worker._worker")
+_SDK_LOGGERS: Final = (
+    *("temporalio.activity", "temporalio.worker._activity", "temporalio.worker._worker"),
+    "temporalio.worker._workflow_instance",
+)
+
+
+def _filter_lines_of_sdk() -> None:
+    for name in _SDK_LOGGERS:
+        logging.getLogger(name).addFilter(_TRACEBACKS)
 
 
 def _classify_outcome(raised: BaseException) -> str:

@@ -99,6 +99,8 @@ def configure(level: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
+    # Libraries warn in plain text, which what reads the lines would not understand.
+    logging.captureWarnings(capture=True)
 
 
 def get(name: str) -> FilteringBoundLogger:

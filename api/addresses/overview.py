@@ -44,14 +44,7 @@ async def _count_workload(database: Database, defaults: AddressSettings) -> Work
     tallies: defaultdict[MessageState, ItemCount] = defaultdict(ItemCount)
     for each in counts.counts:
         tallies[each.state] += ItemCount(each.messages, each.oldest_at)
-    details = Counter(
-        {
-            ConcernDetail(ConcernKind(each.state), cause=module): failed
-            for each in counts.counts
-            if each.state in (MessageState.FAILED, MessageState.GIVEN_UP)
-            for module, failed in each.failed_in.items()
-        }
-    )
+    details = _count_failures_by_module(counts)
     details.update(
         ConcernDetail(ConcernKind.MODULE_PAUSED, module.upper(), f"{pause.who}: {pause.reason}")
         for module, pause in paused.items()
@@ -65,6 +58,24 @@ async def _count_workload(database: Database, defaults: AddressSettings) -> Work
     )
     failed = tallies[MessageState.FAILED] + tallies[MessageState.GIVEN_UP]
     return {"": Workload(tallies[MessageState.PROCESSING], tallies[MessageState.WAITING], failed, +concerns, +details)}
+
+
+def _count_failures_by_module(counts: UnfinishedCounts) -> Counter[ConcernDetail]:
+    """Count failed and given-up messages by module, with the module's last answer, and those behind another one."""
+    newest = dict[Module, tuple[str, str]]()
+    for each in counts.counts:
+        for module, answer in each.answers.items():
+            newest[module] = max(newest.get(module, answer), answer)
+    details = Counter[ConcernDetail]()
+    for each in counts.counts:
+        if each.state not in (MessageState.FAILED, MessageState.GIVEN_UP):
+            continue
+        kind = ConcernKind(each.state)
+        for module, failed in each.failed_in.items():
+            lines = newest[module][1].strip().splitlines() if module in newest else []
+            details[ConcernDetail(kind, module, lines[0] if lines else "")] += failed
+        details[ConcernDetail(kind, cause="behind another message")] += each.behind
+    return details
 
 
 GAUGE_INTERVAL_SECONDS: Final = 15.0

@@ -31,6 +31,7 @@ class MessageWait(Response):
 
     kind: WaitKind | None
     module: Module | None = Field(description="the first module that caused it")
+    modules: list[Module] = Field(description="all modules that caused it, where they are several")
     uprn: int | None = Field(description="for `missing`: the UPRN that has no address there")
     behind: int | None = Field(
         description="for `behind`: the message that must be done first; for `overtaken`: the later one that was applied"

@@ -161,6 +161,8 @@ class WaitReason(BaseModel):
     kind: WaitKind | None = None
     module: Module | None = None
     """The first module that caused it."""
+    modules: list[Module] = Field(default_factory=list)
+    """All modules that caused it, where they are several."""
     uprn: int | None = None
     """For `missing`: the UPRN."""
     behind: int | None = None
@@ -193,8 +195,8 @@ class WaitReason(BaseModel):
 
     def with_blocking_message(self, behind: int, paused: Sequence[Module] = ()) -> Self:
         """Return the reason of the same message when it is held back behind another, which waits for these pauses."""
-        update = {"kind": WaitKind.BEHIND, "module": None, "uprn": None, "behind": behind, "paused": list(paused)}
-        return self.model_copy(update=update)
+        update = {"kind": WaitKind.BEHIND, "module": None, "modules": [], "uprn": None, "behind": behind}
+        return self.model_copy(update={**update, "paused": list(paused)})
 
 
 TOUCHED_FIELDS: Final = ("unsure", "inherits")

@@ -135,9 +135,11 @@ def _build_wait_reason(before: WaitReason, answers: Mapping[Module, OperationRes
     if not found:
         return None
     kind, module = found[0]
+    causing = [each for why, each in found if why is kind]
     return WaitReason(
         kind=kind,
         module=module,
+        modules=causing if len(causing) > 1 else [],
         uprn=next(iter(answers[module].missing), None),
         missing=sorted({uprn for answer in answers.values() for uprn in answer.missing}),
         unsure=[

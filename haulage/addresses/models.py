@@ -86,6 +86,8 @@ class MessageWait(BaseModel):
     kind: WaitKind | None = None
     module: Module | None = None
     """The first module that caused it."""
+    modules: Sequence[Module] = ()
+    """All modules that caused it, where they are several."""
     uprn: int | None = None
     """For `missing`: the UPRN."""
     behind: int | None = None

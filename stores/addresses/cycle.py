@@ -254,13 +254,24 @@ async def delete_expired_rows(database: Database, table: str, kept: timedelta, l
 
 UNFINISHED_STATES: Final = tuple(state for state in MessageState if state is not MessageState.DONE)
 
-_FAILED_IN: Final = "{0}_ack = 'N' AND NOT coalesce(wait_reason -> 'paused' ? '{0}', false)"
+# A module that is not called for a while, because it failed before, has answered nothing to later messages.
+_FAILED_IN: Final = (
+    "({0}_ack = 'N' OR ({0}_ack IS DISTINCT FROM 'Y' "
+    "AND coalesce(wait_reason ->> 'module' = '{0}' OR wait_reason -> 'modules' ? '{0}', false))) "
+    "AND NOT coalesce(wait_reason -> 'paused' ? '{0}', false)"
+)
+_LAST_ANSWER: Final = (
+    "max(ARRAY[to_char({0}_ack_date AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS'), left({0}_stack_trace, 200)]) "
+    "FILTER (WHERE {0}_ack = 'N' AND {0}_stack_trace IS NOT NULL) AS {0}_answer"
+)
 _BEGUN: Final = f"""
     SELECT topic,
         CASE WHEN {OWNED} THEN '{MessageState.PROCESSING}' WHEN retry_times >= $1 THEN '{MessageState.GIVEN_UP}'
             WHEN {WAITS_FOR_PAUSE} THEN '{MessageState.WAITING}' ELSE '{MessageState.FAILED}' END AS state,
         count(*) AS messages, min(createdat) AS oldest_at,
-        {", ".join(f"count(*) FILTER (WHERE {_FAILED_IN.format(module)}) AS {module}" for module in Module)}
+        {", ".join(f"count(*) FILTER (WHERE {_FAILED_IN.format(module)}) AS {module}" for module in Module)},
+        {", ".join(_LAST_ANSWER.format(module) for module in Module)},
+        count(*) FILTER (WHERE wait_reason ->> 'kind' = '{WaitKind.BEHIND}') AS behind
     FROM im_infi_addr_sync_log WHERE proc_flag IN ('P', 'N') GROUP BY 1, 2
     """  # noqa: S608 - constants only
 # Counted by the topic's partial index of unfinished messages, without reading the log.
@@ -290,6 +301,10 @@ class MessageCount:
     oldest_at: datetime | None = None
     failed_in: Mapping[Module, int] = field(default_factory=lambda: dict.fromkeys(Module, 0))
     """The number of them that failed in each module."""
+    answers: Mapping[Module, tuple[str, str]] = field(default_factory=dict)
+    """When each module last failed one of them, as a text that sorts, and the first words of its answer."""
+    behind: int = 0
+    """The number of them that wait for another message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,8 +336,15 @@ async def count_unfinished(database: Database, retries: int) -> UnfinishedCounts
 
 
 def _build_begun_count(row: Row) -> MessageCount:
-    failed_in = {module: row[module.value] for module in Module}
-    return MessageCount(Topic(row["topic"]), MessageState(row["state"]), row["messages"], row["oldest_at"], failed_in)
+    return MessageCount(
+        Topic(row["topic"]),
+        MessageState(row["state"]),
+        row["messages"],
+        row["oldest_at"],
+        failed_in={module: row[module.value] for module in Module},
+        answers={module: (at, text) for module in Module for at, text in [row[f"{module}_answer"] or (None, "")] if at},
+        behind=row["behind"],
+    )
 
 
 def _compute_waiting_counts(rows: Iterable[Row], begun: Iterable[MessageCount]) -> Iterable[MessageCount]:

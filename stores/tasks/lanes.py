@@ -26,15 +26,20 @@ FAILED_WITHIN: Final = timedelta(days=1)
 """Failed tasks need no action, so the overview shows recent ones only."""
 OVERDUE_SECONDS: Final = 60.0
 
-_QUEUES: Final = """
+_QUEUES: Final = f"""
     SELECT t.project_id, sum(h.running)::bigint AS running, NULL::timestamptz AS running_at,
         sum(h.pending)::bigint AS waiting,
         to_timestamp(min(h.next_order_time) FILTER (WHERE h.next_order_time <= $1) / 1000.0) AS waiting_at,
         0 AS failed, NULL::timestamptz AS failed_at,
-        t.name AS subject, '' AS cause,
-        coalesce(sum(h.due) FILTER (WHERE h.next_order_time <= $2 AND NOT t.paused), 0)::bigint AS count
-    FROM task_heads h JOIN task_types t USING (type) GROUP BY t.project_id, t.name
-"""
+        t.name AS subject,
+        CASE WHEN t.paused THEN 'paused by ' || coalesce(max(p.who) || ': ' || max(p.reason), 'an operator')
+            WHEN sum(h.running) = 0 THEN 'no worker holds a task of it' ELSE 'its workers hold others' END AS cause,
+        coalesce(sum(h.due) FILTER (WHERE h.next_order_time <= $2 AND NOT t.paused), 0)::bigint AS count,
+        coalesce(sum(h.due) FILTER (WHERE h.next_order_time <= $1), 0)::bigint AS due
+    FROM task_heads h JOIN task_types t USING (type)
+        LEFT JOIN system_pauses p ON p.system = '{build_task_type_subject("")}' || t.type
+    GROUP BY t.project_id, t.name, t.paused
+"""  # noqa: S608 - a constant
 _OPEN: Final = """
     SELECT coalesce(sum(h.pending + h.running), 0)::bigint FROM task_heads h JOIN task_types t USING (type)
     WHERE t.project_id = $1
@@ -249,5 +254,6 @@ async def count_workloads(database: Database) -> Workloads:
         paused = parse_concerns(ConcernKind.PAUSED, await connection.fetch(_PAUSED))
         failed_rows = await connection.fetch(_FAILED, TaskStatus.FAILED, failed_ms)
     overdue = parse_concerns(ConcernKind.OVERDUE, queues)
+    waiting = parse_details(ConcernKind.WAITING, [{**row, "count": row["due"]} for row in queues])
     causes = parse_details(ConcernKind.FAILED, failed_rows)
-    return merge_workloads(parse_workloads(queues), parse_workloads(failed_rows), overdue, paused, causes)
+    return merge_workloads(parse_workloads(queues), parse_workloads(failed_rows), overdue, waiting, paused, causes)

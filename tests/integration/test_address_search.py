@@ -167,7 +167,7 @@ async def test_a_message_is_shown_with_all_that_is_known(browser: MessageBrowser
         "wfm": (None, None),
         "od": (None, None),
     }
-    assert reply.body["waits"] == {**MISSING, "behind": None, "paused": []}
+    assert reply.body["waits"] == {**MISSING, "modules": [], "behind": None, "paused": []}
     assert reply.body["actions"] == []
 
 

@@ -41,6 +41,7 @@ def test_an_outage_is_a_sentence(error: Exception, sentence: str | None) -> None
 
 
 FAILED = "Completing activity as failed ({})"
+UNREAD = "Future exception was never retrieved\nfuture: <Future finished>"
 OTHER = "Failed completing activity task"
 
 
@@ -49,6 +50,8 @@ OTHER = "Failed completing activity task"
     [
         pytest.param(FAILED, AWAY, [], id="activity-ended-has-it"),
         pytest.param(FAILED, asyncio.CancelledError(), [], id="cancelled"),
+        pytest.param(UNREAD, asyncio.CancelledError(), [], id="cancelled-at-its-end"),
+        pytest.param(UNREAD, KeyError("uprn"), [(UNREAD, True, None)], id="defect-unread"),
         pytest.param(FAILED, KeyError("uprn"), [(FAILED, True, None)], id="defect"),
         pytest.param(OTHER, AWAY, [(OTHER, False, str(AWAY))], id="another-line"),
     ],

@@ -16,6 +16,7 @@ from infra import log
 
 WRITE = """
 import logging
+import warnings
 from types import SimpleNamespace
 from infra import log, temporal
 
@@ -26,6 +27,7 @@ own.debug("too_low")
 own.info("seen", count=3)
 own.info("odd", half="\\ud800", huge=2**70, kind=int)
 logging.getLogger("lib.theirs").warning("they say %s", 1, extra={"count": 4})
+warnings.warn("they warn", stacklevel=1)
 core = temporal._build_log_forwarding().forwarding
 core._on_logs([SimpleNamespace(level=30, message="Poll failed", target="pollers", fields={"queue": "q"}, time=0.0)])
 try:
@@ -73,7 +75,8 @@ def test_lines_hold_what_was_bound_and_told(lines: list[dict[str, Any]]) -> None
 
     assert seen.pop("timestamp").endswith("Z")
     assert seen == {"event": "seen", "count": 3, "level": "info", "logger": "infra.own", "request_id": "r-1"}
-    assert [line["event"] for line in lines] == ["seen", "odd", "they say 1", "Poll failed", "broken"]
+    told = [line["event"] for line in lines if line["logger"] != "py.warnings"]
+    assert told == ["seen", "odd", "they say 1", "Poll failed", "broken"]
 
 
 def test_lines_of_libraries_look_like_ours(lines: list[dict[str, Any]]) -> None:
@@ -81,6 +84,8 @@ def test_lines_of_libraries_look_like_ours(lines: list[dict[str, Any]]) -> None:
     theirs = next(line for line in lines if line["logger"] == "lib.theirs")
 
     assert (theirs["level"], theirs["count"], theirs["request_id"]) == ("warning", 4, "r-1")
+    [warning] = [line for line in lines if line["logger"] == "py.warnings"]
+    assert "UserWarning: they warn" in warning["event"]
 
 
 def test_lines_of_the_engine_s_core_are_json_as_well(lines: list[dict[str, Any]]) -> None:

@@ -101,7 +101,7 @@ function wayTo(system, trouble, { subject = "", cause = "" }) {
   if (system === "orders") return subject && session.isAdmin ? `${href}/platforms/${encodeURIComponent(subject)}${TABS[trouble] ? `?${TABS[trouble]}` : ""}` : null;
   if (system === "tasks") return subject ? `${href}/types/${encodeURIComponent(subject)}` : null;
   if (trouble === "quarantined") return `${href}/quarantine`;
-  const filters = { downloads: { state: trouble === "waiting" ? "pending" : "failed", cause }, transfers: { reason: trouble === "failed" ? cause : "" }, addresses: { state: trouble, module: cause } }[system];
+  const filters = { downloads: { state: trouble === "waiting" ? "pending" : "failed", cause }, transfers: { reason: trouble === "failed" ? cause : "" }, addresses: { state: trouble, module: subject } }[system];
   return `${href}?${new URLSearchParams(Object.entries(filters).filter(([, value]) => value))}`;
 }
 

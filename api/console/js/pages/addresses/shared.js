@@ -90,7 +90,8 @@ export function why(message) {
   if (message.reason) return document.createTextNode(message.reason);
   const waits = message.waits;
   if (message.state === "done" || !waits) return null;
-  const module = waits.module?.toUpperCase() ?? "?";
+  const modules = waits.modules?.length ? waits.modules : [waits.module ?? "?"];
+  const module = modules.join(", ").toUpperCase();
   const words = {
     missing: () => rich("addresses.why.missing", { uprn: uprnLink(waits.uprn ?? waits.missing[0]), module }),
     behind: () => rich("addresses.why.behind", { id: messageLink(waits.behind) }),
