@@ -27,7 +27,7 @@ import typer
 import uvloop
 from typer.exceptions import TyperException
 
-from cli import addresses, command, downloads, orders, task_steering, transfers
+from cli import addresses, command, downloads, steering, transfers
 from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay, Reason, Who
 from dev.embedded import data_folder
 from domain.faults import Fault
@@ -39,9 +39,9 @@ systems_app = typer.Typer(no_args_is_help=True)
 app.add_typer(systems_app, name="systems", help="Pause and resume whole systems.")
 app.add_typer(downloads.app, name="downloads", help="List, cancel, retry and delete downloads.")
 app.add_typer(transfers.app, name="transfer", help="Send files of the repository to hosts.")
-app.add_typer(orders.app, name="orders")
+app.add_typer(steering.order_app, name="orders")
 app.add_typer(addresses.app, name="addresses", help="Publish, follow, retry and compare changes of addresses.")
-app.add_typer(task_steering.app, name="tasks", help="Queue tasks for workers, and run one.")
+app.add_typer(steering.app, name="tasks", help="Queue tasks for workers, and run one.")
 
 _PYDANTIC_WORDINGS: Final = {"Value error, ": "", "Input should be": "it should be"}
 

@@ -392,8 +392,7 @@ def _describe_message(message: Message) -> str:
     uprns = " and ".join(str(uprn) for uprn in (message.uprn_1, message.uprn_2) if uprn)
     parts = [f"{message.id}: {message.topic} of {uprns}, {message.state}"]
     if message.waits and message.waits.kind:
-        modules = message.waits.modules or [each for each in [message.waits.module] if each]
-        places = " and ".join(modules)
+        places = " and ".join(message.waits.modules) or message.waits.module
         parts.append(f"({message.waits.kind}{f' in {places}' if places else ''})")
     if message.reason:
         parts.append(message.reason)

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,12 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli import command
-from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, DryRun, ProgressDisplay, Reason, Who
+from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay, Reason, Who
 
 if TYPE_CHECKING:
     from haulage.orders import Orders, Platform
-
-POLL_SECONDS = 0.5
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,9 +24,6 @@ app = typer.Typer(
 )
 
 Number = Annotated[str, typer.Argument(help="The platform's number, which you choose when you set it up.")]
-Slices = Annotated[list[str] | None, typer.Argument(help="Ids of slices; by default the failed set.")]
-Code = Annotated[str | None, typer.Option(help="Of the failed set, only slices with this code.")]
-OptionalReason = Annotated[str | None, typer.Option("--reason", help="Why, for the audit log.")]
 
 
 @app.command("set-up")
@@ -91,7 +85,7 @@ def set_up(
         line = f"{platform}: {kind} at {base_url}, orders {since}; version {config.version} of its configuration"
         return CommandOutput(config.model_dump(mode="json"), (line,))
 
-    _run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 async def _require_known(orders: Orders, platform: str) -> None:
@@ -127,7 +121,7 @@ def fetch(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: 
         await _require_success(orders, seen)
         return CommandOutput(seen.model_dump(mode="json"), (_describe_platform(seen),))
 
-    _run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -145,7 +139,7 @@ def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json:
         lines = (_describe_platform(seen), *faults)
         return CommandOutput(seen.model_dump(mode="json"), lines, exit_code=0 if is_well else 1)
 
-    _run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command("list")
@@ -170,68 +164,7 @@ def list_orders(
         none = () if found else (f"No order of {platform} is stored yet.",)
         return CommandOutput({"orders": [each.model_dump(mode="json") for each in found]}, lines, none)
 
-    _run_as_admin(run_command, api, data_dir, as_json=as_json)
-
-
-@app.command()
-def redo(
-    platform: Number,
-    slices: Slices = None,
-    code: Code = None,
-    reason: OptionalReason = None,
-    who: Who = "",
-    dry_run: DryRun = False,
-    api: Api = None,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Read slices again: those named, or the failed set; wait until that is done."""
-    choice = _build_choice(slices, code, who, reason, dry_run)
-
-    async def redo_and_wait(orders: Orders) -> Any:
-        before = {each.slice: each.finished_at async for each in orders.list_slices(platform)}
-        changed = await orders.redo(platform, choice)
-        if not dry_run:
-            await _wait_for_rereads(orders, platform, {name: before[name] for name in changed.done})
-        return changed
-
-    _run_slice_action(redo_and_wait, "read again", dry_run, api, data_dir, as_json=as_json)
-
-
-@app.command()
-def split(
-    platform: Number,
-    slices: Slices = None,
-    code: Code = None,
-    reason: OptionalReason = None,
-    who: Who = "",
-    dry_run: DryRun = False,
-    api: Api = None,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Split failed slices into halves, which are read next."""
-    choice = _build_choice(slices, code, who, reason, dry_run)
-    _run_slice_action(lambda orders: orders.split(platform, choice), "split", dry_run, api, data_dir, as_json=as_json)
-
-
-@app.command()
-def skip(
-    platform: Number,
-    reason: Annotated[str, typer.Option(help="Why; the ledger keeps it.")],
-    slices: Slices = None,
-    code: Code = None,
-    who: Who = "",
-    dry_run: DryRun = False,
-    api: Api = None,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Give failed slices up: orders of their time may be missing for ever."""
-    choice = _build_choice(slices, code, who, None, dry_run)
-    _run_slice_action(
-        lambda orders: orders.skip(platform, choice, reason), "skipped", dry_run, api, data_dir, as_json=as_json
-    )
+    run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -249,7 +182,7 @@ def pause(
         schedule = await orders.pause(platform, who=who or command.get_user_name(), reason=reason)
         return CommandOutput(schedule.model_dump(mode="json"), (f"{platform}: paused",))
 
-    _run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -267,7 +200,7 @@ def resume(
         schedule = await orders.resume(platform, who=who or command.get_user_name(), reason=reason)
         return CommandOutput(schedule.model_dump(mode="json"), (f"{platform}: resumed",))
 
-    _run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -288,7 +221,7 @@ def backfill(
         )
         return CommandOutput(begun.model_dump(mode="json"), (f"{platform}: back-fill {begun.backfill_id} has begun",))
 
-    _run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -306,13 +239,13 @@ def remove(
         await orders.remove(platform, who=who or command.get_user_name(), reason=reason)
         return CommandOutput({"platform": platform, "removed": True}, (f"{platform}: removed; its orders stay",))
 
-    _run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
 Work = Callable[["Orders", ApiAddress, ProgressDisplay], Awaitable[CommandOutput]]
 
 
-def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool) -> None:
+def run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool) -> None:
     """Do some work with a client that has the administrator's key."""
     from haulage.orders import Orders
 
@@ -325,55 +258,6 @@ def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json
             command.resolve_data_dir_and_limit_logs(data_dir), api, run_with_client, as_json=as_json, as_admin=True
         ),
     )
-
-
-def _run_slice_action(
-    act: Callable[[Orders], Awaitable[Any]],
-    done_word: str,
-    dry_run: bool,
-    api: str | None,
-    data_dir: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
-        changed = await act(orders)
-        lines = [f"{name}: {'would be ' if dry_run else ''}{done_word}" for name in changed.done]
-        left = tuple(f"{each.slice} is unchanged: {each.detail}" for each in changed.left)
-        return CommandOutput(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done_word}."]), left)
-
-    _run_as_admin(run_command, api, data_dir, as_json=as_json)
-
-
-async def _wait_for_rereads(orders: Orders, platform: str, finished_before: Mapping[str, datetime | None]) -> None:
-    """Wait until each slice has ended anew.
-
-    Raises:
-        WorkFailed: One of them failed again.
-    """
-    from haulage.errors import WorkFailed
-    from haulage.orders import BackfillState, SliceState
-
-    waiting = dict(finished_before)
-    while waiting:
-        await asyncio.sleep(POLL_SECONDS)
-        async for each in orders.list_slices(platform):
-            if each.slice not in waiting or (each.reread and each.reread.state is BackfillState.RUNNING):
-                continue
-            if each.state is SliceState.FAILED and each.finished_at == waiting[each.slice]:
-                continue
-            del waiting[each.slice]
-            fault = each.fault if each.reread is None else each.reread.fault
-            if fault is not None:
-                raise WorkFailed(f"{each.slice} failed again: {fault.sentence}", {"slice": each.slice})
-
-
-def _build_choice(slices: list[str] | None, code: str | None, who: str, reason: str | None, dry_run: bool) -> Any:
-    from haulage.orders import SliceChoice
-
-    choice = SliceChoice(slices=slices) if slices else SliceChoice(code=code, all=code is None)
-    signature = {"who": who or command.get_user_name(), "reason": reason}
-    return choice.model_copy(update={**signature, "dry_run": dry_run})
 
 
 async def _require_success(orders: Orders, seen: Platform) -> None:

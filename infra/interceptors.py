@@ -192,19 +192,17 @@ class _TracebackFilter(logging.Filter):
             return True
         if is_cancelled_exception(error) or isinstance(error, asyncio.CancelledError):
             sentence = "It was cancelled."
-            # The SDK never looks at the end of an activity whose caller is cancelled at that very moment.
-            if record.getMessage().startswith(_UNREAD_FUTURE):
-                return False
         elif (described := outages.describe_expected_failure(error)) is not None:
             sentence = described
         else:
             return True
         record.exc_info = record.exc_text = None
         record.cause, record.error = type(error).__name__, sentence
-        return not record.getMessage().startswith(_FAILED_ACTIVITY)
+        return not record.getMessage().startswith((_FAILED_ACTIVITY, _UNREAD_FUTURE))
 
 
 _FAILED_ACTIVITY: Final = "Completing activity as failed"
+# The SDK does not look at the end of an activity whose caller is cancelled at that very moment.
 _UNREAD_FUTURE: Final = "Future exception was never retrieved"
 _TRACEBACKS: Final = _TracebackFilter()
 _SDK_LOGGERS: Final = (

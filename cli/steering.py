@@ -1,28 +1,50 @@
 # ruff: noqa: PLC0415 - a command loads only what it needs
-"""`haulage tasks cancel`, `put-back`, `pause`, `resume` and `remove`: acting on tasks and their types."""
+"""Acting on tasks and their types, and on slices of orders: commands of `haulage tasks` and `haulage orders`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli import command
-from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRun, ProgressDisplay, Reason, Who
+from cli.command import (
+    Api,
+    ApiAddress,
+    AsJson,
+    CommandFault,
+    CommandOutput,
+    DataDir,
+    DryRun,
+    ProgressDisplay,
+    Reason,
+    Who,
+)
+from cli.orders import Number, run_as_admin
+from cli.orders import app as order_app
 from cli.tasks import TasksRefused, TypeName, app, extract_reason, require_known_status, run_with_client
 
 if TYPE_CHECKING:
+    from haulage.orders import Orders
     from haulage.tasks import Outcome, Task, Tasks
 
-__all__ = ["app"]
-"""The application of `haulage tasks`, with these commands."""
+__all__ = ["app", "order_app"]
+"""The applications of `haulage tasks` and `haulage orders`, with these commands."""
+
+POLL_SECONDS = 0.5
 
 ChosenIds = Annotated[list[str] | None, typer.Argument(help="Ids of tasks; or give --type and conditions.")]
 OfType = Annotated[str | None, typer.Option("--type", help="Tasks of this type, instead of ids.")]
 InStatus = Annotated[str | None, typer.Option("--status", help="Of the type: pending, running, failed and so on.")]
 OfUser = Annotated[str | None, typer.Option("--user", help="Of the type: those of this user.")]
+
+Slices = Annotated[list[str] | None, typer.Argument(help="Ids of slices; by default the failed set.")]
+Code = Annotated[str | None, typer.Option(help="Of the failed set, only slices with this code.")]
+OptionalReason = Annotated[str | None, typer.Option("--reason", help="Why, for the audit log.")]
 
 
 @app.command()
@@ -166,3 +188,113 @@ def _apply_action_to_chosen_tasks(
         return CommandOutput({"task_ids": good}, lines or (f"None was {past_participle}.",))
 
     run_with_client(work, api, data_dir, as_json, require_ids_or_filter)
+
+
+@order_app.command()
+def redo(
+    platform: Number,
+    slices: Slices = None,
+    code: Code = None,
+    reason: OptionalReason = None,
+    who: Who = "",
+    dry_run: DryRun = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read slices again: those named, or the failed set; wait until that is done."""
+    choice = _build_choice(slices, code, who, reason, dry_run)
+
+    async def redo_and_wait(orders: Orders) -> Any:
+        before = {each.slice: each.finished_at async for each in orders.list_slices(platform)}
+        changed = await orders.redo(platform, choice)
+        if not dry_run:
+            await _wait_for_rereads(orders, platform, {name: before[name] for name in changed.done})
+        return changed
+
+    _run_slice_action(redo_and_wait, "read again", dry_run, api, data_dir, as_json=as_json)
+
+
+@order_app.command()
+def split(
+    platform: Number,
+    slices: Slices = None,
+    code: Code = None,
+    reason: OptionalReason = None,
+    who: Who = "",
+    dry_run: DryRun = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Split failed slices into halves, which are read next."""
+    choice = _build_choice(slices, code, who, reason, dry_run)
+    _run_slice_action(lambda orders: orders.split(platform, choice), "split", dry_run, api, data_dir, as_json=as_json)
+
+
+@order_app.command()
+def skip(
+    platform: Number,
+    reason: Annotated[str, typer.Option(help="Why; the ledger keeps it.")],
+    slices: Slices = None,
+    code: Code = None,
+    who: Who = "",
+    dry_run: DryRun = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give failed slices up: orders of their time may be missing for ever."""
+    choice = _build_choice(slices, code, who, None, dry_run)
+    _run_slice_action(
+        lambda orders: orders.skip(platform, choice, reason), "skipped", dry_run, api, data_dir, as_json=as_json
+    )
+
+
+def _run_slice_action(
+    act: Callable[[Orders], Awaitable[Any]],
+    done_word: str,
+    dry_run: bool,
+    api: str | None,
+    data_dir: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+        changed = await act(orders)
+        lines = [f"{name}: {'would be ' if dry_run else ''}{done_word}" for name in changed.done]
+        left = tuple(f"{each.slice} is unchanged: {each.detail}" for each in changed.left)
+        return CommandOutput(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done_word}."]), left)
+
+    run_as_admin(run_command, api, data_dir, as_json=as_json)
+
+
+async def _wait_for_rereads(orders: Orders, platform: str, finished_before: Mapping[str, datetime | None]) -> None:
+    """Wait until each slice has ended anew.
+
+    Raises:
+        WorkFailed: One of them failed again.
+    """
+    from haulage.errors import WorkFailed
+    from haulage.orders import BackfillState, SliceState
+
+    waiting = dict(finished_before)
+    while waiting:
+        await asyncio.sleep(POLL_SECONDS)
+        async for each in orders.list_slices(platform):
+            if each.slice not in waiting or (each.reread and each.reread.state is BackfillState.RUNNING):
+                continue
+            if each.state is SliceState.FAILED and each.finished_at == waiting[each.slice]:
+                continue
+            del waiting[each.slice]
+            fault = each.fault if each.reread is None else each.reread.fault
+            if fault is not None:
+                raise WorkFailed(f"{each.slice} failed again: {fault.sentence}", {"slice": each.slice})
+
+
+def _build_choice(slices: list[str] | None, code: str | None, who: str, reason: str | None, dry_run: bool) -> Any:
+    from haulage.orders import SliceChoice
+
+    choice = SliceChoice(slices=slices) if slices else SliceChoice(code=code, all=code is None)
+    signature = {"who": who or command.get_user_name(), "reason": reason}
+    return choice.model_copy(update={**signature, "dry_run": dry_run})
