@@ -195,8 +195,8 @@ class WaitReason(BaseModel):
 
     def with_blocking_message(self, behind: int, paused: Sequence[Module] = ()) -> Self:
         """Return the reason of the same message when it is held back behind another, which waits for these pauses."""
-        cleared = {"module": None, "modules": [], "uprn": None}
-        return self.model_copy(update={"kind": WaitKind.BEHIND, **cleared, "behind": behind, "paused": list(paused)})
+        update: dict[str, object] = {"kind": WaitKind.BEHIND, "module": None, "modules": [], "uprn": None}
+        return self.model_copy(update={**update, "behind": behind, "paused": list(paused)})
 
 
 TOUCHED_FIELDS: Final = ("unsure", "inherits")

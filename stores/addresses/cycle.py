@@ -262,7 +262,7 @@ _FAILED_IN: Final = (
 )
 _LAST_ANSWER: Final = (
     "max(ARRAY[to_char({0}_ack_date AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS'), left({0}_stack_trace, 200)]) "
-    "FILTER (WHERE {0}_ack = 'N' AND {0}_stack_trace IS NOT NULL) AS {0}_answer"
+    "FILTER (WHERE {0}_ack IS DISTINCT FROM 'Y' AND {0}_stack_trace IS NOT NULL) AS {0}_answer"
 )
 _BEGUN: Final = f"""
     SELECT topic,

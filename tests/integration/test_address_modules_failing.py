@@ -72,6 +72,14 @@ async def test_an_open_breaker_costs_no_try(settings: Settings, tmp_path: Path) 
             return len(cycles) > 3
 
         await eventually(are_several_cycles_over)
+
+        async def is_named() -> bool:
+            seen = (await addresses.api_client.as_admin("GET", "/v1/overview")).body
+            [room] = [each for each in seen["rooms"] if each["room"] == "addresses"]
+            parts = [part for each in room["concerns"] if each["trouble"] == "failed" for part in each["parts"]]
+            return any(part["subject"] == "od" and "is not called" in part["cause"] for part in parts)
+
+        await eventually(is_named)
         rows = [await addresses.row(id_) for id_ in ids.values()]
         assert {(row["proc_flag"], row["retry_times"]) for row in rows} <= {("N", 0), ("P", 0)}
         assert len(addresses.modules.modules["od"].calls) == sent

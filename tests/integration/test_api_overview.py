@@ -191,6 +191,10 @@ async def test_concerns_are_named(api_client: ApiClient, database: Database) -> 
     assert concerns(own, "tasks") == {"no_worker": 1, "overdue": 10, "waiting": 10}
     # What is paused is not overdue.
     assert concerns(every, "tasks") == {"no_worker": 1, "overdue": 10, "paused": 1, "waiting": 30}
+    reasons = {each["trouble"]: each["parts"] for each in find_workload(every, "tasks")["concerns"]}
+    assert [bool(each["subject"] and each["cause"]) for each in reasons["overdue"]] == [True]
+    assert "paused by an operator" in {each["cause"] for each in reasons["waiting"]}
+    assert sum(each["count"] for each in reasons["waiting"]) == 30
     assert concerns(own, "downloads")["failed"] == 1
     parts = {each["trouble"]: each["parts"] for each in find_workload(every, "orders")["concerns"]}
     assert parts["stale"] == [

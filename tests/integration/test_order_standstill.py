@@ -47,7 +47,7 @@ async def test_a_pause_says_who_paused_and_why(settings: Settings) -> None:
         await set_up_platform(orders, PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
         for verb, is_paused in (("pause", True), ("resume", False)):
             address = f"/v1/platforms/{NUMBER}/{verb}"
-            refused = await orders.ask("POST", address)
+            refused = await orders.ask("POST", address, json={})
             done = await orders.ask("POST", address, json={"who": "ann", "reason": "stocktaking"})
             [entry] = (await orders.ask("GET", "/v1/audit", params={"limit": "1"})).body["items"]
             assert (refused.status, done.status, done.body["paused"]) == (422, 200, is_paused)

@@ -193,7 +193,6 @@ async def test_cancel(peer: ApiPeer, client: Client) -> None:
                 "project_id",
                 "rows_per_second",
                 "started_at",
-                "trouble",
                 "type",
             },
             id="download",

@@ -12,7 +12,7 @@ export async function pauseOrResume(platform, known) {
   const word = (name) => t(`orders.deed.${verb}.${name}`, { n: known.open, platform });
   const signed = await signFirst({ title: word("title"), text: word("text"), action: word("name"), danger: verb === "pause" });
   if (!signed) return false;
-  await post(api(platform, `/${verb}`), signed);
+  await post(api(platform, known.paused ? "/resume" : "/pause"), signed);
   say(word("done"));
   return true;
 }
