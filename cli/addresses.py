@@ -396,6 +396,5 @@ def _describe_message(message: Message) -> str:
         parts.append(f"({message.waits.kind}{f' in {places}' if places else ''})")
     if message.reason:
         parts.append(message.reason)
-    if message.waits:
-        parts += map(str, message.waits.paused)
+    parts += map(str, message.waits.paused if message.waits else ())
     return " ".join(parts)
