@@ -143,11 +143,18 @@ def read_hosts(named: Sequence[str], path: Path | None) -> list[str]:
 
 
 async def follow_job(transfers: Transfers, job_id: str, progress: ProgressDisplay) -> TransferJob:
-    """Show a job until it has ended; return its last state."""
+    """Show a job until it has ended, and what GSE answers while it answers errors; return the job's last state."""
+    told = 0
     async for job in transfers.watch(job_id):
         text = f"{job.ended:,} of {job.total:,} hosts" if job.ended else f"window open until {job.closes_at:%H:%M:%S}"
-        failing = next((group for group in job.troubles if group.next_try_at), None)
-        progress.show("transfer", job.ended, job.total, f"{text}; {failing.meaning}" if failing else text)
+        progress.show("transfer", job.ended, job.total, text)
+        failing = next((group for group in job.troubles if group.tries), None)
+        if failing is None or failing.tries is None:
+            told = 0
+        elif failing.tries >= max(1, 2 * told):
+            # GSE may be asked every second: a line follows when it was asked twice as often.
+            command.print_warning(f"{failing.count:,} hosts: {failing.meaning}")
+            told = failing.tries
     return job
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
 
 from api.transfers import requests, responses
+from cli.transfers import follow_job
 from haulage import RequestRefused
 from haulage.transfers import (
     FailureGroup,
@@ -179,3 +181,38 @@ def test_models_have_the_fields_of_the_api(
     """Except for those that are named here with the pair."""
     assert server.model_fields.keys() - client.model_fields.keys() == set(only_server)
     assert client.model_fields.keys() - server.model_fields.keys() == set(only_client)
+
+
+async def test_a_terminal_is_told_what_gse_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    """At once, and again when GSE was asked twice as often; not what a single poll more found."""
+
+    class Watched:
+        async def watch(self, job_id: str) -> AsyncIterator[TransferJob]:
+            for tries in (0, 1, 2, 3, 4, 0):
+                said = FailureGroup(status=TransferState.RUNNING, meaning=f"asked {tries}", count=2, tries=tries)
+                yield build_job(job_id, troubles=[said] if tries else [])
+
+    class Display:
+        def show(self, *_: object) -> None:
+            """Show nothing."""
+
+    await follow_job(cast("Transfers", Watched()), "job-1", Display())
+
+    assert capsys.readouterr().err.splitlines() == [f"haulage: 2 hosts: asked {tries}" for tries in (1, 2, 4)]
+
+
+def build_job(job_id: str, **fields: Any) -> TransferJob:
+    """Build the state of a job that runs."""
+    now = datetime.now(UTC)
+    return TransferJob(
+        job_id=job_id,
+        biz_id=1,
+        app_id=1,
+        file_path="/a",
+        status=TransferState.RUNNING,
+        partial=False,
+        counts={TransferState.RUNNING: 2},
+        closes_at=now,
+        deadline_at=now,
+        **fields,
+    )
