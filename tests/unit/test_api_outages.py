@@ -23,11 +23,13 @@ from urllib3 import HTTPResponse
 
 from api.http import problems
 from api.transfers.joins import JoinTimeout
+from cli.outside_checks import CheckFailed, open_database_for_check
 from infra.component_settings import DatabaseSettings
 from infra.database import Database
 from infra.objects import BucketMissing, ObjectMissing, StoreFailure, StoreRefused, StoreUnreachable
 from infra.objects.failures import build_s3_failure
 from infra.outages import Component, ComponentHangs, EngineUnresponsive
+from infra.settings import Settings
 from workflows.tasks.handle import LaneUnresponsive
 
 SSL_REQUEST: Final = 80_877_103
@@ -138,6 +140,20 @@ async def test_a_server_that_cannot_carry_out_a_statement_is_an_outage(state: st
 async def test_a_server_that_refuses_is_none(state: str, *, at_connect: bool) -> None:
     """A wrong password or a mistake in a statement stays for the operator to mend: 500."""
     assert (await ask(state, at_connect=at_connect)).status == 500
+
+
+async def test_the_doctor_says_what_a_server_refuses() -> None:
+    """In the server's words, not in those of the libraries between; it runs, so the remedy is not to start it."""
+    async with running_server("28P01", at_connect=True) as port:
+        url = f"postgresql+asyncpg://me:secret@127.0.0.1:{port}/installation"
+        settings = Settings(database=DatabaseSettings(url=url))
+        with pytest.raises(CheckFailed) as refused:
+            async with open_database_for_check(settings) as database:
+                await database.now()
+
+    assert str(refused.value).startswith("PostgreSQL answers, and refuses: ")
+    assert "sqlalchemy" not in str(refused.value)
+    assert str(refused.value).endswith(". Correct HAULAGE_DATABASE__URL, or see PostgreSQL's log.")
 
 
 async def test_a_server_that_is_not_there_is_an_outage() -> None:

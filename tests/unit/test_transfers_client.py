@@ -183,7 +183,7 @@ def test_models_have_the_fields_of_the_api(
     assert client.model_fields.keys() - server.model_fields.keys() == set(only_client)
 
 
-async def test_a_terminal_is_told_what_gse_answers(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_terminal_shows_what_gse_answers(capsys: pytest.CaptureFixture[str]) -> None:
     """At once, and again when GSE was asked twice as often; not what a single poll more found."""
 
     class Watched:
