@@ -29,6 +29,8 @@ from infra.settings import Settings
 from stores import migrate, payload_keys, worker_heartbeats
 from workflows import systems
 
+NAMED_SECONDS = 3_600.0
+"""How long a silent worker process is named where others serve its queues."""
 PROBE_KEY = ".doctor"
 ANSWER_SECONDS = 12.0
 """All checks run at once, and what has not answered by then hangs."""
@@ -185,11 +187,11 @@ async def _check_queues_are_served(settings: Settings) -> str:
         )
     served = f"answer at {len(queues) - len(idle)} of {len(queues)} queues"
     served += f"; no work waits in {', '.join(idle)}" if idle else ""
-    if not any(each.is_silent for each in heartbeats):
+    # One that was killed and has been replaced is named for a while, too: it may come back.
+    recent = [each for each in heartbeats if each.is_silent and each.silent_seconds < NAMED_SECONDS]
+    if not recent:
         return served
-    named = ", ".join(
-        f"{each.identity} (silent for {each.silent_seconds:.0f} s)" for each in heartbeats if each.is_silent
-    )
+    named = ", ".join(f"{each.identity} (silent for {each.silent_seconds:.0f} s)" for each in recent)
     return WorthALook(f"{served}. Others hang or were killed, and their queues have another: {named}. Restart them.")
 
 
