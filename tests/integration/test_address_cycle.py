@@ -21,6 +21,7 @@ from tests.support.address_world import CycleHarness, Fault, PythonModules, chan
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
 ALL_ACKS = dict.fromkeys(Module, "Y")
+ALL = [module.value for module in Module]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ async def test_a_swap_without_a_side_is_given_up_after_two_cycles(world: CycleHa
 
     row = (await load_by_number(world))["s"]
     assert (row["proc_flag"], row["retry_times"], acks(row)) == ("N", 2, dict.fromkeys(Module, "N"))
-    assert row["wait_reason"] == {"kind": "missing", "module": "ed", "uprn": 2, "missing": [2]}
+    assert row["wait_reason"] == {"kind": "missing", "module": "ed", "modules": ALL, "uprn": 2, "missing": [2]}
     assert row["reason"] == "The address was deleted by message gone."
     assert row["od_stack_trace"] == "There is no address with UPRN 2."
     assert [cycle.plan.loaded for cycle in world.cycles[-4:]] == [1, 1, 0, 0]
@@ -261,7 +262,7 @@ async def test_a_swap_that_was_overtaken_is_refused_with_the_name_of_the_other(w
     assert young["proc_flag"] == "Y"
     assert (old["proc_flag"], old["superseded_by"], old["retry_times"]) == ("N", None, 1)
     assert [old[f"{module}_ack"] for module in Module] == ["N"] * 4
-    assert old["wait_reason"] == {"kind": "overtaken", "module": "ed", "behind": young["id"]}
+    assert old["wait_reason"] == {"kind": "overtaken", "module": "ed", "modules": ALL, "behind": young["id"]}
     assert old["reason"].startswith("Message young, a later swap, was applied before")
     assert world.count_effects()[Module.ED, str(old["id"])] == 0
 
@@ -289,7 +290,7 @@ async def test_an_overtaken_swap_names_one_whose_answers_were_lost(world: CycleH
     await world.cycle()
 
     rows = await load_by_number(world)
-    assert rows["old"]["wait_reason"] == {"kind": "overtaken", "module": "ed", "behind": young["id"]}
+    assert rows["old"]["wait_reason"] == {"kind": "overtaken", "module": "ed", "modules": ALL, "behind": young["id"]}
     assert rows["old"]["reason"].startswith("Message young, a later swap, was applied before")
 
 
@@ -306,7 +307,7 @@ async def test_an_overtaken_swap_says_so_where_the_other_is_forgotten(world: Cyc
     await world.cycle()
 
     old = (await load_by_number(world))["old"]
-    assert old["wait_reason"] == {"kind": "overtaken", "module": "ed"}
+    assert old["wait_reason"] == {"kind": "overtaken", "module": "ed", "modules": ALL}
     assert old["reason"].startswith("A later swap that is neither in the log nor in its history any more was applied")
 
 
