@@ -76,7 +76,7 @@ async def measure() -> None:
         pulled = await _measure_pulls(Path(folder), size)
     with tempfile.TemporaryDirectory() as folder:
         results = Results(pulled, await _measure_pushes(Path(folder), size))
-    # A quick run is a look, not a record.
+    # A quick run has a record of its own.
     name = f"{SYSTEM}-small" if small else SYSTEM
     publish(name, figures.build_figures(results))
     await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.render_panels(results))

@@ -58,7 +58,7 @@ async def measure() -> None:
                 results[size.rows] = await _run_rounds(running, contenders, size)
             whole = await commands.measure_commands(running, SEED)
             fair = await fairness.measure_fairness(running, SEED)
-    # A quick run is a look, not a record.
+    # A quick run has a record of its own.
     name = f"{SYSTEM}-small" if small else SYSTEM
     figures.show(results)
     publish(name, [*figures.figures(results), whole, *fair])

@@ -53,7 +53,7 @@ async def measure() -> None:
             results[size.rows] = await _run_rounds(size, work, Path(folder))
         found += await office.figures(HaulageWriter(OURS, cores=1), work, Path(folder))
     found += await end_to_end.figures(small=small)
-    # A quick run is a look, not a record.
+    # A quick run has a record of its own.
     name = f"{SYSTEM}-small" if small else SYSTEM
     figures.show(results)
     publish(name, [*figures.figures(results), *found])

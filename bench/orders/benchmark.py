@@ -56,7 +56,7 @@ async def measure() -> None:
         await rounds.run(ours, platforms, WARM_UP_ORDERS, 0)
         for size in SMALL if small else FULL:
             results[size.orders] = await _rounds(contenders, platforms, size)
-    # A quick run is a look, not a record.
+    # A quick run has a record of its own.
     name = f"{SYSTEM}-small" if small else SYSTEM
     figures.show(results)
     publish(name, figures.figures(results))

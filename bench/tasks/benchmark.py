@@ -40,7 +40,7 @@ async def measure() -> None:
             async with contenders.running_peer(peer, stack, folder, session) as contender:
                 results[peer.name] = await rounds.run(contender, folder, seconds, grown if peer.grows else 0)
             _print_round(peer.name, results[peer.name])
-    # A quick run is a look, not a record.
+    # A quick run has a record of its own.
     name = f"{SYSTEM}-small" if small else SYSTEM
     publish(name, figures.figures(results, grown))
     await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))

@@ -45,7 +45,7 @@ async def measure() -> None:
         # The first run of an installation opens connections and compiles; in production that is done long before.
         await rounds.run(ours, gse, repository, WARM_UP_TARGETS, folder)
         results = await _rounds([ours, seed], gse, repository, targets, count, folder)
-    # A quick run is a look, not a record.
+    # A quick run has a record of its own.
     name = f"{SYSTEM}-small" if small else SYSTEM
     publish(name, figures.figures(results))
     await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))

@@ -87,7 +87,7 @@ class OrderSliceWorkflow:
 
     @workflow.signal(name=names.END_PAUSE)
     def end_pause(self) -> None:
-        """Make the next attempt now, if the slice pauses."""
+        """Make the next attempt without a pause, or end the pause that goes on."""
         self._is_pause_ended = True
 
     async def _wait_for_next_attempt(self, pause: float) -> None:
