@@ -8,17 +8,21 @@ import pytest
 from temporalio.service import RPCError
 
 from domain.orders import names
+from domain.orders.activity_models import SliceStatus
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.orders import ledger
 from tests.support.orders import CREDENTIALS, NUMBER, Orders, running_orders, set_up_platform
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
 SIGNED = {"who": "ann", "reason": "the shop has closed"}
 PATH = f"/v1/platforms/{NUMBER}"
 TRY = "/v1/platforms:try"
+SHORT_PAUSE_SECONDS = 10
+"""A slice that waits for longer makes no attempt while its platform is removed."""
 
 
 async def test_a_platform_is_removed_and_its_orders_stay(orders: Orders) -> None:
@@ -56,13 +60,19 @@ async def test_a_platform_that_does_not_answer_is_removed_while_a_slice_waits(se
         cycle = await orders.cycle()
         await orders.wait_for_slices(1)
         [first, *_] = await orders.slices()
+        reading = orders.engine.get_workflow_handle(names.build_slice_workflow_id(NUMBER, ledger.build_window(first)))
+
+        async def pauses() -> bool:
+            status: SliceStatus = await reading.query(names.STATUS, result_type=SliceStatus)
+            return (status.pause_seconds or 0) > SHORT_PAUSE_SECONDS
+
+        await eventually(pauses)
 
         removed = await orders.ask("POST", f"{PATH}/remove", json=SIGNED)
 
         assert removed.status == 200, removed.body
         assert removed.body["stopped"] > 0
         await cycle.terminate()
-        reading = orders.engine.get_workflow_handle(names.build_slice_workflow_id(NUMBER, ledger.build_window(first)))
         status = (await reading.describe()).status
         assert status is not None
         assert status.name == "TERMINATED"

@@ -14,7 +14,7 @@ from tests.support.orders import CREDENTIALS
 SPAN_SECONDS = 3_600
 FIRST, MIDDLE = "2026-01-01T00:00:00Z", "2026-01-01T00:30:00Z"
 NEXT = "next_cursor of the page before"
-SLOW_RATE, ROW_OF_REQUESTS = 1.5, 3
+SLOW_RATE, ROW_OF_REQUESTS = 0.5, 3
 """Requests a second, and the number of requests in a row that take long at this rate, on any machine."""
 QUICK: dict[str, Any] = {
     "credentials": CREDENTIALS,
@@ -64,7 +64,7 @@ CONFIG: dict[str, Case] = {
     "settle_lag": Case(60, 1_200),
     "sweep_after": Case(0, 1),
     "max_rows_per_slice": Case(5, 10_000),
-    # One slice, as each request takes most of a second.
+    # One slice, as each request takes two seconds.
     "requests_per_second": Case(SLOW_RATE, 1_000.0, {"burst": 1, "interval": 3_000}),
     "burst": Case(1, 60, {"requests_per_second": SLOW_RATE, "interval": 3_000}),
     "daily_quota": Case(4, 10_000),
