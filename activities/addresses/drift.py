@@ -9,11 +9,11 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import pairwise
+from itertools import chain, pairwise
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self
 
@@ -57,6 +57,8 @@ class AddressDifference(NamedTuple):
     uprn: int
     kinds: tuple[DifferenceKind, ...]
     sides: Fingerprints
+    place: int = 0
+    """The number of UPRNs up to this one in all modules together, when they were scanned."""
 
 
 def find_difference(uprn: int, fingerprints: Fingerprints) -> AddressDifference | None:
@@ -128,18 +130,35 @@ async def scan_modules(modules: AddressPageReader) -> AsyncGenerator[tuple[int, 
             yield uprn, sides
 
 
-async def look_up_fingerprints(modules: AddressPageReader, uprn: int) -> Fingerprints:
-    """Return what one UPRN has in each module now."""
-    pages = await asyncio.gather(*(modules.list_addresses(module, uprn - 1, 1) for module in Module))
-    found = ([entry for entry in page.addresses if entry.uprn == uprn] for page in pages)
-    return {
-        module: build_fingerprint(entries[0]) if entries else None
-        for module, entries in zip(Module, found, strict=True)
-    }
+async def look_up_fingerprints(
+    modules: AddressPageReader, uprns: Sequence[int], page_size: int
+) -> dict[int, dict[Module, AddressFingerprint | None]]:
+    """Return what ascending UPRNs have in each module now; the pages that are read hold those between them, too."""
+    found = await asyncio.gather(*(_look_up_in_module(modules, module, uprns, page_size) for module in Module))
+    return {uprn: {module: each.get(uprn) for module, each in zip(Module, found, strict=True)} for uprn in uprns}
 
 
-async def look_up_fingerprints_of_many(modules: AddressPageReader, uprns: Collection[int]) -> dict[int, Fingerprints]:
-    return dict(zip(uprns, await asyncio.gather(*(look_up_fingerprints(modules, each) for each in uprns)), strict=True))
+async def _look_up_in_module(
+    modules: AddressPageReader, module: Module, uprns: Sequence[int], page_size: int
+) -> dict[int, AddressFingerprint]:
+    found, after, is_full = dict[int, AddressFingerprint](), uprns[0] - 1, True
+    while is_full and after < uprns[-1]:
+        page = (await modules.list_addresses(module, after, page_size)).addresses
+        _refuse_unordered_page(module, after, page)
+        found |= {entry.uprn: build_fingerprint(entry) for entry in page}
+        is_full = len(page) == page_size
+        after = page[-1].uprn if page else after
+    return found
+
+
+def _refuse_unordered_page(module: Module, after: int, page: Sequence[AddressEntry]) -> None:
+    """Raise if the UPRNs of a page do not ascend from the one that it follows."""
+    if any(later <= earlier for earlier, later in pairwise([after, *(entry.uprn for entry in page)])):
+        raise ModuleFailure(
+            f"Module {module} returned addresses after {after} that are not in ascending order of their UPRNs. Fix its "
+            "handler.",
+            is_transient=False,
+        )
 
 
 class _ModuleAddressReader:
@@ -177,14 +196,8 @@ class _ModuleAddressReader:
         return self._page[self._place - 1]
 
     def _take_page_and_request_next(self, page: list[AddressEntry]) -> None:
-        uprns = [self._last, *(entry.uprn for entry in page)]
-        if any(later <= earlier for earlier, later in pairwise(uprns)):
-            raise ModuleFailure(
-                f"Module {self.module} returned addresses after {self._last} that are not in ascending order of their "
-                "UPRNs. Fix its handler.",
-                is_transient=False,
-            )
-        self._page, self._place, self._last = page, 0, uprns[-1]
+        _refuse_unordered_page(self.module, self._last, page)
+        self._page, self._place, self._last = page, 0, page[-1].uprn if page else self._last
         self._next_page = asyncio.create_task(self._request_page()) if len(page) == SCAN_PAGE else None
 
     async def _request_page(self) -> AddressPage:
@@ -193,7 +206,9 @@ class _ModuleAddressReader:
 
 DIFFERENCES_MAX: Final = 50_000
 """Differences that are listed in the workbook; more are only counted."""
-RECHECK_BATCH: Final = 100
+GAP_MAX: Final = 50
+"""Differences with at most so many UPRNs between them are compared again together, by one page of each module."""
+GROUPS_AT_ONCE: Final = 20
 DIGEST_CHARACTERS: Final = 12
 
 
@@ -211,7 +226,7 @@ class DriftFindings:
         self.compared += 1
         self.live.update(module for module, side in sides.items() if side)
         if difference := find_difference(uprn, sides):
-            self.add_difference(difference)
+            self.add_difference(difference._replace(place=self.compared))
 
     def add_difference(self, difference: AddressDifference) -> None:
         self.different += 1
@@ -223,6 +238,19 @@ class DriftFindings:
         """Remove a difference that a change in progress had caused."""
         self.different -= 1
         self.kinds.subtract(difference.kinds)
+
+
+def group_close_differences(differences: Iterable[AddressDifference]) -> Iterator[list[AddressDifference]]:
+    """Yield differences in groups of which a page of each module holds all, and not many others."""
+    group: list[AddressDifference] = []
+    for difference in differences:
+        is_far = group and difference.place - group[-1].place > GAP_MAX
+        if is_far or (group and difference.place - group[0].place >= SCAN_PAGE):
+            yield group
+            group = []
+        group.append(difference)
+    if group:
+        yield group
 
 
 class DriftActivities:
@@ -250,13 +278,19 @@ class DriftActivities:
     async def _compare_differences_again(self, findings: DriftFindings) -> None:
         """Compare differences again: the modules were read while cycles ran."""
         seen, findings.shown = findings.shown, []
-        for start in range(0, len(seen), RECHECK_BATCH):
-            before = seen[start : start + RECHECK_BATCH]
-            now = await look_up_fingerprints_of_many(self._modules, [each.uprn for each in before])
-            for difference in before:
+        all_groups = list(group_close_differences(seen))
+        for start in range(0, len(all_groups), GROUPS_AT_ONCE):
+            groups = all_groups[start : start + GROUPS_AT_ONCE]
+            for now in await asyncio.gather(*(self._look_up_group(group) for group in groups)):
+                for uprn, sides in now.items():
+                    if still := find_difference(uprn, sides):
+                        findings.add_difference(still)
+            for difference in chain.from_iterable(groups):
                 findings.subtract_difference_from_counts(difference)
-                if still := find_difference(difference.uprn, now[difference.uprn]):
-                    findings.add_difference(still)
+
+    async def _look_up_group(self, group: Sequence[AddressDifference]) -> Mapping[int, Fingerprints]:
+        page_size = group[-1].place - group[0].place + 1
+        return await look_up_fingerprints(self._modules, [each.uprn for each in group], page_size)
 
     async def _write_report(
         self, params: CompareModulesInput, findings: DriftFindings, known: Sequence[LatestMessages]

@@ -178,6 +178,7 @@ _COUNT_GAUGES: Final = {
 }
 _AGE_GAUGES: Final = {"claimed_to": metrics.CLAIMED_AGE, "complete_to": metrics.COMPLETE_AGE}
 """Watermarks, and the gauges of how far each is behind the platform's clock; absent before the first claim."""
+_GAUGES_SECONDS: Final = 2.0
 _GAUGES: Final[tuple[Gauge, ...]] = (*_SINCE_GAUGES.values(), *_COUNT_GAUGES.values(), *_AGE_GAUGES.values())
 
 
@@ -192,7 +193,7 @@ async def update_gauges_until_stopped(services: Services, queues: Sequence[str],
         except DATABASE_ERRORS as error:
             log.get(__name__).warning("platform_gauges_update_failed", error=str(error))
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), services.settings.orders.serve_seconds)
+            await asyncio.wait_for(stop.wait(), _GAUGES_SECONDS)
 
 
 async def _refresh_gauges(services: Services, shown: set[str]) -> set[str]:

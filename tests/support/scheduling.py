@@ -8,8 +8,13 @@ _FAULTS_OF_DOWNLOADS = tuple(
     f"tests/faults/test_{name}"
     for name in ("download_kills", "download_memory", "many_downloads", "promises", "recovery", "webhook_kills")
 )
-TOGETHER: tuple[tuple[str, ...], ...] = (_FAULTS_OF_DOWNLOADS, ("tests/faults/",), ("tests/console/",))
-"""Paths of one process each: tests that share the processes which they kill, or a browser and what it looks at.
+TOGETHER: tuple[tuple[str, ...], ...] = (
+    _FAULTS_OF_DOWNLOADS,
+    ("tests/faults/",),
+    ("tests/console/",),
+    ("tests/demo/",),
+)
+"""Paths of one process each: tests that share the processes which they kill, a browser, or what `haulage up` runs.
 
 Those that kill are two halves of about the same length, each with a stack and with processes of its own.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,10 +97,42 @@ async def test_all_addresses_are_compared_in_pages_of_any_size(
 
     assert [uprn for uprn, _ in scanned] == uprns
     for uprn, sides in scanned:
-        assert sides == await drift.look_up_fingerprints(told, uprn)
         assert {module: side.address_id for module, side in sides.items() if side} == {
             module: book[uprn] for module, book in books.items() if uprn in book
         }
+    for size in range(1, len(scanned) + 1):
+        some = dict(scanned[:size:2])
+        assert await drift.look_up_fingerprints(told, [*some], page) == some
+
+
+@pytest.mark.parametrize(
+    ("different", "pages"),
+    [
+        (range(1, 4_001), 4 * (4 + 4)),
+        (range(1, 4_001, 10), 4 * (4 + 4)),
+        ([1, 4_000], 4 * (4 + 2)),
+        (range(1, 4_001, 100), 4 * (4 + 40)),
+    ],
+    ids=["all", "one in ten", "two", "far apart"],
+)
+async def test_close_differences_are_compared_again_by_one_page(different: Sequence[int], pages: int) -> None:
+    """And those far from each other by one each, not by pages of what agrees."""
+    books = {module: {uprn: entry(uprn, uprn) for uprn in range(1, 4_001)} for module in Module}
+    books[Module.OD] |= {uprn: entry(uprn, 0) for uprn in different}
+    told = Books(books)
+    findings = drift.DriftFindings()
+    async for uprn, sides in drift.scan_modules(told):
+        findings.add_uprn(uprn, sides)
+
+    found = list(drift.group_close_differences(findings.shown))
+    for group in found:
+        size = group[-1].place - group[0].place + 1
+        now = await drift.look_up_fingerprints(told, [each.uprn for each in group], size)
+        assert now == {each.uprn: each.sides for each in group}
+
+    assert [each.uprn for group in found for each in group] == list(different)
+    # The last page of a scan is full, so each module is asked once more.
+    assert told.asked == pages + len(Module)
 
 
 async def test_only_a_few_pages_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
