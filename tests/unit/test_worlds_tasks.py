@@ -352,6 +352,20 @@ def test_a_word_without_a_lease_may_hit_another_holder() -> None:
     assert judge(story.close(), "slow_worker") is Ending.SILENT
 
 
+def test_a_word_without_a_lease_may_hit_a_holder_that_was_not_seen() -> None:
+    """The task had failed by time and was out again, by a hold whose response was lost."""
+    story = EventScript()
+    story.create(10.0, 1, SECOND)
+    slow = story.hold(10.1, SECOND, 1, 10.005)
+    story.say(13.6, slow, SUCCESS, is_leased=False)
+    story.end(SECOND, SUCCESS, crt_retry_num=1)
+    assert judge(story.close(), "slow_worker") is Ending.SILENT
+    story.seen.asked.append(HoldAttempt(13.4, 13.42, 0, (), is_lost=True))
+    assert judge(story.close(), "slow_worker") is Ending.INVISIBLE
+    story.seen.sayings[0] = replace(story.seen.sayings[0], is_leased=True)
+    assert judge(story.close(), "slow_worker") is Ending.SILENT
+
+
 def test_a_hold_that_waits_may_bring_what_came_meanwhile() -> None:
     """A task was not due while its worker held it, however early its place in the queue is after that."""
     story = EventScript()

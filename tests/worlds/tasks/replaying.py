@@ -114,7 +114,10 @@ def _begin(history: History) -> ReplayedTask:
 
 
 def _with_unseen(states: Iterable[ReplayedTask], history: History) -> set[ReplayedTask]:
-    """Add what holds make of it whose answers were lost: it is taken back, or, its caller having gone, put back."""
+    """Add what holds make of it whose answers were lost: it is taken back, or, its caller having gone, put back.
+
+    Or meanwhile a worker that held it before says, without a lease, what became of it.
+    """
     reached, fresh = set(states), set(states)
     if _is_cancelled(history):
         reached |= {replace(state, status=CANCELLED) for state in fresh if state.status == PENDING}
@@ -123,10 +126,20 @@ def _with_unseen(states: Iterable[ReplayedTask], history: History) -> set[Replay
             after
             for state in fresh
             if state.status == PENDING
-            for after in (*_list_failures(state, history.rules, 0, FOR_EVER_MS), _anywhere(state))
+            for after in (
+                *_list_failures(state, history.rules, 0, FOR_EVER_MS),
+                _anywhere(state),
+                *_list_late_words(state, history),
+            )
         }
         reached |= fresh
     return reached
+
+
+def _list_late_words(state: ReplayedTask, history: History) -> Iterator[ReplayedTask]:
+    for said in history.sayings:
+        if not said.is_leased and said.is_taken and said.status != RUNNING:
+            yield from (replace(after, is_foreign=True) for after in _apply(state, said, history))
 
 
 def _anywhere(state: ReplayedTask) -> ReplayedTask:
