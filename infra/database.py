@@ -243,25 +243,25 @@ class Database:
         await self._pool.dispose()
 
 
-_LOANS_DONE: Final = metrics.DATABASE_SECONDS.labels("done")
-_LOANS_FAILED: Final = metrics.DATABASE_SECONDS.labels("failed")
-
-
 @contextmanager
 def _measure_connection_use() -> Iterator[None]:
     """Measure a transaction or a loan of a connection; one that a caller's own error ends counts as done."""
-    began, histogram = time.perf_counter(), _LOANS_DONE
+    began, outcome = time.perf_counter(), "done"
     try:
         yield
     except DATABASE_ERRORS:
-        histogram = _LOANS_FAILED
+        outcome = "failed"
         raise
     finally:
-        histogram.observe(time.perf_counter() - began)
+        metrics.DATABASE_SECONDS.labels(outcome).observe(time.perf_counter() - began)
 
 
 class _RetryingConnection(asyncpg.Connection):
-    """Run a statement outside of a transaction once more where PostgreSQL chose it to end a deadlock."""
+    """Repeat a statement that stands alone after a deadlock; break soon where the server was cut off in silence."""
+
+    def __init__(self, protocol: Any, transport: Any, *arguments: Any) -> None:
+        super().__init__(protocol, transport, *arguments)
+        outages.end_connection_to_silent_peer(transport.get_extra_info("socket"))
 
     async def execute(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""

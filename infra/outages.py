@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from enum import StrEnum
 from typing import Final
 
@@ -87,6 +88,23 @@ ENGINE_OUTAGE_STATUSES: Final = frozenset(
         RPCStatusCode.UNKNOWN,
     }
 )
+
+
+_TCP_SILENCE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 11_000}
+"""Seconds until the first probe and between probes, probes, and milliseconds for what was sent: 11 s in both cases."""
+
+
+def end_connection_to_silent_peer(connection: socket.socket | None) -> None:
+    """Have the kernel end a connection of TCP whose peer neither confirms what is sent nor answers probes.
+
+    By default it probes after two hours, and no time-out of a server's ends a request to a host that is cut off.
+    """
+    if connection is None or connection.family not in {socket.AF_INET, socket.AF_INET6}:
+        return
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _TCP_SILENCE.items():
+        if (option := getattr(socket, name, None)) is not None:  # not every system has each
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def is_workflow_or_schedule_missing(error: RPCError) -> bool:
