@@ -14,7 +14,7 @@ export SIZE
 # Where compiled modules are not kept, every process that is started compiles all of ours anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo up test test-fast fuzz worlds compat planted check shape words fmt bench soak lock clean
+.PHONY: help demo up test test-fast fuzz worlds lab lab-down cluster compat planted check shape words fmt bench soak lock clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,15 @@ worlds: SEED := $(or $(SEED),$(shell date +%s))
 worlds: $(TOOLS) ## play many worlds: SYSTEM=downloads N=1000; SEED=… repeats a run, or goes on with it
 	@echo "SEED=$(SEED) plays these worlds again, and goes on where a run of the same code was broken off."
 	WORLDS=$(or $(N),1000) WORLDS_SEED=$(SEED) WORLDS_FOLDER=$(CURDIR)/.haulage-worlds $(BIN)/python -m pytest --numprocesses 0 --capture no --timeout 14400 -m "soak or not soak" tests/worlds/test_$(or $(SYSTEM),downloads).py
+
+lab: $(TOOLS) ## what deploy/ ships, on seventeen hosts of this machine until Ctrl-C; needs root, Go and packages that it names
+	$(BIN)/python -m lab
+
+lab-down: ## end the lab of this folder
+	$(BIN)/python -m lab down
+
+cluster: $(TOOLS) ## lose hosts of the lab, and cut them off, under load of all systems: N=100 faults, SEED=1
+	$(BIN)/python -m tests.cluster $(or $(N),100) $(or $(SEED),1) $(KINDS)
 
 compat: $(TOOLS) ## build flowSvr's own Go SDK and have its workers do 2,000 tasks; COMPAT_SDK=… names a checkout of it
 	@command -v go >/dev/null || { echo "Go is missing: apt-get install --no-install-recommends golang-go"; exit 1; }
