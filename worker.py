@@ -95,7 +95,7 @@ async def _write_heartbeats(services: Services, queues: Sequence[str], stop: asy
 async def _end_held_up_statements(database: Database, stop: asyncio.Event) -> None:
     """End at intervals what workers that hang hold up in the database, until `stop` is set."""
     while not stop.is_set():
-        await _warn_on_database_error(database.end_held_up_statements())
+        await _warn_on_database_error(database.terminate_statements_waiting_for_client())
         await _wait(stop, IDLE_TIMEOUT_SECONDS)
 
 

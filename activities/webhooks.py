@@ -23,13 +23,13 @@ from domain.webhooks import (
     WebhookDeliveryInput,
     WebhookProgress,
     build_signed_headers,
-    decide_progress,
+    decide_state_and_pause_after_attempt,
     describe_error_response,
     truncate_text,
 )
 from infra import heartbeats, log, metrics
 from infra.database import Database
-from infra.housekeeping import remove_in_batches
+from infra.housekeeping import remove_in_batches_within_time
 from infra.secrets import Sealer
 from infra.settings import WebhookSettings
 from services.services import Services
@@ -67,11 +67,11 @@ class WebhookActivities:
         started_at, began = datetime.now(UTC), time.perf_counter()
         url, body = self._sealer.open(SealedText(token=delivery.url)), delivery.body.encode()
         headers = build_signed_headers(delivery.delivery_id, started_at, body, secrets)
-        async with heartbeats.send_heartbeats():
+        async with heartbeats.send_heartbeats_during_block():
             response = await self._post(url, body, headers, started_at)
         seconds = time.perf_counter() - began
         pauses = self._settings.retry_pauses_seconds
-        progress = decide_progress(attempt.number, response, pauses, random.random())
+        progress = decide_state_and_pause_after_attempt(attempt.number, response, pauses, random.random())
         await webhooks.save_attempt(self._database, attempt.delivery_id, started_at, seconds, progress)
         log.get(__name__).info(
             "webhook_attempted",
@@ -138,7 +138,9 @@ class WebhookAndAuditHousekeeping:
     async def purge(self) -> int:
         """Delete deliveries past their retention in batches; return how many."""
         before = datetime.now(UTC) - self._retention
-        purged = await remove_in_batches(partial(webhooks.purge_deliveries, self._database, before), PURGE_BATCH)
+        purged = await remove_in_batches_within_time(
+            partial(webhooks.purge_deliveries, self._database, before), PURGE_BATCH
+        )
         if purged:
             log.get(__name__).info("deliveries_purged", deliveries=purged)
         return purged
@@ -149,7 +151,9 @@ class WebhookAndAuditHousekeeping:
         now = datetime.now(UTC)
         actions = partial(audit.purge_entries, self._database, now - self._audit_retention)
         claims = partial(projects.purge_idempotency_keys, self._database, now - self._claim_retention)
-        purged = await remove_in_batches(actions, PURGE_BATCH) + await remove_in_batches(claims, PURGE_BATCH)
+        purged = await remove_in_batches_within_time(actions, PURGE_BATCH) + await remove_in_batches_within_time(
+            claims, PURGE_BATCH
+        )
         if purged:
             log.get(__name__).info("shared_records_purged", records=purged)
         return purged

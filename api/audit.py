@@ -121,7 +121,7 @@ async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[Pen
     database = call.services.database
     entry_id = await store.add_entry(
         database,
-        store.AuditedAction(
+        store.NewAuditEntry(
             project_id=call.caller.project_id
             or call.request.match_info.get("project_id")
             or getattr(body, "project_id", None),
@@ -144,7 +144,7 @@ async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[Pen
         raise
     finally:
         try:
-            await store.complete_entry(database, entry_id, entry.status, entry.code)
+            await store.write_outcome_of_audited_action(database, entry_id, entry.status, entry.code)
         except Exception as error:  # noqa: BLE001 (the action is done, and its answer must not say otherwise)
             log.get(__name__).warning("action_status_unwritten", entry_id=entry_id, error=repr(error))
         log.get(__name__).info("action_recorded", action=call.route.name, actor=call.caller.actor, status=entry.status)

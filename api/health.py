@@ -80,7 +80,7 @@ async def read_metrics(call: Call) -> web.Response:
     if overview.CONTEXT in call.request.app:
         await gauges.update_gauges(call.request.app)
     return web.Response(
-        body=await metrics.render_metrics(temporal.get_or_start_telemetry().address),
+        body=await metrics.render_metrics(temporal.get_or_create_sdk_runtime().address),
         content_type="text/plain",
         charset="utf-8",
     )

@@ -54,7 +54,7 @@ async def open_database_for_check(settings: Settings) -> AsyncIterator[Database]
     except Fault as fault:
         raise CheckFailed(fault.record.message, fault.record.hint) from fault
     except DATABASE_ERRORS as error:
-        if refusal := outages.find_database_refusal(error):
+        if refusal := outages.find_postgres_error_message(error):
             raise CheckFailed(
                 f"PostgreSQL answers, and refuses: {refusal}", "Correct HAULAGE_DATABASE__URL, or see PostgreSQL's log."
             ) from error

@@ -18,7 +18,7 @@ from dev.embedded import data_folder
 from domain import webhooks
 from domain.downloads import names as downloads
 from domain.faults import Fault
-from domain.secrets import SealedText, identify_pepper
+from domain.secrets import SealedText, derive_pepper_id
 from infra import payloads, temporal
 from infra.database import Database
 from infra.outages import EngineUnreachable
@@ -66,7 +66,7 @@ async def reseal(settings: Settings, data_dir: Path | None = None) -> int:
     # Runs first: what they insert into tables until they have ended is then read below.
     runs = await count_runs(await temporal.connect(codec=payloads.build_codec(settings)), sealer)
     async with _open_database(settings) as database:
-        counts = [await sealed.reseal_column(database, sealer, column) for column in sealed.COLUMNS]
+        counts = [await sealed.reseal_values_under_old_keys(database, sealer, column) for column in sealed.COLUMNS]
         for count in counts:
             print_line(f"{count.name}: {count.old} of {count.rows} sealed anew{_describe_unreadable(count)}")
         print_line(f"running downloads and deliveries: {runs.old} of {runs.runs} hold a value of an old key")
@@ -156,7 +156,7 @@ def _is_of_old_key(sealer: Sealer, token: bytes) -> bool:
         return False  # A text of the caller's that only looks like ours.
 
 
-def _describe_unreadable(count: sealed.SealedCount) -> str:
+def _describe_unreadable(count: sealed.SealedRowCounts) -> str:
     return f", {count.unreadable} opened by no key" if count.unreadable else ""
 
 
@@ -166,7 +166,7 @@ def _describe_keys(keys: list[str]) -> str:
 
 
 async def _list_keys_of_other_peppers(database: Database, settings: Settings) -> list[str]:
-    pepper_id = identify_pepper(settings.secrets.list_peppers()[0])
+    pepper_id = derive_pepper_id(settings.secrets.list_peppers()[0])
     return await projects.list_keys_of_other_peppers(database, pepper_id) if settings.secrets.other_peppers else []
 
 

@@ -95,7 +95,7 @@ async def _serve_metrics(settings: WorkerSettings) -> AsyncIterator[str]:
 
     async def show_metrics(_: web.Request) -> web.Response:
         return web.Response(
-            body=await metrics.render_metrics(temporal.get_or_start_telemetry().address), content_type="text/plain"
+            body=await metrics.render_metrics(temporal.get_or_create_sdk_runtime().address), content_type="text/plain"
         )
 
     async def check_liveness(_: web.Request) -> web.Response:

@@ -14,7 +14,7 @@ from cli.command import StoppedEarly, create_stop_event, load_or_create_project_
 from dev.embedded.preloading import ForkedPreloader
 from dev.local import LocalInstallation, run_installation
 from dev.stand_ins import PORTS
-from infra.settings import Settings, list_replaced_variables
+from infra.settings import Settings, list_variables_with_unused_values
 from sims.repository import SAMPLE_SIGNATURE
 
 SAMPLE_CHANGE: Final = '{"uprn": 7, "address_id": 70, "record": {"street": "Main Street", "number": 1}}'
@@ -66,7 +66,7 @@ async def run_installation_until_stopped(settings: Settings, forked: ForkedPrelo
                 return 130
         key = await load_or_create_project_key(running.api, running.admin_key, settings.data_dir)
         console.print(f"Ready after {time.perf_counter() - started:.1f} s. Ctrl-C stops everything.")
-        if replaced := list_replaced_variables(settings, running.settings):
+        if replaced := list_variables_with_unused_values(settings, running.settings):
             console.print(f"Not used, as this installation has its own components and secrets: {', '.join(replaced)}.")
         for line in describe_installation(running, key):
             console.print(line)

@@ -116,7 +116,7 @@ class PubSubClient:
             subscription, "pull", {"maxMessages": self._settings.pull_max}, self._settings.timeout_seconds
         )
         try:
-            return _parse_messages(subscription, _PULL_RESPONSE.decode(body).received_messages)
+            return _parse_messages_unless_all_unreadable(subscription, _PULL_RESPONSE.decode(body).received_messages)
         except (ValueError, RecursionError) as error:
             raise PubSubFailure(f"Pub/Sub's answer to a pull of {subscription} cannot be read: {error}.") from error
 
@@ -222,7 +222,7 @@ class PubSubClient:
         )
 
 
-def _parse_messages(subscription: str, pulled: Sequence[msgspec.Raw]) -> list[ReceivedMessage]:
+def _parse_messages_unless_all_unreadable(subscription: str, pulled: Sequence[msgspec.Raw]) -> list[ReceivedMessage]:
     """Return the messages that can be acknowledged.
 
     Raises:
@@ -244,12 +244,12 @@ _DELIVERY_FIELDS: Final = ("ackId", "deliveryAttempt")
 """Fields that differ between deliveries of a message."""
 
 
-class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
+class _PulledMessageEnvelope(msgspec.Struct, frozen=True, rename="camel"):
     ack_id: str
     message: PublishedMessage
 
 
-_ENVELOPE_DECODER: Final = msgspec.json.Decoder(_Envelope)
+_ENVELOPE_DECODER: Final = msgspec.json.Decoder(_PulledMessageEnvelope)
 _FIELDS_DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -271,7 +271,7 @@ def _build_unreadable_message(raw: bytes, error: ValueError) -> ReceivedMessage:
     ack_id = msgspec.json.decode(fields.get("ackId", msgspec.Raw(b"null")), type=str)
     rest = {name: value for name, value in fields.items() if name not in _DELIVERY_FIELDS}
     text = bytes(rest["message"]) if "message" in rest else msgspec.json.encode(rest)
-    named = {name: value for name, value in _decode_object(text).items() if isinstance(value, str)}
+    named = {name: value for name, value in _decode_object_or_empty(text).items() if isinstance(value, str)}
     message = PublishedMessage(named.get("messageId", ""), text, named.get("publishTime", ""))
     refusal = (
         f"The envelope of the message cannot be read: {error}. Pub/Sub sends a messageId as text and data in base64; "
@@ -280,7 +280,7 @@ def _build_unreadable_message(raw: bytes, error: ValueError) -> ReceivedMessage:
     return ReceivedMessage(ack_id, message, refusal)
 
 
-def _decode_object(text: bytes) -> dict[str, Any]:
+def _decode_object_or_empty(text: bytes) -> dict[str, Any]:
     """Decode a text, or return {} if it is not a readable object."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])

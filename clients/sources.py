@@ -183,7 +183,7 @@ class RetryingPageReader:
                 metrics.PAGES.labels(fault.record.code).inc()
                 pause = tries_so_far.compute_pause(fault, self._rules)
                 if pause is None:
-                    raise tries_so_far.build_final_fault(fault) from None
+                    raise tries_so_far.build_fault_with_attempt_count(fault) from None
                 tries_so_far = tries_so_far.add_failure(fault)
                 log.get(__name__).info(
                     "page_retry_scheduled",
@@ -199,7 +199,7 @@ class RetryingPageReader:
                 metrics.PAGES.labels("done").inc()
                 return result
 
-    async def is_source_answering(self) -> bool:
+    async def does_source_answer_first_page(self) -> bool:
         """Return whether the source answers at all."""
         try:
             await self._pages.fetch_page(self._first_page, 1)
@@ -269,7 +269,7 @@ def _build_status_fault(answer: HttpResponse, page: int) -> SourceFault:
         hint = "Open the URL with page and page_size added; it must answer 200 and JSON."
     return SourceFault(
         "source_status",
-        f"The source answered {answer.status} for page {page}{_quote_body(answer)}.",
+        f"The source answered {answer.status} for page {page}{_quote_body_if_readable_text(answer)}.",
         hint,
         transient=transient,
         doubtful=not transient,
@@ -278,7 +278,7 @@ def _build_status_fault(answer: HttpResponse, page: int) -> SourceFault:
     )
 
 
-def _quote_body(answer: HttpResponse) -> str:
+def _quote_body_if_readable_text(answer: HttpResponse) -> str:
     """Quote the beginning of the answer, if it is readable text."""
     text = " ".join(answer.body[:SAID_MAX_BYTES].decode(errors="replace").split())
     if not text or text.startswith("<") or not text.isprintable():

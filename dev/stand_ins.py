@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
-from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
+from infra.address_settings import AddressSettings, AllModulesSettings, ModuleSettings
 from infra.settings import GseSettings, OrderSettings, Settings, TransferSettings
 
 HOST: Final = "127.0.0.1"
@@ -93,7 +93,7 @@ def _with_modules(addresses: AddressSettings, pubsub: str, modules: str, folder:
     return addresses.model_copy(
         update={
             "credentials_folder": folder,
-            "modules": ModulesSettings(**called),
+            "modules": AllModulesSettings(**called),
             "pubsub": addresses.pubsub.model_copy(update={"project": PUBSUB_PROJECT, "base_url": pubsub}),
         }
     )

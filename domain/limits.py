@@ -14,7 +14,7 @@ WINDOW_STEPS: Final = 60
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def compute_return_time(now: datetime, window_seconds: float) -> datetime:
+def compute_time_when_spent_amount_returns(now: datetime, window_seconds: float) -> datetime:
     """Return when an amount that is spent now is available again: never early, and late by one step at most."""
     window = timedelta(seconds=window_seconds)
     step = max(window // WINDOW_STEPS, timedelta.resolution)

@@ -87,7 +87,7 @@ def digest_secret(pepper: str, secret: str) -> bytes:
     return hmac.digest(pepper.encode(), secret.encode(), hashlib.sha256)
 
 
-def identify_pepper(pepper: str) -> str:
+def derive_pepper_id(pepper: str) -> str:
     """Return an id by which rows name the pepper that they were hashed with; it reveals nothing of it."""
     return hashlib.sha256(b"haulage pepper\0" + pepper.encode()).hexdigest()[:16]
 

@@ -135,7 +135,9 @@ def build_delivery_workflow_id(project_id: str, delivery_id: str) -> str:
     return f"webhook:{project_id}:{delivery_id}"
 
 
-def decide_progress(number: int, response: ReceiverResponse, pauses: Sequence[float], jitter: float) -> WebhookProgress:
+def decide_state_and_pause_after_attempt(
+    number: int, response: ReceiverResponse, pauses: Sequence[float], jitter: float
+) -> WebhookProgress:
     """Decide the state after an attempt, and the pause before the next one.
 
     Args:

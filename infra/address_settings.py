@@ -13,14 +13,14 @@ METADATA: Final = "metadata"
 """In place of a key file: the machine's own service account on Google Cloud."""
 
 
-def _require_web_address(value: str) -> str:
+def _require_http_url_or_empty(value: str) -> str:
     parts = urlsplit(value)
     if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment):
         raise ValueError(f"{value!r} is not an address of a web service. Write it like https://host.example.com/path.")
     return value.rstrip("/")
 
 
-WebAddress = Annotated[str, AfterValidator(_require_web_address)]
+WebAddress = Annotated[str, AfterValidator(_require_http_url_or_empty)]
 
 
 class SubscriptionSettings(BaseModel):
@@ -87,7 +87,7 @@ class ModuleSettings(BaseModel):
     paused: bool = Field(default=False, description="it is not called; what needs it waits, and costs no try")
 
 
-class ModulesSettings(BaseModel):
+class AllModulesSettings(BaseModel):
     """The four modules."""
 
     ed: ModuleSettings = ModuleSettings()
@@ -124,7 +124,7 @@ class AddressSettings(BaseModel):
     credentials_folder: Path = Field(
         default=Path(".haulage/credentials"), description="folder of NAME.json for each module's credentials"
     )
-    modules: ModulesSettings = ModulesSettings()
+    modules: AllModulesSettings = AllModulesSettings()
     pubsub: PubSubSettings = PubSubSettings()
     push: PushSettings = PushSettings()
 

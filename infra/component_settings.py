@@ -66,7 +66,7 @@ class DatabaseSettings(BaseModel):
     statement_timeout_seconds: float = Field(default=60.0, ge=0, description="0 for no timeout")
 
     @model_validator(mode="after")
-    def _check_tls(self) -> Self:
+    def _require_secure_if_tls_is_set(self) -> Self:
         _require_secure_for_tls_settings(self.secure, self.tls)
         return self
 
@@ -86,7 +86,7 @@ class ObjectSettings(BaseModel):
     threads: int = Field(default=8, ge=1, description="concurrent requests to the store")
 
     @model_validator(mode="after")
-    def _check_tls(self) -> Self:
+    def _require_secure_if_tls_is_set(self) -> Self:
         _require_secure_for_tls_settings(self.secure, self.tls)
         return self
 

@@ -93,7 +93,7 @@ class UtcTime(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC)
 
 
-class _FirstStatementRetryingSession(SyncSession):
+class _FirstStatementDeadlockRetryingSession(SyncSession):
     """Run the first statement of a transaction once more where PostgreSQL chose it to end a deadlock.
 
     Nothing came before it, so that a new transaction stands where the old one stood. A later statement is not
@@ -102,13 +102,13 @@ class _FirstStatementRetryingSession(SyncSession):
 
     def execute(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
-        return self._run_and_retry_deadlock(orm.Session.execute, *arguments, **options)
+        return self._run_and_retry_first_deadlock(orm.Session.execute, *arguments, **options)
 
     def exec(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
-        return self._run_and_retry_deadlock(SyncSession.exec, *arguments, **options)
+        return self._run_and_retry_first_deadlock(SyncSession.exec, *arguments, **options)
 
-    def _run_and_retry_deadlock(self, run: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def _run_and_retry_first_deadlock(self, run: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         is_first = not self.in_transaction()
         try:
             return run(self, *arguments, **options)
@@ -124,7 +124,7 @@ class _FirstStatementRetryingSession(SyncSession):
 class Session(AsyncSession):
     """SQLModel's session without its warning at each `execute`, which is the only way to run text and DDL."""
 
-    sync_session_class = _FirstStatementRetryingSession
+    sync_session_class = _FirstStatementDeadlockRetryingSession
     execute = PlainSession.execute
 
     async def copy_rows_into(self, table: str, columns: Sequence[str], rows: bytes) -> None:
@@ -227,7 +227,7 @@ class Database:
             await connection.execute(text("SET LOCAL work_mem = '64kB'"))
             await connection.execute(_SPILL)
 
-    async def end_held_up_statements(self) -> None:
+    async def terminate_statements_waiting_for_client(self) -> None:
         """End statements that wait too long for rows of their client.
 
         No timeout of PostgreSQL's ends the COPY of a process that hangs in the midst of it, and its locks stay.
@@ -256,7 +256,7 @@ def _measure_connection_use() -> Iterator[None]:
         metrics.DATABASE_SECONDS.labels(outcome).observe(time.perf_counter() - began)
 
 
-class _RetryingConnection(asyncpg.Connection):
+class _DeadlockRetryingConnection(asyncpg.Connection):
     """Repeat a statement that stands alone after a deadlock; break soon where the server was cut off in silence."""
 
     def __init__(self, protocol: Any, transport: Any, *arguments: Any) -> None:
@@ -265,21 +265,23 @@ class _RetryingConnection(asyncpg.Connection):
 
     async def execute(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
-        return await self._run_and_retry_deadlock(super().execute, *arguments, **options)
+        return await self._run_and_retry_first_deadlock(super().execute, *arguments, **options)
 
     async def fetch(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
-        return await self._run_and_retry_deadlock(super().fetch, *arguments, **options)
+        return await self._run_and_retry_first_deadlock(super().fetch, *arguments, **options)
 
     async def fetchrow(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
-        return await self._run_and_retry_deadlock(super().fetchrow, *arguments, **options)
+        return await self._run_and_retry_first_deadlock(super().fetchrow, *arguments, **options)
 
     async def fetchval(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
-        return await self._run_and_retry_deadlock(super().fetchval, *arguments, **options)
+        return await self._run_and_retry_first_deadlock(super().fetchval, *arguments, **options)
 
-    async def _run_and_retry_deadlock(self, run: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
+    async def _run_and_retry_first_deadlock(
+        self, run: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any
+    ) -> Any:
         is_alone = not self.is_in_transaction()
         try:
             return await run(*arguments, **options)
@@ -298,7 +300,7 @@ def _create_engine(settings: DatabaseSettings, **pool: Any) -> AsyncEngine:
         connect_args={
             **build_tls_arguments(settings),
             "timeout": CONNECT_TIMEOUT_SECONDS,
-            "connection_class": _RetryingConnection,
+            "connection_class": _DeadlockRetryingConnection,
             "server_settings": {
                 "application_name": settings.application_name,
                 "statement_timeout": str(round(settings.statement_timeout_seconds * 1000)),
@@ -334,7 +336,7 @@ def connect_or_raise_unreachable(
     try:
         return dialect.connect(*arguments, **options)
     except Exception as error:
-        sentence = tls.explain(error, tls.DATABASE)
+        sentence = tls.explain_tls_error(error, tls.DATABASE)
         if sentence is None and not isinstance(error, OSError):
             raise
         raise outages.DatabaseUnreachable(sentence or str(error) or "There was no connection in time.") from error

@@ -106,14 +106,14 @@ class FileCache:
             if self._is_verified(entry) or await asyncio.to_thread(self._verify_digest, entry):
                 return
             try:
-                await self._fetch_and_accept(entry, fetch)
+                await self._fetch_then_verify_into_cache(entry, fetch)
             except SourceFault:
                 # The repository may be between two versions, or was cut off: the same result twice is believed.
                 await asyncio.sleep(REFETCH_PAUSE_SECONDS)
-                await self._fetch_and_accept(entry, fetch)
+                await self._fetch_then_verify_into_cache(entry, fetch)
         await asyncio.to_thread(self._evict_to_limit)
 
-    async def _fetch_and_accept(self, entry: _CacheEntry, fetch: FetchFile) -> None:
+    async def _fetch_then_verify_into_cache(self, entry: _CacheEntry, fetch: FetchFile) -> None:
         partial = _prepare_partial_path(entry)
         try:
             await fetch(partial)
@@ -153,7 +153,7 @@ class FileCache:
 
     def _evict_to_limit(self) -> None:
         """Remove what killed processes left behind, then the least recently used files, down to the limit."""
-        self._remove_leftovers()
+        self._remove_files_of_killed_processes()
         files = sorted(self._iterate_cached_files(), key=lambda file: file.used_at, reverse=True)
         held = sum(file.bytes for file in files)
         while files and held > self._max_bytes:
@@ -161,7 +161,7 @@ class FileCache:
             if self._evict_unless_pinned(oldest.entry):
                 held -= oldest.bytes
 
-    def _remove_leftovers(self) -> None:
+    def _remove_files_of_killed_processes(self) -> None:
         internal = self._root / _INTERNAL
         for partial in (internal / "partials").glob("*"):
             with _try_exclusive_lock_then_delete(internal / "flights" / partial.stem) as locked:
@@ -176,8 +176,8 @@ class FileCache:
     def _iterate_cached_files(self) -> Iterator[_CachedFile]:
         for path in self._root.glob("[0-9]*/*"):
             entry = _CacheEntry(self._root, path.parent.name, path.name)
-            if status := _read_status(path):
-                used = _read_status(entry.pin_lock_path) or status
+            if status := _stat_or_none(path):
+                used = _stat_or_none(entry.pin_lock_path) or status
                 yield _CachedFile(entry, status.st_size, used.st_mtime)
 
     def _evict_unless_pinned(self, entry: _CacheEntry) -> bool:
@@ -218,7 +218,7 @@ def _flush_to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-def _read_status(path: Path) -> os.stat_result | None:
+def _stat_or_none(path: Path) -> os.stat_result | None:
     try:
         return path.stat()
     except FileNotFoundError:
@@ -227,7 +227,7 @@ def _read_status(path: Path) -> os.stat_result | None:
 
 def _read_change_stamp(path: Path) -> Stamp | None:
     """Return values that change whenever the file does; None if it is missing."""
-    status = _read_status(path)
+    status = _stat_or_none(path)
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns) if status else None
 
 

@@ -26,7 +26,7 @@ IDLE_SECONDS: Final = 30.0
 
 
 @asynccontextmanager
-async def send_heartbeats(
+async def send_heartbeats_during_block(
     details: Callable[[], Sequence[object]] = tuple, *, pause_seconds: float = PAUSE_SECONDS, at_once: bool = True
 ) -> AsyncIterator[None]:
     """Send heartbeats of the current activity while the body runs.
@@ -36,7 +36,7 @@ async def send_heartbeats(
         pause_seconds: The pause between heartbeats; several must fit into the heartbeat timeout.
         at_once: Whether the first is sent without a pause; otherwise a body shorter than the pause sends none.
     """
-    standby = _HeartbeatFallback.create(pause_seconds)
+    standby = _BlockedLoopHeartbeatSender.create(pause_seconds)
 
     async def send() -> None:
         if not at_once:
@@ -62,7 +62,7 @@ async def send_heartbeats(
 
 
 @dataclass(eq=False)
-class _HeartbeatFallback:
+class _BlockedLoopHeartbeatSender:
     """Sends the heartbeats of an activity whose event loop is blocked."""
 
     client: Client
@@ -72,7 +72,7 @@ class _HeartbeatFallback:
     details: Sequence[object] = ()
 
     @classmethod
-    def create(cls, pause_seconds: float) -> _HeartbeatFallback | None:
+    def create(cls, pause_seconds: float) -> _BlockedLoopHeartbeatSender | None:
         """Return one for the current activity; None without an engine, as in tests of a single activity."""
         try:
             return cls(activity.client(), activity.info().task_token, pause_seconds)
@@ -95,15 +95,15 @@ class _HeartbeatFallback:
             await self.client.get_async_activity_handle(task_token=self.task_token).heartbeat(*self.details)
 
 
-class _HeartbeatFallbackThread:
+class _LateHeartbeatThread:
     """The activities of this process that send heartbeats, and the thread that sends late ones."""
 
     def __init__(self) -> None:
-        self._all: set[_HeartbeatFallback] = set()
+        self._all: set[_BlockedLoopHeartbeatSender] = set()
         self._lock = threading.Lock()
         self._is_running = False
 
-    def add(self, fallback: _HeartbeatFallback) -> None:
+    def add(self, fallback: _BlockedLoopHeartbeatSender) -> None:
         """Add an activity; start the thread if it does not run."""
         with self._lock:
             self._all.add(fallback)
@@ -111,7 +111,7 @@ class _HeartbeatFallbackThread:
                 self._is_running = True
                 threading.Thread(target=self._run, name="heartbeats", daemon=True).start()
 
-    def discard(self, standby: _HeartbeatFallback) -> None:
+    def discard(self, standby: _BlockedLoopHeartbeatSender) -> None:
         """Remove an activity that has ended."""
         with self._lock:
             self._all.discard(standby)
@@ -134,4 +134,4 @@ class _HeartbeatFallbackThread:
                 await standby.send_one()
 
 
-_standbys = _HeartbeatFallbackThread()
+_standbys = _LateHeartbeatThread()

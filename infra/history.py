@@ -124,14 +124,14 @@ async def _build_activity_record(
     if event.event_id in later.ended:
         attempts, last = later.started.get(event.event_id, (1, None))
         record.state, record.ended_at, failure = later.ended[event.event_id]
-        record.attempts, record.fault = attempts, await _to_visible_fault(client, failure or last)
+        record.attempts, record.fault = attempts, await _to_fault_visible_to_users(client, failure or last)
         record.result = later.results.get(event.event_id, ())
     elif scheduled.activity_id in pending:
         running = pending[scheduled.activity_id]
         is_running = running.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
         record.state = ActivityState.RUNNING if is_running else ActivityState.WAITING
         record.attempts = running.attempt
-        record.fault = await _to_visible_fault(
+        record.fault = await _to_fault_visible_to_users(
             client, running.last_failure if running.HasField("last_failure") else None
         )
         if not is_running and running.HasField("next_attempt_schedule_time"):
@@ -139,7 +139,7 @@ async def _build_activity_record(
     return record
 
 
-async def _to_visible_fault(client: Client, failure: Failure | None) -> FaultRecord | None:
+async def _to_fault_visible_to_users(client: Client, failure: Failure | None) -> FaultRecord | None:
     """Return what a user may see of a failure: a fault in full, of any other error only that there was one."""
     if failure is None:
         return None

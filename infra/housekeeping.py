@@ -35,7 +35,7 @@ def build_schedule_id(system: str) -> str:
     return f"{system}-housekeeping"
 
 
-async def remove_in_batches(remove: Callable[[int], Awaitable[int]], batch: int) -> int:
+async def remove_in_batches_within_time(remove: Callable[[int], Awaitable[int]], batch: int) -> int:
     """Remove in batches until none is left or `LONGEST_SECONDS` are over; return how many were removed.
 
     Args:

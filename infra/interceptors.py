@@ -179,7 +179,7 @@ def _describe_failure(raised: BaseException) -> dict[str, str]:
     return {"cause": cause, "error": outages.describe_expected_failure(raised) or repr(raised)}
 
 
-class _TracebackFilter(logging.Filter):
+class _ExpectedErrorTracebackFilter(logging.Filter):
     """Have the SDK log no traceback of what is no error of this program.
 
     Where an activity fails of it, `activity_ended` is the only line.
@@ -204,7 +204,7 @@ class _TracebackFilter(logging.Filter):
 _FAILED_ACTIVITY: Final = "Completing activity as failed"
 # The SDK does not look at the end of an activity whose caller is cancelled at that very moment.
 _UNREAD_FUTURE: Final = "Future exception was never retrieved"
-_TRACEBACKS: Final = _TracebackFilter()
+_TRACEBACKS: Final = _ExpectedErrorTracebackFilter()
 _SDK_LOGGERS: Final = (
     *("temporalio.activity", "temporalio.worker._activity", "temporalio.worker._worker"),
     "temporalio.worker._workflow_instance",
@@ -383,7 +383,7 @@ class _ConsoleLinkOutboundInterceptor(worker.WorkflowOutboundInterceptor):
         return await super().start_child_workflow(input)
 
 
-def find_console_path(workflow_id: str) -> str | None:
+def build_console_path_of_workflow(workflow_id: str) -> str | None:
     """Return the path of the page that shows a workflow; None if there is none."""
     for pattern, path in _PAGES:
         if match := pattern.fullmatch(workflow_id):
@@ -395,5 +395,5 @@ def find_console_path(workflow_id: str) -> str | None:
 
 def build_markdown_console_link(base: str, workflow_id: str) -> str | None:
     """Return the link to a workflow's page in Markdown; None if it has none, or the console's address is not set."""
-    path = find_console_path(workflow_id) if base else None
+    path = build_console_path_of_workflow(workflow_id) if base else None
     return path and f"[Open in the console]({base.rstrip('/')}{path})"

@@ -119,7 +119,7 @@ def _is_namespace_missing(error: RPCError) -> bool:
     return error.status is RPCStatusCode.NOT_FOUND and error.message.startswith("Namespace ")
 
 
-def _is_workflow_not_ready(error: RPCError) -> bool:
+def _is_query_of_failed_workflow_task(error: RPCError) -> bool:
     """Return whether a query met a failed task of its workflow, as those of schedules do in a busy engine."""
     return error.message.startswith("Unable to query workflow")
 
@@ -129,7 +129,9 @@ def find_component_in_outage(error: BaseException) -> Component | None:
     match error:
         case RPCError():
             is_out = (
-                error.status in ENGINE_OUTAGE_STATUSES or _is_namespace_missing(error) or _is_workflow_not_ready(error)
+                error.status in ENGINE_OUTAGE_STATUSES
+                or _is_namespace_missing(error)
+                or _is_query_of_failed_workflow_task(error)
             )
             return Component.ENGINE if is_out else None
         # Our queries raise nothing: the failure is that of `infra.query_guard`.
@@ -190,7 +192,7 @@ def describe_failed_check(error: BaseException) -> str:
     return NO_ANSWER
 
 
-def find_database_refusal(error: BaseException) -> str | None:
+def find_postgres_error_message(error: BaseException) -> str | None:
     """Return what PostgreSQL said where it answers with an error; None where it does not answer."""
     cause: BaseException | None = error
     while cause is not None:

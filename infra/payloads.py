@@ -115,7 +115,7 @@ class EncryptingCodec(PayloadCodec):
         """Return a payload with the given one in it, metadata included."""
         if payload.metadata.get("encoding") == ENCODING:
             return payload
-        salt = self._take_salt()
+        salt = self._get_or_renew_salt()
         nonce = os.urandom(NONCE_BYTES)
         hidden = key.derive(salt).encrypt(nonce, payload.SerializeToString(), None)
         metadata = {"encoding": ENCODING, KEY_ID: key.key_id.encode(), "encryption-cipher": CIPHER}
@@ -135,7 +135,7 @@ class EncryptingCodec(PayloadCodec):
             raise PayloadDamaged(f"A payload of the key {key_id} is not what was written.") from error
         return Payload.FromString(plain)
 
-    def _take_salt(self) -> bytes:
+    def _get_or_renew_salt(self) -> bytes:
         # A forked child must not go on with its parent's key: together they could pass its limit.
         if self._left == 0 or self._process != os.getpid():
             self._salt, self._left, self._process = os.urandom(SALT_BYTES), MESSAGES_MAX, os.getpid()
@@ -143,7 +143,7 @@ class EncryptingCodec(PayloadCodec):
         return self._salt
 
 
-class EncryptedPayloadConverter(EncodingPayloadConverter):
+class MissingKeyPayloadConverter(EncodingPayloadConverter):
     """Say which key is missing where nothing decrypts payloads, instead of that their encoding is unknown."""
 
     @property

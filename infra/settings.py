@@ -348,7 +348,7 @@ def _clean_message(message: str) -> str:
     return message.removeprefix("Value error, ").rstrip(".")
 
 
-def list_replaced_variables(given: BaseModel, used: BaseModel, path: Sequence[str] = ()) -> list[str]:
+def list_variables_with_unused_values(given: BaseModel, used: BaseModel, path: Sequence[str] = ()) -> list[str]:
     """Return the variables that were given and whose values are not used; a list to which more was added is used."""
     replaced: list[str] = []
     for name in sorted(given.model_fields_set):
@@ -356,7 +356,7 @@ def list_replaced_variables(given: BaseModel, used: BaseModel, path: Sequence[st
         if isinstance(before, Path):
             before, after = before.absolute(), after.absolute()
         if isinstance(before, BaseModel) and isinstance(after, BaseModel):
-            replaced += list_replaced_variables(before, after, (*path, name))
+            replaced += list_variables_with_unused_values(before, after, (*path, name))
         elif before != after and not (isinstance(before, list) and all(each in after for each in before)):
             replaced.append(_build_variable_name((*path, name)))
     return replaced

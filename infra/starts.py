@@ -126,7 +126,7 @@ async def create_or_update_schedule(client: Client, name: str, schedule: Schedul
         return await client.create_schedule(name, schedule)
     except ScheduleAlreadyRunningError:
         handle = client.get_schedule_handle(name)
-        await handle.update(lambda current: _build_schedule_update(current, schedule))
+        await handle.update(lambda current: _build_schedule_update_keeping_state(current, schedule))
         return handle
 
 
@@ -151,7 +151,7 @@ async def set_schedule_intervals_if_none(client: Client, name: str, schedule: Sc
     try:
         spec = (await handle.describe()).schedule.spec
         if not spec.intervals:
-            await handle.update(lambda current: _build_schedule_update(current, schedule))
+            await handle.update(lambda current: _build_schedule_update_keeping_state(current, schedule))
     except RPCError as error:
         if not outages.is_workflow_or_schedule_missing(error):
             raise
@@ -190,6 +190,6 @@ def list_next_run_times(description: ScheduleDescription) -> list[datetime]:
     return [] if description.schedule.state.paused else list(description.info.next_action_times)
 
 
-def _build_schedule_update(current: ScheduleUpdateInput, schedule: Schedule) -> ScheduleUpdate:
+def _build_schedule_update_keeping_state(current: ScheduleUpdateInput, schedule: Schedule) -> ScheduleUpdate:
     schedule.state = current.description.schedule.state
     return ScheduleUpdate(schedule=schedule)

@@ -104,7 +104,7 @@ _CONVERTERS = (
         StructJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
         for each in DefaultPayloadConverter.default_encoding_payload_converters
     ),
-    payloads.EncryptedPayloadConverter(),
+    payloads.MissingKeyPayloadConverter(),
 )
 
 
@@ -157,7 +157,7 @@ def _build_sandboxed_runner(existing: WorkflowRunner | None) -> WorkflowRunner:
 
 
 @dataclass(frozen=True)
-class SdkTelemetry:
+class SdkRuntimeAndMetricsAddress:
     """The SDK's runtime of this process, and the loopback address where it exports its metrics."""
 
     runtime: Runtime
@@ -165,17 +165,19 @@ class SdkTelemetry:
 
 
 @cache
-def get_or_start_telemetry() -> SdkTelemetry:
+def get_or_create_sdk_runtime() -> SdkRuntimeAndMetricsAddress:
     """Return the one runtime of this process; create it at the first call."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         host, port = probe.getsockname()
     address = f"{host}:{port}"
     metrics = PrometheusConfig(bind_address=address, durations_as_seconds=True, unit_suffix=True)
-    return SdkTelemetry(Runtime(telemetry=TelemetryConfig(metrics=metrics, logging=_build_log_forwarding())), address)
+    return SdkRuntimeAndMetricsAddress(
+        Runtime(telemetry=TelemetryConfig(metrics=metrics, logging=_build_core_log_forwarding())), address
+    )
 
 
-def _build_log_forwarding() -> LoggingConfig:
+def _build_core_log_forwarding() -> LoggingConfig:
     """Have the SDK's core log by the standard library, whose lines are JSON: by itself it writes coloured text."""
     logger = logging.getLogger(CORE_LOGGER)
     logger.addFilter(_replace_core_log_by_its_fields)
@@ -213,14 +215,14 @@ async def connect(
     """
     profile = ClientConfigProfile.load(override_env_vars=environment)
     if profile.tls is not None:
-        _check_tls_files(profile.tls)
+        _require_readable_tls_files(profile.tls)
     config = profile.to_client_connect_config()
     config.setdefault("target_host", "127.0.0.1:7233")
     try:
         return await Client.connect(
             **config,
             plugins=[build_plugin(console, codec=codec)],
-            runtime=get_or_start_telemetry().runtime,
+            runtime=get_or_create_sdk_runtime().runtime,
             grpc_compression=GrpcCompression.NONE,
         )
     except RuntimeError as error:
@@ -228,7 +230,7 @@ async def connect(
         raise EngineUnreachable(reason or f"Temporal at {config['target_host']} does not answer: {error}") from error
 
 
-def _check_tls_files(settings: ClientConfigTLS) -> None:
+def _require_readable_tls_files(settings: ClientConfigTLS) -> None:
     """Read the files of TLS as the SDK will: its own errors name no setting."""
     ca, cert, key = settings.server_root_ca_cert, settings.client_cert, settings.client_private_key
     if (cert is None) != (key is None):

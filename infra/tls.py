@@ -109,18 +109,20 @@ def build_context(tls: TlsSettings, names: TlsSettingNames) -> ssl.SSLContext:
     context.server_name = tls.server_name
     # A slim image has no certificates of its own.
     authorities = tls.ca_file or os.environ.get("SSL_CERT_FILE") or certifi.where()
-    with _name_file(names.ca_file, authorities, "certificates of authorities"):
+    with _raise_file_error_naming_setting(names.ca_file, authorities, "certificates of authorities"):
         context.load_verify_locations(authorities)
     if tls.cert_file is not None and tls.key_file is not None:
         for name, path in ((names.cert_file, tls.cert_file), (names.key_file, tls.key_file)):
-            with _name_file(name, path, ""):
+            with _raise_file_error_naming_setting(name, path, ""):
                 path.read_bytes()
-        with _name_file(f"{names.cert_file} and {names.key_file}", tls.cert_file, "a certificate and its key"):
+        with _raise_file_error_naming_setting(
+            f"{names.cert_file} and {names.key_file}", tls.cert_file, "a certificate and its key"
+        ):
             context.load_cert_chain(tls.cert_file, tls.key_file, _refuse_password)
     return context
 
 
-def explain(error: BaseException, names: TlsSettingNames) -> str | None:
+def explain_tls_error(error: BaseException, names: TlsSettingNames) -> str | None:
     """Return what is wrong with TLS to a component and which setting to change; None if the error is about no TLS."""
     for each in _iterate_causes(error):
         match each:
@@ -140,7 +142,7 @@ def explain(error: BaseException, names: TlsSettingNames) -> str | None:
 
 
 def explain_engine_error(text: str) -> str | None:
-    """Return what `explain` does for the text of the engine's client, which is written in Rust."""
+    """Return what `explain_tls_error` does for the text of the engine's client, which is written in Rust."""
     if "corrupt message" in text or "InvalidMessage" in text:
         return _describe_plain_server(ENGINE)
     for part, code in _ENGINE_CERTIFICATES.items():
@@ -178,7 +180,7 @@ def _explain_certificate(code: int, reason: str, names: TlsSettingNames) -> str:
 
 
 @contextmanager
-def _name_file(setting: str, path: Path | str, expected_content: str) -> Iterator[None]:
+def _raise_file_error_naming_setting(setting: str, path: Path | str, expected_content: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -14,9 +14,9 @@ from temporalio.service import RPCError
 
 from clients.modules import ModulesClient
 from domain.addresses import names
-from domain.addresses.operations import AddressPage, Module, ModuleLookup, Operation, OperationResult
+from domain.addresses.operations import AddressPage, Module, ModuleLookupAnswer, Operation, OperationResult
 from infra import log
-from infra.address_settings import AddressSettings, ModulesSettings
+from infra.address_settings import AddressSettings, AllModulesSettings
 from infra.database import Database
 from stores.addresses import configuration as versions
 from stores.addresses.configuration import NO_VERSION, AddressOptions, OptionsVersion
@@ -40,7 +40,7 @@ def apply_options(defaults: AddressSettings, options: AddressOptions) -> Address
         )
         for module in Module
     }
-    values = {**options.non_null_values, "modules": ModulesSettings(**modules)}
+    values = {**options.non_null_values, "modules": AllModulesSettings(**modules)}
     return defaults.model_copy(update=values)
 
 
@@ -58,7 +58,7 @@ async def find_module_pauses(database: Database, settings: AddressSettings) -> M
     """Return the modules that these settings pause, each with who paused it, since when and why."""
     if not (paused := settings.modules.paused):
         return {}
-    found = await versions.find_last_pauses(database, paused)
+    found = await versions.find_last_pause_of_each_module(database, paused)
     return {
         module: found.get(module, Pause(None, "the environment", f"HAULAGE_ADDRESSES__MODULES__{name.upper()}__PAUSED"))
         for name in paused
@@ -106,7 +106,7 @@ class ModulesClientWithNewestSettings:
     async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
         return await (await self._load_client()).list_addresses(module, after, limit)
 
-    async def look_up_operations(self, module: Module, operations: Sequence[Operation]) -> ModuleLookup:
+    async def look_up_operations(self, module: Module, operations: Sequence[Operation]) -> ModuleLookupAnswer:
         return await (await self._load_client()).look_up_operations(module, operations)
 
     async def list_addresses_with_open_orders(self, module: Module, address_ids: Collection[int]) -> set[int]:

@@ -104,7 +104,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             ),
             engine=await temporal.connect(console=settings.api.console_base, codec=payloads.build_codec(settings)),
             gse=await stack.enter_async_context(GseClient(settings.gse)),
-            modules=await stack.enter_async_context(ModulesClient(settings.addresses, http.open_socket)),
+            modules=await stack.enter_async_context(ModulesClient(settings.addresses, http.open_socket_if_allowed)),
             files=FileCache(settings.gse.cache_folder, settings.gse.cache_max_bytes),
         )
 
@@ -117,7 +117,7 @@ async def require_ready_and_record_key_use(services: Services) -> None:
         Invalid: A key is missing.
     """
     await migrate.require_head_revision(services.database)
-    await payload_keys.require_keys(services.database, services.settings)
+    await payload_keys.require_all_used_payload_keys(services.database, services.settings)
     await payload_keys.record_payload_key_use(services.database, services.settings)
 
 

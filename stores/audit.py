@@ -25,7 +25,7 @@ _PURGE = "DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE happ
 
 
 @dataclass(frozen=True, slots=True)
-class AuditedAction:
+class NewAuditEntry:
     """An action that a caller is about to do."""
 
     project_id: str | None
@@ -60,7 +60,7 @@ class AuditFilter:
     happened_before: datetime | None = None
 
 
-async def add_entry(database: Database, action: AuditedAction) -> int:
+async def add_entry(database: Database, action: NewAuditEntry) -> int:
     """Write an action that is about to be done; return the id of its entry."""
     async with database.connection() as connection:
         entry_id: int = await connection.fetchval(
@@ -78,7 +78,7 @@ async def add_entry(database: Database, action: AuditedAction) -> int:
     return entry_id
 
 
-async def complete_entry(database: Database, entry_id: int, status: int, code: str | None) -> None:
+async def write_outcome_of_audited_action(database: Database, entry_id: int, status: int, code: str | None) -> None:
     """Write the status with which an action was answered, and the code of its refusal."""
     async with database.connection() as connection:
         await connection.execute(_COMPLETE, entry_id, status, code)

@@ -21,14 +21,14 @@ _NOTE_USE = "INSERT INTO payload_keys (key_id) VALUES ($1) ON CONFLICT DO NOTHIN
 
 
 @dataclass(frozen=True, slots=True)
-class UsedKey:
+class UsedPayloadKey:
     """A key that payloads were encrypted with."""
 
     key_id: str
     first_used_at: datetime
 
 
-async def require_keys(database: Database, settings: Settings) -> None:
+async def require_all_used_payload_keys(database: Database, settings: Settings) -> None:
     """Require every key that payloads were ever encrypted with.
 
     Raises:
@@ -37,7 +37,7 @@ async def require_keys(database: Database, settings: Settings) -> None:
     codec = payloads.build_codec(settings)
     held = codec.key_ids if codec else []
     accepted = {*held, *settings.secrets.payloads_given_up}
-    for used in await list_used_keys(database):
+    for used in await list_used_payload_keys(database):
         if used.key_id not in accepted:
             raise Invalid(
                 "payload_key_missing",
@@ -57,8 +57,8 @@ async def record_payload_key_use(database: Database, settings: Settings) -> None
         await connection.execute(_NOTE_USE, codec.key_ids[0])
 
 
-async def list_used_keys(database: Database) -> Sequence[UsedKey]:
+async def list_used_payload_keys(database: Database) -> Sequence[UsedPayloadKey]:
     """Return the keys that were used, the oldest first."""
     async with database.session() as session:
         rows = await session.exec(select(PayloadKeyUse).order_by(col(PayloadKeyUse.first_used_at)))
-        return [UsedKey(row.key_id, row.first_used_at) for row in rows]
+        return [UsedPayloadKey(row.key_id, row.first_used_at) for row in rows]

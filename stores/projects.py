@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, func, or_, select
 
-from domain.secrets import ApiKeyText, KeyRight, digest_secret, identify_pepper
+from domain.secrets import ApiKeyText, KeyRight, derive_pepper_id, digest_secret
 from infra.database import Database, Session
 from stores import keyset
 from stores.tables.shared import ApiKey, IdempotencyKey, Project
@@ -147,7 +147,7 @@ async def list_page_plus_one(session: Session, after: tuple[datetime, str] | Non
 
 async def create_project(session: Session, project_id: str, name: str) -> Project:
     """Create a project."""
-    project = Project(project_id=project_id, name=name, created_at=await _read_transaction_time(session))
+    project = Project(project_id=project_id, name=name, created_at=await _read_transaction_begin_time(session))
     session.add(project)
     await session.flush()
     return project
@@ -157,7 +157,7 @@ async def revoke_project(session: Session, project_id: str) -> Project | None:
     """Revoke a project unless it is revoked already."""
     project = await find(session, project_id, lock=True)
     if project is not None:
-        project.revoked_at = project.revoked_at or await _read_transaction_time(session)
+        project.revoked_at = project.revoked_at or await _read_transaction_begin_time(session)
     return project
 
 
@@ -198,13 +198,13 @@ async def add_key(
         key_id=key.key_id,
         project_id=project_id,
         secret_hash=digest_secret(pepper, key.secret),
-        pepper_id=identify_pepper(pepper),
+        pepper_id=derive_pepper_id(pepper),
         last4=key.text[-4:],
         name=permissions.name,
         key_right=permissions.right,
         systems=None if permissions.systems is None else sorted(permissions.systems),
         expires_at=permissions.expires_at,
-        created_at=await _read_transaction_time(session),
+        created_at=await _read_transaction_begin_time(session),
     )
     session.add(row)
     return row
@@ -212,7 +212,7 @@ async def add_key(
 
 async def revoke_key(session: Session, key: ApiKey, *, after: timedelta = timedelta()) -> None:
     """Revoke a key now or after a time, unless it is revoked earlier."""
-    ends_at = await _read_transaction_time(session) + after
+    ends_at = await _read_transaction_begin_time(session) + after
     key.revoked_at = min(key.revoked_at or ends_at, ends_at)
 
 
@@ -246,6 +246,6 @@ def build_live_condition(ended_at: datetime | None) -> ColumnElement[bool]:
     return or_(col(ended_at).is_(None), col(ended_at) > func.now())
 
 
-async def _read_transaction_time(session: Session) -> datetime:
+async def _read_transaction_begin_time(session: Session) -> datetime:
     """Return the time at which the transaction began, which is the same for all that it writes."""
     return (await session.exec(select(func.now()))).one()

@@ -36,37 +36,37 @@ _REQUEST_FIELDS: Final = ("source_url", "source_headers", "callback")
 
 
 @dataclass(slots=True)
-class SealedCount:
+class SealedRowCounts:
     """The rows of a column that were read, and what they need."""
 
     name: str
     rows: int = 0
     old: int = 0
-    """Sealed under another key than the first; after `reseal_column` under the first."""
+    """Sealed under another key than the first; after `reseal_values_under_old_keys` under the first."""
 
     unreadable: int = 0
     """No key opens them."""
 
 
-async def count_sealed(database: Database, sealer: Sealer, column: SealedColumn, rows_max: int) -> SealedCount:
+async def count_sealed(database: Database, sealer: Sealer, column: SealedColumn, rows_max: int) -> SealedRowCounts:
     """Count the rows of a column, at most so many, that an old key or none opens."""
-    return await _iterate_batches(database, sealer, column, rows_max, is_written=False)
+    return await _count_and_maybe_reseal_in_batches(database, sealer, column, rows_max, is_written=False)
 
 
-async def reseal_column(database: Database, sealer: Sealer, column: SealedColumn) -> SealedCount:
+async def reseal_values_under_old_keys(database: Database, sealer: Sealer, column: SealedColumn) -> SealedRowCounts:
     """Seal the values of a column anew that an old key made.
 
     Each batch is one statement, and a row that changed since it was read is left alone: the server may run meanwhile,
     and what was interrupted is completed by the next call.
     """
-    return await _iterate_batches(database, sealer, column, None, is_written=True)
+    return await _count_and_maybe_reseal_in_batches(database, sealer, column, None, is_written=True)
 
 
-async def _iterate_batches(
+async def _count_and_maybe_reseal_in_batches(
     database: Database, sealer: Sealer, column: SealedColumn, rows_max: int | None, *, is_written: bool
-) -> SealedCount:
-    count, after = SealedCount(column.name), ""
-    change = reseal_request if column.is_request else _reseal_text
+) -> SealedRowCounts:
+    count, after = SealedRowCounts(column.name), ""
+    change = reseal_values_in_download_request if column.is_request else _reseal_text
     while rows_max is None or count.rows < rows_max:
         async with database.connection() as connection:
             rows = await connection.fetch(_build_selection(column), after, BATCH_ROWS)
@@ -81,7 +81,7 @@ async def _iterate_batches(
 
 
 def _collect_changes_and_count(
-    sealer: Sealer, rows: list[Any], change: Callable[[Sealer, str], str | None], count: SealedCount
+    sealer: Sealer, rows: list[Any], change: Callable[[Sealer, str], str | None], count: SealedRowCounts
 ) -> list[tuple[str, str, str]]:
     """Return key, old and new value of the rows to change, and count them."""
     changes: list[tuple[str, str, str]] = []
@@ -103,7 +103,7 @@ def _reseal_text(sealer: Sealer, token: str) -> str | None:
     return resealed.token if resealed else None
 
 
-def reseal_request(sealer: Sealer, text: str) -> str | None:
+def reseal_values_in_download_request(sealer: Sealer, text: str) -> str | None:
     """Return the request of a download, which is JSON, with its values sealed anew; None if none needs it."""
     request: dict[str, Any] = json.loads(text)
     is_changed = False

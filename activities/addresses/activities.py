@@ -21,15 +21,15 @@ from domain.addresses import activity_models, names
 from domain.addresses.activity_models import (
     ApplyStepInput,
     ApplyStepResult,
-    ArchiveInput,
-    IntakeResult,
+    ArchiveCycleInput,
+    IntakeMessageCounts,
     ListWaitingSwapsInput,
     ListWaitingSwapsResult,
     LoadCycleInput,
     LoadCycleResult,
     LogicalDeleteCheckResult,
-    PullInput,
-    PullResult,
+    PullTopicInput,
+    PullTopicResult,
     PurgeAddressesInput,
     PurgeAddressesResult,
 )
@@ -40,13 +40,13 @@ from domain.addresses.results import (
     ListedLogicalDelete,
     PurgeOutcome,
     decide_purge_outcome,
-    list_busy_modules,
+    list_modules_with_orders_in_flight,
 )
 from infra import log, metrics, outages, secrets
 from infra.address_settings import AddressSettings
 from infra.database import Database
-from infra.heartbeats import send_heartbeats
-from infra.housekeeping import remove_in_batches
+from infra.heartbeats import send_heartbeats_during_block
+from infra.housekeeping import remove_in_batches_within_time
 from services import addresses
 from services.addresses import ConfigurationLoader, CycleTrigger
 from services.services import Services
@@ -68,7 +68,7 @@ class AddressCycleActivities:
     @activity.defn(name="address_load")
     async def load_cycle(self, params: LoadCycleInput) -> LoadCycleResult:
         """Load the messages of a cycle; none while the schedule is paused, which also ends a running cycle's run."""
-        async with send_heartbeats():
+        async with send_heartbeats_during_block():
             if await self._is_paused():
                 return LoadCycleResult(paused=True)
             config = await self._configuration.load_newest()
@@ -80,13 +80,13 @@ class AddressCycleActivities:
                 ):
                     plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
                 # Messages that operators skipped are done without a cycle.
-                await cycle.move_done_to_history(self._database)
+                await cycle.move_done_messages_to_history(self._database)
             return plan.model_copy(update={"config_version": config.version})
 
     @activity.defn(name="address_apply")
     async def apply_step(self, params: ApplyStepInput) -> ApplyStepResult:
         """Apply some messages in all four modules, and write the results."""
-        async with send_heartbeats():
+        async with send_heartbeats_during_block():
             config = await self._configuration.load_version(params.config_version)
             applied = await delivery.apply_step(self._database, config.settings, config.modules, params)
         for outcome in ("done", "failed", "superseded"):
@@ -104,24 +104,24 @@ class AddressCycleActivities:
     @activity.defn(name="address_waiting")
     async def list_waiting_swaps(self, params: ListWaitingSwapsInput) -> ListWaitingSwapsResult:
         """List the swaps of the cycle to be tried once more."""
-        async with send_heartbeats():
+        async with send_heartbeats_during_block():
             config = await self._configuration.load_version(params.config_version)
             return ListWaitingSwapsResult(
                 steps=await cycle.list_unfinished_swaps(self._database, config.settings, params.cycle_id)
             )
 
     @activity.defn(name="address_archive")
-    async def confirm_and_archive_messages(self, ended: ArchiveInput | None = None) -> int:
+    async def confirm_and_archive_messages(self, ended: ArchiveCycleInput | None = None) -> int:
         """Ask about unconfirmed messages, then move done messages to the history.
 
         Args:
             ended: The cycle; None where a workflow of an earlier version calls.
         """
-        async with send_heartbeats():
+        async with send_heartbeats_during_block():
             await delivery.confirm_unconfirmed_messages(
                 self._database, (await self._configuration.load_newest()).modules
             )
-            archived = await cycle.move_done_to_history(self._database)
+            archived = await cycle.move_done_messages_to_history(self._database)
         if ended is not None:
             metrics.ADDRESS_CYCLE_SECONDS.observe(ended.seconds)
             counts = ended.totals.model_dump(exclude={"cycles"})
@@ -153,15 +153,15 @@ class AddressIntakeActivities:
         self._trigger = CycleTrigger(services.engine, self._settings.pause_seconds)
 
     @activity.defn(name="address_pull")
-    async def pull_messages(self, params: PullInput) -> PullResult:
+    async def pull_messages(self, params: PullTopicInput) -> PullTopicResult:
         """Pull for a number of seconds, or until this worker stops."""
         if not self._settings.pubsub.project:
-            return PullResult(is_off=True)
-        async with send_heartbeats(), PubSubClient(self._settings.pubsub) as pubsub:
+            return PullTopicResult(is_off=True)
+        async with send_heartbeats_during_block(), PubSubClient(self._settings.pubsub) as pubsub:
             slice_ = _TimedPuller(
                 pubsub, self._inbox, self._trigger, params, get_subscription_name(self._settings, params.topic)
             )
-            return PullResult(taken=await slice_.pull_until_end(self._settings.pubsub.pulls))
+            return PullTopicResult(taken=await slice_.pull_until_end(self._settings.pubsub.pulls))
 
 
 def get_subscription_name(settings: AddressSettings, topic: Topic) -> str:
@@ -173,7 +173,9 @@ def get_subscription_name(settings: AddressSettings, topic: Topic) -> str:
 class _TimedPuller:
     """Pulls one topic for a while with several pulls at a time: while one writes, another waits for messages."""
 
-    def __init__(self, pubsub: PubSubClient, inbox: Inbox, trigger: CycleTrigger, params: PullInput, name: str) -> None:
+    def __init__(
+        self, pubsub: PubSubClient, inbox: Inbox, trigger: CycleTrigger, params: PullTopicInput, name: str
+    ) -> None:
         self._pubsub = pubsub
         self._inbox = inbox
         self._trigger = trigger
@@ -181,9 +183,9 @@ class _TimedPuller:
         self._subscription = name
         self._until = time.monotonic() + params.seconds
         self._stopping = asyncio.create_task(activity.wait_for_worker_shutdown())
-        self._counts = IntakeResult()
+        self._counts = IntakeMessageCounts()
 
-    async def pull_until_end(self, pulls: int) -> IntakeResult:
+    async def pull_until_end(self, pulls: int) -> IntakeMessageCounts:
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(pulls):
@@ -218,7 +220,7 @@ class _TimedPuller:
     async def _store_and_acknowledge(self, received: list[ReceivedMessage]) -> None:
         ack_ids = [each.ack_id for each in received]
         try:
-            taken = await self._inbox.store_messages(
+            taken = await self._inbox.store_messages_or_quarantine_them(
                 [DeliveredMessage(self._topic, each.message, each.refusal) for each in received]
             )
         except Exception:
@@ -269,7 +271,7 @@ class LogicalDeleteActivities:
         report = LogicalDeleteCheckResult(checked_at=await self._database.now())
         auto_purge = (await addresses.load_effective_settings(self._database, self._settings)).auto_purge
         last = 0
-        async with send_heartbeats(lambda: [last]):
+        async with send_heartbeats_during_block(lambda: [last]):
             while page := await logical_deletes.load_unpurged_page(self._database, last, CHECK_BATCH):
                 last = page[-1].address_id
                 report = await self._check_and_purge_page(report, page, auto_purge=auto_purge)
@@ -279,7 +281,7 @@ class LogicalDeleteActivities:
     @activity.defn(name="address_purge")
     async def purge_addresses(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
         """Remove addresses from all modules, unless one has orders in flight at this moment."""
-        async with send_heartbeats():
+        async with send_heartbeats_during_block():
             found = await logical_deletes.find_unpurged(self._database, params.address_ids)
             return await self._purge_unneeded(found, params.who, params.reason)
 
@@ -336,12 +338,12 @@ class LogicalDeleteActivities:
             endings[each] = decide_purge_outcome(results)
             if endings[each] is PurgeOutcome.BUSY:
                 await logical_deletes.write_check_results(
-                    self._database, [each.with_more_busy_modules(list_busy_modules(results))]
+                    self._database, [each.with_more_busy_modules(list_modules_with_orders_in_flight(results))]
                 )
         purged = [each for each, ending in endings.items() if ending is PurgeOutcome.PURGED]
-        await logical_deletes.mark_purged(self._database, purged, who, reason)
+        await logical_deletes.mark_purged_with_audit_entry(self._database, purged, who, reason)
         alive = [each for each, ending in endings.items() if ending is PurgeOutcome.ALIVE]
-        await logical_deletes.remove_revived(self._database, alive)
+        await logical_deletes.remove_revived_from_logical_deletes(self._database, alive)
         ids = {
             kind: sorted(each.address_id for each, ending in endings.items() if ending is kind) for kind in PurgeOutcome
         }
@@ -375,6 +377,6 @@ class AddressHousekeeping:
             _log.info("address_history_deleted", **purged)
 
     async def _delete_expired_rows(self, table: str) -> int:
-        return await remove_in_batches(
+        return await remove_in_batches_within_time(
             partial(cycle.delete_expired_rows, self._database, table, self._retention), DELETE_BATCH
         )

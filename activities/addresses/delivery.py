@@ -20,9 +20,9 @@ from clients.modules import ModuleFailure
 from domain.addresses import ordering
 from domain.addresses.activity_models import ApplyStepInput, ApplyStepResult
 from domain.addresses.messages import Topic
-from domain.addresses.operations import Module, ModuleLookup, Operation, OperationResult
+from domain.addresses.operations import Module, ModuleLookupAnswer, Operation, OperationResult
 from domain.addresses.ordering import FailedLookup
-from domain.addresses.results import MessageUpdate, combine_module_results
+from domain.addresses.results import MessageLogUpdate, combine_module_results
 from infra import log
 from infra.address_settings import AddressSettings
 from infra.database import Database
@@ -31,7 +31,7 @@ from stores.addresses.delivery import (
     BlockingMessage,
     LoggedMessage,
     UnconfirmedMessage,
-    find_blocked_messages,
+    find_blocker_of_each_blocked_message,
     load_unfinished_messages,
 )
 
@@ -45,7 +45,7 @@ class DeliveryModulesClient(Protocol):
         """Return one result for each operation, whatever happens on the way."""
         ...
 
-    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
+    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookupAnswer:
         """Return what the module has of these operations and their UPRNs.
 
         Raises:
@@ -61,7 +61,7 @@ async def apply_step(
     total = ApplyStepResult()
     for group in params.step:
         messages = await load_unfinished_messages(database, params.cycle_id, group)
-        blocked = await find_blocked_messages(database, settings, params, messages)
+        blocked = await find_blocker_of_each_blocked_message(database, settings, params, messages)
         sendable = [each for each in messages if each.operation.seq not in blocked]
         answers = await _check_swaps_and_send_messages(modules, sendable)
         updates = [
@@ -72,7 +72,7 @@ async def apply_step(
             for each in messages
             if each.operation.seq in blocked
         ]
-        written = await acknowledgements.write_module_results(database, settings, params, updates)
+        written = await acknowledgements.write_results_and_count_ended_messages(database, settings, params, updates)
         total = ApplyStepResult(
             done=total.done + written.done,
             failed=total.failed + written.failed,
@@ -97,7 +97,7 @@ async def _check_swaps_and_send_messages(
 async def _find_unsendable(modules: DeliveryModulesClient, swaps: Sequence[Operation]) -> ResultsByMessage:
     """Return the swaps that must not be sent, with the reason by module."""
 
-    async def look_up(module: Module) -> ModuleLookup | FailedLookup:
+    async def look_up(module: Module) -> ModuleLookupAnswer | FailedLookup:
         try:
             return await modules.look_up_operations(module, swaps)
         except ModuleFailure as failure:
@@ -124,8 +124,8 @@ async def _send_messages(modules: DeliveryModulesClient, messages: Sequence[Logg
     return answers
 
 
-def _build_blocked_update(message: LoggedMessage, by: BlockingMessage) -> MessageUpdate:
-    return MessageUpdate(message.operation.seq, reason=message.reason.with_blocking_message(by.id, by.paused))
+def _build_blocked_update(message: LoggedMessage, by: BlockingMessage) -> MessageLogUpdate:
+    return MessageLogUpdate(message.operation.seq, reason=message.reason.with_blocking_message(by.id, by.paused))
 
 
 LateResults: TypeAlias = dict[int, OperationResult | None]
@@ -232,7 +232,7 @@ async def retry_swaps_no_longer_missing_side(database: Database, retries: int, m
         if not swaps or (lookups := await _look_up_in_all_modules(modules, swaps)) is None:
             break
         if complete := [each.operation.seq for each in swaps if _waiting_modules_have_both_sides(each, lookups)]:
-            revived = await delivery.allow_one_more_try(database, retries, complete)
+            revived = await delivery.allow_given_up_swaps_one_more_try(database, retries, complete)
             log.get(__name__).info("address_swaps_revived", messages=revived)
             total += len(revived)
     return total
@@ -240,7 +240,7 @@ async def retry_swaps_no_longer_missing_side(database: Database, retries: int, m
 
 async def _look_up_in_all_modules(
     modules: DeliveryModulesClient, swaps: Sequence[LoggedMessage]
-) -> Mapping[Module, ModuleLookup] | None:
+) -> Mapping[Module, ModuleLookupAnswer] | None:
     operations = [each.operation for each in swaps]
     try:
         lookups = await asyncio.gather(*(modules.look_up_operations(module, operations) for module in Module))
@@ -250,6 +250,6 @@ async def _look_up_in_all_modules(
     return dict(zip(Module, lookups, strict=True))
 
 
-def _waiting_modules_have_both_sides(swap: LoggedMessage, lookups: Mapping[Module, ModuleLookup]) -> bool:
+def _waiting_modules_have_both_sides(swap: LoggedMessage, lookups: Mapping[Module, ModuleLookupAnswer]) -> bool:
     """Whether each module that has not acknowledged it has both sides."""
     return all(uprn in lookups[module].live for module in swap.waits_for for uprn in swap.candidate.uprns)

@@ -26,10 +26,10 @@ from domain.addresses.activity_models import CompareModulesInput, CompareModules
 from domain.addresses.names import WORKBOOK_CONTENT_TYPE
 from domain.addresses.operations import AddressEntry, AddressPage, Module
 from infra.database import Database
-from infra.heartbeats import send_heartbeats
+from infra.heartbeats import send_heartbeats_during_block
 from infra.objects import ObjectStore
 from stores.addresses import search
-from stores.addresses.search import LatestMessages
+from stores.addresses.search import LatestMessageIdsOfUprn
 
 EXACT_INTEGER_MAX: Final = 2**53
 
@@ -265,12 +265,12 @@ class DriftActivities:
     async def write_drift_report(self, params: CompareModulesInput) -> CompareModulesResult:
         """Compare all modules, check differences a second time, and write the workbook and its manifest."""
         findings = DriftFindings()
-        async with send_heartbeats(lambda: [findings.compared, findings.different]):
+        async with send_heartbeats_during_block(lambda: [findings.compared, findings.different]):
             async with aclosing(scan_modules(self._modules)) as scanned:
                 async for uprn, sides in scanned:
                     findings.add_uprn(uprn, sides)
             await self._compare_differences_again(findings)
-            known = await search.find_latest_messages(
+            known = await search.find_latest_message_ids_of_uprns(
                 self._database, [difference.uprn for difference in findings.shown]
             )
             return await self._write_report(params, findings, known)
@@ -293,7 +293,7 @@ class DriftActivities:
         return await look_up_fingerprints(self._modules, [each.uprn for each in group], page_size)
 
     async def _write_report(
-        self, params: CompareModulesInput, findings: DriftFindings, known: Sequence[LatestMessages]
+        self, params: CompareModulesInput, findings: DriftFindings, known: Sequence[LatestMessageIdsOfUprn]
     ) -> CompareModulesResult:
         made_at = await self._database.now()
         key = names.build_comparison_workbook_key(params.report)
@@ -316,7 +316,7 @@ class DriftActivities:
 
 
 def render_drift_workbook(
-    report: CompareModulesResult, shown: Sequence[AddressDifference], known: Sequence[LatestMessages]
+    report: CompareModulesResult, shown: Sequence[AddressDifference], known: Sequence[LatestMessageIdsOfUprn]
 ) -> bytes:
     """Return the figures, and the addresses that differ with what each module has, as a workbook."""
     # Workflows import activities for their signatures, and must not pay for pandas and Arrow.

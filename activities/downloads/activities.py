@@ -40,8 +40,8 @@ from domain.downloads.staging import RenderedSegment, StagedPartsInvalid, Staged
 from domain.redaction import Redactor
 from excel.template.models import Drawing
 from infra import log, metrics, outages
-from infra.heartbeats import send_heartbeats
-from infra.housekeeping import remove_in_batches
+from infra.heartbeats import send_heartbeats_during_block
+from infra.housekeeping import remove_in_batches_within_time
 from infra.limits import Limiter
 from infra.objects import ListedObject, ObjectMissing, UploadMissing
 from services.services import Services
@@ -78,7 +78,7 @@ class DownloadActivities:
     @activity.defn(name="download_probe")
     async def prepare_fetching(self, request: ProbeInput) -> ProbeResult:
         """Probe the sources; keep staged rows if they may be used, otherwise delete them and begin new uploads."""
-        async with send_heartbeats():
+        async with send_heartbeats_during_block():
             began = time.monotonic()
             try:
                 sources = await self._probe_and_resume_or_start_over(request)
@@ -96,7 +96,7 @@ class DownloadActivities:
             raise StagedRowsTooOld(f"nothing was staged for {spec.resume_window_seconds} s")
         with _convert_missing_to_staging_error():
             stager, source = await self._open_stager(fetch), self._open_source(spec)
-            async with send_heartbeats(
+            async with send_heartbeats_during_block(
                 lambda: [FetchProgress(range=fetch.pages.number_among_all_tables, rows=stager.rows)]
             ):
                 with source.redact_faults_and_release_slot():
@@ -113,21 +113,21 @@ class DownloadActivities:
     @activity.defn(name="download_assemble")
     async def assemble_ranges(self, assemble: AssembleInput) -> AssembleResult:
         """Join the staged ranges into one object and write the manifest, or plan the books to render."""
-        async with send_heartbeats():
+        async with send_heartbeats_during_block():
             with _convert_missing_to_staging_error():
                 return await assembly.assemble(self._objects, assemble)
 
     @activity.defn(name="download_render")
     async def render_segment(self, render: RenderSegmentInput) -> RenderedSegment:
         """Render the books of a segment."""
-        async with send_heartbeats():
+        async with send_heartbeats_during_block():
             with _convert_missing_to_staging_error():
                 return await books.render_segment(self._objects, render)
 
     @activity.defn(name="download_bind")
     async def combine_books(self, params: CombineBooksInput) -> StoredFile:
         """Combine the books into one file, and write its manifest last."""
-        async with send_heartbeats():
+        async with send_heartbeats_during_block():
             with _convert_missing_to_staging_error():
                 return await books.combine_books(self._objects, params)
 
@@ -241,7 +241,7 @@ class DownloadHousekeeping:
     @activity.defn(name=names.EXPIRE)
     async def remove_expired_files(self) -> int:
         """Remove expired files and mark them in the catalogue, in batches; return how many."""
-        return await remove_in_batches(self._expire_batch, EXPIRED_BATCH)
+        return await remove_in_batches_within_time(self._expire_batch, EXPIRED_BATCH)
 
     async def _expire_batch(self, limit: int) -> int:
         rows = await catalogue.list_expired_downloads(self._database, limit)
@@ -257,7 +257,7 @@ class DownloadHousekeeping:
         """Remove staging and uploads that are a day old and whose workflow has ended, and rows past their retention."""
         await Limiter(self._database).delete_expired()
         ended = datetime.now(UTC) - self._retention
-        rows = await remove_in_batches(partial(catalogue.purge, self._database, ended), PURGE_BATCH)
+        rows = await remove_in_batches_within_time(partial(catalogue.purge, self._database, ended), PURGE_BATCH)
         before = datetime.now(UTC) - ABANDONED_AFTER
         uploads = await self._objects.list_open_uploads(names.FILES) + await self._objects.list_open_uploads(
             names.STAGING

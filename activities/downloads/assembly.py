@@ -83,7 +83,7 @@ def _require_allowed_repeats(
     spec: DownloadSpec, probe: TableProbe, firsts: Sequence[int], ledgers: Sequence[RangeLedger]
 ) -> list[str]:
     """Check for pages that came twice, perhaps to different fetchers, and return warnings about allowed ones."""
-    rows = repeats.list_repeated_row_warnings(mark for ledger in ledgers for mark in ledger.row_marks)
+    rows = repeats.build_repeated_rows_warning_if_any(mark for ledger in ledgers for mark in ledger.row_marks)
     ranges = [
         (probe.extent.to_source_page_number(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)
     ]
@@ -102,7 +102,7 @@ def _describe_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
     for ledger in ledgers:
         for key, page in ledger.repeated_keys.items():
             pages = repeats.merge_repeated_keys(pages, [key], page)
-    return repeats.list_repeated_key_warnings(pages)
+    return repeats.build_warning_for_each_repeated_key(pages)
 
 
 def _describe_lone_surrogates(ledgers: Sequence[RangeLedger]) -> list[str]:

@@ -32,7 +32,7 @@ from domain.downloads.staging import (
     RenderedBook,
     RenderedSegment,
     StagedPartsInvalid,
-    ZipMember,
+    ZipMemberSizeAndChecksum,
     ZipTooLarge,
     encode_central_directory,
     encode_local_header,
@@ -233,7 +233,7 @@ class _BookStorage:
 
     def _describe_book(self, file: TemporaryBookFile, place: int, etag: str = "") -> RenderedBook:
         name = self._segment.build_book_name(place, self._spec.file_name.removesuffix(".xlsx"))
-        member = ZipMember(name=name, bytes=file.report.bytes, crc32=file.crc32)
+        member = ZipMemberSizeAndChecksum(name=name, bytes=file.report.bytes, crc32=file.crc32)
         return RenderedBook(member=member, etag=etag, report=file.report)
 
 
@@ -326,7 +326,10 @@ async def _make_archive(objects: ObjectStore, params: CombineBooksInput) -> Stor
 
 
 async def _complete_archive(
-    objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMember], placed: Sequence[PartRecord]
+    objects: ObjectStore,
+    params: CombineBooksInput,
+    members: Sequence[ZipMemberSizeAndChecksum],
+    placed: Sequence[PartRecord],
 ) -> SizeAndEtag:
     """Complete the archive, whose parts are the books and, at last, its directory."""
     key = names.build_archive_key(params.spec)
@@ -342,7 +345,7 @@ async def _complete_archive(
 
 
 async def _copy_into_archive(
-    objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMember]
+    objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMemberSizeAndChecksum]
 ) -> SizeAndEtag:
     """Write the archive from the books, which are objects."""
     stored = await objects.put_stream(
@@ -355,7 +358,7 @@ async def _copy_into_archive(
 
 
 async def _stream_archive(
-    objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMember]
+    objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMemberSizeAndChecksum]
 ) -> AsyncIterator[bytes]:
     for member, key in zip(members, _list_book_keys(params), strict=True):
         yield encode_local_header(member, params.spec.archive_timestamp)

@@ -109,7 +109,7 @@ class RangeFetcher:
         progress = FetchProgress(range=self._pages.number_among_all_tables, rows=self._stager.rows)
         if fault.transient:
             # If the source answers other requests, the fault concerns this page and does not pass with time.
-            is_there = await self._source.is_source_answering()
+            is_there = await self._source.does_source_answer_first_page()
             if is_timeout(fault) and is_there:
                 progress.smaller_page_size = self._extent.smaller_page_size
             # A page that timed out twice would only time out again after a longer pause.

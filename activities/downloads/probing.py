@@ -14,7 +14,7 @@ from domain.downloads import repeats, sinks
 from domain.downloads.activity_models import TableProbe
 from domain.downloads.models import DownloadSpec, FileType
 from domain.downloads.pages import FirstPage, read_first_page, read_row_texts
-from domain.downloads.plan import SourceExtent, reduce_page_size
+from domain.downloads.plan import SourceExtent, reduce_page_size_to_a_tenth
 from domain.downloads.retries import TIMEOUTS_MAX, PageAttempts, is_timeout
 from domain.downloads.shape import choose_table_shape
 from domain.downloads.shape import require_column_limits as _require_usable
@@ -114,7 +114,7 @@ class _SourceProber:
             try:
                 return await self._make_first_requests()
             except SourceFault as fault:
-                smaller = reduce_page_size(self._page_size)
+                smaller = reduce_page_size_to_a_tenth(self._page_size)
                 if not self._honours_page_size or not is_timeout(fault) or smaller is None:
                     raise
                 self._page_size = smaller

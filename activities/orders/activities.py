@@ -44,15 +44,15 @@ from domain.orders.config import PlatformSettings
 from domain.orders.slices import AttemptFailure, FailureKind, ReadOutcome, ReadPurpose
 from domain.orders.windows import TimeWindow
 from infra import log, metrics
-from infra.heartbeats import send_heartbeats
-from infra.housekeeping import remove_in_batches
+from infra.heartbeats import send_heartbeats_during_block
+from infra.housekeeping import remove_in_batches_within_time
 from infra.limits import Limiter
 from services.services import Services
 from stores.orders import attempts, backfills, health, ledger, order_copies, platforms
-from stores.orders.attempts import SliceReading
-from stores.orders.ledger import SliceAccess
+from stores.orders.attempts import SliceReadingResult
+from stores.orders.ledger import SliceTakingResult
 from stores.orders.order_copies import FetchedOrder
-from stores.orders.platforms import PlatformState, build_alarm
+from stores.orders.platforms import PlatformWithSettingsInForce, build_alarm
 
 CLOCK_PATIENCE: Final = timedelta(minutes=3)
 """How long a clock may be unreadable before an alarm is sent."""
@@ -71,7 +71,7 @@ class OrderActivities:
     @activity.defn(name="order_claim")
     async def claim_slices(self, params: ClaimSlicesInput) -> ClaimSlicesResult:
         """Claim the next slices and return those to read now; or those of a time in the past, to be read again."""
-        async with send_heartbeats(at_once=False):
+        async with send_heartbeats_during_block(at_once=False):
             is_paused = params.heeds_pause and await is_platform_paused(self._engine, self._database, params.platform)
             ahead = self._settings.slices_ahead
             return await ledger.claim_slices(self._database, params, is_paused=is_paused, slices_ahead=ahead)
@@ -94,7 +94,7 @@ class OrderActivities:
     @activity.defn(name="order_credentials_failed")
     async def record_refused_credentials(self, params: PlatformFaultInput) -> AlarmsResult:
         """Record that a platform refuses the credentials; return an alarm the first time, until others work."""
-        row = await health.record_refused_credentials(self._database, params)
+        row = await health.record_refused_credentials_and_find_due_alarm(self._database, params)
         if row is not None:
             log.get(__name__).error("order_credentials_refused", platform=params.platform, code=params.fault.code)
         if row is None or row.notify is None:
@@ -152,7 +152,7 @@ class PlatformActivities:
     @activity.defn(name="order_clock")
     async def measure_clock_skew(self, params: ClockInput) -> ClockResult:
         """Measure how far the platform's clock is ahead of the database's."""
-        async with send_heartbeats(at_once=False):
+        async with send_heartbeats_during_block(at_once=False):
             with slice_attempts.convert_failures(), slice_attempts.convert_own_outages():
                 return await self._measure_clock_skew(params)
 
@@ -165,7 +165,7 @@ class PlatformActivities:
             if params.records_failure and not isinstance(failure, CredentialsRefused):
                 await self._record_first_clock_failure(params, failure)
             raise
-        seen = await health.record_clock(self._database, params.platform, platform_now)
+        seen = await health.record_clock_skew_and_clear_failure(self._database, params.platform, platform_now)
         row, skew, before = seen.row, seen.skew_seconds, seen.skew_before
         clock = ClockSkew(platform=params.platform, skew_seconds=skew)
         most = self._settings.skew_max_seconds
@@ -187,23 +187,23 @@ class PlatformActivities:
     @activity.defn(name="order_read")
     async def read_slice(self, params: ReadSliceInput) -> ReadSliceResult:
         """Make one attempt at a slice: read, confirm, and commit orders and the ledger's row in one transaction."""
-        async with send_heartbeats(at_once=False):
+        async with send_heartbeats_during_block(at_once=False):
             with slice_attempts.convert_failures():
                 return await self._make_slice_attempt(params)
 
     async def _make_slice_attempt(self, params: ReadSliceInput) -> ReadSliceResult:
-        attempt = await attempts.begin_attempt(self._database, params)
+        attempt = await attempts.take_slice_unless_ended_or_refused(self._database, params)
         state = attempt.state
         if attempt.refusal is not None:
             raise slice_attempts.to_application_error(
                 AttemptFailure(trouble=FailureKind.EXPIRED, fault=attempt.refusal, place=params.place)
             )
-        if attempt.taken is SliceAccess.NOT:
+        if attempt.taken is SliceTakingResult.NOT:
             return ReadSliceResult(ending=ReadOutcome.OVER)
         answers = await slice_attempts.load_answers(self._objects, params, state.capability)
         try:
             return await self._read_window_and_commit(
-                state, params, answers, may_split=attempt.taken is SliceAccess.OPEN
+                state, params, answers, may_split=attempt.taken is SliceTakingResult.OPEN
             )
         except PlatformFailure as failure:
             raise slice_attempts.to_application_error(
@@ -223,7 +223,7 @@ class PlatformActivities:
         return result
 
     async def _read_window_and_commit(
-        self, state: PlatformState, params: ReadSliceInput, answers: AnswerLog, *, may_split: bool
+        self, state: PlatformWithSettingsInForce, params: ReadSliceInput, answers: AnswerLog, *, may_split: bool
     ) -> ReadSliceResult:
         query = state.capability.query
         halves = params.window.split_in_halves(query.window_min_seconds) if may_split else None
@@ -244,7 +244,7 @@ class PlatformActivities:
 
     def build_connector(
         self,
-        state: PlatformState,
+        state: PlatformWithSettingsInForce,
         slice_input: ReadSliceInput | None = None,
         answers: AnswerLog | None = None,
         budget: TimeBudget | None = None,
@@ -261,12 +261,12 @@ class PlatformActivities:
         )
 
     async def _fetch_details_of_new_versions(
-        self, state: PlatformState, reading: WindowReader, copies: list[FetchedOrder]
+        self, state: PlatformWithSettingsInForce, reading: WindowReader, copies: list[FetchedOrder]
     ) -> list[FetchedOrder]:
         """Fetch the details of listed orders that are not stored in this version yet."""
         if state.capability.detail is None:
             return copies
-        ours = await order_copies.list_up_to_date_ids(self._database, state.account, copies)
+        ours = await order_copies.list_ids_stored_at_least_as_new(self._database, state.account, copies)
         return await reading.fetch_details([copy for copy in copies if copy.order.order_id not in ours])
 
     async def _split_slice(self, params: ReadSliceInput, halves: tuple[TimeWindow, ...]) -> ReadSliceResult:
@@ -279,7 +279,7 @@ class PlatformActivities:
 
     async def _store_pages_and_commit(
         self,
-        state: PlatformState,
+        state: PlatformWithSettingsInForce,
         params: ReadSliceInput,
         contents: WindowContents,
         copies: list[FetchedOrder],
@@ -288,7 +288,7 @@ class PlatformActivities:
     ) -> ReadSliceResult:
         key = names.build_raw_pages_key(params.platform, params.window, params.holder.rpartition("/")[2])
         await slice_attempts.store_pages(self._objects, key, contents.pages)
-        reading = SliceReading(
+        reading = SliceReadingResult(
             copies=copies,
             orders=len(contents.copies),
             digest=contents.digest,
@@ -355,7 +355,7 @@ class BackfillActivities:
         return AlarmsResult(alarms=[clock] if clock else [])
 
 
-def _build_failed_sweep_message(state: PlatformState, params: FailSliceInput) -> str:
+def _build_failed_sweep_message(state: PlatformWithSettingsInForce, params: FailSliceInput) -> str:
     return (
         f"The sweep of the slice {params.window} of platform {params.platform} has failed twice in a row, this time "
         f"after {params.attempts} attempts: {params.fault.sentence} What was read before is kept; orders that appeared "
@@ -382,7 +382,9 @@ class OrderHousekeeping:
         """Delete copies, raw pages and staged answers past their retention."""
         await Limiter(self._database).delete_expired()
         kept = timedelta(days=self._settings.copies_kept_days)
-        copies = await remove_in_batches(partial(order_copies.purge_replaced_copies, self._database, kept), PURGE_BATCH)
+        copies = await remove_in_batches_within_time(
+            partial(order_copies.purge_replaced_copies, self._database, kept), PURGE_BATCH
+        )
         pages = await self._purge_objects(names.RAW, self._settings.raw_kept_days)
         pages += await self._purge_objects(names.STAGING, STAGED_DAYS)
         if copies or pages:

@@ -21,10 +21,10 @@ from domain.orders.activity_models import ReportInput, ReportPartInput, ReportPr
 from domain.orders.capability import FilteredTimestamp
 from domain.orders.names import CONTENT_TYPE
 from infra import log
-from infra.heartbeats import send_heartbeats
+from infra.heartbeats import send_heartbeats_during_block
 from services.services import Services
 from stores.orders import order_copies, platforms
-from stores.orders.platforms import PlatformState
+from stores.orders.platforms import PlatformWithSettingsInForce
 
 if TYPE_CHECKING:
     from activities.orders.comparison import OrderComparison
@@ -50,7 +50,7 @@ class ReportActivities:
         """Read on from the end of the last part for about half a minute, and store what the platform lists."""
         window, began = params.order.window, time.monotonic()
         read_to, lines = params.after.read_to, list[_ListedOrder]()
-        async with send_heartbeats():
+        async with send_heartbeats_during_block():
             state = await platforms.load_in_own_transaction(self._database, params.order.platform)
             with slice_attempts.convert_failures():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
@@ -73,7 +73,7 @@ class ReportActivities:
         # Workflows import activities for their signatures, and must not pay for pandas.
         from activities.orders import comparison  # noqa: PLC0415
 
-        async with send_heartbeats():
+        async with send_heartbeats_during_block():
             parts = [_build_part_key(params.folder, number) for number in range(params.after.number)]
             platform = comparison.build_frame(await self._load_listed_orders(parts))
             state = await platforms.load_in_own_transaction(self._database, params.order.platform)
@@ -133,7 +133,7 @@ class ReportActivities:
         )
 
 
-def is_filtered_by_creation(state: PlatformState) -> bool:
+def is_filtered_by_creation(state: PlatformWithSettingsInForce) -> bool:
     """Return whether the platform's queries filter by creation time."""
     return state.capability.query.field is FilteredTimestamp.CREATED
 

@@ -36,7 +36,7 @@ class PlatformPresenceActivities:
     async def record_presence(self, presence: ServedPlatformsResult) -> AlarmsResult:
         """Record since when platforms are unserved; return an alarm for each that has just become so."""
         alarms = AlarmsResult()
-        for row in await health.record_which_are_served(self._database, presence):
+        for row in await health.record_served_and_find_newly_unserved(self._database, presence):
             log.get(__name__).error("platform_unserved", platform=row.platform)
             if row.notify is not None:
                 alarms.alarms.append(
@@ -68,7 +68,7 @@ class OverdueScanActivities:
         overdue = await health.list_stale_slices(self._database, self._stale_after, SLICES_AT_ONCE)
         lost = [each for each in overdue.slices if await self._has_lost_reread(each)]
         for each in lost:
-            await health.fail_stale_reread(self._database, each)
+            await health.record_stale_reread_as_failed(self._database, each)
         late = [each for each in overdue.slices if each not in lost and not await self._waits_for_resume(each)]
         ids = [each.slice_id for each in late]
         reported, platforms = await health.mark_stale_reported(self._database, overdue, ids)

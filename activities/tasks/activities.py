@@ -53,7 +53,7 @@ class LaneActivities:
     @activity.defn(name="task_close_lane")
     async def close_lane(self, lane: CloseLaneInput) -> None:
         """Remove a lane from the open lanes of its type."""
-        await lanes.close_lane(self._database, lane)
+        await lanes.remove_lane_and_advance_type(self._database, lane)
         _log.info("task_lane_closed", type=lane.type, pos=lane.pos)
 
 
@@ -151,7 +151,7 @@ class TaskLocator:
             for at in range(0, len(ids), KEYS_PER_QUERY):
                 async for task in self._query_lane_tasks(lane, [each.key for each in ids[at : at + KEYS_PER_QUERY]]):
                     task_id = str(TaskId(task.key, split_type_id(lane[0])[1], lane[1]))
-                    found[task_id] = archive.get_text_references(task.content, task.log, task.flags)
+                    found[task_id] = archive.get_references_of_long_texts(task.content, task.log, task.flags)
         return found
 
     async def _group_by_open_lane(self, task_ids: Collection[str]) -> dict[LaneName, list[TaskId]]:

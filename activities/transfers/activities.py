@@ -27,17 +27,17 @@ from domain.transfers.activity_models import (
     SaveShardsInput,
     SendShardInput,
 )
-from domain.transfers.gse import explain_absence
+from domain.transfers.gse import explain_certain_agent_absence
 from domain.transfers.joining import TransferJobInput
-from domain.transfers.models import JobOutcome, summarize_states
+from domain.transfers.models import JobOutcome, derive_job_outcome
 from domain.transfers.shards import SendingRules, ShardProgress
 from infra import log, metrics
-from infra.heartbeats import send_heartbeats
-from infra.housekeeping import remove_in_batches
+from infra.heartbeats import send_heartbeats_during_block
+from infra.housekeeping import remove_in_batches_within_time
 from infra.settings import GseSettings
 from services.services import Services
 from stores.transfers import jobs, shards, targets
-from stores.transfers.jobs import JobEndCounts
+from stores.transfers.jobs import JobTargetOutcomeCounts
 from stores.transfers.shards import ShardLease
 
 HOST_QUEUE = "transfers-host-"
@@ -86,7 +86,7 @@ class TransferActivities:
         """Save the failed targets of an earlier job as shards of this one, and return the shards."""
         if job.retry is None:
             raise ValueError(f"{job.job_id} is no retry")
-        return await shards.save_retry_shards(self._database, job, job.retry)
+        return await shards.insert_failed_targets_as_retry_shards(self._database, job, job.retry)
 
     @activity.defn(name="transfer_check_agents")
     async def fail_targets_without_agent(self, input_: CheckAgentsInput) -> None:
@@ -100,14 +100,20 @@ class TransferActivities:
         except (GseFailure, TimeoutError) as error:
             log.get(__name__).warning("gse_agent_states_unknown", agents=len(agents), error=repr(error))
             return
-        absent = {agent_id: why for agent_id in agents if (why := explain_absence(agent_id, states.get(agent_id)))}
+        absent = {
+            agent_id: why
+            for agent_id in agents
+            if (why := explain_certain_agent_absence(agent_id, states.get(agent_id)))
+        }
         if absent:
-            await targets.fail_targets_of_absent_agents(self._database, input_.job.job_id, input_.numbers, absent)
+            await targets.fail_pending_targets_of_absent_agents(
+                self._database, input_.job.job_id, input_.numbers, absent
+            )
 
     @activity.defn(name="transfer_fetch_file")
     async def fetch_file(self, input_: FetchFileInput) -> FetchFileResult:
         """Fetch the file into the cache of this host, and return the queue of this host."""
-        async with send_heartbeats():
+        async with send_heartbeats_during_block():
             fetch = self._repository.build_file_writer(input_.file, input_.signature)
             async with self._files.provide_pinned(input_.file.biz_id, input_.signature, fetch):
                 return FetchFileResult(queue=self._queue, fetched_at=time.time())
@@ -117,7 +123,7 @@ class TransferActivities:
         """Send the file to every target of a shard, and save how each target ends. The file stays pinned meanwhile."""
         job, file = input_.job, input_.job.file
         lease = ShardLease(self._database, job.job_id, input_.number, uuid.uuid4().hex)
-        async with send_heartbeats(pause_seconds=SEND_HEARTBEAT_SECONDS):
+        async with send_heartbeats_during_block(pause_seconds=SEND_HEARTBEAT_SECONDS):
             spec, shard_targets, tasks = await lease.acquire()
             settings = self._settings
             rules = SendingRules(settings.retries, settings.retry_pause_seconds, settings.silence_seconds)
@@ -156,7 +162,7 @@ class TransferActivities:
         """Save that the job has ended, and until when it is kept; return its outcome."""
         retention = timedelta(seconds=self._settings.kept_seconds)
         end = await jobs.mark_job_ended(self._database, job.job_id, retention)
-        outcome = summarize_states(end.count_by_state())
+        outcome = derive_job_outcome(end.count_by_state())
         _count_and_log_end(job.job_id, outcome, end)
         return outcome
 
@@ -170,7 +176,9 @@ class TransferHousekeeping:
     @activity.defn(name=names.PURGE)
     async def purge(self) -> int:
         """Delete the targets of jobs past their retention in batches, and old jobs; return how many jobs."""
-        purged = await remove_in_batches(partial(jobs.purge_targets_of_expired_jobs, self._database), PURGE_BATCH)
+        purged = await remove_in_batches_within_time(
+            partial(jobs.purge_targets_of_expired_jobs, self._database), PURGE_BATCH
+        )
         await jobs.purge_job_rows(self._database, EXPIRED_JOBS_RETENTION)
         await jobs.purge_cancellations(self._database, CANCELLATIONS_RETENTION)
         if purged:
@@ -178,7 +186,7 @@ class TransferHousekeeping:
         return purged
 
 
-def _count_and_log_end(job_id: str, outcome: JobOutcome, end: JobEndCounts) -> None:
+def _count_and_log_end(job_id: str, outcome: JobOutcome, end: JobTargetOutcomeCounts) -> None:
     """Count the targets of a job, and log its end in one line; a repeated attempt reports nothing."""
     if end.seconds is None:
         return

@@ -102,7 +102,7 @@ class ShardSender:
             wait = min(left, self._context.journal_wait_seconds)
             if found := await self._journal.wait_for_task(task.journal_key, wait):
                 _log.warning("gse_task_recovered", task_id=found.task_id)
-                self._progress.recover_task(task, found.task_id, found.answered_at)
+                self._progress.record_id_of_recovered_task(task, found.task_id, found.answered_at)
         if unconfirmed:
             await self._save_until_deadline()
             for task in unconfirmed:
@@ -113,7 +113,7 @@ class ShardSender:
         for task in self._progress.active_tasks:
             if task.source.key != self._gse.source_agent.key:
                 _log.warning("gse_task_abandoned", task_id=task.task_id, source=task.source.key)
-                self._progress.abandon_task(task, time.time())
+                self._progress.give_up_task_without_source(task, time.time())
 
     async def _end_or_terminate_cancelled(self) -> None:
         """End cancelled targets that are not being sent; ask GSE to terminate the others."""
@@ -159,19 +159,19 @@ class ShardSender:
         """Ask GSE to begin a task, and save the result."""
         try:
             task_id = await self._gse.begin_transfer(self._build_request(due), entry.write_task_id)
-            self._progress.confirm_task(task, task_id, time.time())
+            self._progress.record_id_of_accepted_task(task, task_id, time.time())
         except GseRefused as error:
             reason = FailureReason.GSE_REFUSED
             outcome = TargetOutcome(state=TransferState.FAILED, reason=reason, code=error.code, message=str(error))
             self._progress.end_targets(due, outcome)
         except GseUnavailable as error:
             pause = max(BEGIN_PAUSE_SECONDS, error.retry_after_seconds or 0)
-            self._progress.withdraw_task(task, time.time() + pause, str(error))
+            self._progress.remove_unaccepted_task(task, time.time() + pause, str(error))
         except GseFailure as error:
             # GSE may have begun the task: each further request may send the file once more.
             pause = min(BEGIN_PAUSE_MAX_SECONDS, BEGIN_PAUSE_SECONDS * 2**self._unsure_begins)
             self._unsure_begins += 1
-            self._progress.withdraw_task(task, time.time() + pause, str(error))
+            self._progress.remove_unaccepted_task(task, time.time() + pause, str(error))
         else:
             self._unsure_begins = 0
         await self._save_until_deadline()
@@ -227,7 +227,7 @@ class ShardSender:
     async def _poll_for_successes(self) -> None:
         # In abandoned tasks only successes count: `terminated` was requested by this process.
         for task in self._progress.active_tasks:
-            self._progress.abandon_task(task, time.time())
+            self._progress.give_up_task_without_source(task, time.time())
         for task in self._progress.active_tasks:
             await self._poll_task(task)
 
@@ -283,7 +283,7 @@ class ShardSender:
     def _build_request(self, targets: Sequence[ShardTarget]) -> GseTransferRequest:
         return GseTransferRequest(
             source=self._gse.source_agent,
-            source_file=self._gse.get_source_location(self._context.path),
+            source_file=self._gse.get_cached_file_location_for_agent(self._context.path),
             targets=[_build_agent(target, self._user) for target in targets],
             target_file=self._target_file,
             timeout_seconds=GSE_MARGIN_SECONDS + max(1, round(self._context.deadline - time.time())),

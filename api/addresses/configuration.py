@@ -96,7 +96,7 @@ async def read_config(call: Call) -> AddressConfigResponse:
     processes.
     """
     async with call.services.database.session() as session:
-        return _build_config_response(call, await addresses_configuration.select_newest_version(session))
+        return _build_config_response(call, await addresses_configuration.load_newest_version_in_session(session))
 
 
 @routes.put("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
@@ -123,7 +123,7 @@ async def list_config_versions(call: Call, query: PageQuery) -> PageResponse[Add
     """List versions, newest first, with who set them, when and why."""
     after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
     async with call.services.database.session() as session:
-        rows = await addresses_configuration.list_version_page_plus_one(session, after, query.limit)
+        rows = await addresses_configuration.list_options_version_page_plus_one(session, after, query.limit)
     return pagination.build_page(
         rows,
         query.limit,
@@ -137,8 +137,8 @@ async def _save_options_and_update_schedules(
 ) -> AddressConfigResponse:
     environment = call.services.settings.addresses
     async with call.services.database.session() as session:
-        await addresses_configuration.lock_versions(session)
-        version = await addresses_configuration.select_newest_version(session)
+        await addresses_configuration.lock_options_versions_until_commit(session)
+        version = await addresses_configuration.load_newest_version_in_session(session)
         paused = addresses.apply_options(environment, version.options).modules.paused
         options = change(version.options)
         _validate_options(call, options)
@@ -160,7 +160,7 @@ def _validate_options(call: Call, options: AddressOptions) -> None:
         sent, field = options.get_module_options(module), f"options.modules.{module}"
         if sent.base_url is not None and sent.base_url != getattr(environment.modules, module).base_url:
             try:
-                call.services.http.require_allowed(sent.base_url)
+                call.services.http.require_url_allowed_before_lookup(sent.base_url)
             except Invalid as refusal:
                 record = refusal.record
                 raise Invalid("config_invalid", record.message, record.hint, field=f"{field}.base_url") from None

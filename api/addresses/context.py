@@ -39,7 +39,7 @@ class PushInbox:
     async def _store_batch_and_mark_all_stored(
         self, batch: Sequence[DeliveredMessage]
     ) -> Mapping[DeliveredMessage, bool]:
-        result = await self._inbox.store_messages(batch)
+        result = await self._inbox.store_messages_or_quarantine_them(batch)
         if result.new:
             self._trigger.request_cycle()
         return dict.fromkeys(batch, True)

@@ -172,7 +172,7 @@ async def discard_quarantined_messages(call: Call, body: DiscardMessagesRequest)
     """
     actor = Actor(body.who, body.reason)
     return DiscardMessagesResponse(
-        discarded=await quarantine.delete_from_quarantine(call.services.database, body.ids, actor)
+        discarded=await quarantine.delete_from_quarantine_with_audit_entry(call.services.database, body.ids, actor)
     )
 
 

@@ -21,7 +21,7 @@ from infra.settings import Settings
 from services import addresses
 from services.services import Services
 from stores.addresses import cycle
-from stores.addresses.cycle import UnfinishedCounts
+from stores.addresses.cycle import UnfinishedMessageCounts
 
 UNIT: Final = "messages"
 HAS_PROJECTS: Final = False
@@ -60,7 +60,7 @@ async def _count_workload(database: Database, defaults: AddressSettings) -> Work
     return {"": Workload(tallies[MessageState.PROCESSING], tallies[MessageState.WAITING], failed, +concerns, +details)}
 
 
-def _count_failures_by_module(counts: UnfinishedCounts) -> Counter[ConcernDetail]:
+def _count_failures_by_module(counts: UnfinishedMessageCounts) -> Counter[ConcernDetail]:
     """Count failed and given-up messages by module, with the module's last answer, and those behind another one."""
     newest = dict[Module, tuple[str, str]]()
     for each in counts.counts:
@@ -102,7 +102,7 @@ async def update_gauges_forever(database: Database, defaults: AddressSettings) -
         await asyncio.sleep(GAUGE_INTERVAL_SECONDS)
 
 
-def set_unfinished_gauges(counts: UnfinishedCounts) -> None:
+def set_unfinished_gauges(counts: UnfinishedMessageCounts) -> None:
     for each in counts.counts:
         OPEN_GAUGE.labels(each.topic, each.state).set(each.messages)
         OLDEST_GAUGE.labels(each.topic, each.state).set(counts.compute_age_of_oldest(each))

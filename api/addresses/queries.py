@@ -195,7 +195,7 @@ async def _list_pauses(call: Call, cycle_note: str | None) -> list[AddressPauseR
         found.append(AddressPauseResponse(of="system", module=None, **asdict(system)))
     if cycle_note is not None:
         # The note of another pause than the last one of the audit is that of Temporal's Web UI.
-        last = await actions.find_last_pause_of_cycle(database)
+        last = await actions.find_last_cycle_pause_in_audit(database)
         is_known = last is not None and cycle_note == f"{last.who}: {last.reason}"
         pause = last if last and is_known else Pause(None, "Temporal's Web UI", cycle_note)
         found.append(AddressPauseResponse(of="cycle", module=None, **asdict(pause)))

@@ -14,7 +14,7 @@ from domain.addresses.activity_models import CyclePhase
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind, WaitReason
-from stores.addresses.cycle import UnfinishedCounts
+from stores.addresses.cycle import UnfinishedMessageCounts
 from stores.addresses.search import MessageRecord, OperatorAction
 from stores.pauses import Pause
 
@@ -132,7 +132,7 @@ def _build_common_fields(message: MessageRecord, retries: int, pauses: Mapping[M
         is_due=message.next_attempt_at is not None,
         retry_times=message.retry_times,
         retries=retries,
-        is_for_pause=message.waits.is_for_pause,
+        is_only_for_paused_modules=message.waits.is_only_for_paused_modules,
     )
     return {
         **{name: getattr(message, name) for name in same},
@@ -203,7 +203,7 @@ class UnfinishedCountsResponse(Response):
     removable: int = Field(description="of these: needed by no module any more")
 
 
-def build_unfinished_counts(counts: UnfinishedCounts) -> UnfinishedCountsResponse:
+def build_unfinished_counts(counts: UnfinishedMessageCounts) -> UnfinishedCountsResponse:
     return UnfinishedCountsResponse(
         at=counts.at,
         messages=[

@@ -119,9 +119,9 @@ def _parse_and_check_tables(call: Call, body: DownloadRequest) -> list[Requested
     requested = tables.parse_tables(body)
     for url in dict.fromkeys(table.source_url for table in requested):
         if url is not None:
-            call.services.http.require_allowed(url, is_source=True)
+            call.services.http.require_url_allowed_before_lookup(url, is_source=True)
     if body.callback is not None:
-        call.services.http.require_allowed(body.callback)
+        call.services.http.require_url_allowed_before_lookup(body.callback)
     return requested
 
 
@@ -172,7 +172,7 @@ async def _admit_and_start(
 async def _list_as_pending(database: Database, spec: DownloadSpec) -> None:
     """Write the row that lists are read from. The download runs in any case: if this fails, a worker writes the row."""
     try:
-        await catalogue.record_acceptance(database, spec)
+        await catalogue.insert_accepted_download_if_new(database, spec)
     except DATABASE_ERRORS as error:
         _log.warning("download_not_listed", task_id=spec.task_id, error=str(error))
 

@@ -142,7 +142,7 @@ async def read_quotas(call: Call, query: QuotasQuery) -> QuotasResponse:
 
     It returns those of the project, and with `operator_id` those of this operator too. Reading counts nothing.
     """
-    standing = await quotas.preview_quotas(
+    standing = await quotas.get_quota_states_without_counting(
         call.services.database, _get_download_quotas(call), call.project_id, query.operator_id
     )
     return QuotasResponse(quotas=[_build_usage(quota) for quota in standing])
@@ -151,7 +151,7 @@ async def read_quotas(call: Call, query: QuotasQuery) -> QuotasResponse:
 async def read_usage(call: Call, project_id: str, limits: QuotaLimits) -> list[SingleQuotaUsage]:
     """Return how much of its quotas a project has used."""
     of = DownloadQuotas(limits.downloads, call.services.settings.downloads.operator_quotas)
-    standing = await quotas.preview_quotas(call.services.database, of, project_id, None)
+    standing = await quotas.get_quota_states_without_counting(call.services.database, of, project_id, None)
     return [SingleQuotaUsage(quota.name, quota.used, quota.first_back_seconds) for quota in map(_build_usage, standing)]
 
 

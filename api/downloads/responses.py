@@ -23,7 +23,7 @@ from domain.downloads.models import (
     FetchProgress,
     FileType,
     StoredFile,
-    add_fetch_progress,
+    add_rows_of_running_fetchers,
 )
 from domain.faults import FaultRecord, Missing
 from infra import metrics, outages, temporal
@@ -307,7 +307,7 @@ class StatusReader:
         heartbeats = await temporal.list_heartbeat_details(self._engine, description, FetchProgress)
         # A run that continues as new keeps the id of its first run.
         first_run_id = description.raw_description.workflow_execution_info.first_run_id
-        reported = _mark_failed_if_terminated(add_fetch_progress(status, heartbeats), description)
+        reported = _mark_failed_if_terminated(add_rows_of_running_fetchers(status, heartbeats), description)
         return RunSnapshot(
             memo=await description.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo),
             status=self._high_water_marks.apply((project_id, task_id), first_run_id, reported),

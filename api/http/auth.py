@@ -77,7 +77,7 @@ class Authenticator:
             name: key.get_secret_value().encode() for name, key in settings.api.list_admin_keys().items()
         }
         self._peppers = settings.secrets.list_peppers()
-        self._pepper_id = secrets.identify_pepper(self._peppers[0])
+        self._pepper_id = secrets.derive_pepper_id(self._peppers[0])
         self._callers = CoalescedRead(self._find_caller_and_record_key_use, SHARED_READ_PAUSE_SECONDS)
         self._keys = CoalescedRead(self._find_live_key_and_record_use)
         self._projects = CoalescedRead(self._find_quotas)

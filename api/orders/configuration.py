@@ -22,7 +22,12 @@ from domain.orders.capability import Capability
 from domain.orders.config import BUILT_IN_OPTIONS, DEFAULT_LEVEL, PlatformOptions, SettingOrigin
 from stores import projects
 from stores.orders import platforms
-from stores.orders.platforms import NO_OPTIONS, PlatformOptionsVersion, PlatformSetup, PlatformState
+from stores.orders.platforms import (
+    NO_OPTIONS,
+    DeclaredPlatformSetup,
+    PlatformOptionsVersion,
+    PlatformWithSettingsInForce,
+)
 from stores.tables.orders import OrderPlatform
 from workflows.orders import handle
 
@@ -104,10 +109,12 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
         notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
         # As it was sent: what it leaves out follows our defaults, also those of later versions.
         record = None if body.capability is None else body.capability.model_dump(mode="json", exclude_unset=True)
-        setup = PlatformSetup(body.project_id, body.kind, body.shop, body.base_url, record, notify)
+        setup = DeclaredPlatformSetup(body.project_id, body.kind, body.shop, body.base_url, record, notify)
         row = platforms.create_or_update(session, path.platform, setup, before)
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
-        state = platforms.build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
+        state = platforms.combine_platform_with_options(
+            row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS)
+        )
         state.require_workable_settings()
         # Before the commit, so that no platform is left without its schedule when the engine fails.
         await handle.start_watch_schedule_intervals(call.services.engine)
@@ -140,13 +147,17 @@ async def _change_options(
         return _build_config_response(standings[0], levels.get(DEFAULT_LEVEL, NO_OPTIONS), level)
 
 
-def _build_states(rows: Sequence[OrderPlatform], levels: Mapping[str, PlatformOptionsVersion]) -> list[PlatformState]:
+def _build_states(
+    rows: Sequence[OrderPlatform], levels: Mapping[str, PlatformOptionsVersion]
+) -> list[PlatformWithSettingsInForce]:
     """Build the states of platforms from these versions of the levels."""
     defaults = levels.get(DEFAULT_LEVEL, NO_OPTIONS)
-    return [platforms.build_state(row, defaults, levels.get(row.platform, NO_OPTIONS)) for row in rows]
+    return [
+        platforms.combine_platform_with_options(row, defaults, levels.get(row.platform, NO_OPTIONS)) for row in rows
+    ]
 
 
-def _reject_changed_starttime(state: PlatformState, before: str) -> None:
+def _reject_changed_starttime(state: PlatformWithSettingsInForce, before: str) -> None:
     """Refuse another starttime for a platform that has begun: earlier orders would be a hole that no watermark shows.
 
     Args:
@@ -179,18 +190,18 @@ def require_credentials_file(folder: Path, name: str | None) -> None:
 
 
 def _build_config_response(
-    state: PlatformState, defaults: PlatformOptionsVersion, own: PlatformOptionsVersion
+    state: PlatformWithSettingsInForce, defaults: PlatformOptionsVersion, own: PlatformOptionsVersion
 ) -> PlatformConfigResponse:
     return PlatformConfigResponse(
         platform=state.row.platform,
         version=state.settings.version,
         effective=_build_setting_values(state),
-        inherited=_build_setting_values(platforms.build_state(state.row, defaults, NO_OPTIONS)),
+        inherited=_build_setting_values(platforms.combine_platform_with_options(state.row, defaults, NO_OPTIONS)),
         own=own.options,
     )
 
 
-def _build_setting_values(state: PlatformState) -> dict[str, SettingValue]:
+def _build_setting_values(state: PlatformWithSettingsInForce) -> dict[str, SettingValue]:
     values = state.settings.model_dump(exclude={"version"})
     return {name: SettingValue(value=values[name], origin=state.origins[name]) for name in PlatformOptions.model_fields}
 
@@ -218,7 +229,7 @@ def _require_valid_setup(call: Call, platform: str, body: PlatformSetupRequest) 
         )
     resolve_declared_capability(call, body)
     if body.notify_url is not None:
-        call.services.http.require_allowed(body.notify_url)
+        call.services.http.require_url_allowed_before_lookup(body.notify_url)
 
 
 def resolve_declared_capability(call: Call, body: PlatformDeclaration) -> Capability:
@@ -241,9 +252,9 @@ def resolve_declared_capability(call: Call, body: PlatformDeclaration) -> Capabi
             f"The kind is {body.kind!r}, its capability is that of {record.kind!r}.",
             "Give both the same name.",
         )
-    call.services.http.require_allowed(body.base_url)
+    call.services.http.require_url_allowed_before_lookup(body.base_url)
     if record.access.renewal is not None and not record.access.renewal.url.startswith("/"):
-        call.services.http.require_allowed(record.access.renewal.url)
+        call.services.http.require_url_allowed_before_lookup(record.access.renewal.url)
     return record
 
 

@@ -41,7 +41,7 @@ from infra.database import Session
 from infra.limits import Limiter
 from infra.objects import ObjectMissing
 from stores.orders import backfills, ledger, platforms, slices
-from stores.orders.platforms import PlatformState
+from stores.orders.platforms import PlatformWithSettingsInForce
 from stores.orders.slices import OpenAndFailedSliceCounts, SliceFilter
 from stores.tables.orders import OrderPlatform, OrderSlice
 from workflows.orders import handle
@@ -79,7 +79,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
         platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
         known = await _find_incomplete_windows(session, row)
         counts = await slices.count_open_and_failed_by_platform(session, [row.platform])
-        late = await slices.load_sweep_findings(session, row.platform, now)
+        late = await slices.load_late_orders_found_by_sweeps(session, row.platform, now)
         backfill = await _find_newest_backfill(session, row.platform)
     lag = None
     if platform_now is not None and row.complete_to is not None:
@@ -269,7 +269,7 @@ def _parse_fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
     return None if noted is None else FaultRecord.model_validate(noted)
 
 
-def _compute_next_slices(state: PlatformState) -> list[windows.TimeWindow]:
+def _compute_next_slices(state: PlatformWithSettingsInForce) -> list[windows.TimeWindow]:
     """Return the next live slices, whether or not they have settled."""
     claimed_to = state.row.claimed_to
     if claimed_to is None:

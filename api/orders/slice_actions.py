@@ -151,7 +151,7 @@ async def _apply_to_chosen_slices(
             left.append(UnchangedSlice(slice=name, code=record.code, detail=record.sentence))
     next_start = rows[SLICES_MAX].start_at if len(rows) > SLICES_MAX else None
     if choice.dry_run:
-        await slices.discard_changes(session)
+        await slices.rollback_dry_run(session)
     return SlicesActionResponse(done=done, left=left, next_start=next_start, dry_run=choice.dry_run)
 
 
@@ -167,7 +167,7 @@ async def _lock_slices(
         begins_before=choice.end,
         code=choice.code,
     )
-    return await slices.lock_oldest_matching(session, filters, SLICES_MAX + 1)
+    return await slices.lock_oldest_matching_slices(session, filters, SLICES_MAX + 1)
 
 
 async def _lock_platform(session: Session, path: PlatformPath) -> OrderPlatform:
@@ -195,7 +195,7 @@ async def _split_failed_slice(session: Session, row: OrderSlice) -> None:
         raise Conflict(
             _TOO_SHORT, f"The slice {ledger.build_window(row)} is too short to be split.", "Redo or skip it."
         )
-    await ledger.split_slice(session, row, halves)
+    await ledger.replace_slice_by_open_halves(session, row, halves)
 
 
 async def _skip_failed_slice(session: Session, row: OrderSlice, reason: str) -> None:

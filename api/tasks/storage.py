@@ -160,16 +160,16 @@ class TypeCache:
 
     async def remove(self, task_type: CachedTaskType) -> None:
         """Remove a type, until it is registered again."""
-        await types.set_removed(self._database, task_type.type, removed=True)
+        await types.set_type_removed(self._database, task_type.type, removed=True)
         self._types.pop(task_type.type, None)
 
     async def restore(self, task_type: CachedTaskType) -> None:
         """Undo the removal of a type."""
-        await types.set_removed(self._database, task_type.type, removed=False)
+        await types.set_type_removed(self._database, task_type.type, removed=False)
 
     async def advance_to_lane(self, type_: str, pos: int) -> CachedTaskType | None:
         """Direct new tasks to the lane at this position; None if the type has gone past it."""
-        row = await types.advance_to_lane(self._database, type_, pos)
+        row = await types.advance_type_to_lane_unless_past(self._database, type_, pos)
         return self._cache_type(row) if row else None
 
     async def _refresh_in_background(self, type_: str) -> None:
@@ -207,7 +207,7 @@ class ChosenTaskIdStore:
 
     async def reassign_key(self, before: TaskKeyClaim, task_id: str) -> TaskKeyClaim:
         """Assign a key to another task, unless it was reassigned already; return the claim that is stored then."""
-        await contents.reassign_key(self._database, before, task_id)
+        await contents.reassign_key_unless_done_already(self._database, before, task_id)
         return await self.claim_key(before)
 
     async def _claim_keys(self, claims: Sequence[TaskKeyClaim]) -> Mapping[TaskKeyClaim, TaskKeyClaim]:

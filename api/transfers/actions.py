@@ -325,7 +325,7 @@ async def _require_project(session: Session, project_id: str) -> None:
 
 
 def _require_no_conflict(new: Sequence[SendPermission], others: Sequence[tuple[str, SendPermission]]) -> None:
-    if conflict := rules.find_overlap(new, others):
+    if conflict := rules.find_overlap_with_other_project(new, others):
         opening, owner, other = conflict
         raise Conflict(
             TAKEN,

@@ -75,7 +75,7 @@ class SendPermissionsCache:
         """
         opened = await self.get_openings(project_id)
         if opened is not None:
-            rules.require_allowed(opened, file, user, folder, agent_ids)
+            rules.require_transfers_allowed_to_all_hosts(opened, file, user, folder, agent_ids)
 
     async def get_openings(self, project_id: str) -> list[SendPermission] | None:
         """Return the openings of a project; None while no project has any."""

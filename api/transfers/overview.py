@@ -27,7 +27,7 @@ from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services
 from stores.transfers import jobs, targets
-from stores.transfers.jobs import JobFilter, JobRow, TransferCounter
+from stores.transfers.jobs import JobFilter, JobRow, TransferTargetCounter
 from stores.transfers.targets import TargetFilter
 
 UNIT: Final = "targets"
@@ -41,7 +41,7 @@ def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | 
 
 def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """Return the function that counts targets."""
-    return TransferCounter(services.database).count_workloads
+    return TransferTargetCounter(services.database).count_workloads
 
 
 @routes.get("/v1/transfers/jobs", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Field
 
 from api.http.models import Response
 from domain.transfers.gse import explain_code
-from domain.transfers.models import FailureReason, TransferState, summarize_states
+from domain.transfers.models import FailureReason, TransferState, derive_job_outcome
 from domain.transfers.names import TransferJobKey
 from stores.transfers.jobs import OutcomeCount
 from stores.transfers.targets import TargetRow
@@ -194,7 +194,7 @@ def build_job_summary_fields(
     retry_of: str | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a job's summary."""
-    outcome = summarize_states(counts)
+    outcome = derive_job_outcome(counts)
     return {
         "job_id": str(job),
         "biz_id": job.file.biz_id,

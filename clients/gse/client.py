@@ -74,7 +74,7 @@ class GseClient:
         """The agent of this worker's host."""
         return GseAgent(self._settings.source_agent_id, self._settings.source_container_id, self._settings.source_user)
 
-    def get_source_location(self, cached: Path) -> FileLocation:
+    def get_cached_file_location_for_agent(self, cached: Path) -> FileLocation:
         """Return where the agent finds a cached file; the cache's folder may be mounted there under another name."""
         folder, agent_folder = cached.parent.absolute(), self._settings.source_folder
         if agent_folder:
@@ -131,7 +131,7 @@ class GseClient:
         states: dict[str, int] = {}
         for start in range(0, len(agent_ids), AGENTS_PER_STATE_CALL):
             chunk = list(agent_ids[start : start + AGENTS_PER_STATE_CALL])
-            states |= await self._connection.call_with_retries(STATES, {"agent_id_list": chunk}, _parse_states)
+            states |= await self._connection.call_with_retries(STATES, {"agent_id_list": chunk}, _parse_agent_states)
         return states
 
 
@@ -157,7 +157,7 @@ def _parse_results(response: GseResponse, file: FileLocation | None) -> GseResul
     return GseResults.from_records(filter(None, records), file)
 
 
-def _parse_states(response: GseResponse) -> dict[str, int]:
+def _parse_agent_states(response: GseResponse) -> dict[str, int]:
     states = {}
     match response.require_data():
         case list(entries):
@@ -260,7 +260,7 @@ class GseConnection:
     def _build_failure(self, error: TransportError, call: str) -> GseFailure:
         if error.fault is TransportFailureKind.TOO_LARGE:
             return GseOutcomeUnknown(f"{call} answered with more than {error.detail}. Ask for fewer agents at a time.")
-        if error.is_unsent:
+        if error.is_surely_unsent:
             return GseUnavailable(f"{call} could not be reached ({error}). {_ADVICE}")
         return GseOutcomeUnknown(f"{call} gave no whole answer ({error}). {_ADVICE}")
 

@@ -54,7 +54,7 @@ class GuardedClient:
         self._transport = HttpTransport(
             connect_timeout_seconds=settings.connect_timeout_seconds,
             connections=settings.pool_connections,
-            open_socket=self.open_socket,
+            open_socket_if_allowed=self.open_socket_if_allowed,
             resolver=resolver,
         )
 
@@ -67,7 +67,7 @@ class GuardedClient:
     ) -> None:
         await self._transport.__aexit__(kind, error, traceback)
 
-    def require_allowed(self, url: str, *, is_source: bool = False) -> None:
+    def require_url_allowed_before_lookup(self, url: str, *, is_source: bool = False) -> None:
         """Raise Invalid for an address that is refused without a lookup; only sources may be our own route."""
         self._rules.require_allowed_url(url, is_own_open=is_source)
 
@@ -118,7 +118,7 @@ class GuardedClient:
         async with self._exchange("GET", url, headers, None, timeout_seconds, max_bytes) as exchange:
             yield exchange.head, exchange.iterate_body(max_bytes)
 
-    def open_socket(self, info: _SocketInfo) -> socket.socket:
+    def open_socket_if_allowed(self, info: _SocketInfo) -> socket.socket:
         """Open a socket to an address that the rules allow; raise AddressDenied for another.
 
         Other clients whose addresses are given by users pass this function to their own transports.

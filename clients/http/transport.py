@@ -67,7 +67,7 @@ class TransportError(Exception):
         self.detail = detail
 
     @property
-    def is_unsent(self) -> bool:
+    def is_surely_unsent(self) -> bool:
         """Whether the request surely did not reach the server."""
         return self.fault in _BEFORE_SENDING
 
@@ -106,7 +106,7 @@ class HttpTransport:
         connections: Connections at a time; 0 for no limit.
         keeps_connections: Whether connections are used again. On a kept connection, one that the server has closed
             meanwhile looks like a request that it has begun to carry out.
-        open_socket: Opens the socket of a connection, or raises AddressDenied.
+        open_socket_if_allowed: Opens the socket of a connection, or raises AddressDenied.
     """
 
     _session: aiohttp.ClientSession
@@ -117,13 +117,13 @@ class HttpTransport:
         connect_timeout_seconds: float,
         connections: int = 0,
         keeps_connections: bool = True,
-        open_socket: OpenSocket | None = None,
+        open_socket_if_allowed: OpenSocket | None = None,
         resolver: AbstractResolver | None = None,
     ) -> None:
         self._connect_timeout_seconds = connect_timeout_seconds
         self._connections = connections
         self._keeps_connections = keeps_connections
-        self._open_socket = open_socket
+        self._open_socket = open_socket_if_allowed
         self._resolver = resolver
 
     async def __aenter__(self) -> Self:

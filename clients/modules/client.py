@@ -18,7 +18,7 @@ from domain.addresses.operations import (
     BATCH_MAX,
     AddressPage,
     Module,
-    ModuleLookup,
+    ModuleLookupAnswer,
     Operation,
     OperationKind,
     OperationOutcome,
@@ -40,7 +40,7 @@ BATCH_FAILED_ERROR: Final = (
 )
 
 
-class _BatchResponse(BaseModel):
+class _OperationResultsResponse(BaseModel):
     results: list[OperationResult]
 
 
@@ -49,11 +49,11 @@ class _LookupRequest(BaseModel):
     op_ids: list[str]
 
 
-class _InFlightRequest(BaseModel):
+class _OrdersInFlightRequest(BaseModel):
     address_ids: list[int]
 
 
-class _InFlightResponse(BaseModel):
+class _OrdersInFlightResponse(BaseModel):
     in_flight: list[int]
 
 
@@ -63,9 +63,9 @@ _RESULT_ADAPTER: Final = TypeAdapter(OperationResult)
 class ModulesClient:
     """A client of all four modules, each with limits and a breaker of its own."""
 
-    def __init__(self, settings: AddressSettings, open_socket: OpenSocket | None = None) -> None:
+    def __init__(self, settings: AddressSettings, open_socket_if_allowed: OpenSocket | None = None) -> None:
         self._settings = settings.modules
-        self._connections = ModuleConnections(settings.modules, settings.credentials_folder, open_socket)
+        self._connections = ModuleConnections(settings.modules, settings.credentials_folder, open_socket_if_allowed)
 
     def with_settings(self, settings: AddressSettings) -> ModulesClient:
         """Return a client with other settings, which shares connections where they are equal."""
@@ -113,7 +113,7 @@ class ModulesClient:
 
     async def look_up_operations(
         self, module: Module, operations: Sequence[Operation], *, is_probe: bool = False
-    ) -> ModuleLookup:
+    ) -> ModuleLookupAnswer:
         """Return what the module has of these operations and their UPRNs; a probe is sent although the breaker is open.
 
         Raises:
@@ -129,11 +129,11 @@ class ModulesClient:
             )
             body = lookup.model_dump_json().encode()
             answered = await connection.call_with_retries(
-                "POST", "/lookup", ModuleLookup.model_validate_json, body, is_probe=is_probe
+                "POST", "/lookup", ModuleLookupAnswer.model_validate_json, body, is_probe=is_probe
             )
             live |= answered.live
             applied |= answered.applied
-        return ModuleLookup(live=frozenset(live), applied=frozenset(applied))
+        return ModuleLookupAnswer(live=frozenset(live), applied=frozenset(applied))
 
     async def list_addresses_with_open_orders(self, module: Module, address_ids: Collection[int]) -> set[int]:
         """Return those of the addresses that have orders in flight.
@@ -144,15 +144,15 @@ class ModulesClient:
         ids, found = sorted(address_ids), set[int]()
         connection = await self._get_or_open_connection(module)
         for start in range(0, len(ids), IDS_PER_CALL):
-            body = _InFlightRequest(address_ids=ids[start : start + IDS_PER_CALL]).model_dump_json().encode()
+            body = _OrdersInFlightRequest(address_ids=ids[start : start + IDS_PER_CALL]).model_dump_json().encode()
             answer = await connection.call_with_retries(
-                "POST", "/in-flight", _InFlightResponse.model_validate_json, body
+                "POST", "/in-flight", _OrdersInFlightResponse.model_validate_json, body
             )
             found |= set(answer.in_flight)
         return found & set(ids)
 
     async def _send_and_isolate_failures(
-        self, module: Module, batch: _Batch, *, without_batching: bool
+        self, module: Module, batch: _OperationBatch, *, without_batching: bool
     ) -> list[OperationResult]:
         """Return one result for each operation. One that makes its batch fail is isolated by halving: the others are
         applied."""
@@ -165,7 +165,7 @@ class ModulesClient:
             except ModuleFailure as failure:
                 failures += 1
                 all_answered = all_answered and failure.is_answered
-                if failure.is_away or await self._is_unreachable(module, part.operations[0]):
+                if failure.is_away or await self._does_not_answer_lookup(module, part.operations[0]):
                     results += [
                         UnansweredResult(
                             op_id=op_id,
@@ -185,17 +185,19 @@ class ModulesClient:
                     parts[:0] = part.split()
         return results
 
-    async def _resend_single(self, module: Module, single: _Batch, *, without_batching: bool) -> list[OperationResult]:
+    async def _resend_single(
+        self, module: Module, single: _OperationBatch, *, without_batching: bool
+    ) -> list[OperationResult]:
         """Send a failed operation to a module that answers again: it may have been down before."""
         try:
             return await self._call_batch(module, single, without_batching=without_batching)
         except ModuleFailure as failure:
-            is_away = failure.is_away or await self._is_unreachable(module, single.operations[0])
+            is_away = failure.is_away or await self._does_not_answer_lookup(module, single.operations[0])
             kind = UnansweredResult if is_away else OperationResult
             return [kind(op_id=single.op_ids[0], outcome=OperationOutcome.FAILED, error=str(failure))]
 
     async def _build_uncounted_results(
-        self, module: Module, part: _Batch, failure: ModuleFailure, *, all_calls_answered: bool
+        self, module: Module, part: _OperationBatch, failure: ModuleFailure, *, all_calls_answered: bool
     ) -> list[OperationResult]:
         """Return results for operations of which unknown ones make their batch fail: none counts as a failure.
 
@@ -214,7 +216,7 @@ class ModulesClient:
             for op_id in part.op_ids
         ]
 
-    async def _is_unreachable(self, module: Module, operation: Operation) -> bool:
+    async def _does_not_answer_lookup(self, module: Module, operation: Operation) -> bool:
         """Whether the module does not even answer a lookup."""
         try:
             await self.look_up_operations(module, [operation], is_probe=True)
@@ -222,7 +224,9 @@ class ModulesClient:
             return True
         return False
 
-    async def _call_batch(self, module: Module, batch: _Batch, *, without_batching: bool) -> list[OperationResult]:
+    async def _call_batch(
+        self, module: Module, batch: _OperationBatch, *, without_batching: bool
+    ) -> list[OperationResult]:
         ids = batch.op_ids
 
         def check_ids(results: list[OperationResult]) -> list[OperationResult]:
@@ -235,7 +239,7 @@ class ModulesClient:
             return check_ids([_RESULT_ADAPTER.validate_json(text)])
 
         def parse_batch_results(text: bytes) -> list[OperationResult]:
-            return check_ids(_BatchResponse.model_validate_json(text).results)
+            return check_ids(_OperationResultsResponse.model_validate_json(text).results)
 
         connection = await self._get_or_open_connection(module)
         texts = [each.json_bytes for each in batch.operations]
@@ -246,7 +250,7 @@ class ModulesClient:
 
 
 @dataclass(slots=True)
-class _Batch:
+class _OperationBatch:
     """The operations of one call."""
 
     operations: list[Operation] = field(default_factory=list)
@@ -261,14 +265,14 @@ class _Batch:
         self.operations.append(operation)
         self.size += len(operation.json_bytes)
 
-    def split(self) -> tuple[_Batch, _Batch]:
+    def split(self) -> tuple[_OperationBatch, _OperationBatch]:
         middle = len(self.operations) // 2
-        return _Batch(self.operations[:middle]), _Batch(self.operations[middle:])
+        return _OperationBatch(self.operations[:middle]), _OperationBatch(self.operations[middle:])
 
 
-def _split_batches(operations: Sequence[Operation], max_operations: int) -> list[_Batch]:
+def _split_batches(operations: Sequence[Operation], max_operations: int) -> list[_OperationBatch]:
     """Split operations into batches within the limits of count and bytes; one operation alone may be larger."""
-    batches: list[_Batch] = []
+    batches: list[_OperationBatch] = []
     for operation in operations:
         last = batches[-1] if batches else None
         if (
@@ -276,7 +280,7 @@ def _split_batches(operations: Sequence[Operation], max_operations: int) -> list
             or len(last.operations) == max_operations
             or last.size + len(operation.json_bytes) > BATCH_MAX_BYTES
         ):
-            batches.append(_Batch())
+            batches.append(_OperationBatch())
         batches[-1].add(operation)
     return batches
 

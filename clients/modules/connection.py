@@ -34,7 +34,7 @@ from clients.http import (
 from domain.addresses.operations import Module
 from domain.faults import sanitize_and_shorten_text
 from domain.redaction import remove_long_secrets
-from infra.address_settings import ModuleSettings, ModulesSettings
+from infra.address_settings import AllModulesSettings, ModuleSettings
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
 EXCERPT_CHARACTERS: Final = 2_000
@@ -89,12 +89,14 @@ class ModuleConnection:
     """Makes calls to one module; every call may be repeated without harm."""
 
     def __init__(
-        self, module: Module, settings: ModuleSettings, folder: Path, open_socket: OpenSocket | None = None
+        self, module: Module, settings: ModuleSettings, folder: Path, open_socket_if_allowed: OpenSocket | None = None
     ) -> None:
         self._module = module
         self._settings = settings
         self._folder = folder
-        self._transport = HttpTransport(connect_timeout_seconds=settings.timeout_seconds, open_socket=open_socket)
+        self._transport = HttpTransport(
+            connect_timeout_seconds=settings.timeout_seconds, open_socket_if_allowed=open_socket_if_allowed
+        )
         self._token = RenewingToken()
         self._caller = ServiceCaller(
             f"module_{module}",
@@ -253,13 +255,15 @@ class ModuleConnections:
 
     Args:
         environment: The settings of the environment. An address that they do not name was given by an operator.
-        open_socket: Opens the sockets to addresses of operators, or refuses to.
+        open_socket_if_allowed: Opens the sockets to addresses of operators, or refuses to.
     """
 
-    def __init__(self, environment: ModulesSettings, folder: Path, open_socket: OpenSocket | None) -> None:
+    def __init__(
+        self, environment: AllModulesSettings, folder: Path, open_socket_if_allowed: OpenSocket | None
+    ) -> None:
         self._environment = environment
         self._folder = folder
-        self._open_socket = open_socket
+        self._open_socket = open_socket_if_allowed
         self._open: dict[tuple[Module, ModuleSettings], ModuleConnection] = {}
 
     async def get_or_open(self, module: Module, settings: ModuleSettings) -> ModuleConnection:

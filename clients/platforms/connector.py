@@ -63,7 +63,9 @@ class Connector:
         """Return the platform's time, rounded down where it is coarse."""
         clock = self.capability.clock
         if clock.value is None:
-            answer = await self._client.request_headers(clock.path, clock.parameters, takes_permit=clock.counted)
+            answer = await self._client.request_headers_unless_busy(
+                clock.path, clock.parameters, takes_permit=clock.counted
+            )
             if (date := parse_http_date(answer.headers.get("Date", ""))) is None:
                 raise InconsistentAnswers(
                     f"{self._client} told no time in the header Date of {clock.path}.",
@@ -79,7 +81,7 @@ class Connector:
             raise InconsistentAnswers(
                 f"{self._client} told the time {text!r} at {clock.path}.", "Mend its record."
             ) from None
-        self._client.set_platform_time(moment)
+        self._client.set_clock_skew_from_platform_time(moment)
         return moment
 
     async def fetch_row_count(self, window: TimeRange) -> int | None:

@@ -169,7 +169,7 @@ class TokenEndpoint:
         if given is not None and given != credentials.refresh_token.get_secret_value():
             # Whether the present one stays valid shows when it is used next.
             log.get(__name__).warning("platform_refresh_token_replaced", end_point=self._url)
-        return token, _parse_lifetime(values.get("expires_in"), self._renewal.lifetime_seconds)
+        return token, _parse_positive_lifetime_or_default(values.get("expires_in"), self._renewal.lifetime_seconds)
 
     def _build_form_fields(self, credentials: Credentials) -> dict[str, str]:
         form = {
@@ -227,7 +227,7 @@ def _truncate_and_redact(value: Any, credentials: Credentials) -> str:
     return (re.sub("|".join(known), "…", text) if known else text)[:_EXCERPT_CHARACTERS]
 
 
-def _parse_lifetime(value: Any, default: float) -> float:
+def _parse_positive_lifetime_or_default(value: Any, default: float) -> float:
     try:
         seconds = float(value)
     except (TypeError, ValueError):

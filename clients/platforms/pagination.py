@@ -70,7 +70,7 @@ async def iterate_numbered_pages(
     """
     beginning = _choose_page_number_to_start_at(paging, total, fills_pages=fills_pages())
     watch, place, number = _RepetitionGuard(), 0, beginning
-    comparison = _PassComparison(paging.first) if total is None else None
+    comparison = _ForwardAndBackwardPassComparison(paging.first) if total is None else None
     while True:
         step = await read(place, number)
         is_clamped = watch.repeats_previous(step) and not step.has_more
@@ -148,7 +148,7 @@ def _may_more_pages_follow(step: PageWithContinuation, paging: Paging, *, is_sho
     return rows > 0 and step.has_more is None and not is_short_last
 
 
-class _PassComparison:
+class _ForwardAndBackwardPassComparison:
     """Compares the pass back from the last page with the pass there.
 
     Rows that leave pull all later ones forward and keep their sequence. So of two orders, the one that is on an earlier

@@ -118,13 +118,13 @@ class RequestPermits:
             is_used_up = clock() < self._good_until
             self._batch = min(self._batch_max, 2 * self._batch) if is_used_up else max(1, self._batch - self._left)
             # One permit of a batch is used as it arrives: where the database is slow, the others may have expired.
-            while wait_seconds := await self._try_take_permits():
+            while wait_seconds := await self._take_permits_or_get_wait_seconds():
                 if clock() + wait_seconds > deadline:
                     raise self._build_rate_used_up(wait_seconds)
                 await asyncio.sleep(wait_seconds)
             self._left -= 1
 
-    async def _try_take_permits(self) -> float:
+    async def _take_permits_or_get_wait_seconds(self) -> float:
         """Take a batch, or else one; return how long to wait if even that is not available."""
         asked_at = asyncio.get_running_loop().time()
         wait_seconds = 0.0

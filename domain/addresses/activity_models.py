@@ -12,7 +12,7 @@ from domain.addresses.operations import Module
 from domain.addresses.ordering import CycleStep
 
 
-class IntakeResult(BaseModel):
+class IntakeMessageCounts(BaseModel):
     """Counts of received messages; each message is in exactly one of them."""
 
     model_config = ConfigDict(frozen=True)
@@ -23,8 +23,8 @@ class IntakeResult(BaseModel):
     unreadable: int = 0
     """Put into quarantine."""
 
-    def add(self, other: IntakeResult) -> IntakeResult:
-        return IntakeResult(
+    def add(self, other: IntakeMessageCounts) -> IntakeMessageCounts:
+        return IntakeMessageCounts(
             new=self.new + other.new,
             repeated=self.repeated + other.repeated,
             unreadable=self.unreadable + other.unreadable,
@@ -37,11 +37,11 @@ class IntakeInput(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     topic: Topic
-    taken: IntakeResult = IntakeResult()
+    taken: IntakeMessageCounts = IntakeMessageCounts()
     slice_seconds: float = 60.0
 
 
-class PullInput(BaseModel):
+class PullTopicInput(BaseModel):
     """Pull a topic for a number of seconds."""
 
     model_config = ConfigDict(frozen=True)
@@ -50,10 +50,10 @@ class PullInput(BaseModel):
     seconds: float
 
 
-class PullResult(BaseModel):
+class PullTopicResult(BaseModel):
     model_config = ConfigDict(frozen=True)
 
-    taken: IntakeResult = IntakeResult()
+    taken: IntakeMessageCounts = IntakeMessageCounts()
     is_off: bool = False
     """Whether this installation does not pull."""
 
@@ -74,7 +74,7 @@ class _FrozenModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class CycleTotals(_FrozenModel):
+class CycleMessageTotals(_FrozenModel):
     """Counts of messages over all cycles of a run."""
 
     cycles: int = 0
@@ -83,9 +83,9 @@ class CycleTotals(_FrozenModel):
     failed: int = 0
     superseded: int = 0
 
-    def subtract(self, before: CycleTotals) -> CycleTotals:
+    def subtract(self, before: CycleMessageTotals) -> CycleMessageTotals:
         """Return what was added since."""
-        return CycleTotals(
+        return CycleMessageTotals(
             cycles=self.cycles - before.cycles,
             loaded=self.loaded - before.loaded,
             done=self.done - before.done,
@@ -95,8 +95,8 @@ class CycleTotals(_FrozenModel):
 
     def add(
         self, *, cycles: int = 0, loaded: int = 0, done: int = 0, failed: int = 0, superseded: int = 0
-    ) -> CycleTotals:
-        return CycleTotals(
+    ) -> CycleMessageTotals:
+        return CycleMessageTotals(
             cycles=self.cycles + cycles,
             loaded=self.loaded + loaded,
             done=self.done + done,
@@ -105,23 +105,23 @@ class CycleTotals(_FrozenModel):
         )
 
 
-class ArchiveInput(_FrozenModel):
+class ArchiveCycleInput(_FrozenModel):
     """A cycle that is over but for its archive: its id, its counts, and how long it took."""
 
     cycle_id: str
-    totals: CycleTotals
+    totals: CycleMessageTotals
     seconds: float
 
 
 class AddressCycleInput(_FrozenModel):
-    so_far: CycleTotals = CycleTotals()
+    so_far: CycleMessageTotals = CycleMessageTotals()
     """Totals of the runs that this one continues."""
 
 
 class AddressCycleStatus(_FrozenModel):
     phase: CyclePhase = CyclePhase.LOAD
     cycle_id: str = ""
-    totals: CycleTotals = CycleTotals()
+    totals: CycleMessageTotals = CycleMessageTotals()
     paused: bool = False
 
 
@@ -156,7 +156,7 @@ class ApplyStepInput(_FrozenModel):
     config_version: int = 0
 
     @property
-    def is_final_attempt_of_cycle(self) -> bool:
+    def is_phase_without_later_retry(self) -> bool:
         """Whether a failure in this phase is a failure in this cycle: a fresh swap is tried twice."""
         return self.phase is not CyclePhase.SWAP
 

@@ -164,7 +164,7 @@ def _parse_create_update(payload: Mapping[str, Any]) -> CreateUpdate:
     record = payload.get("record")
     if not isinstance(record, dict):
         raise UnreadableMessage(
-            f"record is {_describe_received_value(record)}. It must be a JSON object: the whole address."
+            f"record is {_describe_value_or_absence(record)}. It must be a JSON object: the whole address."
         )
     return CreateUpdate(uprn, address_id, record, _parse_event_id(payload))
 
@@ -176,7 +176,7 @@ def _parse_positive_integer(payload: Mapping[str, Any], name: str) -> int:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= UPRN_MAX:
         raise UnreadableMessage(
-            f"{name} is {_describe_received_value(value)}. It must be a whole number from 1 to {UPRN_MAX}, "
+            f"{name} is {_describe_value_or_absence(value)}. It must be a whole number from 1 to {UPRN_MAX}, "
             "or its digits as text."
         )
     return value
@@ -194,7 +194,7 @@ def _parse_event_id(payload: Mapping[str, Any]) -> str | None:
     return value
 
 
-def _describe_received_value(value: Any) -> str:
+def _describe_value_or_absence(value: Any) -> str:
     return "not there" if value is None else _render_truncated_json(value)
 
 
@@ -243,13 +243,19 @@ class MessageState(StrEnum):
 
 
 def derive_message_state(
-    *, proc_flag: str | None, topic: str, is_due: bool, retry_times: int, retries: int, is_for_pause: bool = False
+    *,
+    proc_flag: str | None,
+    topic: str,
+    is_due: bool,
+    retry_times: int,
+    retries: int,
+    is_only_for_paused_modules: bool = False,
 ) -> MessageState:
     """Derive the state of a message from the columns of the log.
 
     Args:
         is_due: Whether a next attempt is scheduled; a swap that a cycle is retrying has none.
-        is_for_pause: Whether it waits for the pause of a module only.
+        is_only_for_paused_modules: Whether it waits for the pause of a module only.
     """
     match proc_flag:
         case None:
@@ -259,7 +265,7 @@ def derive_message_state(
         case "N" if is_due or topic != Topic.SWAP:
             if retry_times >= retries:
                 return MessageState.GIVEN_UP
-            return MessageState.WAITING if is_for_pause else MessageState.FAILED
+            return MessageState.WAITING if is_only_for_paused_modules else MessageState.FAILED
         case _:
             return MessageState.PROCESSING
 

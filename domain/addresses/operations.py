@@ -23,8 +23,8 @@ delete that was sent and has no final answer yet: the sender must hold a swap ba
 delete of one of its UPRNs is unfinished, and the other way round, or modules may come to differ.
 
 **Sides.** A swap that one module applied while another misses a side of it would be on both sides of the upsert that
-brings this side. So the sender looks both sides up in all modules first (`ModuleLookup`), and sends a swap to all of
-them or to none.
+brings this side. So the sender looks both sides up in all modules first (`ModuleLookupAnswer`), and sends a swap to all
+of them or to none.
 
 **Deletes name no id.** A delete that spared an address with another id would spare it only in those modules that still
 miss an upsert, which the delete itself supersedes.
@@ -116,7 +116,7 @@ _REQUIRED_FIELDS: Final[dict[OperationKind, tuple[str, ...]]] = {
 }
 
 
-def _sanitize_error(text: object) -> object:
+def _sanitize_and_shorten_if_text(text: object) -> object:
     return sanitize_and_shorten_text(text) if isinstance(text, str) else text
 
 
@@ -140,7 +140,9 @@ class OperationResult(BaseModel):
     """
     in_flight: bool = False
     """Whether that address has orders in flight in this module."""
-    error: Annotated[str, BeforeValidator(_sanitize_error)] = Field(default="", max_length=MESSAGE_MAX_CHARACTERS)
+    error: Annotated[str, BeforeValidator(_sanitize_and_shorten_if_text)] = Field(
+        default="", max_length=MESSAGE_MAX_CHARACTERS
+    )
     """Truncated if it is longer, so that it does not spoil the rest of a batch."""
 
     @property
@@ -168,7 +170,7 @@ _SETTLED: Final = frozenset(
 )
 
 
-class ModuleLookup(BaseModel):
+class ModuleLookupAnswer(BaseModel):
     """What a module has of the UPRNs and operations that it was asked about."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from domain.addresses.messages import Topic
 from domain.addresses.operations import (
     Module,
-    ModuleLookup,
+    ModuleLookupAnswer,
     Operation,
     OperationOutcome,
     OperationResult,
@@ -34,7 +34,7 @@ from domain.addresses.operations import (
 )
 
 
-class PendingWrite(NamedTuple):
+class PendingUpdateOrDelete(NamedTuple):
     """A createUpdate or a delete that a cycle could take."""
 
     id: int
@@ -44,7 +44,7 @@ class PendingWrite(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CoalescedWrites:
+class ChosenAndSupersededWrites:
     winners: frozenset[int]
     superseded: dict[int, int]
     """The superseded messages, each with the message that superseded it."""
@@ -52,7 +52,7 @@ class CoalescedWrites:
     """Winners over a touched message: until they are done, modules may differ in that UPRN."""
 
 
-def coalesce_writes(writes: Sequence[PendingWrite]) -> CoalescedWrites:
+def choose_last_write_of_each_uprn(writes: Sequence[PendingUpdateOrDelete]) -> ChosenAndSupersededWrites:
     """Keep the last createUpdate or delete of each UPRN.
 
     Both jointly: a delete makes earlier createUpdates needless, and the other way round, since a createUpdate carries
@@ -60,7 +60,7 @@ def coalesce_writes(writes: Sequence[PendingWrite]) -> CoalescedWrites:
     """
     winner_of = {each.uprn: each.id for each in sorted(writes)}
     losers = [each for each in writes if each.id != winner_of[each.uprn]]
-    return CoalescedWrites(
+    return ChosenAndSupersededWrites(
         winners=frozenset(winner_of.values()),
         superseded={each.id: winner_of[each.uprn] for each in losers},
         heirs=frozenset(winner_of[each.uprn] for each in losers if each.touched),
@@ -82,7 +82,7 @@ class SwapUprns(NamedTuple):
     uprn_2: int
 
 
-def divide_cycle_capacity(waiting: Sequence[int], threshold: int, reserved: int = 0) -> list[int]:
+def divide_cycle_capacity_among_topics(waiting: Sequence[int], threshold: int, reserved: int = 0) -> list[int]:
     """Return how many messages of each topic a cycle takes, in the order of priority.
 
     Args:
@@ -184,12 +184,12 @@ class WaitReason(BaseModel):
         return self.model_dump_json(exclude_defaults=True)
 
     @property
-    def is_touched(self) -> bool:
+    def has_unsure_or_inherited_effect(self) -> bool:
         """Whether it makes the message a touched one."""
         return bool(self.unsure or self.inherits)
 
     @property
-    def is_for_pause(self) -> bool:
+    def is_only_for_paused_modules(self) -> bool:
         """Whether nothing but a pause keeps the message, or the one that it is behind."""
         return self.kind is WaitKind.PAUSED or (self.kind is WaitKind.BEHIND and bool(self.paused))
 
@@ -223,7 +223,7 @@ class UnfinishedMessage(NamedTuple):
     touched: bool
 
 
-def find_blocking_messages(
+def find_first_blocker_of_each_message(
     candidates: Sequence[SendCandidate], unfinished: Iterable[UnfinishedMessage]
 ) -> dict[int, int]:
     """Return the messages that must not be sent yet, each with the id of one that it waits for."""
@@ -264,7 +264,7 @@ class FailedLookup(NamedTuple):
 
 
 def find_swap_obstacles(
-    swap: Operation, lookups: Mapping[Module, ModuleLookup | FailedLookup]
+    swap: Operation, lookups: Mapping[Module, ModuleLookupAnswer | FailedLookup]
 ) -> dict[Module, OperationResult]:
     """Return why an unacknowledged swap must not be sent: the modules that miss a side or cannot be asked.
 
@@ -275,14 +275,14 @@ def find_swap_obstacles(
     A worker that sent it before may have died before it wrote that down. So a swap that a module has applied is sent,
     whatever sides are left there; and while a module cannot be asked, it may be that module.
     """
-    answers = {module: _build_obstacle(swap, each) for module, each in lookups.items()}
+    answers = {module: _build_swap_obstacle_if_any(swap, each) for module, each in lookups.items()}
     found = {module: answer for module, answer in answers.items() if answer}
-    has_begun = any(isinstance(each, ModuleLookup) and swap.op_id in each.applied for each in lookups.values())
-    all_asked = all(isinstance(each, ModuleLookup) for each in lookups.values())
+    has_begun = any(isinstance(each, ModuleLookupAnswer) and swap.op_id in each.applied for each in lookups.values())
+    all_asked = all(isinstance(each, ModuleLookupAnswer) for each in lookups.values())
     return {} if has_begun and all_asked else found
 
 
-def _build_obstacle(swap: Operation, lookup: ModuleLookup | FailedLookup) -> OperationResult | None:
+def _build_swap_obstacle_if_any(swap: Operation, lookup: ModuleLookupAnswer | FailedLookup) -> OperationResult | None:
     if isinstance(lookup, FailedLookup):
         return UnansweredResult(op_id=swap.op_id, outcome=OperationOutcome.FAILED, **lookup._asdict())
     missing = [uprn for uprn in (swap.uprn, swap.uprn_2) if uprn and uprn not in lookup.live]

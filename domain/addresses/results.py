@@ -43,7 +43,7 @@ class NewLogicalDelete:
 
 
 @dataclass(slots=True)
-class MessageUpdate:
+class MessageLogUpdate:
     """The changes to write to the log for one message."""
 
     id: int
@@ -66,9 +66,9 @@ class MessageUpdate:
 
 def combine_module_results(
     operation: Operation, before: WaitReason, answers: Mapping[Module, OperationResult]
-) -> MessageUpdate:
+) -> MessageLogUpdate:
     """Combine the answers of the modules that were called."""
-    update = MessageUpdate(operation.seq)
+    update = MessageLogUpdate(operation.seq)
     unfinished: dict[Module, OperationResult] = {}
     all_answered = not any(isinstance(answer, UnansweredResult) for answer in answers.values())
     for module, answer in answers.items():
@@ -105,7 +105,7 @@ def _describe_failure(answer: OperationResult) -> str:
 
 
 def _add_logical_deletes_and_revivals(
-    update: MessageUpdate, operation: Operation, module: Module, answer: OperationResult
+    update: MessageLogUpdate, operation: Operation, module: Module, answer: OperationResult
 ) -> None:
     if answer.logical_address_id is not None:
         flags = frozenset({module} if answer.in_flight else ())
@@ -146,7 +146,7 @@ def _build_wait_reason(before: WaitReason, answers: Mapping[Module, OperationRes
             module
             for module, answer in answers.items()
             if answer.outcome is OperationOutcome.FAILED
-            and (module in before.unsure or not _is_known_unapplied(answer))
+            and (module in before.unsure or not _is_unanswered_but_known_unapplied(answer))
         ],
         paused=paused,
         inherits=before.inherits,
@@ -157,7 +157,7 @@ def _is_of_paused_module(answer: OperationResult) -> bool:
     return isinstance(answer, UnansweredResult) and answer.is_paused
 
 
-def _is_known_unapplied(answer: OperationResult) -> bool:
+def _is_unanswered_but_known_unapplied(answer: OperationResult) -> bool:
     return isinstance(answer, UnansweredResult) and answer.is_unapplied
 
 
@@ -223,7 +223,7 @@ def decide_purge_outcome(results: Mapping[Module, OperationResult]) -> PurgeOutc
     return PurgeOutcome.ALIVE if OperationOutcome.STALE in effects else PurgeOutcome.PURGED
 
 
-def list_busy_modules(results: Mapping[Module, OperationResult]) -> frozenset[Module]:
+def list_modules_with_orders_in_flight(results: Mapping[Module, OperationResult]) -> frozenset[Module]:
     """Return the modules that found orders in flight."""
     return frozenset(
         module for module, result in results.items() if result.original_outcome is OperationOutcome.LOGICAL

@@ -101,7 +101,7 @@ def unwrap_page(text: bytes) -> PageEnvelope:
             "source_not_object", f"The source answered JSON that is not an object: {_quote_excerpt(text)}.", _PROTOCOL
         ) from None
     except msgspec.DecodeError as error:
-        if _TRUNCATED in str(error) or (_is_truncated(text) and _TRAILING not in str(error)):
+        if _TRUNCATED in str(error) or (_is_object_without_closing_brace(text) and _TRAILING not in str(error)):
             raise _build_truncated_fault(text) from None
         raise (_build_nan_fault(text, str(error)) or _build_not_json_fault(text, str(error))) from None
     if _equals_any(page.data, _EMPTIES) and bytes(page.total).strip(b'"') == b"0":
@@ -138,14 +138,14 @@ def require_no_reported_failure(page: Any, text: bytes, *, has_rows: bool) -> No
         return
     envelope = msgspec.json.decode(text, type=dict[str, Any])
     reason = next((envelope[name] for name in _REASONS if envelope.get(name) not in _NOTHING), None)
-    what = _find_reported_failure(envelope)
+    what = _find_failure_in_envelope_without_rows(envelope)
     if what is None and "data" not in envelope and reason is not None:
         what = "an error"
     if what is not None:
         raise _build_refused_fault(what, _format_reason(reason))
 
 
-def _find_reported_failure(envelope: Mapping[str, Any]) -> str | None:
+def _find_failure_in_envelope_without_rows(envelope: Mapping[str, Any]) -> str | None:
     """Return the failure that an envelope without rows reports, if any: then the empty list does not mean the end."""
     values = {name: _normalize_case(envelope.get(name)) for name in (*_CODES, *_FLAGS, *_ERRORS, "status")}
     for name in _CODES:
@@ -175,7 +175,7 @@ def _format_reason(reason: Any) -> str:
     return reason if isinstance(reason, str) else "" if reason is None else msgspec.json.encode(reason).decode()
 
 
-def is_flag_set(flag: Any) -> bool:
+def is_true_or_one(flag: Any) -> bool:
     """Return whether a flag is set, in any of its spellings."""
     return flag is True or flag == 1 or flag in ("true", "1")
 
@@ -193,7 +193,7 @@ def _build_no_data_fault(message: str) -> SourceFault:
     return SourceFault("source_no_data", message, _PROTOCOL, transient=True)
 
 
-def _is_truncated(text: bytes) -> bool:
+def _is_object_without_closing_brace(text: bytes) -> bool:
     """Return whether the text starts as an object and does not end as one."""
     return text.lstrip()[:1] == b"{" and text.rstrip()[-1:] != b"}"
 
@@ -267,7 +267,7 @@ def _describe_json_position(text: bytes, at: int) -> str:
     return f"in {open_lists[0][0].decode(errors='replace')[:40]}[{open_lists[0][1]}], {key}" if open_lists else key
 
 
-def parse_total(raw: bytes) -> int | None:
+def parse_total_unless_null(raw: bytes) -> int | None:
     """Return the total, or None if the answer has none.
 
     Raises:

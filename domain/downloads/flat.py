@@ -61,7 +61,7 @@ class NotFlatRows:
     """Number of keys in it, including those within cells; None if they were not counted."""
 
 
-class GridFinder:
+class CellGridFinder:
     """Locates the cells of pages that have the given columns."""
 
     def __init__(self, columns: Sequence[str]) -> None:

@@ -12,9 +12,9 @@ import msgspec
 
 from domain.downloads.envelope import (
     NULL,
-    is_flag_set,
+    is_true_or_one,
     json_starts_with,
-    parse_total,
+    parse_total_unless_null,
     require_no_reported_failure,
     unwrap_page,
     validate_and_clean_body,
@@ -98,8 +98,10 @@ class PageReader:
         def read(text: bytes) -> SourcePage:
             decoded = decoder.decode(text)
             require_no_reported_failure(decoded, text, has_rows=bool(decoded.data))
-            has_more = is_flag_set(decoded.force_continue)
-            return SourcePage(parse_total(bytes(decoded.total)), [as_tuple(row) for row in decoded.data], has_more)
+            has_more = is_true_or_one(decoded.force_continue)
+            return SourcePage(
+                parse_total_unless_null(bytes(decoded.total)), [as_tuple(row) for row in decoded.data], has_more
+            )
 
         return read
 
@@ -114,7 +116,7 @@ class PageReader:
                     [name for name in _collect_keys(page.data) if name not in known], f"data[{place}]"
                 )
         rows = [tuple(cells.get(name, NULL) for name in self.columns) for cells in page.data]
-        return SourcePage(parse_total(bytes(page.total)), rows, is_flag_set(page.force_continue))
+        return SourcePage(parse_total_unless_null(bytes(page.total)), rows, is_true_or_one(page.force_continue))
 
     def _read_wrapped_or_raise(self, text: bytes) -> SourcePage:
         """Read a page that is wrapped, or raise a fault that says what is wrong with it."""
@@ -165,11 +167,11 @@ def read_first_page(body: bytes) -> FirstPage:
     except msgspec.ValidationError as error:
         raise _build_row_fault(error) from None
     return FirstPage(
-        parse_total(bytes(inner.total)),
+        parse_total_unless_null(bytes(inner.total)),
         columns,
         count,
         body,
-        is_flag_set(inner.force_continue),
+        is_true_or_one(inner.force_continue),
         grouped,
         template=msgspec.json.decode(inner.template),
         header=msgspec.json.decode(inner.header),
@@ -230,7 +232,7 @@ def read_grouped_rows(body: bytes) -> GroupedRows:
         data = {} if bytes(inner.data) == b"[]" else msgspec.json.decode(inner.data, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
         raise _build_row_fault(error) from None
-    return GroupedRows(inner.total, data, is_flag_set(inner.force_continue))
+    return GroupedRows(inner.total, data, is_true_or_one(inner.force_continue))
 
 
 class UndecodedPage(msgspec.Struct):
@@ -248,7 +250,7 @@ def read_undecoded_page(body: bytes) -> UndecodedPage:
         SourceFault: It violates the protocol.
     """
     page = unwrap_page(validate_and_clean_body(body))
-    return UndecodedPage(parse_total(bytes(page.total)), page.data, is_flag_set(page.force_continue))
+    return UndecodedPage(parse_total_unless_null(bytes(page.total)), page.data, is_true_or_one(page.force_continue))
 
 
 def read_row_texts(body: bytes) -> list[bytes]:

@@ -79,7 +79,7 @@ class SourceExtent(BaseModel):
     @property
     def smaller_page_size(self) -> int | None:
         """A smaller page size to retry with after a timeout; None if no smaller one helps."""
-        return reduce_page_size(self.page_size) if self.honours_page_size and not self.is_whole else None
+        return reduce_page_size_to_a_tenth(self.page_size) if self.honours_page_size and not self.is_whole else None
 
     def require_consistent_page(
         self, number: int, rows: int, reported_total: int | None, *, has_more: bool = False
@@ -156,7 +156,7 @@ def require_reachable_end(number: int, source_number: int, marks: Sequence[str])
         )
 
 
-def reduce_page_size(page_size: int) -> int | None:
+def reduce_page_size_to_a_tenth(page_size: int) -> int | None:
     """Return a tenth of the page size, to retry with after a timeout; None if it is small already."""
     return max(PAGE_SIZE_LEAST, page_size // 10) if page_size > PAGE_SIZE_LEAST else None
 

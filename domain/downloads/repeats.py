@@ -56,7 +56,7 @@ def build_rows_mark(texts: Iterable[bytes | msgspec.Raw]) -> str:
     return b64encode(b"".join(blake2b(text, digest_size=ROW_BYTES).digest() for text in texts)).decode()
 
 
-def list_repeated_row_warnings(rows_marks: Iterable[str]) -> list[str]:
+def build_repeated_rows_warning_if_any(rows_marks: Iterable[str]) -> list[str]:
     """Return a warning if rows are on more than one page.
 
     Args:
@@ -199,7 +199,7 @@ def build_repeated_pages_fault(one: int, other: int, rows: int) -> SourceFault:
     )
 
 
-def find_repeated_keys(uneven: NotFlatRows, rows: RawRows) -> list[str]:
+def find_keys_repeated_in_one_row(uneven: NotFlatRows, rows: RawRows) -> list[str]:
     """Return the keys that a row has twice, for the first such row.
 
     A row with a repeated key loses a value, as every JSON reader keeps the last one silently. To find one without
@@ -239,7 +239,7 @@ def merge_repeated_keys(before: Mapping[str, int], keys: Iterable[str], page: in
     return merged
 
 
-def list_repeated_key_warnings(pages: Mapping[str, int]) -> list[str]:
+def build_warning_for_each_repeated_key(pages: Mapping[str, int]) -> list[str]:
     """Return a warning about each repeated key.
 
     Args:

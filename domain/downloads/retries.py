@@ -91,7 +91,7 @@ class PageAttempts(BaseModel):
             return None
         return pause if self.counted < rules.retries else None
 
-    def build_final_fault(self, fault: SourceFault) -> SourceFault:
+    def build_fault_with_attempt_count(self, fault: SourceFault) -> SourceFault:
         """Build the fault that the user sees after the last attempt."""
         record, count = fault.record, self.total_attempts + 1
         times = "" if count == 1 else f" failed {count} times; at last" if count > 2 else " failed twice; at last"

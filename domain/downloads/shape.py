@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from domain.downloads import pages, repeats
 from domain.downloads.envelope import has_lone_surrogate
-from domain.downloads.flat import GridFinder, NotFlatRows
+from domain.downloads.flat import CellGridFinder, NotFlatRows
 from domain.downloads.models import FileType
 from domain.downloads.pages import FirstPage, NewColumnsFound, PageReader, SourcePage, read_grouped_rows
 from domain.downloads.sinks import PageSink
@@ -86,7 +86,7 @@ class ShapedPageReader:
             else:
                 break
         if uneven is not None:
-            page.repeated_keys = repeats.find_repeated_keys(uneven, page.rows)
+            page.repeated_keys = repeats.find_keys_repeated_in_one_row(uneven, page.rows)
         if self._left_out:
             shown = len(self._own_columns)
             page.rows = [row[:shown] for row in page.rows]
@@ -187,7 +187,7 @@ class PageEncoder:
         self.reader = ShapedPageReader(shape)
         self._sink = sink
         keys = shape.keys or shape.columns
-        self._finder = GridFinder(keys)
+        self._finder = CellGridFinder(keys)
         self._key_positions = [keys.index(column) if column in keys else None for column in shape.columns]
         self._is_grouped = shape.row_head is not None
 

@@ -235,7 +235,7 @@ async def read_frames(content: AsyncIterable[bytes]) -> AsyncGenerator[StagedFra
 class RenderedBook(BaseModel):
     """A rendered book."""
 
-    member: ZipMember
+    member: ZipMemberSizeAndChecksum
     etag: str = ""
     """ETag of its object; empty if it is in a part of the archive."""
     report: WorkbookReport
@@ -245,7 +245,7 @@ class ZipTooLarge(Exception):
     """The members exceed the limits of a zip archive."""
 
 
-class ZipMember(BaseModel):
+class ZipMemberSizeAndChecksum(BaseModel):
     """One file of the archive."""
 
     name: str
@@ -253,7 +253,7 @@ class ZipMember(BaseModel):
     crc32: int
 
 
-def require_zip_limits(members: Sequence[ZipMember]) -> None:
+def require_zip_limits(members: Sequence[ZipMemberSizeAndChecksum]) -> None:
     """Check that the members fit into a zip archive.
 
     Raises:
@@ -266,13 +266,13 @@ def require_zip_limits(members: Sequence[ZipMember]) -> None:
         raise ZipTooLarge(f"{len(members):,} files of {size:,} bytes in all")
 
 
-def encode_local_header(member: ZipMember, written_at: datetime) -> bytes:
+def encode_local_header(member: ZipMemberSizeAndChecksum, written_at: datetime) -> bytes:
     """Return the header that precedes the content of a member."""
     name = member.name.encode()
     return _LOCAL.pack(b"PK\x03\x04", _VERSION, *_build_common_header_fields(member, name, written_at)) + name
 
 
-def encode_central_directory(members: Sequence[ZipMember], written_at: datetime) -> bytes:
+def encode_central_directory(members: Sequence[ZipMemberSizeAndChecksum], written_at: datetime) -> bytes:
     """Return the directory that follows the last member and has the position of each."""
     entries: list[bytes] = []
     position = 0
@@ -285,7 +285,7 @@ def encode_central_directory(members: Sequence[ZipMember], written_at: datetime)
     return central + _END.pack(b"PK\x05\x06", 0, 0, count, count, len(central), position, 0)
 
 
-def _build_common_header_fields(member: ZipMember, name: bytes, written_at: datetime) -> tuple[int, ...]:
+def _build_common_header_fields(member: ZipMemberSizeAndChecksum, name: bytes, written_at: datetime) -> tuple[int, ...]:
     """Return the fields that both records of a member share."""
     time = written_at.hour << 11 | written_at.minute << 5 | written_at.second // 2
     date = (written_at.year - 1980) << 9 | written_at.month << 5 | written_at.day

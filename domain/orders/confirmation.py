@@ -129,7 +129,7 @@ LATENESS_KEPT: Final = timedelta(days=7)
 """Orders that were late longer ago than this are ignored."""
 
 
-def compute_lateness_seconds(modified_at: datetime, read_at: datetime) -> float:
+def compute_order_age_when_missed(modified_at: datetime, read_at: datetime) -> float:
     """Return the age of an order, by the platform's clock, at the first reading, which missed it."""
     return max(0.0, (read_at - modified_at).total_seconds())
 

@@ -115,7 +115,7 @@ class RetryState(BaseModel):
     expired: int = 0
     """Consecutive attempts with refused credentials and without progress."""
 
-    def record_failure(self, failure: AttemptFailure, retries: int, retryintv: float) -> float | None:
+    def record_failure_and_compute_pause(self, failure: AttemptFailure, retries: int, retryintv: float) -> float | None:
         """Return the seconds until the next attempt; None where there is none, and the slice has failed."""
         if failure.gained:
             self.waits, self.waited_seconds, self.expired = 0, 0.0, 0

@@ -190,7 +190,7 @@ class Watermarks(BaseModel):
         claims = [SliceClaim(window=window, track=SliceTrack.LIVE) for window in live]
         return moved, claims + [SliceClaim(window=window, track=SliceTrack.HISTORY) for window in history]
 
-    def with_first_unfinished(self, first_unfinished: datetime | None) -> Self:
+    def with_complete_to_before_first_unfinished(self, first_unfinished: datetime | None) -> Self:
         """Return the watermarks when the first unfinished slice begins at *first_unfinished*."""
         limit = self.claimed_to if self.unclaimed_history is None else self.history_to
         reached = limit if first_unfinished is None else min(first_unfinished, limit)

@@ -56,7 +56,7 @@ class TaskQueueHeap:
         entry = _peek_pending(self._due)
         return None if entry is None else entry[2]
 
-    def pop_first_due(self) -> None:
+    def remove_first_due(self) -> None:
         """Remove the first task; the caller changes its status."""
         heappop(self._due)
         self.due -= 1
@@ -134,7 +134,7 @@ def _is_current_lease(entry: _HeapEntry) -> bool:
     return task.status == _RUNNING and task.lease == lease and task.lease_end == end
 
 
-def compute_retry_delay(rules: TaskTypeRules, retries: int) -> int:
+def compute_retry_delay_ms(rules: TaskTypeRules, retries: int) -> int:
     """Return the milliseconds that a task waits which fails after this many retries."""
     longest = rules.max_retry_interval
     if longest < 0:

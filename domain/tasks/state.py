@@ -31,7 +31,7 @@ from domain.tasks.scheduling import (
     LeaseHeap,
     TaskQueueHeap,
     compute_order_time,
-    compute_retry_delay,
+    compute_retry_delay_ms,
     compute_snapshot_bytes,
     has_used_all_retries,
 )
@@ -91,7 +91,7 @@ class LaneState:
             self._head.timeouts += 1
             # The former holder must not match, even if no other worker holds the task meanwhile.
             task.lease = self._issue_lease()
-            self._fail_attempt(task, task.crt_retry_num + 1, AttemptOutcome.TIMED_OUT)
+            self._fail_attempt_or_end_task(task, task.crt_retry_num + 1, AttemptOutcome.TIMED_OUT)
             self.increment_head_number()
 
     def increment_head_number(self) -> None:
@@ -202,7 +202,7 @@ class LaneState:
             bytes_max -= compute_task_snapshot_bytes(task)
             if bytes_max < 0:
                 break
-            self._queue.pop_first_due()
+            self._queue.remove_first_due()
             task.status, task.lease, task.lease_end, task.modify_time = _RUNNING, self._issue_lease(), end, self.now
             self._leases.add(task)
             held.append(attempts.copy_without_attempts(task) if task.attempts else task)
@@ -227,7 +227,7 @@ class LaneState:
         before = task.crt_retry_num
         retries = before if set_operation.crt_retry_num is None else set_operation.crt_retry_num
         if set_operation.status == _PENDING and (set_operation.failed or retries > before):
-            self._fail_attempt(task, max(retries, before + 1), AttemptOutcome.FAILED)
+            self._fail_attempt_or_end_task(task, max(retries, before + 1), AttemptOutcome.FAILED)
             return OperationCode.OK
         task.crt_retry_num = retries
         match set_operation.status:
@@ -299,7 +299,7 @@ class LaneState:
             task.lease_end = end
             self._leases.extend(task)
 
-    def _fail_attempt(self, task: Task, retries: int, outcome: AttemptOutcome) -> None:
+    def _fail_attempt_or_end_task(self, task: Task, retries: int, outcome: AttemptOutcome) -> None:
         """Fail an attempt: the task waits for its retry delay, or ends."""
         if has_used_all_retries(self.rules, retries - 1):
             self._end_task(task, _FAILED)
@@ -307,7 +307,7 @@ class LaneState:
             attempts.record_attempt_end(task, self.now, outcome)
             task.crt_retry_num = retries
             self._head.retries += 1
-            self._return_to_queue(task, self.now + compute_retry_delay(self.rules, retries - 1))
+            self._return_to_queue(task, self.now + compute_retry_delay_ms(self.rules, retries - 1))
         task.modify_time = self.now
 
     def _return_to_queue(self, task: Task, order_time: int) -> None:

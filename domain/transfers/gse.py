@@ -28,7 +28,7 @@ _ABSENT_STATES = {
 """States in which an agent certainly receives nothing. All others, including unknown ones, may be temporary."""
 
 
-def explain_absence(agent_id: str, state: int | None) -> str | None:
+def explain_certain_agent_absence(agent_id: str, state: int | None) -> str | None:
     """Return why an agent certainly receives nothing; None if it may.
 
     An agent with an id of the old form, `cloud:ip`, may exist under another id.
@@ -181,7 +181,7 @@ class GseRecord:
         """Return the record in an entry of a result; None if the entry has no code or no agent."""
         if not isinstance(entry, Mapping) or not isinstance(entry.get("content"), Mapping):
             return None
-        code, content = _parse_error_code(entry.get("error_code")), entry["content"]
+        code, content = _parse_error_code_or_unknown_code(entry.get("error_code")), entry["content"]
         side = _parse_side(content)
         whose = "source" if side is GseSide.UPLOAD else "dest"
         agent_id = _parse_text(content.get(f"{whose}_agent_id"))
@@ -193,9 +193,9 @@ class GseRecord:
             container_id=strip_container_runtime(_parse_text(content.get(f"{whose}_container_id"))),
             error_code=code,
             error_msg=_parse_error_message(entry),
-            progress=100 if code == 0 else min(100, _parse_non_negative_number(content.get("progress"))),
-            speed=_parse_non_negative_number(content.get("speed")),
-            size=_parse_non_negative_number(content.get("size")),
+            progress=100 if code == 0 else min(100, _parse_integer_within_database_range(content.get("progress"))),
+            speed=_parse_integer_within_database_range(content.get("speed")),
+            size=_parse_integer_within_database_range(content.get("size")),
             status_info=_parse_text(content.get("status_info")),
             target=FileLocation(_parse_text(content.get("dest_file_dir")), _parse_text(content.get("dest_file_name"))),
         )
@@ -322,7 +322,7 @@ def _parse_integer(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _parse_non_negative_number(value: object) -> int:
+def _parse_integer_within_database_range(value: object) -> int:
     """Return a non-negative number that the database can hold."""
     return min(NUMBER_MAX, max(0, _parse_integer(value) or 0))
 
@@ -331,7 +331,7 @@ def _parse_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _parse_error_code(value: object) -> int | None:
+def _parse_error_code_or_unknown_code(value: object) -> int | None:
     """Return a record's code, `UNKNOWN_CODE` for one that is no 32-bit number, and None for a missing one."""
     if isinstance(value, str):
         return int(value) if _NUMERAL.fullmatch(value.strip()) else UNKNOWN_CODE
@@ -341,5 +341,5 @@ def _parse_error_code(value: object) -> int | None:
 
 def _parse_error_message(entry: Mapping[str, Any]) -> str:
     code, message = entry.get("error_code"), _parse_text(entry.get("error_msg"))
-    is_lost = _parse_error_code(code) == UNKNOWN_CODE and code != UNKNOWN_CODE
+    is_lost = _parse_error_code_or_unknown_code(code) == UNKNOWN_CODE and code != UNKNOWN_CODE
     return f"code {str(code)[:40]!r} {message}".strip() if is_lost else message

@@ -113,11 +113,11 @@ class TargetRegistry:
         """Register each group that is within the limits of the job, as a whole."""
         refused = list(range(len(batch.groups)))
         if self.batches < self._job.batches_max:
-            refused = [place for place, group in enumerate(batch.groups) if not self._try_add_group(group, now)]
+            refused = [place for place, group in enumerate(batch.groups) if not self._add_group_if_it_fits(group, now)]
             self.batches += 1
         return JoinResult(refused=refused, batches=self.batches, targets=self.targets)
 
-    def _try_add_group(self, group: TargetGroup, now: datetime) -> bool:
+    def _add_group_if_it_fits(self, group: TargetGroup, now: datetime) -> bool:
         if not self._is_within_limits(group):
             return False
         registered = self._targets.setdefault(group.spec, {})

@@ -187,7 +187,7 @@ class JobOutcome(BaseModel):
     counts: dict[TransferState, int] = {}
 
 
-def summarize_states(counts: Mapping[TransferState, int]) -> JobOutcome:
+def derive_job_outcome(counts: Mapping[TransferState, int]) -> JobOutcome:
     """Return the state of a job from the number of its targets in each state.
 
     The job ends with its last target: as Failed if a target failed, else as Timeout if one timed out, else as Success.

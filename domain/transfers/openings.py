@@ -107,7 +107,7 @@ class SendPermission(BaseModel):
         return tuple(host.removesuffix(ANY_ENDING) for host in self.hosts if host.endswith(ANY_ENDING))
 
 
-def require_allowed(
+def require_transfers_allowed_to_all_hosts(
     openings: Iterable[SendPermission], file: TransferFile, user: str, folder: str, agent_ids: Collection[str]
 ) -> None:
     """Check that each host is in an opening that also allows the file, its path, the folder and the user.
@@ -126,7 +126,7 @@ def require_allowed(
         raise _build_hosts_not_opened_fault(refused)
 
 
-def find_overlap(
+def find_overlap_with_other_project(
     openings: Iterable[SendPermission], others: Sequence[tuple[str, SendPermission]]
 ) -> tuple[SendPermission, str, SendPermission] | None:
     """Return the first opening that overlaps one of another project, with that project's id and opening."""

@@ -184,20 +184,20 @@ class ShardProgress:
             self._mark_changed(target)
         return task
 
-    def confirm_task(self, task: GseTask, task_id: str, now: float | None = None) -> None:
+    def record_id_of_accepted_task(self, task: GseTask, task_id: str, now: float | None = None) -> None:
         """Note the id of a task that GSE accepted."""
         for target in self.list_unfinished_of_task(task):
             self._begin_errors.pop(target.key, None)
         self._clear_trouble(task)
         self.tasks[task.number] = task.model_copy(update={"task_id": task_id, "sent_at": now})
 
-    def recover_task(self, task: GseTask, task_id: str, answered_at: float) -> None:
+    def record_id_of_recovered_task(self, task: GseTask, task_id: str, answered_at: float) -> None:
         """Note the id of a task that GSE accepted from a process that died before it saved the id."""
-        self.confirm_task(task, task_id, answered_at)
+        self.record_id_of_accepted_task(task, task_id, answered_at)
         for target in self.list_unfinished_of_task(task):
             target.due_at = None
 
-    def withdraw_task(self, task: GseTask, again_at: float, error: str = "") -> None:
+    def remove_unaccepted_task(self, task: GseTask, again_at: float, error: str = "") -> None:
         """Remove a task that GSE did not accept, or may not have accepted; its targets are due again at a time."""
         del self.tasks[task.number]
         for target in self.list_unfinished_of_task(task):
@@ -268,7 +268,7 @@ class ShardProgress:
                 message = f"{LATE} The last call to GSE failed: {error}" if error else LATE
                 self._end_target(target, TransferState.TIMEOUT, FailureReason.DEADLINE, target.code, message)
 
-    def abandon_task(self, task: GseTask, now: float) -> None:
+    def give_up_task_without_source(self, task: GseTask, now: float) -> None:
         """Give up a task whose source is gone; its targets are sent again, without counting a failure."""
         self._mark_broken(task)
         for target in self.list_unfinished_of_task(task):

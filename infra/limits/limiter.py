@@ -23,7 +23,7 @@ from domain.limits import (
     SlotDemand,
     SpentAmount,
     UncheckedSpending,
-    compute_return_time,
+    compute_time_when_spent_amount_returns,
 )
 from infra.database import Database, Session, TableRow, UtcTime
 
@@ -217,7 +217,9 @@ async def _load_permit_claims(session: Session, key: str, now: datetime) -> dict
 def _add_own_spending(spent: defaultdict[str, list[SpentAmount]], rates: Sequence[RateDemand], now: datetime) -> None:
     for rate in rates:
         if rate.amount:
-            spent[rate.bucket].append(SpentAmount(rate.amount, compute_return_time(now, rate.window_seconds)))
+            spent[rate.bucket].append(
+                SpentAmount(rate.amount, compute_time_when_spent_amount_returns(now, rate.window_seconds))
+            )
 
 
 def _add_own_slots(held: defaultdict[str, list[HeldSlot]], slots: Sequence[SlotDemand], now: datetime) -> None:
@@ -235,7 +237,9 @@ async def _save_spending(session: Session, rates: Sequence[RateDemand | Unchecke
     for rate in rates:
         if rate.amount:
             statement = insert(SpendingRow).values(
-                bucket=rate.bucket, returns_at=compute_return_time(now, rate.window_seconds), amount=rate.amount
+                bucket=rate.bucket,
+                returns_at=compute_time_when_spent_amount_returns(now, rate.window_seconds),
+                amount=rate.amount,
             )
             amount = col(SpendingRow.amount) + statement.excluded.amount
             await session.exec(

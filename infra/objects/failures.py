@@ -69,7 +69,7 @@ def raise_as_store_failures(key: str) -> Iterator[None]:
     except S3Error as error:
         raise build_s3_failure(error, key) from error
     except (HTTPError, MinioException, OSError) as error:
-        sentence = tls.explain(error, tls.STORE) or (
+        sentence = tls.explain_tls_error(error, tls.STORE) or (
             f"The object store gave no usable answer for {key!r}: {error}. "
             "Check that it runs, HAULAGE_OBJECTS__ENDPOINT and HAULAGE_OBJECTS__SECURE, and, where it wants our "
             f"certificate, {tls.STORE.cert_file}."

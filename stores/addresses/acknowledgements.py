@@ -16,7 +16,7 @@ from domain.addresses.activity_models import ApplyStepInput, ApplyStepResult, Cy
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind
-from domain.addresses.results import IN_FLIGHT_MODULES, MessageUpdate, NewLogicalDelete
+from domain.addresses.results import IN_FLIGHT_MODULES, MessageLogUpdate, NewLogicalDelete
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from stores.addresses.cycle import KEEP_UNSURE, TOUCHED
@@ -164,8 +164,8 @@ _EXPLAIN_MISSING: Final = """
     """
 
 
-async def write_module_results(
-    database: Database, settings: AddressSettings, params: ApplyStepInput, updates: Sequence[MessageUpdate]
+async def write_results_and_count_ended_messages(
+    database: Database, settings: AddressSettings, params: ApplyStepInput, updates: Sequence[MessageLogUpdate]
 ) -> ApplyStepResult:
     """Write the updates of a group, and return the counts."""
     if not updates:
@@ -177,20 +177,20 @@ async def write_module_results(
         needless = superseded = sum(each.stale for each in updates)
         if params.phase in (CyclePhase.WRITE, CyclePhase.DELETE) and done:
             ids, uprns = [row["id"] for row in done], [row["uprn_1"] for row in done]
-            superseded += _parse_row_count(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))
+            superseded += _parse_row_count_of_status(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))
         await insert_logical_deletes(connection, updates)
         await _remove_revived_from_logical_deletes(connection, done, updates)
-        await _make_waiting_messages_due(connection, settings, rows, updates)
+        await _make_messages_due_that_waited_for_these(connection, settings, rows, updates)
         if params.phase is CyclePhase.WRITE and done:
             await connection.execute(_RETRY_SWAPS, [row["uprn_1"] for row in done], settings.retries)
         await _write_deletes_of_missing_addresses(connection, settings, failed, updates)
-    paused = {each.id for each in updates if each.reason and each.reason.is_for_pause}
-    failures = sum(row["id"] not in paused for row in failed) if params.is_final_attempt_of_cycle else 0
+    paused = {each.id for each in updates if each.reason and each.reason.is_only_for_paused_modules}
+    failures = sum(row["id"] not in paused for row in failed) if params.is_phase_without_later_retry else 0
     return ApplyStepResult(done=len(done) - needless, failed=failures, superseded=superseded)
 
 
 async def _write_acknowledgements(
-    connection: Connection, settings: AddressSettings, params: ApplyStepInput, updates: Sequence[MessageUpdate]
+    connection: Connection, settings: AddressSettings, params: ApplyStepInput, updates: Sequence[MessageLogUpdate]
 ) -> list[Row]:
     younger = await _find_superseding_messages(connection, [each.id for each in updates if each.stale])
     overtaking = await _set_and_describe_overtaking_swaps(connection, [each for each in updates if each.overtaken])
@@ -204,7 +204,7 @@ async def _write_acknowledgements(
         [each.stale for each in updates],
         [younger.get(each.id) for each in updates],
         params.cycle_id,
-        params.is_final_attempt_of_cycle,
+        params.is_phase_without_later_retry,
         settings.retry_pause_seconds,
         RETRY_PAUSE_MAX_SECONDS,
         settings.pause_seconds,
@@ -222,7 +222,7 @@ async def _find_superseding_messages(connection: Connection, stale: Sequence[int
 
 
 async def _set_and_describe_overtaking_swaps(
-    connection: Connection, overtaken: Sequence[MessageUpdate]
+    connection: Connection, overtaken: Sequence[MessageLogUpdate]
 ) -> dict[int, str]:
     """Return the reason for each overtaken swap, and set the later swap in its wait reason."""
     found = await connection.fetch(_NEXT_SWAP, [each.id for each in overtaken], Topic.SWAP) if overtaken else []
@@ -238,7 +238,7 @@ async def _set_and_describe_overtaking_swaps(
     }
 
 
-async def insert_logical_deletes(connection: Connection, updates: Sequence[MessageUpdate]) -> None:
+async def insert_logical_deletes(connection: Connection, updates: Sequence[MessageLogUpdate]) -> None:
     """Insert the addresses that modules keep because of orders in flight."""
     by_address: dict[int, NewLogicalDelete] = {}
     for each in (listing for verdict in updates for listing in verdict.listings):
@@ -256,7 +256,7 @@ async def insert_logical_deletes(connection: Connection, updates: Sequence[Messa
 
 
 async def _remove_revived_from_logical_deletes(
-    connection: Connection, done: Iterable[Row], updates: Iterable[MessageUpdate]
+    connection: Connection, done: Iterable[Row], updates: Iterable[MessageLogUpdate]
 ) -> None:
     """Remove addresses that are live again in all modules from the list of logical deletes.
 
@@ -272,20 +272,20 @@ async def _remove_revived_from_logical_deletes(
         await connection.execute(_REMOVE_REVIVED, *map(list, zip(*revived, strict=True)))
 
 
-async def _make_waiting_messages_due(
-    connection: Connection, settings: AddressSettings, rows: Sequence[Row], updates: Sequence[MessageUpdate]
+async def _make_messages_due_that_waited_for_these(
+    connection: Connection, settings: AddressSettings, rows: Sequence[Row], updates: Sequence[MessageLogUpdate]
 ) -> None:
     """Make messages due now that wait for an address that has appeared, or for a message that has ended."""
     acknowledged = {each.id for each in updates if "Y" in each.acks.values()}
     if uprns := _list_uprns(row for row in rows if row["id"] in acknowledged):
         await connection.execute(_WAKE, uprns, [WaitKind.MISSING, WaitKind.BEHIND])
     if uprns := _list_uprns(
-        row for row in rows if _is_done_or_given_up(row, settings.retries) and row["id"] not in acknowledged
+        row for row in rows if _is_done_or_out_of_retries(row, settings.retries) and row["id"] not in acknowledged
     ):
         await connection.execute(_WAKE, uprns, [WaitKind.BEHIND])
 
 
-def _is_done_or_given_up(row: Row, retries: int) -> bool:
+def _is_done_or_out_of_retries(row: Row, retries: int) -> bool:
     """Whether it is done, or given up."""
     return bool(row["proc_flag"] == "Y" or (row["proc_flag"] == "N" and row["retry_times"] >= retries))
 
@@ -295,7 +295,7 @@ def _list_uprns(rows: Iterable[Row]) -> list[int]:
 
 
 async def _write_deletes_of_missing_addresses(
-    connection: Connection, settings: AddressSettings, failed: Sequence[Row], updates: Iterable[MessageUpdate]
+    connection: Connection, settings: AddressSettings, failed: Sequence[Row], updates: Iterable[MessageLogUpdate]
 ) -> None:
     """Write into given-up swaps which message deleted the address that they miss."""
     given_up = {row["id"] for row in failed if row["retry_times"] >= settings.retries}
@@ -309,6 +309,6 @@ async def _write_deletes_of_missing_addresses(
         await connection.execute(_EXPLAIN_MISSING, *map(list, zip(*lacking, strict=True)), Topic.DELETE)
 
 
-def _parse_row_count(status: str) -> int:
+def _parse_row_count_of_status(status: str) -> int:
     """Parse the number of changed rows from PostgreSQL's status."""
     return int(status.rpartition(" ")[2])

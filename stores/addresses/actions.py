@@ -12,7 +12,7 @@ from stores.addresses.search import (
     IDLE_FAILED,
     LOG,
     MessageFilter,
-    WhereClause,
+    WhereClauseWithValues,
     add_filter_conditions,
     build_materialized_subquery,
 )
@@ -96,7 +96,7 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
-class BulkChangeCounts:
+class BulkRetryOrSkipCounts:
     """The numbers of matching messages by what happened to them."""
 
     changed: int
@@ -109,7 +109,7 @@ class BulkChangeCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class FailedCounts:
+class FailedMessageCounts:
     """The numbers of failed messages that match."""
 
     free: int
@@ -126,13 +126,13 @@ async def retry_message(database: Database, message_id: int, actor: Actor) -> bo
         return await connection.fetchval(_RETRY, message_id, actor.who, actor.reason) is not None
 
 
-async def retry_linked_messages(database: Database, message_id: int, actor: Actor) -> BulkChangeCounts:
+async def retry_linked_messages(database: Database, message_id: int, actor: Actor) -> BulkRetryOrSkipCounts:
     """Make a failed message due now, with all failed messages that its addresses link to it."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_RETRY_CHAIN, message_id, actor.who, actor.reason)
     if row is None:
         raise LookupError("a statement of counts has answered no row")
-    return BulkChangeCounts(changed=row["retried"], busy=row["linked"] - row["retried"], touched=0, left=0)
+    return BulkRetryOrSkipCounts(changed=row["retried"], busy=row["linked"] - row["retried"], touched=0, left=0)
 
 
 async def skip_message(database: Database, message_id: int, actor: Actor, *, though_touched: bool) -> bool:
@@ -144,7 +144,7 @@ async def skip_message(database: Database, message_id: int, actor: Actor, *, tho
         return done is not None
 
 
-async def retry_messages(database: Database, filter_: MessageFilter, limit: int, actor: Actor) -> BulkChangeCounts:
+async def retry_messages(database: Database, filter_: MessageFilter, limit: int, actor: Actor) -> BulkRetryOrSkipCounts:
     """Make all failed messages that match due now, except those that a cycle is processing.
 
     A message that was made due before and has not failed since does not match, so that repeated calls come to an end.
@@ -152,7 +152,7 @@ async def retry_messages(database: Database, filter_: MessageFilter, limit: int,
     return await _run_bulk_statement(database, build_bulk_retry_statement(filter_, limit, actor), limit)
 
 
-async def skip_messages(database: Database, filter_: MessageFilter, limit: int, actor: Actor) -> BulkChangeCounts:
+async def skip_messages(database: Database, filter_: MessageFilter, limit: int, actor: Actor) -> BulkRetryOrSkipCounts:
     """Give up all failed messages that match, except those that a cycle is processing or a module may have applied.
 
     Messages named by their ids need not have failed.
@@ -160,8 +160,8 @@ async def skip_messages(database: Database, filter_: MessageFilter, limit: int, 
     return await _run_bulk_statement(database, build_bulk_skip_statement(filter_, limit, actor), limit)
 
 
-async def count_failed_messages(database: Database, filter_: MessageFilter) -> FailedCounts:
-    where = WhereClause()
+async def count_failed_messages(database: Database, filter_: MessageFilter) -> FailedMessageCounts:
+    where = WhereClauseWithValues()
     gate = _build_candidate_condition(filter_, where)
     add_filter_conditions(filter_, where)
     text = _COUNT.format(
@@ -171,10 +171,10 @@ async def count_failed_messages(database: Database, filter_: MessageFilter) -> F
         row = await connection.fetchrow(text, *where.values)
     if row is None:
         raise LookupError("a statement of counts has answered no row")
-    return FailedCounts(free=row["free"], busy=row["matching"] - row["free"], touched=row["touched"])
+    return FailedMessageCounts(free=row["free"], busy=row["matching"] - row["free"], touched=row["touched"])
 
 
-async def find_last_pause_of_cycle(database: Database) -> Pause | None:
+async def find_last_cycle_pause_in_audit(database: Database) -> Pause | None:
     """Return the last pause of the cycle that the audit has."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_LAST_PAUSE)
@@ -189,7 +189,7 @@ async def record_action(database: Database, action: str, actor: Actor) -> None:
 
 def build_bulk_retry_statement(filter_: MessageFilter, limit: int, actor: Actor) -> tuple[str, list[object]]:
     """Return the statement that retries many messages, and its values."""
-    where = WhereClause(["(retry_times > 0 OR next_attempt_at > now())"])
+    where = WhereClauseWithValues(["(retry_times > 0 OR next_attempt_at > now())"])
     return _build_bulk_statement(
         filter_, limit, actor, where, action="'retry'", change=_RETRY_NOW, also="", free=IDLE_FAILED, fits="true"
     )
@@ -197,7 +197,7 @@ def build_bulk_retry_statement(filter_: MessageFilter, limit: int, actor: Actor)
 
 def build_bulk_skip_statement(filter_: MessageFilter, limit: int, actor: Actor) -> tuple[str, list[object]]:
     """Return the statement that skips many messages, and its values."""
-    where = WhereClause()
+    where = WhereClauseWithValues()
     change = f"{_DONE}, reason = {where.bind(_build_skip_reason(actor))}"
     fits = f"NOT {TOUCHED}"
     return _build_bulk_statement(
@@ -206,7 +206,7 @@ def build_bulk_skip_statement(filter_: MessageFilter, limit: int, actor: Actor) 
 
 
 def _build_bulk_statement(
-    filter_: MessageFilter, limit: int, actor: Actor, where: WhereClause, **parts: str
+    filter_: MessageFilter, limit: int, actor: Actor, where: WhereClauseWithValues, **parts: str
 ) -> tuple[str, list[object]]:
     gate = _build_candidate_condition(filter_, where)
     add_filter_conditions(filter_, where)
@@ -222,7 +222,7 @@ def _build_bulk_statement(
     return text, where.values
 
 
-def _build_candidate_condition(filter_: MessageFilter, where: WhereClause) -> str:
+def _build_candidate_condition(filter_: MessageFilter, where: WhereClauseWithValues) -> str:
     """Return the condition for failed messages, or for named messages that are not done.
 
     Messages that wait for the pause of a module have not failed; they are meant where that kind is asked for.
@@ -232,7 +232,9 @@ def _build_candidate_condition(filter_: MessageFilter, where: WhereClause) -> st
     return f"id = ANY({where.bind(filter_.ids)}) AND proc_flag IS DISTINCT FROM 'Y'"
 
 
-async def _run_bulk_statement(database: Database, statement: tuple[str, list[object]], limit: int) -> BulkChangeCounts:
+async def _run_bulk_statement(
+    database: Database, statement: tuple[str, list[object]], limit: int
+) -> BulkRetryOrSkipCounts:
     text, values = statement
     async with database.connection() as connection:
         row = await connection.fetchrow(text, *values)
@@ -240,7 +242,7 @@ async def _run_bulk_statement(database: Database, statement: tuple[str, list[obj
         raise LookupError("a statement of counts has answered no row")
     left, touched = max(0, row["fitting"] - limit), row["free"] - row["fitting"]
     busy = row["matching"] - row["changed"] - left - touched
-    return BulkChangeCounts(changed=row["changed"], busy=busy, touched=touched, left=left)
+    return BulkRetryOrSkipCounts(changed=row["changed"], busy=busy, touched=touched, left=left)
 
 
 def _build_skip_reason(actor: Actor) -> str:

@@ -141,7 +141,7 @@ NO_VERSION: Final = OptionsVersion(0, AddressOptions())
 _LOCK: Final = text("LOCK TABLE addr_settings IN SHARE ROW EXCLUSIVE MODE")
 
 
-async def select_newest_version(session: Session) -> OptionsVersion:
+async def load_newest_version_in_session(session: Session) -> OptionsVersion:
     statement = select(AddressOptionsVersion).order_by(col(AddressOptionsVersion.version).desc()).limit(1)
     return _build_version((await session.exec(statement)).one_or_none())
 
@@ -149,7 +149,7 @@ async def select_newest_version(session: Session) -> OptionsVersion:
 async def load_newest_version(database: Database) -> OptionsVersion:
     """Return the newest version, in a transaction of its own."""
     async with database.session() as session:
-        return await select_newest_version(session)
+        return await load_newest_version_in_session(session)
 
 
 async def load_version(database: Database, version: int) -> OptionsVersion:
@@ -166,14 +166,14 @@ _PAUSES: Final = """
     """
 
 
-async def find_last_pauses(database: Database, modules: Sequence[str]) -> Mapping[Module, Pause]:
+async def find_last_pause_of_each_module(database: Database, modules: Sequence[str]) -> Mapping[Module, Pause]:
     """Return for each of these modules the version that paused it last; none for one that no version paused."""
     async with database.connection() as connection:
         rows = await connection.fetch(_PAUSES, modules)
     return {Module(row["module"]): Pause(row["paused_at"], row["who"], row["reason"]) for row in rows}
 
 
-async def list_version_page_plus_one(
+async def list_options_version_page_plus_one(
     session: Session, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[AddressOptionsVersion]:
     """List versions, newest first, one more than a page."""
@@ -181,7 +181,7 @@ async def list_version_page_plus_one(
     return (await session.exec(keyset.select_page_plus_one(select(AddressOptionsVersion), place, after, limit))).all()
 
 
-async def lock_versions(session: Session) -> None:
+async def lock_options_versions_until_commit(session: Session) -> None:
     """Exclude other changes until the transaction ends: of two at a time, one would restore what the other replaced."""
     await session.execute(_LOCK)
 

@@ -16,13 +16,13 @@ from domain.addresses.activity_models import LoadCycleResult
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import (
-    CoalescedWrites,
+    ChosenAndSupersededWrites,
     CycleStep,
-    PendingWrite,
+    PendingUpdateOrDelete,
     SwapUprns,
     WaitKind,
     WaitReason,
-    coalesce_writes,
+    choose_last_write_of_each_uprn,
 )
 from infra.address_settings import AddressSettings
 from infra.database import Database
@@ -102,11 +102,11 @@ async def resume_or_begin_cycle(database: Database, settings: AddressSettings, c
     async with database.connection() as connection, connection.transaction():
         owner = await connection.fetchval(_OWNER)
         if owner is not None:
-            return _build_rest_of_cycle(owner, await connection.fetch(_RESUME, owner), settings)
+            return _build_unfinished_rest_of_cycle(owner, await connection.fetch(_RESUME, owner), settings)
         await connection.execute(_WAKE_RESUMED, settings.modules.paused)
         swaps, creates, deletes = await _select_messages(connection, settings)
-        coalesced = coalesce_writes(
-            [PendingWrite(row["id"], row["uprn_1"], row["touched"]) for row in (*creates, *deletes)]
+        coalesced = choose_last_write_of_each_uprn(
+            [PendingUpdateOrDelete(row["id"], row["uprn_1"], row["touched"]) for row in (*creates, *deletes)]
         )
         fresh = [row for row in swaps if row["proc_flag"] is None]
         failed = [row["id"] for row in swaps if row["proc_flag"] == "N"]
@@ -127,7 +127,7 @@ async def resume_or_begin_cycle(database: Database, settings: AddressSettings, c
     )
 
 
-def _build_rest_of_cycle(cycle_id: str, rows: Sequence[Row], settings: AddressSettings) -> LoadCycleResult:
+def _build_unfinished_rest_of_cycle(cycle_id: str, rows: Sequence[Row], settings: AddressSettings) -> LoadCycleResult:
     """Build the rest of a cycle in its order: swaps that have failed wait."""
     left = {topic: [row for row in rows if row["topic"] == topic] for topic in TOPIC_ORDER}
     return LoadCycleResult(
@@ -161,7 +161,9 @@ async def _select_messages(connection: Connection, settings: AddressSettings) ->
         found.append(await connection.fetch(_READ[topic], settings.retries, most) if most else [])
     if reserved and settings.threshold < len(TOPIC_ORDER):
         return _take_one_message_of_oldest_topics(found, settings.threshold)
-    capacities = ordering.divide_cycle_capacity([len(rows) for rows in found], settings.threshold, reserved)
+    capacities = ordering.divide_cycle_capacity_among_topics(
+        [len(rows) for rows in found], settings.threshold, reserved
+    )
     return [rows[:most] for rows, most in zip(found, capacities, strict=True)]
 
 
@@ -176,7 +178,7 @@ async def _assign_messages_to_cycle(
     cycle_id: str,
     fresh: Sequence[int],
     failed: Sequence[int],
-    coalesced: CoalescedWrites,
+    coalesced: ChosenAndSupersededWrites,
 ) -> None:
     """Mark the messages as taken by the cycle, and superseded ones as done."""
     await connection.execute(_TAKE, [*fresh, *coalesced.winners], cycle_id)
@@ -194,7 +196,7 @@ def _build_swap_steps(swaps: Sequence[Row], settings: AddressSettings) -> list[C
     return ordering.pack_groups_into_steps(ordering.group_swaps_without_shared_uprns(pairs), settings.run_messages)
 
 
-def _list_winner_ids(rows: Sequence[Row], coalesced: CoalescedWrites) -> list[int]:
+def _list_winner_ids(rows: Sequence[Row], coalesced: ChosenAndSupersededWrites) -> list[int]:
     return [row["id"] for row in rows if row["id"] in coalesced.winners]
 
 
@@ -226,13 +228,13 @@ EXPIRING_TABLES: Final = (*_EXPIRY_COLUMNS,)
 """Tables whose rows are deleted after retention."""
 
 
-async def has_messages(database: Database) -> bool:
+async def has_unarchived_messages(database: Database) -> bool:
     """Return whether the log holds messages: unfinished ones, or done ones that are not archived yet."""
     async with database.connection() as connection:
         return bool(await connection.fetchval("SELECT EXISTS (SELECT 1 FROM im_infi_addr_sync_log)"))
 
 
-async def move_done_to_history(database: Database) -> int:
+async def move_done_messages_to_history(database: Database) -> int:
     """Move done messages to the history, except those with an unsure module, and return their number."""
     total = 0
     while True:
@@ -308,7 +310,7 @@ class MessageCount:
 
 
 @dataclass(frozen=True, slots=True)
-class UnfinishedCounts:
+class UnfinishedMessageCounts:
     """All counts at one moment."""
 
     at: datetime
@@ -323,7 +325,7 @@ class UnfinishedCounts:
         return max(0.0, (self.at - count.oldest_at).total_seconds()) if count.oldest_at else 0.0
 
 
-async def count_unfinished(database: Database, retries: int) -> UnfinishedCounts:
+async def count_unfinished(database: Database, retries: int) -> UnfinishedMessageCounts:
     async with database.connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         begun = [_build_begun_count(row) for row in await connection.fetch(_BEGUN, retries)]
         rows = await connection.fetch(_UNFINISHED)
@@ -332,7 +334,7 @@ async def count_unfinished(database: Database, retries: int) -> UnfinishedCounts
         raise LookupError("a statement of counts has answered no row")
     found = {(each.topic, each.state): each for each in (*begun, *_compute_waiting_counts(rows, begun))}
     counts = [found.get((topic, state), MessageCount(topic, state)) for topic in Topic for state in UNFINISHED_STATES]
-    return UnfinishedCounts(beside["at"], counts, beside["quarantined"], beside["listed"], beside["removable"])
+    return UnfinishedMessageCounts(beside["at"], counts, beside["quarantined"], beside["listed"], beside["removable"])
 
 
 def _build_begun_count(row: Row) -> MessageCount:

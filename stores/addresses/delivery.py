@@ -15,7 +15,7 @@ from domain.addresses.activity_models import ApplyStepInput, CyclePhase
 from domain.addresses.messages import CreateUpdate, Delete, Swap, Topic
 from domain.addresses.operations import Module, Operation, OperationKind, build_operation_id
 from domain.addresses.ordering import SendCandidate, SwapUprns, UnfinishedMessage, WaitKind, WaitReason
-from domain.addresses.results import MessageUpdate
+from domain.addresses.results import MessageLogUpdate
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from stores.addresses import acknowledgements
@@ -65,7 +65,7 @@ class LoggedMessage:
     @property
     def is_touched(self) -> bool:
         """Whether a module has applied it, or may have."""
-        return len(self.waits_for) < len(Module) or self.reason.is_touched
+        return len(self.waits_for) < len(Module) or self.reason.has_unsure_or_inherited_effect
 
 
 async def load_unfinished_messages(database: Database, cycle_id: str, ids: Sequence[int]) -> list[LoggedMessage]:
@@ -125,7 +125,7 @@ class BlockingMessage(NamedTuple):
     """Modules whose pause it waits for."""
 
 
-async def find_blocked_messages(
+async def find_blocker_of_each_blocked_message(
     database: Database, settings: AddressSettings, params: ApplyStepInput, messages: Sequence[LoggedMessage]
 ) -> dict[int, BlockingMessage]:
     """Return the messages that must not be sent yet, each with one that it waits for."""
@@ -137,7 +137,7 @@ async def find_blocked_messages(
             rows = await connection.fetch(_UNFINISHED_NEAR_SWAPS, uprns, last, settings.retries)
         else:
             rows = await connection.fetch(_UNFINISHED_NEAR_WRITES, uprns)
-    found = ordering.find_blocking_messages(candidates, [_build_unfinished_message(row) for row in rows])
+    found = ordering.find_first_blocker_of_each_message(candidates, [_build_unfinished_message(row) for row in rows])
     paused = {row["id"]: [Module(module) for module in row["paused"]] for row in rows}
     return {id_: BlockingMessage(behind, paused[behind]) for id_, behind in found.items()}
 
@@ -171,7 +171,7 @@ async def list_swaps_out_of_retries_for_missing_side(
         return [build_logged_message(row) for row in await connection.fetch(_GIVEN_UP_SWAPS, retries, after, limit)]
 
 
-async def allow_one_more_try(database: Database, retries: int, ids: Sequence[int]) -> list[int]:
+async def allow_given_up_swaps_one_more_try(database: Database, retries: int, ids: Sequence[int]) -> list[int]:
     """Give each of these swaps one more try if it still is given up; return the ids of those."""
     async with database.connection() as connection:
         return [row["id"] for row in await connection.fetch(_ALLOW_ONE_MORE_TRY, retries, ids)]
@@ -234,7 +234,7 @@ async def list_unconfirmed_messages(
 
 
 async def write_confirmations(
-    database: Database, updates: Sequence[MessageUpdate], reasons: Mapping[int, str | None]
+    database: Database, updates: Sequence[MessageLogUpdate], reasons: Mapping[int, str | None]
 ) -> None:
     """Write the answers of the modules, and list the addresses that they keep, in one transaction.
 

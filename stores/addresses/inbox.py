@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
 from domain.addresses import messages
-from domain.addresses.activity_models import IntakeResult
+from domain.addresses.activity_models import IntakeMessageCounts
 from domain.addresses.messages import MSG_NO_MAX_CHARACTERS, PublishedMessage, Topic, UnreadableMessage
 from infra import log, metrics
 from infra.database import Database, Session, UtcTime
@@ -108,7 +108,7 @@ class Inbox:
         self._database = database
         self._message_max_bytes = message_max_bytes
 
-    async def store_messages(self, delivered: Sequence[DeliveredMessage]) -> IntakeResult:
+    async def store_messages_or_quarantine_them(self, delivered: Sequence[DeliveredMessage]) -> IntakeMessageCounts:
         """Write messages in one transaction; when this returns, each may be acknowledged."""
         # A message may be delivered twice in one batch, and an insert must not have a key twice.
         distinct: dict[tuple[Topic, str, str], DeliveredMessage] = {}
@@ -143,13 +143,13 @@ class Inbox:
 
     async def _write_with_fallback_to_quarantine(
         self, messages: Sequence[ReadableMessage | RefusedMessage]
-    ) -> IntakeResult:
+    ) -> IntakeMessageCounts:
         """Write messages; those whose values PostgreSQL refuses go into quarantine, so that they do not block the
         others."""
         try:
             return await self._write_in_one_transaction(messages)
         except DBAPIError as error:
-            if not is_value_error(error):
+            if not are_values_refused_by_postgres(error):
                 raise
             if len(messages) > 1:
                 half = len(messages) // 2
@@ -159,14 +159,16 @@ class Inbox:
             reason = describe_refusal(error)
             return await self._write_in_one_transaction([RefusedMessage(each.incoming, reason) for each in messages])
 
-    async def _write_in_one_transaction(self, messages: Sequence[ReadableMessage | RefusedMessage]) -> IntakeResult:
+    async def _write_in_one_transaction(
+        self, messages: Sequence[ReadableMessage | RefusedMessage]
+    ) -> IntakeMessageCounts:
         readable = [each for each in messages if isinstance(each, ReadableMessage)]
         unreadable = [each for each in messages if isinstance(each, RefusedMessage)]
         new = 0
         async with self._database.session() as session:
             if readable:
                 await lock_intake(session)
-                new = await insert_new_messages(session, readable)
+                new = await insert_messages_not_received_before(session, readable)
             if unreadable:
                 put_away = insert(QuarantinedMessage).on_conflict_do_nothing()
                 await session.execute(put_away, [_build_quarantine_row(each) for each in unreadable])
@@ -174,10 +176,10 @@ class Inbox:
             _log.warning(
                 "address_message_quarantined",
                 topic=each.incoming.topic,
-                msg_no=_build_storable_msg_no(each.incoming.message),
+                msg_no=_build_msg_no_that_fits_index(each.incoming.message),
                 reason=each.reason,
             )
-        return IntakeResult(new=new, repeated=len(readable) - new, unreadable=len(unreadable))
+        return IntakeMessageCounts(new=new, repeated=len(readable) - new, unreadable=len(unreadable))
 
 
 async def lock_intake(session: Session) -> None:
@@ -185,7 +187,7 @@ async def lock_intake(session: Session) -> None:
     await session.execute(_LOCK, {"lock": INTAKE_LOCK})
 
 
-async def insert_new_messages(session: Session, readable: Sequence[ReadableMessage]) -> int:
+async def insert_messages_not_received_before(session: Session, readable: Sequence[ReadableMessage]) -> int:
     """Insert messages that were not received before, and return their number. Call `lock_intake` first."""
     arrays = dict(zip(_COLUMNS, map(list, zip(*(each.row for each in readable), strict=True)), strict=True))
     return (await (await session.connection()).execute(_TAKE_IN, arrays)).rowcount
@@ -196,7 +198,7 @@ def describe_refusal(error: DBAPIError) -> str:
     return f"PostgreSQL does not take the message: {error.orig and error.orig.__cause__}."
 
 
-def is_value_error(error: DBAPIError) -> bool:
+def are_values_refused_by_postgres(error: DBAPIError) -> bool:
     """Whether PostgreSQL refuses the values of a message, rather than being unable to answer."""
     return str(getattr(error.orig, "sqlstate", ""))[:2] in _VALUE_ERRORS
 
@@ -205,7 +207,7 @@ def _build_quarantine_row(unreadable: RefusedMessage) -> dict[str, Any]:
     message = unreadable.incoming.message
     return {
         "topic": unreadable.incoming.topic,
-        "msg_no": _build_storable_msg_no(message),
+        "msg_no": _build_msg_no_that_fits_index(message),
         "raw": message.data[:RAW_MAX_BYTES],
         "raw_bytes": len(message.data),
         "reason": unreadable.reason,
@@ -218,7 +220,7 @@ def _get_message_id_or_digest(message: PublishedMessage) -> str:
     return message.message_id or sha256(message.data).hexdigest()
 
 
-def _build_storable_msg_no(message: PublishedMessage) -> str:
+def _build_msg_no_that_fits_index(message: PublishedMessage) -> str:
     """Return an id that fits an index and a text of PostgreSQL, whatever was sent as one."""
     identity = _get_message_id_or_digest(message)
     if len(identity) <= KEY_MAX_CHARACTERS and identity.isprintable():

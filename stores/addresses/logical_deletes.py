@@ -111,7 +111,9 @@ async def write_check_results(database: Database, checked: Sequence[ListedLogica
         )
 
 
-async def mark_purged(database: Database, purged: Sequence[ListedLogicalDelete], who: str, reason: str | None) -> None:
+async def mark_purged_with_audit_entry(
+    database: Database, purged: Sequence[ListedLogicalDelete], who: str, reason: str | None
+) -> None:
     """Mark addresses as purged, and record who did it in the audit; a repetition changes nothing."""
     if not purged:
         return
@@ -121,7 +123,7 @@ async def mark_purged(database: Database, purged: Sequence[ListedLogicalDelete],
         )
 
 
-async def remove_revived(database: Database, revived: Sequence[ListedLogicalDelete]) -> None:
+async def remove_revived_from_logical_deletes(database: Database, revived: Sequence[ListedLogicalDelete]) -> None:
     """Remove revived addresses from the list; one that was deleted again is listed by that delete, and stays."""
     if not revived:
         return

@@ -103,7 +103,7 @@ async def mend_message(database: Database, inbox_: Inbox, correction: MessageCor
         async with database.session() as session:
             return await _mend_in_session(session, inbox_, correction)
     except DBAPIError as error:
-        if not inbox.is_value_error(error):
+        if not inbox.are_values_refused_by_postgres(error):
             raise
         raise _build_unreadable_fault(inbox.describe_refusal(error)) from None
 
@@ -128,7 +128,7 @@ async def _mend_in_session(session: Session, inbox_: Inbox, correction: MessageC
             f"GET /v1/addresses/messages/{row.mended_as} shows what became of it.",
         )
     readable = _parse_correction(inbox_, row, correction)
-    if not await inbox.insert_new_messages(session, [readable]):
+    if not await inbox.insert_messages_not_received_before(session, [readable]):
         raise await _build_event_known_fault(session, readable)
     log_id = await _find_log_id(session, readable)
     row.mended_at = (await session.execute(_NOW)).scalar_one()
@@ -191,7 +191,7 @@ _DISCARD: Final = """
     """
 
 
-async def delete_from_quarantine(database: Database, ids: Sequence[int], actor: Actor) -> int:
+async def delete_from_quarantine_with_audit_entry(database: Database, ids: Sequence[int], actor: Actor) -> int:
     """Delete messages from quarantine, and return their number."""
     async with database.connection() as connection:
         return len(await connection.fetch(_DISCARD, ids, actor.who, actor.reason))

@@ -127,7 +127,7 @@ class MessageFilter:
 
 
 @dataclass(slots=True)
-class WhereClause:
+class WhereClauseWithValues:
     """SQL conditions and their values."""
 
     conditions: list[str] = field(default_factory=list)
@@ -148,7 +148,7 @@ class WhereClause:
         return " AND ".join(self.conditions) or "true"
 
 
-def add_filter_conditions(filter_: MessageFilter, where: WhereClause) -> None:
+def add_filter_conditions(filter_: MessageFilter, where: WhereClauseWithValues) -> None:
     if filter_.topic is not None:
         where.add("topic = {}", filter_.topic)
     if filter_.uprn is not None:
@@ -193,7 +193,7 @@ async def search_messages(database: Database, query: MessageSearch) -> list[Mess
 def build_search_query(query: MessageSearch) -> tuple[str, Sequence[object]]:
     """Return the query and its values."""
     table, archived = (HISTORY, "archived_at") if query.in_history else (LOG, _LIVE)
-    where = WhereClause()
+    where = WhereClauseWithValues()
     gate = _build_selective_condition(query, where)
     add_filter_conditions(query.filter, where)
     _add_state_condition(query, where)
@@ -220,7 +220,7 @@ def build_materialized_subquery(condition: str, table: str = LOG) -> str:
     return f"gathered AS MATERIALIZED (SELECT {_FILTERED} FROM {table} WHERE {condition})"  # noqa: S608 - constants only
 
 
-def _build_selective_condition(query: MessageSearch, where: WhereClause) -> str | None:
+def _build_selective_condition(query: MessageSearch, where: WhereClauseWithValues) -> str | None:
     """Return the condition to materialise first, if it selects few messages."""
     if query.filter.uprn is not None:
         uprn = where.bind(query.filter.uprn)
@@ -241,7 +241,7 @@ def _build_selective_condition(query: MessageSearch, where: WhereClause) -> str 
             return "proc_flag IS NOT NULL" if has_failed else None
 
 
-def _add_state_condition(query: MessageSearch, where: WhereClause) -> None:
+def _add_state_condition(query: MessageSearch, where: WhereClauseWithValues) -> None:
     match query.state:
         case MessageState.WAITING:
             where.add(
@@ -313,7 +313,7 @@ _LATEST_MESSAGES: Final = """
 
 
 @dataclass(frozen=True, slots=True)
-class LatestMessages:
+class LatestMessageIdsOfUprn:
     """The messages of a UPRN whose addresses differ between modules."""
 
     last: int | None
@@ -322,8 +322,8 @@ class LatestMessages:
     """An unfinished message of it."""
 
 
-async def find_latest_messages(database: Database, uprns: Sequence[int]) -> list[LatestMessages]:
+async def find_latest_message_ids_of_uprns(database: Database, uprns: Sequence[int]) -> list[LatestMessageIdsOfUprn]:
     """Return the latest messages of each UPRN, in the order of `uprns`."""
     async with database.connection() as connection:
         rows = await connection.fetch(_LATEST_MESSAGES, uprns, Topic.SWAP)
-    return [LatestMessages(row["last"], row["open"]) for row in rows]
+    return [LatestMessageIdsOfUprn(row["last"], row["open"]) for row in rows]

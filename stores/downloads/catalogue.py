@@ -50,7 +50,7 @@ _PURGE: Final = """
 """
 
 
-async def record_acceptance(database: Database, spec: DownloadSpec) -> None:
+async def insert_accepted_download_if_new(database: Database, spec: DownloadSpec) -> None:
     """Insert the row of a download whose workflow was started, unless a worker has inserted it already."""
     statement = insert(Download).values(**_build_first_values(spec), state=DownloadState.PENDING, processings=0)
     async with database.session() as session:

@@ -75,7 +75,7 @@ async def take_quotas_all_or_none(database: Database, settings: DownloadQuotas, 
     return _build_quota_states(demands, await Limiter(database).take_all_or_none(*_split_demands(demands)))
 
 
-async def preview_quotas(
+async def get_quota_states_without_counting(
     database: Database, settings: DownloadQuotas, project_id: str, operator_id: str | None
 ) -> list[QuotaState]:
     """Return the quotas without counting anything."""

@@ -14,24 +14,24 @@ from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.database import Database, Session
 from stores.orders import ledger, order_copies, platforms
-from stores.orders.ledger import SliceAccess
+from stores.orders.ledger import SliceTakingResult
 from stores.orders.order_copies import FetchedOrder, OrderChange
-from stores.orders.platforms import PlatformState
+from stores.orders.platforms import PlatformWithSettingsInForce
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 
 @dataclass(frozen=True, slots=True)
-class SliceAttempt:
+class SliceAttemptOrRefusal:
     """An attempt that begins."""
 
-    state: PlatformState
-    taken: SliceAccess
+    state: PlatformWithSettingsInForce
+    taken: SliceTakingResult
     refusal: FaultRecord | None = None
     """Why the platform refuses its credentials, where it is too early to try them again: the slice is not taken."""
 
 
 @dataclass(frozen=True, slots=True)
-class SliceReading:
+class SliceReadingResult:
     """What an attempt has read of its window."""
 
     copies: Sequence[FetchedOrder]
@@ -47,7 +47,7 @@ class SliceReading:
     """Whether the platform's filter was seen to use the declared time zone."""
 
 
-async def begin_attempt(database: Database, params: ReadSliceInput) -> SliceAttempt:
+async def take_slice_unless_ended_or_refused(database: Database, params: ReadSliceInput) -> SliceAttemptOrRefusal:
     """Take a slice for an attempt, unless it has ended, or its platform refuses the credentials.
 
     Raises:
@@ -58,8 +58,10 @@ async def begin_attempt(database: Database, params: ReadSliceInput) -> SliceAtte
         if state.row.credentials_failed_since is not None and (
             refusal := await _take_credentials_try_or_get_refusal(session, params)
         ):
-            return SliceAttempt(state, SliceAccess.NOT, refusal)
-        return SliceAttempt(state, await ledger.take_slice(session, params, state.row.skew_seconds or 0.0))
+            return SliceAttemptOrRefusal(state, SliceTakingResult.NOT, refusal)
+        return SliceAttemptOrRefusal(
+            state, await ledger.take_slice_for_attempt(session, params, state.row.skew_seconds or 0.0)
+        )
 
 
 async def _take_credentials_try_or_get_refusal(session: Session, params: ReadSliceInput) -> FaultRecord | None:
@@ -84,17 +86,17 @@ async def replace_slice_by_halves(
         row = await ledger.find_slice(session, params.platform, params.window, lock=True)
         if row is None or row.holder != params.holder:
             return None
-        return await ledger.split_slice(session, row, halves)
+        return await ledger.replace_slice_by_open_halves(session, row, halves)
 
 
 async def commit_orders(
-    database: Database, state: PlatformState, params: ReadSliceInput, reading: SliceReading
+    database: Database, state: PlatformWithSettingsInForce, params: ReadSliceInput, reading: SliceReadingResult
 ) -> ReadSliceResult:
     """Write orders and the ledger's row in one transaction; writes nothing where another attempt has the slice."""
     async with database.session() as session:
         platform = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
         row = await ledger.find_slice(session, params.platform, params.window, lock=True)
-        if row is None or not ledger.may_commit(row, params):
+        if row is None or not ledger.may_attempt_still_commit(row, params):
             return ReadSliceResult(ending=ReadOutcome.OVER)
         platform.revision += 1
         if reading.is_zone_right:
@@ -102,9 +104,11 @@ async def commit_orders(
         if platform.credentials_failed_since is not None:
             platform.credentials_failed_since, platform.credentials_fault = None, None
             platform.credentials_good_at, platform.credentials_told = await ledger.read_database_time(session), False
-        changes = await order_copies.write_newer_copies(session, state.account, platform.revision, reading.copies)
+        changes = await order_copies.write_copies_newer_than_stored(
+            session, state.account, platform.revision, reading.copies
+        )
         result = _build_result(params, row, reading, changes)
-        late_seconds = _compute_lateness_seconds(row, params.window, changes)
+        late_seconds = _compute_greatest_lateness_if_one_pass(row, params.window, changes)
         if row.done_at is None:
             _write_result_to_row(row, result, reading.pages_key)
             row.digest = reading.digest
@@ -123,7 +127,7 @@ async def commit_orders(
     return result
 
 
-async def fail_slice(database: Database, params: FailSliceInput) -> PlatformState | None:
+async def fail_slice(database: Database, params: FailSliceInput) -> PlatformWithSettingsInForce | None:
     """Move a slice into the failed set; a failed sweep is recorded, and repeated later.
 
     Returns:
@@ -138,14 +142,14 @@ async def fail_slice(database: Database, params: FailSliceInput) -> PlatformStat
             return state if await ledger.record_failed_sweep(session, state.row, params.window, params.fault) else None
         if params.purpose is ReadPurpose.AGAIN:
             await ledger.record_failed_reread(session, params.platform, params.window, params.fault)
-        is_failed = await ledger.move_to_failed_set(
+        is_failed = await ledger.fail_slice_unless_finished_or_taken(
             session, params.platform, params.window, params.fault, params.reader
         )
     return state if is_failed else None
 
 
 def _build_result(
-    params: ReadSliceInput, row: OrderSlice, reading: SliceReading, changes: list[OrderChange]
+    params: ReadSliceInput, row: OrderSlice, reading: SliceReadingResult, changes: list[OrderChange]
 ) -> ReadSliceResult:
     """Build the result of an attempt; only a slice that was complete before can have missed orders."""
     late = _filter_new_orders_in_window(params.window, changes) if row.done_at is not None else []
@@ -172,7 +176,9 @@ def _write_result_to_row(row: OrderSlice, result: ReadSliceResult, pages_key: st
     row.passes, row.pages, row.outside, row.undated = result.passes, result.pages, result.outside, result.undated
 
 
-def _compute_lateness_seconds(row: OrderSlice, window: TimeWindow, changes: list[OrderChange]) -> float | None:
+def _compute_greatest_lateness_if_one_pass(
+    row: OrderSlice, window: TimeWindow, changes: list[OrderChange]
+) -> float | None:
     """Return how late the orders were that only the sweep found.
 
     Where rows moved during the first reading, it may have skipped an order that was there; where nothing moved, the
@@ -182,7 +188,7 @@ def _compute_lateness_seconds(row: OrderSlice, window: TimeWindow, changes: list
         return None
     return max(
         (
-            confirmation.compute_lateness_seconds(each.modified_at, row.read_at)
+            confirmation.compute_order_age_when_missed(each.modified_at, row.read_at)
             for each in _filter_new_orders_in_window(window, changes)
         ),
         default=None,

@@ -24,7 +24,7 @@ from stores.tables.orders import OrderPlatform, OrderSlice
 
 
 @dataclass(frozen=True, slots=True)
-class ClockFailure:
+class ClockFailureDuration:
     """A platform whose clock cannot be read."""
 
     row: OrderPlatform
@@ -35,7 +35,7 @@ class ClockFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockChange:
+class ClockSkewChange:
     """A platform's clock beside the database's, now and before."""
 
     row: OrderPlatform
@@ -43,7 +43,9 @@ class ClockChange:
     skew_before: float | None
 
 
-async def record_clock_failure(database: Database, params: PlatformFaultInput, patience: timedelta) -> ClockFailure:
+async def record_clock_failure(
+    database: Database, params: PlatformFaultInput, patience: timedelta
+) -> ClockFailureDuration:
     """Record since when a platform's clock cannot be read; an alarm is due once that has lasted."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
@@ -53,10 +55,12 @@ async def record_clock_failure(database: Database, params: PlatformFaultInput, p
         is_due = not row.clock_told and now - row.clock_failed_since >= patience
         row.clock_told = row.clock_told or is_due
         session.add(row)
-    return ClockFailure(row, is_first, is_due)
+    return ClockFailureDuration(row, is_first, is_due)
 
 
-async def record_clock(database: Database, platform: str, platform_now: datetime) -> ClockChange:
+async def record_clock_skew_and_clear_failure(
+    database: Database, platform: str, platform_now: datetime
+) -> ClockSkewChange:
     """Save how far a platform's clock is ahead of the database's, and clear an earlier failure to read it."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, platform, with_for_update=True)
@@ -65,10 +69,12 @@ async def record_clock(database: Database, platform: str, platform_now: datetime
         row.skew_seconds, row.skew_at = skew, now
         row.clock_failed_since, row.clock_fault, row.clock_told = None, None, False
         session.add(row)
-    return ClockChange(row, skew, before)
+    return ClockSkewChange(row, skew, before)
 
 
-async def record_refused_credentials(database: Database, params: PlatformFaultInput) -> OrderPlatform | None:
+async def record_refused_credentials_and_find_due_alarm(
+    database: Database, params: PlatformFaultInput
+) -> OrderPlatform | None:
     """Record since when a platform refuses its credentials; return its row if an alarm is due."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
@@ -82,7 +88,9 @@ async def record_refused_credentials(database: Database, params: PlatformFaultIn
     return row if is_due else None
 
 
-async def record_which_are_served(database: Database, presence: ServedPlatformsResult) -> list[OrderPlatform]:
+async def record_served_and_find_newly_unserved(
+    database: Database, presence: ServedPlatformsResult
+) -> list[OrderPlatform]:
     """Record since when no worker serves a platform; return the rows of those that have just become unserved."""
     lost = []
     async with database.session() as session:
@@ -179,7 +187,7 @@ async def mark_stale_reported(
         return marked, {row.platform: row for row in found}
 
 
-async def fail_stale_reread(database: Database, stale: StaleSlice) -> None:
+async def record_stale_reread_as_failed(database: Database, stale: StaleSlice) -> None:
     """Record that the repeated reading of a slice ended without a result; its earlier content stays."""
     async with database.session() as session:
         await ledger.record_failed_reread(session, stale.platform, stale.window, SLICE_TERMINATED)

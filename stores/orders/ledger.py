@@ -21,13 +21,13 @@ from domain.orders.slices import ReadPurpose
 from domain.orders.windows import SliceClaim, SliceTrack, TimeWindow, Watermarks
 from infra.database import Database, Session
 from stores.orders import platforms
-from stores.orders.platforms import PlatformState
+from stores.orders.platforms import PlatformWithSettingsInForce
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 IsAlarmDue: TypeAlias = bool
 
 
-class SliceAccess(Enum):
+class SliceTakingResult(Enum):
     """Whether an attempt may read its slice."""
 
     NOT = auto()
@@ -79,7 +79,7 @@ async def _set_holder_of_complete_slice(session: Session, params: ReadSliceInput
     await session.exec(update(OrderSlice).where(*complete).values(**values))
 
 
-def may_commit(row: OrderSlice, params: ReadSliceInput) -> bool:
+def may_attempt_still_commit(row: OrderSlice, params: ReadSliceInput) -> bool:
     """Return whether an attempt still has its slice: a worker that was considered lost can write nothing."""
     if row.split_at is not None or row.skipped_at is not None:
         return False
@@ -111,15 +111,15 @@ async def find_slice(session: Session, platform: str, window: TimeWindow, *, loc
     return (await session.exec(statement.with_for_update() if lock else statement)).one_or_none()
 
 
-async def take_slice(session: Session, params: ReadSliceInput, skew_seconds: float) -> SliceAccess:
+async def take_slice_for_attempt(session: Session, params: ReadSliceInput, skew_seconds: float) -> SliceTakingResult:
     """Take a slice for an attempt: attempts that took it before can no longer commit."""
     if params.purpose is not ReadPurpose.FIRST:
         row = await find_slice(session, params.platform, params.window)
         if row is None or row.split_at is not None:
-            return SliceAccess.NOT
+            return SliceTakingResult.NOT
         if row.done_at is not None:
             await _set_holder_of_complete_slice(session, params)
-            return SliceAccess.COMPLETE
+            return SliceTakingResult.COMPLETE
     read_at = await read_database_time(session) + timedelta(seconds=skew_seconds)
     statement = (
         update(OrderSlice)
@@ -131,10 +131,12 @@ async def take_slice(session: Session, params: ReadSliceInput, skew_seconds: flo
             read_at=func.coalesce(OrderSlice.read_at, read_at),
         )
     )
-    return SliceAccess.OPEN if (await session.exec(statement)).rowcount else SliceAccess.NOT
+    return SliceTakingResult.OPEN if (await session.exec(statement)).rowcount else SliceTakingResult.NOT
 
 
-async def split_slice(session: Session, row: OrderSlice, halves: Iterable[TimeWindow]) -> list[SliceJob]:
+async def replace_slice_by_open_halves(
+    session: Session, row: OrderSlice, halves: Iterable[TimeWindow]
+) -> list[SliceJob]:
     """Replace a slice by its halves."""
     row.split_at = await read_database_time(session)
     row.holder, row.stale_told_at = None, None
@@ -145,7 +147,7 @@ async def split_slice(session: Session, row: OrderSlice, halves: Iterable[TimeWi
     return [SliceJob(window=window, track=track) for window in halves]
 
 
-async def move_to_failed_set(
+async def fail_slice_unless_finished_or_taken(
     session: Session, platform: str, window: TimeWindow, fault: FaultRecord, reader: str
 ) -> bool:
     """Move a slice into the failed set, unless it has been finished, or another workflow reads it."""
@@ -166,7 +168,7 @@ async def advance_complete_to(session: Session, row: OrderPlatform) -> None:
     statement = select(func.min(OrderSlice.start_at)).where(
         OrderSlice.platform == row.platform, build_unfinished_condition()
     )
-    set_watermarks(row, standing.with_first_unfinished((await session.exec(statement)).one()))
+    set_watermarks(row, standing.with_complete_to_before_first_unfinished((await session.exec(statement)).one()))
     session.add(row)
 
 
@@ -253,7 +255,7 @@ async def claim_slices(
         is_refused = row.credentials_failed_since is not None
         ahead = 1 if is_refused else slices_ahead
         if params.skew_seconds is not None:
-            waiting = await _count_waiting_slices(session, params.platform)
+            waiting = await _count_waiting_slices_by_track(session, params.platform)
             room_by_track = {track: max(0, ahead - waiting[track]) for track in SliceTrack}
             platform_now = await read_database_time(session) + timedelta(seconds=params.skew_seconds)
             await _claim_settled_slices(session, state, platform_now, room_by_track)
@@ -278,7 +280,7 @@ SWEEP_SUFFIX: Final = "sweep"
 
 
 async def _claim_settled_slices(
-    session: Session, state: PlatformState, platform_now: datetime, most: Mapping[SliceTrack, int]
+    session: Session, state: PlatformWithSettingsInForce, platform_now: datetime, most: Mapping[SliceTrack, int]
 ) -> None:
     """Claim the next slices, as far as the platform's orders have settled. Its row must be locked."""
     settings, row = state.settings, state.row
@@ -295,7 +297,7 @@ async def _claim_settled_slices(
     set_watermarks(row, standing)
 
 
-async def _count_waiting_slices(session: Session, platform: str) -> dict[SliceTrack, int]:
+async def _count_waiting_slices_by_track(session: Session, platform: str) -> dict[SliceTrack, int]:
     """Count the claimed slices that wait to be read, by track."""
     statement = (
         select(OrderSlice.track, func.count())
@@ -322,7 +324,7 @@ async def _list_due_slices(
 
 
 async def _list_due_sweeps(
-    session: Session, state: PlatformState, running: Collection[TimeWindow], most: int
+    session: Session, state: PlatformWithSettingsInForce, running: Collection[TimeWindow], most: int
 ) -> list[SliceJob]:
     """List the slices whose sweep is due; one whose sweep failed waits as long again."""
     if not state.settings.sweep_after:

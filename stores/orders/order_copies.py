@@ -128,7 +128,7 @@ class OrderChange(msgspec.Struct, frozen=True, gc=False):
         return self.modified_before is None or self.modified_before < self.modified_at
 
 
-async def write_newer_copies(
+async def write_copies_newer_than_stored(
     session: Session, account: Account, revision: int, copies: Sequence[FetchedOrder]
 ) -> list[OrderChange]:
     """Write copies that are newer than the stored ones, and keep what they replace. The platform's row must be locked.
@@ -151,7 +151,9 @@ async def write_newer_copies(
     return changes + [OrderChange(each.order.modified_at, found[each.order.order_id].rank[0]) for each in newer]
 
 
-async def list_up_to_date_ids(database: Database, account: Account, copies: Sequence[FetchedOrder]) -> set[str]:
+async def list_ids_stored_at_least_as_new(
+    database: Database, account: Account, copies: Sequence[FetchedOrder]
+) -> set[str]:
     """Return the ids of orders that are stored at least as new."""
     ids: set[str] = set()
     async with database.session() as session:

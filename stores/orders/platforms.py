@@ -46,7 +46,7 @@ NO_OPTIONS = PlatformOptionsVersion(0, PlatformOptions())
 
 
 @dataclass(frozen=True, slots=True)
-class PlatformState:
+class PlatformWithSettingsInForce:
     """A platform with its settings in force."""
 
     row: OrderPlatform
@@ -75,7 +75,7 @@ class PlatformState:
 
 
 @dataclass(frozen=True, slots=True)
-class PlatformSetup:
+class DeclaredPlatformSetup:
     """What an operator declares of a platform."""
 
     project_id: str
@@ -87,7 +87,7 @@ class PlatformSetup:
     """Sealed."""
 
 
-async def load(session: Session, platform: str, *, lock: bool = False) -> PlatformState:
+async def load(session: Session, platform: str, *, lock: bool = False) -> PlatformWithSettingsInForce:
     """Load a platform; locked, no other transaction claims or completes meanwhile.
 
     Raises:
@@ -97,12 +97,12 @@ async def load(session: Session, platform: str, *, lock: bool = False) -> Platfo
     if row is None:
         raise build_missing_platform_fault(platform)
     levels = await load_newest_options(session, [DEFAULT_LEVEL, platform])
-    state = build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(platform, NO_OPTIONS))
+    state = combine_platform_with_options(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(platform, NO_OPTIONS))
     project = await session.get(Project, row.project_id)
     return replace(state, quotas=project.quotas if project else {})
 
 
-async def load_in_own_transaction(database: Database, platform: str) -> PlatformState:
+async def load_in_own_transaction(database: Database, platform: str) -> PlatformWithSettingsInForce:
     """Load a platform in a transaction of its own.
 
     Raises:
@@ -119,16 +119,21 @@ async def load_threads_by_platform(database: Database) -> dict[str, int]:
         levels = await load_newest_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
     defaults = levels.get(DEFAULT_LEVEL, NO_OPTIONS)
     return {
-        row.platform: build_state(row, defaults, levels.get(row.platform, NO_OPTIONS)).settings.threads for row in rows
+        row.platform: combine_platform_with_options(
+            row, defaults, levels.get(row.platform, NO_OPTIONS)
+        ).settings.threads
+        for row in rows
     }
 
 
-def build_state(row: OrderPlatform, defaults: PlatformOptionsVersion, own: PlatformOptionsVersion) -> PlatformState:
+def combine_platform_with_options(
+    row: OrderPlatform, defaults: PlatformOptionsVersion, own: PlatformOptionsVersion
+) -> PlatformWithSettingsInForce:
     """Build the state of a platform from both levels of its configuration."""
     capability = get_declared_or_built_in_capability(row)
     version = max(defaults.version, own.version)
     settings, origins = config.resolve_settings(version, defaults.options, own.options, capability)
-    return PlatformState(row, capability, settings, origins)
+    return PlatformWithSettingsInForce(row, capability, settings, origins)
 
 
 async def find(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
@@ -166,7 +171,7 @@ async def list_page_plus_one(
 
 
 def create_or_update(
-    session: Session, platform: str, setup: PlatformSetup, before: OrderPlatform | None
+    session: Session, platform: str, setup: DeclaredPlatformSetup, before: OrderPlatform | None
 ) -> OrderPlatform:
     """Set up a platform, or change its row; with another address or capability, its zone is checked again."""
     row = before or OrderPlatform(

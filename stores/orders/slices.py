@@ -49,7 +49,7 @@ class OpenAndFailedSliceCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepFindings:
+class LateOrdersFoundBySweeps:
     """Orders that only sweeps found, and the greatest recent lateness."""
 
     missed: int
@@ -65,7 +65,7 @@ async def list_page_plus_one(
     return (await session.exec(statement)).all()
 
 
-async def lock_oldest_matching(session: Session, filters: SliceFilter, limit: int) -> Sequence[OrderSlice]:
+async def lock_oldest_matching_slices(session: Session, filters: SliceFilter, limit: int) -> Sequence[OrderSlice]:
     """Lock and return the oldest matching slices."""
     statement = select(OrderSlice).where(*_build_conditions(filters)).order_by(col(OrderSlice.start_at)).limit(limit)
     return (await session.exec(statement.with_for_update())).all()
@@ -108,14 +108,14 @@ async def count_open_and_failed_by_platform(
     return counts
 
 
-async def load_sweep_findings(session: Session, platform: str, now: datetime) -> SweepFindings:
+async def load_late_orders_found_by_sweeps(session: Session, platform: str, now: datetime) -> LateOrdersFoundBySweeps:
     """Read what sweeps found in a platform's slices."""
     is_recent = col(OrderSlice.swept_at) > now - confirmation.LATENESS_KEPT
     statement = select(
         func.coalesce(func.sum(OrderSlice.missed), 0), func.max(OrderSlice.late_seconds).filter(is_recent)
     ).where(OrderSlice.platform == platform)
     missed, late_seconds = (await session.exec(statement)).one()
-    return SweepFindings(missed or 0, late_seconds)
+    return LateOrdersFoundBySweeps(missed or 0, late_seconds)
 
 
 async def skip_slice(session: Session, row: OrderSlice, reason: str) -> None:
@@ -124,7 +124,7 @@ async def skip_slice(session: Session, row: OrderSlice, reason: str) -> None:
     session.add(row)
 
 
-async def discard_changes(session: Session) -> None:
+async def rollback_dry_run(session: Session) -> None:
     """Undo what the session has changed so far: a dry run."""
     await session.rollback()
 

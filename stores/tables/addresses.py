@@ -132,7 +132,7 @@ class ArchivedMessage(_MessageColumns, table=True):
     archived_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs=_NOW)
 
 
-class ReceivedMessageKey(TableRow, table=True):
+class ReceivedMessageKeyRow(TableRow, table=True):
     """The key of a received message, wherever the message is now; it identifies repeated deliveries."""
 
     __tablename__ = "addr_sync_keys"

@@ -105,7 +105,7 @@ class ArchiveFilter:
     user_id: str | None = None
 
 
-class ExpiredTask(NamedTuple):
+class ExpiredArchivedTask(NamedTuple):
     """An archived task that is past its retention."""
 
     task_id: str
@@ -211,11 +211,11 @@ async def list_all_types(database: Database) -> list[str]:
 
 async def list_expired(
     database: Database, type_: str, status: int, since: int, before: int, limit: int
-) -> list[ExpiredTask]:
+) -> list[ExpiredArchivedTask]:
     """Return tasks that ended before a time and were created since another, oldest first."""
     values = {"type": type_, "status": status, "since": since, "before": before, "batch": limit}
     async with database.session() as session:
-        return [ExpiredTask(*row) for row in await session.execute(_EXPIRED, values)]
+        return [ExpiredArchivedTask(*row) for row in await session.execute(_EXPIRED, values)]
 
 
 async def delete_tasks(database: Database, task_ids: Sequence[str]) -> None:
@@ -225,7 +225,7 @@ async def delete_tasks(database: Database, task_ids: Sequence[str]) -> None:
             await session.execute(statement, {"task_ids": task_ids})
 
 
-def get_text_references(content: str, log: str, flags: int) -> frozenset[str]:
+def get_references_of_long_texts(content: str, log: str, flags: int) -> frozenset[str]:
     """Return the references to long texts among a task's content and log."""
     fields = ((content, TaskFlags.CONTENT), (log, TaskFlags.LOG))
     return frozenset(ref for ref, flag in fields if flags & flag)
@@ -235,4 +235,4 @@ async def list_text_references(database: Database, task_ids: Sequence[str]) -> d
     """Return the references to long texts of archived tasks, by task id."""
     async with database.session() as session:
         rows = await session.execute(_TEXTS, {"ids": task_ids})
-        return {task_id: get_text_references(content, log, flags) for task_id, content, log, flags in rows}
+        return {task_id: get_references_of_long_texts(content, log, flags) for task_id, content, log, flags in rows}

@@ -128,7 +128,7 @@ async def list_task_ids_of_key(database: Database, key: str, project_id: str | N
         return [row["task_id"] for row in await connection.fetch(_FIND_KEY, key, project_id, limit)]
 
 
-async def reassign_key(database: Database, before: TaskKeyClaim, task_id: str) -> None:
+async def reassign_key_unless_done_already(database: Database, before: TaskKeyClaim, task_id: str) -> None:
     """Assign a key to another task, unless it was reassigned already."""
     async with database.connection() as connection:
         await connection.execute(_MOVE_KEY, before.type, before.key, before.task_id, task_id)

@@ -206,7 +206,7 @@ async def save_checkpoint(database: Database, checkpoint: CheckpointInput) -> Ch
     return CheckpointResult(is_past=is_past)
 
 
-async def close_lane(database: Database, lane: CloseLaneInput) -> None:
+async def remove_lane_and_advance_type(database: Database, lane: CloseLaneInput) -> None:
     """Remove a lane: the type then begins with its first open lane, which may be one that is not started yet."""
     async with database.session() as session:
         _, end = (await session.execute(_LOCK_TYPE, {"type": lane.type})).one()

@@ -223,13 +223,13 @@ async def set_paused(database: Database, type_: str, *, paused: bool) -> TaskTyp
     return next(iter(await _execute_and_fetch_types(database, _SET_PAUSED, type=type_, paused=paused)), None)
 
 
-async def set_removed(database: Database, type_: str, *, removed: bool) -> None:
+async def set_type_removed(database: Database, type_: str, *, removed: bool) -> None:
     """Remove a type, or undo that; lanes and ended tasks stay."""
     async with database.connection() as connection:
         await connection.execute(_SET_REMOVED, type_, removed)
 
 
-async def advance_to_lane(database: Database, type_: str, pos: int) -> TaskTypeRow | None:
+async def advance_type_to_lane_unless_past(database: Database, type_: str, pos: int) -> TaskTypeRow | None:
     """Direct new tasks to the lane at this position; None if the type has gone past it."""
     return next(iter(await _execute_and_fetch_types(database, _OPEN_LANE, type=type_, pos=pos)), None)
 

@@ -186,7 +186,7 @@ async def filter_saved_job_ids(database: Database, job_ids: Sequence[str]) -> se
 
 
 @dataclass(frozen=True, slots=True)
-class JobEndCounts:
+class JobTargetOutcomeCounts:
     """How the targets of a job ended."""
 
     counts: dict[tuple[TransferState, str], int]
@@ -202,7 +202,7 @@ class JobEndCounts:
         return dict(states)
 
 
-async def mark_job_ended(database: Database, job_id: str, retention: timedelta) -> JobEndCounts:
+async def mark_job_ended(database: Database, job_id: str, retention: timedelta) -> JobTargetOutcomeCounts:
     """Mark a job as ended, and keep it for its retention from now on; return how its targets ended."""
     async with database.connection() as connection, connection.transaction():
         rows = await connection.fetch(
@@ -222,7 +222,7 @@ async def mark_job_ended(database: Database, job_id: str, retention: timedelta) 
             job_id,
             retention,
         )
-    return JobEndCounts({(TransferState(row["state"]), row["reason"]): row["count"] for row in rows}, seconds)
+    return JobTargetOutcomeCounts({(TransferState(row["state"]), row["reason"]): row["count"] for row in rows}, seconds)
 
 
 async def purge_targets_of_expired_jobs(database: Database, jobs_max: int) -> int:
@@ -290,7 +290,7 @@ _FAILED: Final = """
 """
 
 
-class TransferCounter:
+class TransferTargetCounter:
     """Counts targets by project; those of an ended job are counted once, and again after each retry of it."""
 
     def __init__(self, database: Database) -> None:

@@ -77,7 +77,9 @@ async def save_shards(database: Database, job: TransferJobInput, shards: Sequenc
         await _insert_shards(connection, await _ensure_job_row(connection, job), shards)
 
 
-async def save_retry_shards(database: Database, job: TransferJobInput, retry: JobRetry) -> list[SavedShard]:
+async def insert_failed_targets_as_retry_shards(
+    database: Database, job: TransferJobInput, retry: JobRetry
+) -> list[SavedShard]:
     """Insert the failed targets of an earlier job as shards of this one, and return the shards.
 
     Each failed target goes to one retry only. A repeated call returns the shards that exist.

@@ -177,7 +177,7 @@ class TargetFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class FailedHosts:
+class FailedHostsOfUserAndFolder:
     """The hosts of failed targets with the same user and folder."""
 
     target_user: str
@@ -237,10 +237,12 @@ async def count_failed_without_retry(
 
 async def list_failed_hosts_without_retry(
     database: Database, job: int, project_id: str, reason: FailureReason | None
-) -> list[FailedHosts]:
+) -> list[FailedHostsOfUserAndFolder]:
     """Return the hosts of the failed targets of a project that no retry has."""
     async with database.connection() as connection:
-        return [FailedHosts(*row) for row in await connection.fetch(_FAILED_HOSTS, job, project_id, reason)]
+        return [
+            FailedHostsOfUserAndFolder(*row) for row in await connection.fetch(_FAILED_HOSTS, job, project_id, reason)
+        ]
 
 
 async def save_cancellation(
@@ -289,7 +291,7 @@ async def list_pending_agents(database: Database, job_id: str, numbers: Sequence
     return [row["agent_id"] for row in rows]
 
 
-async def fail_targets_of_absent_agents(
+async def fail_pending_targets_of_absent_agents(
     database: Database, job_id: str, numbers: Sequence[int], absent: Mapping[str, str]
 ) -> None:
     """Fail the pending targets in these shards whose agents are absent, unless they are cancelled.

@@ -57,7 +57,9 @@ class Operators:
     async def store(self, topic: Topic, data: bytes, number: str = "") -> None:
         """What Pub/Sub delivered, whatever it is."""
         message = PublishedMessage(message_id=number or secrets.token_hex(8), data=data)
-        await Inbox(self.database, MESSAGE_MAX_BYTES).store_messages([DeliveredMessage(topic, message)])
+        await Inbox(self.database, MESSAGE_MAX_BYTES).store_messages_or_quarantine_them(
+            [DeliveredMessage(topic, message)]
+        )
 
     async def upsert(self, number: int, **record: Any) -> int:
         """An address as it is from now on."""

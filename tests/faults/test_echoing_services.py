@@ -24,7 +24,7 @@ from pydantic import SecretStr
 
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
-from infra.address_settings import ModuleSettings, ModulesSettings, PubSubSettings, PushSettings
+from infra.address_settings import AllModulesSettings, ModuleSettings, PubSubSettings, PushSettings
 from sims.platforms.dialects.plain import PLAIN
 from tests.support import echo, secret_search
 from tests.support.caller import Caller, running_caller
@@ -113,7 +113,7 @@ async def walk(deployments: Deployments, tmp_path: Path) -> AsyncIterator[Walk]:
             "downloads": {"page_retries": 1, "max_task_retries": 0, "retry_pause_seconds": 0.01},
             "addresses": {
                 "credentials_folder": tmp_path,
-                "modules": ModulesSettings(**modules),
+                "modules": AllModulesSettings(**modules),
                 "pubsub": PubSubSettings(project="p", base_url=f"{service.base}/pubsub", key_file=str(account)),
                 "push": PushSettings(
                     secret=SecretStr(plant("secret of pushes")),

@@ -12,12 +12,12 @@ from sqlalchemy import text
 from sqlmodel import col, select
 
 from domain.addresses import messages
-from domain.addresses.activity_models import IntakeResult
+from domain.addresses.activity_models import IntakeMessageCounts
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from stores.addresses import inbox
 from stores.addresses.inbox import DeliveredMessage, Inbox
-from stores.tables.addresses import AddressMessage, QuarantinedMessage, ReceivedMessageKey
+from stores.tables.addresses import AddressMessage, QuarantinedMessage, ReceivedMessageKeyRow
 from tests.support.pubsub import create_update, delete, many, swap
 from tests.support.waiting import eventually
 
@@ -58,7 +58,7 @@ async def list_quarantine(database: Database) -> list[QuarantinedMessage]:
 
 async def test_a_message_becomes_a_row_with_all_that_it_says(database: Database, box: Inbox) -> None:
     """UPRNs, address, payload as it was sent, event and time; and nothing has happened to it yet."""
-    taken = await box.store_messages(
+    taken = await box.store_messages_or_quarantine_them(
         [
             incoming({**swap(3, event_id="e1"), "uprn_2": "0004"}, "11", Topic.SWAP),
             incoming(b'{"record": {"b": 1.10, "a": "\xc3\xa9"}, "address_id": 9, "uprn": 5}', "12"),
@@ -67,7 +67,7 @@ async def test_a_message_becomes_a_row_with_all_that_it_says(database: Database,
     )
 
     found = await rows(database)
-    assert taken == IntakeResult(new=3)
+    assert taken == IntakeMessageCounts(new=3)
     assert [(row.topic, row.msg_no, row.uprn_1, row.uprn_2, row.address_id, row.event_id) for row in found] == [
         (Topic.SWAP, "11", 3, 4, None, "e1"),
         (Topic.CREATE_UPDATE, "12", 5, None, 9, None),
@@ -87,68 +87,75 @@ async def test_ids_follow_the_order_of_delivery(database: Database, box: Inbox) 
         incoming(create_update(n), str(n)) if n % 2 else incoming(delete(n), str(n), Topic.DELETE)
         for n in range(1, 301)
     ]
-    await box.store_messages(group)
+    await box.store_messages_or_quarantine_them(group)
 
     assert [row.uprn_1 for row in await rows(database)] == list(range(1, 301))
 
 
 async def test_what_is_delivered_again_changes_nothing(database: Database, box: Inbox) -> None:
     """In the same group, in the next, and in one that is mixed with new messages."""
-    first = await box.store_messages([*build_messages(many(3)), *build_messages(many(2))])
-    second = await box.store_messages(build_messages(many(3)))
-    mixed = await box.store_messages(build_messages(many(5)))
+    first = await box.store_messages_or_quarantine_them([*build_messages(many(3)), *build_messages(many(2))])
+    second = await box.store_messages_or_quarantine_them(build_messages(many(3)))
+    mixed = await box.store_messages_or_quarantine_them(build_messages(many(5)))
 
     assert (first, second, mixed) == (
-        IntakeResult(new=3, repeated=2),
-        IntakeResult(repeated=3),
-        IntakeResult(new=2, repeated=3),
+        IntakeMessageCounts(new=3, repeated=2),
+        IntakeMessageCounts(repeated=3),
+        IntakeMessageCounts(new=2, repeated=3),
     )
     assert [row.msg_no for row in await rows(database)] == ["1", "2", "3", "4", "5"]
 
 
 async def test_the_first_of_two_with_one_number_counts(database: Database, box: Inbox) -> None:
     """If a number ever names two texts, the first one is in force."""
-    await box.store_messages([incoming(create_update(1)), incoming(create_update(2))])
+    await box.store_messages_or_quarantine_them([incoming(create_update(1)), incoming(create_update(2))])
 
     assert [row.uprn_1 for row in await rows(database)] == [1]
 
 
 async def test_one_number_in_two_topics_is_two_messages(database: Database, box: Inbox) -> None:
     """Pub/Sub's numbers are a topic's own."""
-    taken = await box.store_messages([incoming(delete(1), "7", Topic.DELETE), incoming(create_update(1), "7")])
+    taken = await box.store_messages_or_quarantine_them(
+        [incoming(delete(1), "7", Topic.DELETE), incoming(create_update(1), "7")]
+    )
 
-    assert taken == IntakeResult(new=2)
+    assert taken == IntakeMessageCounts(new=2)
 
 
 async def test_what_was_archived_or_forgotten_is_not_taken_in_again(database: Database, box: Inbox) -> None:
     """The key outlives the row: a copy that comes after the move to the history, or after its end, finds it."""
-    await box.store_messages(build_messages(many(2)))
+    await box.store_messages_or_quarantine_them(build_messages(many(2)))
     async with database.session() as session:
         await session.execute(text("DELETE FROM im_infi_addr_sync_log"))
 
-    assert await box.store_messages(build_messages(many(2))) == IntakeResult(repeated=2)
+    assert await box.store_messages_or_quarantine_them(build_messages(many(2))) == IntakeMessageCounts(repeated=2)
     assert await rows(database) == []
 
 
 async def test_one_event_under_two_numbers_is_one_message(database: Database, box: Inbox) -> None:
     """A publisher that repeats itself gets a new number each time; its event stays the same."""
     swaps = [incoming(swap(1, 2, event_id="e"), str(number), Topic.SWAP) for number in (1, 2)]
-    together = await box.store_messages(swaps)
-    later = await box.store_messages([incoming(swap(1, 2, event_id="e"), "3", Topic.SWAP)])
-    elsewhere = await box.store_messages([incoming(delete(1, event_id="e"), "4", Topic.DELETE)])
-    without = await box.store_messages([incoming(swap(1, 2), str(number), Topic.SWAP) for number in (5, 6)])
+    together = await box.store_messages_or_quarantine_them(swaps)
+    later = await box.store_messages_or_quarantine_them([incoming(swap(1, 2, event_id="e"), "3", Topic.SWAP)])
+    elsewhere = await box.store_messages_or_quarantine_them([incoming(delete(1, event_id="e"), "4", Topic.DELETE)])
+    without = await box.store_messages_or_quarantine_them(
+        [incoming(swap(1, 2), str(number), Topic.SWAP) for number in (5, 6)]
+    )
 
-    assert (together, later) == (IntakeResult(new=1, repeated=1), IntakeResult(repeated=1))
-    assert (elsewhere, without) == (IntakeResult(new=1), IntakeResult(new=2))
+    assert (together, later) == (IntakeMessageCounts(new=1, repeated=1), IntakeMessageCounts(repeated=1))
+    assert (elsewhere, without) == (IntakeMessageCounts(new=1), IntakeMessageCounts(new=2))
 
 
 async def test_what_cannot_be_read_is_put_into_quarantine_once(database: Database, box: Inbox) -> None:
     """With its bytes and the reason; what came with it is taken in."""
     group = [incoming(create_update(1), "1"), incoming(b"\x00{", "2"), incoming(swap(4, 4), "3", Topic.SWAP)]
-    first, again = await box.store_messages(group), await box.store_messages(group)
+    first, again = (
+        await box.store_messages_or_quarantine_them(group),
+        await box.store_messages_or_quarantine_them(group),
+    )
 
     kept = await list_quarantine(database)
-    assert (first, again) == (IntakeResult(new=1, unreadable=2), IntakeResult(repeated=1, unreadable=2))
+    assert (first, again) == (IntakeMessageCounts(new=1, unreadable=2), IntakeMessageCounts(repeated=1, unreadable=2))
     assert [(each.topic, each.msg_no, each.raw, each.raw_bytes) for each in kept] == [
         (Topic.CREATE_UPDATE, "2", b"\x00{", 2),
         (Topic.SWAP, "3", b'{"uprn_1": 4, "uprn_2": 4}', 26),
@@ -162,19 +169,22 @@ async def test_an_envelope_that_cannot_be_read_is_put_into_quarantine(database: 
     spoiled = DeliveredMessage(
         Topic.DELETE, PublishedMessage(message_id="1", data=b'{"data": "*"}'), "The envelope cannot be read."
     )
-    together = await box.store_messages([spoiled, incoming(delete(1), "1", Topic.DELETE), spoiled])
-    again = await box.store_messages([spoiled])
+    together = await box.store_messages_or_quarantine_them([spoiled, incoming(delete(1), "1", Topic.DELETE), spoiled])
+    again = await box.store_messages_or_quarantine_them([spoiled])
 
     (kept,) = await list_quarantine(database)
     assert (kept.msg_no, kept.raw, kept.reason) == ("1", b'{"data": "*"}', "The envelope cannot be read.")
     assert [row.msg_no for row in await rows(database)] == ["1"]
-    assert (together, again) == (IntakeResult(new=1, repeated=1, unreadable=1), IntakeResult(unreadable=1))
+    assert (together, again) == (
+        IntakeMessageCounts(new=1, repeated=1, unreadable=1),
+        IntakeMessageCounts(unreadable=1),
+    )
 
 
 async def test_of_a_message_that_is_too_large_the_first_megabyte_is_kept(database: Database, box: Inbox) -> None:
     """And how large it was."""
     raw = b'{"uprn": 1, "x": "' + b"x" * LIMIT + b'"}'
-    await box.store_messages([incoming(raw, "1", Topic.DELETE)])
+    await box.store_messages_or_quarantine_them([incoming(raw, "1", Topic.DELETE)])
 
     (kept,) = await list_quarantine(database)
     assert (kept.raw, kept.raw_bytes) == (raw[: inbox.RAW_MAX_BYTES], len(raw))
@@ -184,8 +194,8 @@ async def test_of_a_message_that_is_too_large_the_first_megabyte_is_kept(databas
 @pytest.mark.parametrize("msg_no", ["", "1" * 33, "9" * 5_000, "\ud800" * 100])
 async def test_a_number_that_fits_no_column_is_unreadable(database: Database, box: Inbox, msg_no: str) -> None:
     """A long id is replaced by a digest, and recognised again."""
-    await box.store_messages([incoming(delete(1), msg_no, Topic.DELETE)])
-    await box.store_messages([incoming(delete(1), msg_no, Topic.DELETE)])
+    await box.store_messages_or_quarantine_them([incoming(delete(1), msg_no, Topic.DELETE)])
+    await box.store_messages_or_quarantine_them([incoming(delete(1), msg_no, Topic.DELETE)])
 
     (kept,) = await list_quarantine(database)
     assert f"The message's id has {len(msg_no)} characters" in kept.reason
@@ -200,9 +210,9 @@ async def test_what_postgresql_refuses_does_not_hold_up_the_rest(
     nul = {**create_update(100), "uprn": 100, "event_id": "\0"}
     group = [*build_messages(many(5)), incoming(nul, "100"), *build_messages(many(5, first=6), first=6)]
 
-    taken = await box.store_messages(group)
+    taken = await box.store_messages_or_quarantine_them(group)
 
-    assert taken == IntakeResult(new=10, unreadable=1)
+    assert taken == IntakeMessageCounts(new=10, unreadable=1)
     assert [row.uprn_1 for row in await rows(database)] == list(range(1, 11))
     (kept,) = await list_quarantine(database)
     assert (kept.msg_no, kept.reason) == (
@@ -216,7 +226,7 @@ async def test_those_who_take_in_at_once_take_in_once(database: Database) -> Non
     groups = [build_messages(many(40))[start:] + build_messages(many(40))[:start] for start in range(0, 40, 5)]
     groups += [list(reversed(group)) for group in groups]
 
-    taken = await asyncio.gather(*(Inbox(database, LIMIT).store_messages(group) for group in groups))
+    taken = await asyncio.gather(*(Inbox(database, LIMIT).store_messages_or_quarantine_them(group) for group in groups))
 
     assert sum(each.new for each in taken) == 40
     assert sum(each.repeated for each in taken) == 40 * len(groups) - 40
@@ -228,7 +238,7 @@ async def test_no_id_appears_below_one_that_was_seen(database: Database, box: In
     async with database.session() as holder:
         # Like an intake that is slow to commit.
         await holder.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": inbox.INTAKE_LOCK})
-        other = asyncio.create_task(box.store_messages(build_messages(many(1, first=2), first=2)))
+        other = asyncio.create_task(box.store_messages_or_quarantine_them(build_messages(many(1, first=2), first=2)))
         await eventually(lambda: _is_waiting(database))
         await holder.execute(
             text(
@@ -250,10 +260,10 @@ async def _is_waiting(database: Database) -> bool:
 
 async def test_keys_say_when_they_were_made(database: Database, box: Inbox) -> None:
     """Housekeeping goes by that."""
-    await box.store_messages([incoming(delete(1, event_id="e"), "1", Topic.DELETE)])
+    await box.store_messages_or_quarantine_them([incoming(delete(1, event_id="e"), "1", Topic.DELETE)])
 
     async with database.session() as session:
-        key = (await session.exec(select(ReceivedMessageKey))).one()
+        key = (await session.exec(select(ReceivedMessageKeyRow))).one()
         now = await session.scalar(text("SELECT now()"))
     assert (key.topic, key.msg_no, key.event_id) == (Topic.DELETE, "1", "e")
     assert key.created_at <= now

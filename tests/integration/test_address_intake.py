@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from clients.pubsub import PubSubClient, PubSubFailure
 from domain.addresses import names
-from domain.addresses.activity_models import IntakeInput, IntakeResult
+from domain.addresses.activity_models import IntakeInput, IntakeMessageCounts
 from domain.addresses.messages import Topic
 from infra import temporal
 from infra.database import Database
@@ -117,16 +117,16 @@ async def test_what_cannot_be_written_is_given_back_at_once(
     settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another worker may reach the database; messages do not wait for the end of a long deadline."""
-    store = Inbox.store_messages
+    store = Inbox.store_messages_or_quarantine_them
     refused: list[DeliveredMessage] = []
 
-    async def fail_first(inbox: Inbox, delivered: Sequence[DeliveredMessage]) -> IntakeResult:
+    async def fail_first(inbox: Inbox, delivered: Sequence[DeliveredMessage]) -> IntakeMessageCounts:
         if not refused:
             refused.extend(delivered)
             raise ConnectionError("the database is down")
         return await store(inbox, delivered)
 
-    monkeypatch.setattr(Inbox, "store_messages", fail_first)
+    monkeypatch.setattr(Inbox, "store_messages_or_quarantine_them", fail_first)
     async with running_intake(settings, deadline_seconds=600) as world, running_worker(world.settings, QUEUES):
         ids = await world.publisher.publish(Topic.DELETE, delete(1), delete(2))
         await until_all_acknowledged(world)
@@ -175,13 +175,13 @@ async def test_an_intake_tells_how_much_it_took_in(settings: Settings, monkeypat
         await world.publisher.publish(Topic.CREATE_UPDATE, create_update(1, event_id="e"))
         handle = await running.services.engine.start_workflow(
             AddressIntake.run,
-            IntakeInput(topic=Topic.CREATE_UPDATE, slice_seconds=0.5, taken=IntakeResult(new=100)),
+            IntakeInput(topic=Topic.CREATE_UPDATE, slice_seconds=0.5, taken=IntakeMessageCounts(new=100)),
             id="intake-test",
             task_queue=names.INTAKE_QUEUE,
         )
 
         async def has_counts() -> bool:
-            return await handle.query(AddressIntake.status) == IntakeResult(new=102, repeated=1, unreadable=1)
+            return await handle.query(AddressIntake.status) == IntakeMessageCounts(new=102, repeated=1, unreadable=1)
 
         await eventually(has_counts)
         await handle.terminate()
@@ -195,5 +195,5 @@ async def test_where_nothing_is_pulled_an_intake_ends(settings: Settings) -> Non
         )
         found = [each.id async for each in running.services.engine.list_workflows()]
 
-    assert taken == IntakeResult()
+    assert taken == IntakeMessageCounts()
     assert not [each for each in found if each.startswith("addresses-intake")]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlmodel import col, select
 
-from domain.addresses.activity_models import IntakeResult
+from domain.addresses.activity_models import IntakeMessageCounts
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from infra.settings import Settings
@@ -41,7 +41,9 @@ class QuarantineOperator:
     async def add_to_quarantine(self, raw: bytes, msg_no: str = "1", topic: Topic = Topic.CREATE_UPDATE) -> int:
         """The id of a message that was just put into quarantine."""
         message = PublishedMessage(message_id=msg_no, data=raw, publish_time=PUBLISHED)
-        assert await self.box.store_messages([DeliveredMessage(topic, message)]) == IntakeResult(unreadable=1)
+        assert await self.box.store_messages_or_quarantine_them(
+            [DeliveredMessage(topic, message)]
+        ) == IntakeMessageCounts(unreadable=1)
         async with self.database.session() as session:
             newest = select(QuarantinedMessage.id).order_by(col(QuarantinedMessage.id).desc()).limit(1)
             id_ = (await session.exec(newest)).one()
@@ -130,7 +132,7 @@ async def test_a_late_delivery_of_what_was_mended_changes_nothing(operator: Quar
     await operator.mend(id_, json.dumps(create_update(7)))
 
     again = PublishedMessage(message_id="1", data=b"?", publish_time=PUBLISHED)
-    await operator.box.store_messages([DeliveredMessage(Topic.CREATE_UPDATE, again)])
+    await operator.box.store_messages_or_quarantine_them([DeliveredMessage(Topic.CREATE_UPDATE, again)])
     discarded = await operator.api_client.as_admin(
         "POST", "/v1/addresses/quarantine/discard", json=SIGNED | {"ids": [id_]}
     )
@@ -174,7 +176,7 @@ async def test_an_event_that_was_taken_in_is_not_taken_in_again(operator: Quaran
     """The publisher had sent it once more in the meantime: then this one is to be discarded."""
     id_ = await operator.add_to_quarantine(b"?", topic=Topic.SWAP)
     known = PublishedMessage(message_id="9", data=json.dumps(swap(1, 2, event_id="e")).encode(), publish_time=PUBLISHED)
-    await operator.box.store_messages([DeliveredMessage(Topic.SWAP, known)])
+    await operator.box.store_messages_or_quarantine_them([DeliveredMessage(Topic.SWAP, known)])
 
     reply = await operator.mend(id_, json.dumps(swap(1, 2, event_id="e")))
 
@@ -231,7 +233,7 @@ async def test_messages_without_a_number_are_kept_one_by_one(operator: Quarantin
     sent = [("", b"1"), ("", b"2"), ("", b"1"), ("a\0b", b"3"), ("\ud800", b"4"), ("x" * 65, b"5")]
     group = [DeliveredMessage(Topic.DELETE, PublishedMessage(message_id=msg_no, data=raw)) for msg_no, raw in sent]
 
-    await operator.box.store_messages(group)
+    await operator.box.store_messages_or_quarantine_them(group)
 
     async with operator.database.session() as session:
         kept = (await session.exec(select(QuarantinedMessage.raw))).all()

@@ -26,7 +26,7 @@ from clients.modules import ModulesClient
 from dev.embedded.stack import Stack
 from domain.addresses.operations import UPRN_MAX, AddressEntry, Module, Operation
 from haulage.address_module import Connection
-from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
+from infra.address_settings import AddressSettings, AllModulesSettings, ModuleSettings
 from tests.support import module_page
 from tests.support.address_oracle import ModuleOracle
 from tests.support.module_tables import delete, purge, swap, upsert
@@ -180,7 +180,7 @@ async def module(module_copy: ModuleCopy, folder: Path, batch: int = 500) -> Asy
         host, port = runner.addresses[0][:2]
         (folder / "im.json").write_text(json.dumps({"token": "s3cret"}))
         settings = ModuleSettings(base_url=f"http://{host}:{port}/haulage", credentials="im", batch=batch, retries=0)
-        known = AddressSettings(credentials_folder=folder, modules=ModulesSettings(im=settings))
+        known = AddressSettings(credentials_folder=folder, modules=AllModulesSettings(im=settings))
         async with ModulesClient(known) as client:
             yield client
     finally:

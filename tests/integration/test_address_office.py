@@ -128,7 +128,7 @@ async def test_a_cycle_under_way_says_how_far_it_is(installation: AddressOperato
     """Its phase, its name and what it has done, as long as it runs; afterwards there is nothing to say."""
     installation.oss.set(OssScenario(rules=(OssRule(action=OssAction.SLOW, seconds=8),)))
     message = PublishedMessage(message_id="1", data=b'{"uprn": 7, "address_id": 1, "record": {}}')
-    await Inbox(database, 1_000).store_messages([DeliveredMessage(Topic.CREATE_UPDATE, message)])
+    await Inbox(database, 1_000).store_messages_or_quarantine_them([DeliveredMessage(Topic.CREATE_UPDATE, message)])
     # On a busy machine the cycle may be over before this is answered.
     resuming = asyncio.create_task(installation.post("/v1/addresses/cycle/resume", **SIGNED))
 

@@ -146,7 +146,7 @@ async def test_a_push_is_answered_when_it_is_in_the_log(
     async def fail(*_: Any) -> None:
         raise ConnectionError("the database is down")
 
-    monkeypatch.setattr(Inbox, "store_messages", fail)
+    monkeypatch.setattr(Inbox, "store_messages_or_quarantine_them", fail)
     reply = await world.push(envelope(create_update(), "8"))
     assert (reply.status, reply.code) == (503, "unavailable")
 

@@ -41,7 +41,7 @@ class Installation:
     async def publish(self, count: int, first: int = 1) -> None:
         """CreateUpdates, each of an address of its own."""
         said = [{"uprn": uprn, "address_id": uprn, "record": {}} for uprn in range(first, first + count)]
-        await Inbox(self.database, 1_000).store_messages(
+        await Inbox(self.database, 1_000).store_messages_or_quarantine_them(
             [
                 DeliveredMessage(
                     Topic.CREATE_UPDATE, PublishedMessage(message_id=str(each["uprn"]), data=msgspec.json.encode(each))

@@ -263,10 +263,12 @@ async def test_an_outage_of_the_database_ends_no_figures(
 ) -> None:
     """Ages are of the moment of reading, and the next look succeeds."""
     oldest = cycle.MessageCount(Topic.SWAP, MessageState.GIVEN_UP, messages=3, oldest_at=BEGIN)
-    counts = cycle.UnfinishedCounts(BEGIN + timedelta(seconds=90), [oldest], quarantined=0, listed=0, removable=0)
-    answers: list[Exception | cycle.UnfinishedCounts] = [ConnectionResetError("no database"), counts]
+    counts = cycle.UnfinishedMessageCounts(
+        BEGIN + timedelta(seconds=90), [oldest], quarantined=0, listed=0, removable=0
+    )
+    answers: list[Exception | cycle.UnfinishedMessageCounts] = [ConnectionResetError("no database"), counts]
 
-    async def count(*_: object) -> cycle.UnfinishedCounts:
+    async def count(*_: object) -> cycle.UnfinishedMessageCounts:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer

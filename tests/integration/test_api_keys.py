@@ -295,7 +295,7 @@ async def test_an_action_that_is_done_is_answered_so_whatever_becomes_of_its_ent
 
     project_id, key = await api_client.make_project()
     with monkeypatch.context() as patch:
-        patch.setattr("stores.audit.complete_entry", lose_connection)
+        patch.setattr("stores.audit.write_outcome_of_audited_action", lose_connection)
         await create_key(api_client, project_id, key)
     listed = await api_client.ask("GET", "/v1/audit", key=key)
     assert [each["status"] for each in listed.body["items"]] == [None]

@@ -211,7 +211,7 @@ async def test_a_copy_whose_rows_do_not_come_is_ended(database: Database, monkey
     waiting = asyncio.create_task(count())
     await asyncio.sleep(1.5)
     is_held_up = not waiting.done()
-    await database.end_held_up_statements()
+    await database.terminate_statements_waiting_for_client()
 
     assert is_held_up, "PostgreSQL's own time-out ended it"
     assert await waiting == 0

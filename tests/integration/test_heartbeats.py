@@ -12,7 +12,7 @@ from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from infra import temporal
-from infra.heartbeats import send_heartbeats
+from infra.heartbeats import send_heartbeats_during_block
 
 QUEUE = "busy"
 TIMEOUT = timedelta(seconds=4)
@@ -22,7 +22,7 @@ BUSY_SECONDS = 7.0
 @activity.defn(name="be_busy")
 async def be_busy() -> int:
     """Keep the loop from turning for longer than the engine waits for a heartbeat; say which attempt it was."""
-    async with send_heartbeats():
+    async with send_heartbeats_during_block():
         await asyncio.sleep(0.1)
         time.sleep(BUSY_SECONDS)  # noqa: ASYNC251 (this is what is tested)
     return activity.info().attempt

@@ -40,7 +40,7 @@ async def store_message(database: Database) -> None:
     """Put a message into the log, as a push does."""
     data = msgspec.json.encode({"uprn": 1, "address_id": 1, "record": {}})
     message = PublishedMessage(message_id="1", data=data)
-    await Inbox(database, 1_000).store_messages([DeliveredMessage(Topic.CREATE_UPDATE, message)])
+    await Inbox(database, 1_000).store_messages_or_quarantine_them([DeliveredMessage(Topic.CREATE_UPDATE, message)])
 
 
 async def test_what_is_not_configured_does_not_run(settings: Settings, database: Database) -> None:

@@ -183,7 +183,7 @@ async def test_an_outage_of_ours_is_no_fault_of_a_platforms_clock(
 
     async with running_orders(settings) as orders:
         await set_up_platform(orders, PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
-        monkeypatch.setattr(health, "record_clock", fail)
+        monkeypatch.setattr(health, "record_clock_skew_and_clear_failure", fail)
         with pytest.raises(WorkflowFailureError) as failure:
             await orders.fetch()
         status = await orders.status()

@@ -37,7 +37,7 @@ async def merge(
 ) -> list[OrderChange]:
     """In a transaction of its own."""
     async with database.session() as session:
-        return await order_copies.write_newer_copies(session, account, revision, copies)
+        return await order_copies.write_copies_newer_than_stored(session, account, revision, copies)
 
 
 async def read_orders(database: Database, account: Account = OURS) -> dict[str, tuple[datetime, int, str, int]]:
@@ -112,7 +112,7 @@ async def test_what_is_known_need_not_be_asked_for_whole(database: Database) -> 
     await merge(database, 1, [copy("a", 5, 2), copy("b", 5, 2), copy("c", 5, 2)])
     asked = [copy("a", 5, 2, asked=9), copy("b", 5, 3), copy("c", 4, 9), copy("d", 1)]
 
-    assert await order_copies.list_up_to_date_ids(database, OURS, asked) == {"a", "c"}
+    assert await order_copies.list_ids_stored_at_least_as_new(database, OURS, asked) == {"a", "c"}
 
 
 async def test_accounts_do_not_see_each_others_orders(database: Database) -> None:
@@ -131,7 +131,9 @@ async def test_a_merge_whose_transaction_fails_leaves_nothing(database: Database
 
     async def merge_and_fail() -> None:
         async with database.session() as session:
-            await order_copies.write_newer_copies(session, OURS, 2, [copy("a", 2, raw='{"new":1}'), copy("b")])
+            await order_copies.write_copies_newer_than_stored(
+                session, OURS, 2, [copy("a", 2, raw='{"new":1}'), copy("b")]
+            )
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):

@@ -124,7 +124,7 @@ async def test_positions_neither_get_lost_nor_go_back(database: Database) -> Non
             return await lanes.add_lanes_and_check_if_past(session, TYPE, pos)
 
     async def end(pos: int) -> None:
-        await lanes.close_lane(database, CloseLaneInput(type=TYPE, pos=pos))
+        await lanes.remove_lane_and_advance_type(database, CloseLaneInput(type=TYPE, pos=pos))
 
     await asyncio.gather(*(begin(pos) for pos in (4, 2, 1, 3)))
     assert await rows(database, "SELECT begin_pos, end_pos FROM task_types") == [(1, 4)]

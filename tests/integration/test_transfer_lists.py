@@ -13,7 +13,7 @@ from domain.transfers import names
 from domain.workload import ConcernKind
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseCall, GseRule
-from stores.transfers.jobs import TransferCounter
+from stores.transfers.jobs import TransferTargetCounter
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
 from tests.support.waiting import eventually
 
@@ -136,7 +136,7 @@ async def test_what_gse_answers_is_said_at_once(settings: Settings) -> None:
     scenario = QUICK.model_copy(update={"rules": (away,)})
     async with running_transfers(settings, scenario, window_seconds=2) as transfers:
         task_ids = await transfers.join_many(["agent-1", "agent-2"])
-        counter = TransferCounter(transfers.worker.services.database)
+        counter = TransferTargetCounter(transfers.worker.services.database)
 
         async def find_trouble() -> dict[str, Any]:
             job = await transfers.job(job_of(await transfers.status(task_ids[0])))

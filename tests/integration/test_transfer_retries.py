@@ -9,7 +9,7 @@ import pytest
 
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule
-from stores.transfers.jobs import TransferCounter
+from stores.transfers.jobs import TransferTargetCounter
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers
 from tests.support.waiting import eventually
 
@@ -43,7 +43,7 @@ async def test_failed_targets_are_sent_again_at_once(settings: Settings) -> None
     scenario = QUICK.model_copy(update={"rules": RULES})
     async with running_transfers(settings, scenario, window_seconds=2, timeout_seconds=4) as transfers:
         job_id = await ended_job(transfers, ["fine-1", "nouser-1", "stuck-1", "nouser-2"])
-        counter = TransferCounter(transfers.worker.services.database)
+        counter = TransferTargetCounter(transfers.worker.services.database)
         failed = await counter.count_workloads()
         transfers.world.set(QUICK)
         answer = await retry(transfers, job_id)

@@ -14,7 +14,7 @@ from activities import webhooks
 from activities.webhooks import WebhookAndAuditHousekeeping
 from domain.webhooks import WebhookDeliveryInput
 from infra.settings import Settings
-from stores.audit import AuditedAction, add_entry
+from stores.audit import NewAuditEntry, add_entry
 from stores.projects import IdempotencyClaim, claim_idempotency_key
 from stores.tables.shared import Delivery, DeliveryAttempt
 from tests.support.webhooks import Webhooks, running_webhooks
@@ -85,7 +85,7 @@ async def test_shared_records_go_when_their_time_is_over(settings: Settings) -> 
     async with running_webhooks(settings, **LONG) as deliveries:
         database = deliveries.services.database
         claim = IdempotencyClaim(b"print", "task")
-        action = AuditedAction("prj", "admin", "POST /v1/projects", "/v1/projects", None, None, "request")
+        action = NewAuditEntry("prj", "admin", "POST /v1/projects", "/v1/projects", None, None, "request")
         async with database.connection() as connection:
             await connection.execute("DELETE FROM audit_log")
             for days in (400.01, 399.99):

@@ -23,7 +23,7 @@ from domain.addresses.activity_models import ApplyStepInput, CyclePhase, LoadCyc
 from domain.addresses.messages import PublishedMessage, Topic
 from domain.addresses.operations import (
     Module,
-    ModuleLookup,
+    ModuleLookupAnswer,
     Operation,
     OperationOutcome,
     OperationResult,
@@ -134,14 +134,14 @@ class PythonModules:
         self.fuse.burn()
         return [_build_failure(each) for each in operations] if fault is Fault.LOST else results
 
-    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
+    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookupAnswer:
         """In the place of `clients.modules.Modules.lookup`."""
         self.fuse.burn()
         self.arrive(module)
         if self.faults and self.faults.pop(0):
             raise ModuleFailure("There is no answer.", is_transient=True)
         book = self.books[module]
-        return ModuleLookup(live=frozenset(book.live), applied=frozenset(book.done))
+        return ModuleLookupAnswer(live=frozenset(book.live), applied=frozenset(book.done))
 
     def arrive(self, *modules: Module) -> None:
         """What was on the way to these modules, or to all, gets there."""
@@ -227,7 +227,7 @@ class CycleHarness:
             DeliveredMessage(topic, PublishedMessage(message_id=number, data=msgspec.json.encode(payload)))
             for topic, number, payload in messages
         ]
-        await self._inbox.store_messages(incoming)
+        await self._inbox.store_messages_or_quarantine_them(incoming)
 
     async def rows(self) -> dict[int, dict[str, Any]]:
         """Every message, wherever it is, by its id."""
@@ -278,7 +278,7 @@ class CycleHarness:
         await self._run_phase(lives, cycle, CyclePhase.WAIT, waiting)
         await self._run_phase(lives, cycle, CyclePhase.DELETE, plan.deletes)
         await self._run_step(lives, lambda: delivery.confirm_unconfirmed_messages(self.database, self.modules))
-        await self._run_step(lives, lambda: cycle_store.move_done_to_history(self.database))
+        await self._run_step(lives, lambda: cycle_store.move_done_messages_to_history(self.database))
 
     async def _run_phase(
         self, lives: list[int | None], cycle: RecordedCycle, phase: CyclePhase, steps: Sequence[CycleStep]

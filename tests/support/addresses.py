@@ -44,7 +44,9 @@ class Addresses:
         """Put a message into the log, as if Pub/Sub had delivered it; return its id."""
         number = secrets.token_hex(8)
         message = PublishedMessage(message_id=number, data=json.dumps(said).encode())
-        await Inbox(self.services.database, MESSAGE_MAX_BYTES).store_messages([DeliveredMessage(topic, message)])
+        await Inbox(self.services.database, MESSAGE_MAX_BYTES).store_messages_or_quarantine_them(
+            [DeliveredMessage(topic, message)]
+        )
         for refused in await self._fetch("SELECT reason FROM addr_sync_quarantine WHERE msg_no = $1", number):
             raise AssertionError(f"{topic} {said} is put into quarantine: {refused['reason']}")
         [row] = await self._fetch("SELECT id FROM im_infi_addr_sync_log WHERE msg_no = $1", number)

@@ -10,7 +10,7 @@ from typing import Any
 
 from clients.modules import ModulesClient
 from domain.addresses.operations import Module, Operation, OperationResult
-from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
+from infra.address_settings import AddressSettings, AllModulesSettings, ModuleSettings
 from sims.oss.scenario import OssAction, OssRule, OssScenario
 from sims.oss.server import TOKEN, Oss, running_oss
 from tests.support.module_tables import upsert
@@ -26,7 +26,7 @@ def module_settings(base: str, folder: Path, **changes: Any) -> AddressSettings:
         module.value: ModuleSettings(**{"base_url": f"{base}/{module}", "credentials": NAME, **QUICK, **changes})
         for module in Module
     }
-    return AddressSettings(credentials_folder=folder, modules=ModulesSettings(**each))
+    return AddressSettings(credentials_folder=folder, modules=AllModulesSettings(**each))
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
+from infra.address_settings import AddressSettings, AllModulesSettings, ModuleSettings
 from services.addresses import apply_options
 from stores.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions, apply_changes
 
@@ -62,7 +62,7 @@ def test_what_is_not_set_comes_from_the_environment() -> None:
         threshold=100,
         auto_purge=True,
         kept_days=40,
-        modules=ModulesSettings(ed=ModuleSettings(base_url="http://ed", batch=3), od=ModuleSettings(batch=4)),
+        modules=AllModulesSettings(ed=ModuleSettings(base_url="http://ed", batch=3), od=ModuleSettings(batch=4)),
     )
     options = AddressOptions(
         retries=8, minimum_share=0, auto_purge=False, modules=AddressModulesOptions(ed=AddressModuleOptions(batch=5))

@@ -7,7 +7,12 @@ from collections.abc import Mapping, Set
 import pytest
 
 from domain.addresses.operations import Module, OperationOutcome, OperationResult
-from domain.addresses.results import ListedLogicalDelete, PurgeOutcome, decide_purge_outcome, list_busy_modules
+from domain.addresses.results import (
+    ListedLogicalDelete,
+    PurgeOutcome,
+    decide_purge_outcome,
+    list_modules_with_orders_in_flight,
+)
 
 LISTED = ListedLogicalDelete(11, 1, 60, frozenset({Module.OD}))
 NOBODY: Mapping[Module, Set[int] | None] = {Module.OD: set(), Module.WFM: set(), Module.ED: set()}
@@ -89,7 +94,9 @@ def test_answers_come_to_one_ending(outcomes: list[OperationOutcome], ending: Pu
     }
 
     assert decide_purge_outcome(results) is ending
-    assert list_busy_modules(results) == {module for module, each in results.items() if each.outcome == "logical"}
+    assert list_modules_with_orders_in_flight(results) == {
+        module for module, each in results.items() if each.outcome == "logical"
+    }
 
 
 def test_a_purge_that_was_answered_before_counts_as_it_did_then() -> None:

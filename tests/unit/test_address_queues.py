@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.addresses import ordering
-from domain.addresses.ordering import PendingWrite, SwapUprns, coalesce_writes
+from domain.addresses.ordering import PendingUpdateOrDelete, SwapUprns, choose_last_write_of_each_uprn
 
 UPRNS = st.integers(1, 6)
 PAIRS = st.lists(st.lists(UPRNS, min_size=2, max_size=2, unique=True), max_size=30)
@@ -33,7 +33,7 @@ def test_a_cycle_is_filled_in_the_order_of_topics(
     waiting: list[int], threshold: int, reserved: int, taken: list[int]
 ) -> None:
     """A14: swaps first, then createUpdates, then deletes, with a reserved capacity for each."""
-    assert ordering.divide_cycle_capacity(waiting, threshold, reserved) == taken
+    assert ordering.divide_cycle_capacity_among_topics(waiting, threshold, reserved) == taken
 
 
 def apply_swaps(pairs: Sequence[SwapUprns]) -> list[int]:
@@ -90,9 +90,9 @@ def test_independent_messages_are_cut_into_even_steps(messages: int, lengths: li
 @given(WRITES)
 def test_winners_alone_come_to_what_all_come_to(said: list[tuple[int, bool, int]]) -> None:
     """A2, A13: one createUpdate or delete of each UPRN is left, and it is all that a sequence would have left."""
-    writes = [PendingWrite(number, uprn) for number, (uprn, _, _) in enumerate(said)]
+    writes = [PendingUpdateOrDelete(number, uprn) for number, (uprn, _, _) in enumerate(said)]
 
-    coalesced = coalesce_writes(writes)
+    coalesced = choose_last_write_of_each_uprn(writes)
 
     def state(ids: Sequence[int]) -> dict[int, int]:
         records: dict[int, int] = {}
@@ -110,8 +110,13 @@ def test_winners_alone_come_to_what_all_come_to(said: list[tuple[int, bool, int]
 
 def test_who_makes_a_touched_message_needless_inherits_its_doubt() -> None:
     """Modules may differ there until the winner is done."""
-    coalesced = coalesce_writes(
-        [PendingWrite(1, 7, touched=True), PendingWrite(2, 7), PendingWrite(3, 8), PendingWrite(4, 8, touched=True)]
+    coalesced = choose_last_write_of_each_uprn(
+        [
+            PendingUpdateOrDelete(1, 7, touched=True),
+            PendingUpdateOrDelete(2, 7),
+            PendingUpdateOrDelete(3, 8),
+            PendingUpdateOrDelete(4, 8, touched=True),
+        ]
     )
 
     assert coalesced.superseded == {1: 2, 3: 4}

@@ -11,7 +11,7 @@ from activities.addresses import drift
 from activities.addresses.drift import AddressFingerprint, Fingerprints, render_drift_workbook
 from domain.addresses.activity_models import CompareModulesResult
 from domain.addresses.operations import Module
-from stores.addresses.search import LatestMessages
+from stores.addresses.search import LatestMessageIdsOfUprn
 
 LIVE = AddressFingerprint(2**53 + 1, "ab" * 32)
 
@@ -46,7 +46,11 @@ def test_addresses_that_differ_have_a_column_for_each_module() -> None:
     ]
 
     book = openpyxl.load_workbook(
-        io.BytesIO(render_drift_workbook(build_report(2), shown, [LatestMessages(11, None), LatestMessages(None, 12)]))
+        io.BytesIO(
+            render_drift_workbook(
+                build_report(2), shown, [LatestMessageIdsOfUprn(11, None), LatestMessageIdsOfUprn(None, 12)]
+            )
+        )
     )
 
     heads, first, second = book["addresses"].iter_rows(values_only=True)

@@ -57,13 +57,17 @@ def test_a_message_waits_for_a_paused_module_unless_another_one_failed() -> None
 
     assert (waits.acks, waits.traces, waits.counts) == ({}, {}, False)
     assert waits.reason is not None
-    assert (waits.reason.kind, waits.reason.paused, waits.reason.is_for_pause) == (WaitKind.PAUSED, [Module.IM], True)
+    assert (waits.reason.kind, waits.reason.paused, waits.reason.is_only_for_paused_modules) == (
+        WaitKind.PAUSED,
+        [Module.IM],
+        True,
+    )
     assert fails.reason is not None
     assert (fails.reason.kind, fails.reason.module, fails.reason.paused) == (WaitKind.FAILED, Module.OD, [Module.IM])
-    assert not fails.reason.is_for_pause
+    assert not fails.reason.is_only_for_paused_modules
     assert fails.acks == {Module.OD: "N"}
-    assert WaitReason().with_blocking_message(7, [Module.IM]).is_for_pause
-    assert not WaitReason().with_blocking_message(7).is_for_pause
+    assert WaitReason().with_blocking_message(7, [Module.IM]).is_only_for_paused_modules
+    assert not WaitReason().with_blocking_message(7).is_only_for_paused_modules
 
 
 MISSING = OperationResult(op_id="1", outcome=OperationOutcome.MISSING, missing=[2])

@@ -9,7 +9,7 @@ import pytest
 from domain.addresses.messages import Topic
 from domain.addresses.operations import (
     Module,
-    ModuleLookup,
+    ModuleLookupAnswer,
     Operation,
     OperationKind,
     OperationOutcome,
@@ -22,7 +22,7 @@ from domain.addresses.ordering import (
     UnfinishedMessage,
     WaitKind,
     WaitReason,
-    find_blocking_messages,
+    find_first_blocker_of_each_message,
     find_swap_obstacles,
 )
 from domain.addresses.results import NewLogicalDelete, combine_module_results
@@ -67,14 +67,14 @@ def write(id_: int, *, touched: bool) -> UnfinishedMessage:
 )
 def test_what_must_wait_waits(asking: SendCandidate, other: UnfinishedMessage, queues: bool) -> None:
     """Modules see the messages of a UPRN in one order, whichever of them fails."""
-    assert find_blocking_messages([asking], [other]) == ({asking.id: other.id} if queues else {})
+    assert find_first_blocker_of_each_message([asking], [other]) == ({asking.id: other.id} if queues else {})
 
 
 def test_it_is_said_behind_whom_a_message_queues() -> None:
     """The first of them, whichever UPRN they share."""
-    assert find_blocking_messages([SWAP], [swap(40), swap(30), UnfinishedMessage(20, True, (2, 7), True, False)]) == {
-        50: 20
-    }
+    assert find_first_blocker_of_each_message(
+        [SWAP], [swap(40), swap(30), UnfinishedMessage(20, True, (2, 7), True, False)]
+    ) == {50: 20}
 
 
 def test_a_queued_message_keeps_what_is_known_of_it() -> None:
@@ -92,19 +92,22 @@ SIDES = frozenset({1, 2})
 @pytest.mark.parametrize(
     ("wfm", "im", "outcomes"),
     [
-        pytest.param(ModuleLookup(live=SIDES, applied=frozenset()), None, {}, id="all-there"),
+        pytest.param(ModuleLookupAnswer(live=SIDES, applied=frozenset()), None, {}, id="all-there"),
         pytest.param(
-            ModuleLookup(live=frozenset({2}), applied=frozenset()),
+            ModuleLookupAnswer(live=frozenset({2}), applied=frozenset()),
             None,
             {Module.WFM: OperationOutcome.MISSING},
             id="missing-in-one",
         ),
-        pytest.param(ModuleLookup(live=frozenset({2}), applied=frozenset({"5"})), None, {}, id="has-begun"),
+        pytest.param(ModuleLookupAnswer(live=frozenset({2}), applied=frozenset({"5"})), None, {}, id="has-begun"),
         pytest.param(
-            ModuleLookup(live=SIDES, applied=frozenset()), "away", {Module.IM: OperationOutcome.FAILED}, id="not-asked"
+            ModuleLookupAnswer(live=SIDES, applied=frozenset()),
+            "away",
+            {Module.IM: OperationOutcome.FAILED},
+            id="not-asked",
         ),
         pytest.param(
-            ModuleLookup(live=frozenset(), applied=frozenset({"5"})),
+            ModuleLookupAnswer(live=frozenset(), applied=frozenset({"5"})),
             "away",
             {Module.WFM: OperationOutcome.MISSING, Module.IM: OperationOutcome.FAILED},
             id="has-begun-but-not-all-asked",
@@ -112,10 +115,10 @@ SIDES = frozenset({1, 2})
     ],
 )
 def test_a_swap_goes_to_all_modules_or_to_none(
-    wfm: ModuleLookup, im: str | None, outcomes: dict[Module, OperationOutcome]
+    wfm: ModuleLookupAnswer, im: str | None, outcomes: dict[Module, OperationOutcome]
 ) -> None:
     """Unless one has applied it, its sides must be there in each."""
-    there = ModuleLookup(live=SIDES, applied=frozenset())
+    there = ModuleLookupAnswer(live=SIDES, applied=frozenset())
     told = {Module.ED: there, Module.IM: FailedLookup(im) if im else there, Module.WFM: wfm, Module.OD: there}
 
     found = find_swap_obstacles(operation(OperationKind.SWAP), told)

@@ -55,7 +55,7 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
 )
 def test_every_workflow_has_a_page(workflow_id: str, page: str | None) -> None:
     """Runs of schedules, redone slices and foreign workflows included."""
-    assert interceptors.find_console_path(workflow_id) == page
+    assert interceptors.build_console_path_of_workflow(workflow_id) == page
 
 
 def test_nobody_is_led_to_a_console_whose_address_is_not_known() -> None:

@@ -76,6 +76,6 @@ def test_the_first_page_of_each_key_is_told_and_not_too_many() -> None:
     assert repeats.merge_repeated_keys(pages, ["a"], 9) == pages
     many = repeats.merge_repeated_keys(pages, [f"k{n}" for n in range(1_000)], 5)
     assert len(many) == repeats.REPEATED_KEYS_MAX
-    assert repeats.list_repeated_key_warnings(pages)[0] == (
+    assert repeats.build_warning_for_each_repeated_key(pages)[0] == (
         "Rows of the source have the key `a` twice, first on page 3; the file has the last value."
     )

@@ -83,8 +83,11 @@ def test_what_is_remembered_tells_how_many_rows_there_were() -> None:
 def test_rows_that_come_on_two_pages_are_told() -> None:
     """Equal rows of one page are the source's own business."""
     first, second = repeats.build_rows_mark([b"a", b"b", b"b"]), repeats.build_rows_mark([b"c", b"a"])
-    (warning,) = repeats.list_repeated_row_warnings([first, second, repeats.build_rows_mark([b"a"])])
+    (warning,) = repeats.build_repeated_rows_warning_if_any([first, second, repeats.build_rows_mark([b"a"])])
     assert warning.startswith("2 rows of the source came on more than one page")
     assert (
-        repeats.list_repeated_row_warnings([first, repeats.build_rows_mark([]), repeats.build_rows_mark([b"c"])]) == []
+        repeats.build_repeated_rows_warning_if_any(
+            [first, repeats.build_rows_mark([]), repeats.build_rows_mark([b"c"])]
+        )
+        == []
     )

@@ -116,6 +116,6 @@ def test_the_user_reads_which_page_it_was_and_how_often(before: int, words: str)
     tries = FIRST
     for _ in range(before):
         tries = tries.add_failure(make_wrong())
-    told = tries.build_final_fault(make_wrong())
+    told = tries.build_fault_with_attempt_count(make_wrong())
     assert told.record.message.startswith(words)
     assert told.record.code == "source_page_size"

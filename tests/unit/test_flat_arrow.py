@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.flat import CellGrid, GridFinder
+from domain.downloads.flat import CellGrid, CellGridFinder
 from domain.downloads.shape import PageEncoder, TableShape
 from domain.downloads.sinks import arrow
 from domain.downloads.sinks.arrow import EXCEL_TYPE, ArrowSink
@@ -51,4 +51,4 @@ async def test_every_cell_is_staged(rows: list[tuple[Any, ...]], columns: list[s
 def test_usual_pages_are_flat() -> None:
     """So that the property above is about the fast way."""
     data = json.dumps([dict.fromkeys(KEYS, "x,y")] * 3, ensure_ascii=False).encode()
-    assert isinstance(GridFinder(KEYS).find_grid(data), CellGrid)
+    assert isinstance(CellGridFinder(KEYS).find_grid(data), CellGrid)

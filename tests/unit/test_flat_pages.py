@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.flat import CellGrid, GridFinder
+from domain.downloads.flat import CellGrid, CellGridFinder
 from domain.downloads.models import TextEncoding
 from domain.downloads.pages import NewColumnsFound, PageReader
 from domain.downloads.shape import EncodedPage, PageEncoder, TableShape
@@ -51,7 +51,7 @@ def catch_fault(encode: Any) -> Outcome:
 
 def is_flat(columns: list[str], data: bytes) -> bool:
     """Whether a list of rows is cut at its marks."""
-    return isinstance(GridFinder(columns).find_grid(data), CellGrid)
+    return isinstance(CellGridFinder(columns).find_grid(data), CellGrid)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_pages_that_are_not_flat(columns: str, data: bytes) -> None:
 
 def test_cells_outside_the_guard() -> None:
     """Without the guard signs stay; with it they do not, in texts alone."""
-    grid = GridFinder(["a"]).find_grid(rb'[{"a":"=1"},{"a":-1},{"a":"\n"},{"a":"\u003d1"}]')
+    grid = CellGridFinder(["a"]).find_grid(rb'[{"a":"=1"},{"a":-1},{"a":"\n"},{"a":"\u003d1"}]')
     assert isinstance(grid, CellGrid)
     assert csv.encode_grid(grid, guard=False) == b'"=1"\r\n-1\r\n"\n"\r\n"=1"\r\n'
 

@@ -350,4 +350,4 @@ def test_the_source_is_named_as_gse_knows_it(source_folder: str, place: FileLoca
     )
 
     assert client.source_agent == GseAgent("s", "c", "root")
-    assert client.get_source_location(Path("/cache/2/abc")) == place
+    assert client.get_cached_file_location_for_agent(Path("/cache/2/abc")) == place

@@ -217,7 +217,7 @@ async def test_a_transport_names_each_fault(script: Script, fault: TransportFail
     async with running_peer(script) as peer, HttpTransport(connect_timeout_seconds=1) as transport:
         with pytest.raises(TransportError) as error:
             await transport.request("POST", peer.url, body=b"{}", max_bytes=1_000, timeout_seconds=0.5)
-    assert (error.value.fault, error.value.is_unsent) == (fault, False)
+    assert (error.value.fault, error.value.is_surely_unsent) == (fault, False)
 
 
 async def test_a_request_that_met_no_server_is_unsent() -> None:
@@ -225,7 +225,7 @@ async def test_a_request_that_met_no_server_is_unsent() -> None:
     async with HttpTransport(connect_timeout_seconds=1) as transport:
         with pytest.raises(TransportError) as error:
             await transport.request("GET", "http://127.0.0.1:9/", max_bytes=1, timeout_seconds=5)
-    assert (error.value.fault, error.value.is_unsent) == (TransportFailureKind.NO_CONNECTION, True)
+    assert (error.value.fault, error.value.is_surely_unsent) == (TransportFailureKind.NO_CONNECTION, True)
 
 
 def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:

@@ -49,7 +49,7 @@ async def test_names_that_lead_inside(canary: Peer, addresses: list[str]) -> Non
     settings = GuardSettings(ports=[canary.port])
     async with GuardedClient(settings, resolver=Answers(addresses)) as client:
         url = f"http://rebound.example.com:{canary.port}/"
-        client.require_allowed(url)
+        client.require_url_allowed_before_lookup(url)
         with pytest.raises(SourceFault) as refused:
             await read(client, url)
     assert refused.value.record.code == "address_denied"
@@ -76,12 +76,12 @@ async def test_one_route_of_our_own_api_is_open(host: str) -> None:
         async with GuardedClient(settings, own=route, resolver=Answers(["127.0.0.1"])) as client:
             got = await read(client, f"{route}?platform=shop&page=1")
             with pytest.raises(Invalid):
-                client.require_allowed(f"http://{host}:{own.port + 1}/v1/orders/source")
+                client.require_url_allowed_before_lookup(f"http://{host}:{own.port + 1}/v1/orders/source")
             with pytest.raises(SourceFault, match="not open"):
                 await read(client, f"http://elsewhere.example.com:{own.port}/v1/orders/source")
-            client.require_allowed(route, is_source=True)
+            client.require_url_allowed_before_lookup(route, is_source=True)
             with pytest.raises(Invalid, match="as a source of downloads"):
-                client.require_allowed(route)
+                client.require_url_allowed_before_lookup(route)
             with pytest.raises(SourceFault, match="as a source of downloads"):
                 await client.post(route, body=b"{}", max_bytes=1_000, timeout_seconds=5)
         assert (got.body, own.connections) == (b"own", 1)
@@ -110,7 +110,7 @@ async def test_no_other_route_of_our_own_api_is_open(host: str, path: str) -> No
             with pytest.raises(SourceFault, match="opens one route of its own only"):
                 await read(client, f"http://{host}:{own.port}{path}")
             with pytest.raises(Invalid, match="opens one route of its own only"):
-                client.require_allowed(f"http://{host.upper()}:{own.port}{path}?/v1/orders/source")
+                client.require_url_allowed_before_lookup(f"http://{host.upper()}:{own.port}{path}?/v1/orders/source")
 
 
 async def test_rebinding(canary: Peer) -> None:
@@ -161,7 +161,7 @@ async def test_neighbouring_port(canary: Peer) -> None:
         async with GuardedClient(settings, resolver=Answers(["127.0.0.1"])) as client:
             assert (await read(client, opened.url)).body == b"rows"
             with pytest.raises(Invalid):
-                client.require_allowed(canary.url)
+                client.require_url_allowed_before_lookup(canary.url)
             for url in (canary.url, f"http://neighbour.example.com:{canary.port}/"):
                 with pytest.raises(SourceFault) as refused:
                     await read(client, url)

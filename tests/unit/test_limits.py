@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.limits import WINDOW_STEPS, HeldSlot, RateDemand, SlotDemand, SpentAmount, compute_return_time
+from domain.limits import (
+    WINDOW_STEPS,
+    HeldSlot,
+    RateDemand,
+    SlotDemand,
+    SpentAmount,
+    compute_time_when_spent_amount_returns,
+)
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -35,7 +42,7 @@ def test_no_window_sees_more_than_the_limit(steps: list[tuple[float, int]], limi
         recent = sum(each for at, each in log if at > now - window)
         if rate.fits(live(spent, now)):
             assert recent + amount <= limit
-            spent.append(SpentAmount(amount, compute_return_time(now, window_seconds)))
+            spent.append(SpentAmount(amount, compute_time_when_spent_amount_returns(now, window_seconds)))
             log.append((now, amount))
         else:
             with_grain = window * (1 + 1 / WINDOW_STEPS) + timedelta.resolution
@@ -51,7 +58,7 @@ def test_who_waits_as_told_is_let_in(steps: list[tuple[float, int]], limit: int)
         rate = RateDemand("b", amount, limit, 60)
         before = live(spent, now)
         if rate.fits(before):
-            spent.append(SpentAmount(amount, compute_return_time(now, 60)))
+            spent.append(SpentAmount(amount, compute_time_when_spent_amount_returns(now, 60)))
             continue
         wait = timedelta(seconds=rate.build_decision(now, before, allowed=False).reset_seconds)
         assert rate.fits(live(spent, now + wait))
@@ -67,7 +74,7 @@ def test_what_is_left_stays_as_told_for_as_long_as_told(steps: list[tuple[float,
         rate = RateDemand("b", amount, limit, 60)
         if not rate.fits(live(spent, now)):
             continue
-        spent.append(SpentAmount(amount, compute_return_time(now, 60)))
+        spent.append(SpentAmount(amount, compute_time_when_spent_amount_returns(now, 60)))
         verdict = rate.build_decision(now, live(spent, now), allowed=True)
         assert verdict.remaining == limit - sum(each.amount for each in live(spent, now))
         until = now + timedelta(seconds=verdict.reset_seconds)
@@ -80,7 +87,7 @@ def test_what_is_spent_comes_back_on_time(now: datetime, window_seconds: float) 
     """Never early, and late by a grain at most; in any year."""
     if now.year > 9_000:
         return
-    late = compute_return_time(now, window_seconds) - now - timedelta(seconds=window_seconds)
+    late = compute_time_when_spent_amount_returns(now, window_seconds) - now - timedelta(seconds=window_seconds)
     assert timedelta(0) <= late <= max(timedelta(seconds=window_seconds) / WINDOW_STEPS, timedelta.resolution)
 
 

@@ -28,7 +28,7 @@ own.info("seen", count=3)
 own.info("odd", half="\\ud800", huge=2**70, kind=int)
 logging.getLogger("lib.theirs").warning("they say %s", 1, extra={"count": 4})
 warnings.warn("they warn", stacklevel=1)
-core = temporal._build_log_forwarding().forwarding
+core = temporal._build_core_log_forwarding().forwarding
 core._on_logs([SimpleNamespace(level=30, message="Poll failed", target="pollers", fields={"queue": "q"}, time=0.0)])
 try:
     1 / 0

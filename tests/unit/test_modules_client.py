@@ -13,11 +13,11 @@ from clients.http import GuardedClient
 from clients.modules import ModuleFailure, ModulesClient, client, connection
 from domain.addresses.operations import (
     Module,
-    ModuleLookup,
+    ModuleLookupAnswer,
     OperationOutcome,
     OperationResult,
 )
-from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
+from infra.address_settings import AddressSettings, AllModulesSettings, ModuleSettings
 from infra.settings import GuardSettings
 from sims.oss.scenario import OssAction
 from sims.oss.server import running_oss
@@ -151,8 +151,8 @@ async def test_it_is_told_what_there_is_for_operations(tmp_path: Path) -> None:
         told = await client.look_up_operations(ED, swaps)
         nothing = await client.look_up_operations(Module.WFM, swaps[:1])
 
-    assert told == ModuleLookup(live=frozenset({2, 3, 1_399}), applied=frozenset({"11"}))
-    assert nothing == ModuleLookup(live=frozenset(), applied=frozenset())
+    assert told == ModuleLookupAnswer(live=frozenset({2, 3, 1_399}), applied=frozenset({"11"}))
+    assert nothing == ModuleLookupAnswer(live=frozenset(), applied=frozenset())
 
 
 async def test_orders_in_flight_are_told(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 async def _apply_one(folder: Path, script: Script) -> list[OperationResult]:
     async with running_peer(script) as here:
         each = ModuleSettings(base_url=here.url, retries=0)
-        known = AddressSettings(credentials_folder=folder, modules=ModulesSettings(ed=each))
+        known = AddressSettings(credentials_folder=folder, modules=AllModulesSettings(ed=each))
         async with ModulesClient(known) as client:
             return await client.apply_operations(ED, [upsert(1, 1, 11)])
 
@@ -268,7 +268,7 @@ async def test_an_address_that_an_operator_gave_must_be_allowed(tmp_path: Path) 
         for allow, expected in (([], "failed"), ([host], "applied")):
             guard = GuardedClient(GuardSettings(allow=allow))
             environment = AddressSettings(credentials_folder=tmp_path)
-            async with ModulesClient(environment, guard.open_socket) as known:
+            async with ModulesClient(environment, guard.open_socket_if_allowed) as known:
                 results = await known.with_settings(given).apply_operations(ED, three_upserts())
                 assert list_outcomes(results) == [expected] * 3
                 assert ("HAULAGE_GUARD__ALLOW" in results[0].error) == (expected == "failed")

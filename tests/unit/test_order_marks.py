@@ -136,7 +136,9 @@ class Claiming(RuleBasedStateMachine):
         self._move()
 
     def _move(self) -> None:
-        self.marks = self.marks.with_first_unfinished(min((each.start for each in self.open), default=None))
+        self.marks = self.marks.with_complete_to_before_first_unfinished(
+            min((each.start for each in self.open), default=None)
+        )
 
     @invariant()
     def nothing_is_forgotten(self) -> None:

@@ -216,7 +216,7 @@ async def test_odd_answers_of_an_end_point_are_told_apart(
 )
 def test_a_life_is_read_leniently(told: Any, seconds: float) -> None:
     """What makes no sense says nothing."""
-    assert credentials._parse_lifetime(told, 9) == seconds
+    assert credentials._parse_positive_lifetime_or_default(told, 9) == seconds
 
 
 async def test_a_refresh_token_that_nobody_can_use_is_told() -> None:

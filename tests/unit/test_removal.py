@@ -6,7 +6,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from infra import housekeeping
-from infra.housekeeping import remove_in_batches
+from infra.housekeeping import remove_in_batches_within_time
 
 
 class Shelf:
@@ -45,7 +45,7 @@ async def test_all_that_is_past_its_time_goes(
     """A batch that is not full is the last; after each the activity says that it goes on."""
     shelf = Shelf(past)
 
-    assert await environment.run(remove_in_batches, shelf.remove, 3) == past
+    assert await environment.run(remove_in_batches_within_time, shelf.remove, 3) == past
     assert shelf.past == 0
     assert shelf.limits == [3] * batches
     assert len(beats) == batches
@@ -58,5 +58,5 @@ async def test_a_removal_that_takes_too_long_leaves_the_rest_to_the_next(
     monkeypatch.setattr(housekeeping, "LONGEST_SECONDS", 0.0)
     shelf = Shelf(7)
 
-    assert await environment.run(remove_in_batches, shelf.remove, 3) == 3
+    assert await environment.run(remove_in_batches_within_time, shelf.remove, 3) == 3
     assert shelf.past == 4

@@ -41,10 +41,10 @@ def test_every_sealed_value_of_a_request_is_sealed_anew() -> None:
     spec = DownloadSpec(
         task_id="dl", project_id="prj", file_name=old.seal("x").token, callback=old.seal("callback"), tables=[source]
     )
-    text = sealed.reseal_request(both, json.dumps(spec.model_dump(mode="json")))
+    text = sealed.reseal_values_in_download_request(both, json.dumps(spec.model_dump(mode="json")))
 
     assert text
-    assert sealed.reseal_request(both, text) is None
+    assert sealed.reseal_values_in_download_request(both, text) is None
     after = DownloadSpec.model_validate_json(text)
     values = (after.callback, after.tables[0].source_url, after.tables[0].source_headers)
     assert [make_sealer(NEW).open(value) for value in values if value] == ["callback", "url", "headers"]

@@ -7,7 +7,7 @@ from pydantic import SecretStr, ValidationError
 
 from domain.faults import Invalid
 from infra.component_settings import DatabaseSettings
-from infra.settings import GseSettings, Settings, list_replaced_variables, load
+from infra.settings import GseSettings, Settings, list_variables_with_unused_values, load
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])
@@ -65,4 +65,4 @@ def test_variables_that_a_local_installation_replaces_are_listed() -> None:
             "log_level": "DEBUG",
         }
     )
-    assert list_replaced_variables(given, used) == ["HAULAGE_SECRETS__SEAL"]
+    assert list_variables_with_unused_values(given, used) == ["HAULAGE_SECRETS__SEAL"]

@@ -28,7 +28,7 @@ from tests.support.lane_driver import LaneDriver
 def test_delays_double_up_to_a_longest_or_are_all_the_same(interval: int, delays: list[int]) -> None:
     """Progressive when positive, uniform when negative."""
     told = [
-        scheduling.compute_retry_delay(TaskTypeRules(max_retry_interval=interval), retries)
+        scheduling.compute_retry_delay_ms(TaskTypeRules(max_retry_interval=interval), retries)
         for retries in range(len(delays))
     ]
 
@@ -37,7 +37,7 @@ def test_delays_double_up_to_a_longest_or_are_all_the_same(interval: int, delays
 
 def test_delays_stay_bounded_after_a_million_retries() -> None:
     """The doubling is clamped, or it would make a number with a million bits."""
-    assert scheduling.compute_retry_delay(TaskTypeRules(max_retry_interval=2**62), 1_000_000) == 2**31 * SECOND
+    assert scheduling.compute_retry_delay_ms(TaskTypeRules(max_retry_interval=2**62), 1_000_000) == 2**31 * SECOND
 
 
 def test_a_retry_is_not_given_out_before_its_delay() -> None:
@@ -161,7 +161,7 @@ def test_a_count_above_the_most_retries_ends_the_task() -> None:
 def test_the_first_pause_may_be_longer() -> None:
     """They double from there, up to the longest."""
     told = [
-        scheduling.compute_retry_delay(TaskTypeRules(retry_interval=5, max_retry_interval=30), retries)
+        scheduling.compute_retry_delay_ms(TaskTypeRules(retry_interval=5, max_retry_interval=30), retries)
         for retries in range(5)
     ]
     assert told == [5_000, 10_000, 20_000, 30_000, 30_000]

@@ -8,7 +8,12 @@ from pydantic import ValidationError
 from domain.faults import Forbidden
 from domain.transfers import models
 from domain.transfers.models import TransferFile
-from domain.transfers.openings import NOT_OPENED, SendPermission, find_overlap, require_allowed
+from domain.transfers.openings import (
+    NOT_OPENED,
+    SendPermission,
+    find_overlap_with_other_project,
+    require_transfers_allowed_to_all_hosts,
+)
 
 FILE = TransferFile(biz_id=2, app_id=7, path="/etc/app.conf")
 
@@ -22,7 +27,7 @@ def refusal(
 ) -> str:
     """Return the error for a project with these openings; empty if it may send."""
     try:
-        require_allowed(openings, file, user, folder, hosts)
+        require_transfers_allowed_to_all_hosts(openings, file, user, folder, hosts)
     except Forbidden as error:
         return error.record.message
     return ""
@@ -148,7 +153,7 @@ def test_the_first_few_hosts_are_named(count: int, sentence: str) -> None:
 def test_nothing_is_opened_by_no_opening() -> None:
     """A project without any, while others have some, is refused with a hint who can open it."""
     with pytest.raises(Forbidden, match="Biz 2 with app 7") as refused:
-        require_allowed([], FILE, "root", "/data", ["host-1"])
+        require_transfers_allowed_to_all_hosts([], FILE, "root", "/data", ["host-1"])
     assert refused.value.record.code == NOT_OPENED
     assert "PUT /v1/projects/{project_id}/transfer-openings" in refused.value.record.hint
 
@@ -172,7 +177,7 @@ def test_a_biz_and_app_belong_to_one_project(
     """No app named is every app; prefixes, users and hosts do not make two of one pair."""
     wanted = SendPermission(biz_id=mine[0], app_id=mine[1], path_prefixes=("/mine",))
     other = SendPermission(biz_id=theirs[0], app_id=theirs[1], path_prefixes=("/theirs",))
-    found = find_overlap([SendPermission(biz_id=9), wanted], [("prj_other", other)])
+    found = find_overlap_with_other_project([SendPermission(biz_id=9), wanted], [("prj_other", other)])
     assert found == ((wanted, "prj_other", other) if is_taken else None)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from activities.transfers.sending import PollSchedule
 from domain.transfers.gse import FileLocation, GseAgent, GseRecord, GseResults, GseSide
-from domain.transfers.models import FailureReason, TargetOutcome, TransferState, normalize_folder, summarize_states
+from domain.transfers.models import FailureReason, TargetOutcome, TransferState, derive_job_outcome, normalize_folder
 from domain.transfers.shards import REFUSALS_MAX, GseTask, SendingRules, ShardProgress, ShardTarget
 from stores.tables.transfers import STATES
 
@@ -43,7 +43,7 @@ def begin_all(count: int, rules: SendingRules = RULES) -> tuple[ShardProgress, G
 def begin(progress: ShardProgress, due: Sequence[ShardTarget], task_id: str) -> GseTask:
     """A GSE task that was taken."""
     task = progress.add_task(due, SOURCE)
-    progress.confirm_task(task, task_id)
+    progress.record_id_of_accepted_task(task, task_id)
     return progress.tasks[task.number]
 
 
@@ -60,7 +60,7 @@ def test_what_is_dropped_may_have_arrived_where_gse_never_said_whether_it_began(
     """A GSE task without a known id cannot be terminated."""
     progress = ShardProgress(items(3), RULES)
     never_sent, unsure, failed = progress.targets
-    progress.withdraw_task(progress.add_task([unsure], SOURCE), 5)
+    progress.remove_unaccepted_task(progress.add_task([unsure], SOURCE), 5)
     task = begin(progress, [failed], "gse-1")
     progress.apply_results(task, GseResults.from_records([GseRecord(GseSide.DOWNLOAD, "0:2", "", TRANSFER_ERROR)]), 1)
     progress.end_cancelled(progress.targets)
@@ -104,7 +104,7 @@ def test_an_upload_that_no_retry_mends_fails_the_rest() -> None:
 def test_of_a_task_given_up_only_success_counts() -> None:
     """That its targets are terminated is our own doing."""
     progress, task = begin_all(2)
-    progress.abandon_task(task, 5)
+    progress.give_up_task_without_source(task, 5)
     task = progress.tasks[1]
     progress.apply_results(task, GseResults.from_records([down(0, TERMINATED), down(1, OK)]), 6)
 
@@ -160,7 +160,7 @@ def test_the_time_runs_out_with_what_is_known() -> None:
     """The message does not claim that it has not arrived, and says why that is unknown."""
     progress = ShardProgress(items(3), RULES)
     never_begun, unheard, running = progress.targets
-    progress.withdraw_task(progress.add_task([never_begun], SOURCE), 5, "GSE answered 500.")
+    progress.remove_unaccepted_task(progress.add_task([never_begun], SOURCE), 5, "GSE answered 500.")
     lost = begin(progress, [unheard], "gse-1")
     begin(progress, [running], "gse-2")
     progress.record_query_error(lost, "GSE answered 502.")
@@ -176,7 +176,7 @@ def test_a_beginning_that_came_right_is_no_cause_of_the_end() -> None:
     """GSE was busy, then accepted it, and it never ended: the message says only that, with GSE's last code."""
     progress = ShardProgress(items(1), RULES)
     [item] = progress.targets
-    progress.withdraw_task(progress.add_task([item], SOURCE), 5, "GSE answered 429.")
+    progress.remove_unaccepted_task(progress.add_task([item], SOURCE), 5, "GSE answered 429.")
     task = begin(progress, [item], "gse-1")
     progress.apply_results(task, GseResults.from_records([down(0, RUNNING)]), 6)
     progress.end_unfinished_at_deadline()
@@ -191,7 +191,7 @@ def test_what_gse_answers_is_known_until_it_does_what_was_asked() -> None:
     first, second = progress.targets
     running = begin(progress, [second], "gse-1")
     for again_at in (5.0, 9.0):
-        progress.withdraw_task(progress.add_task([first], SOURCE), again_at, "GSE answered 500.")
+        progress.remove_unaccepted_task(progress.add_task([first], SOURCE), again_at, "GSE answered 500.")
     said = (
         "GSE answered 500. It was asked 2 times in a row, and is asked again by 00:00:09 UTC "
         "until the job's time is over."
@@ -316,13 +316,13 @@ def test_final_is_final_and_nothing_is_sent_for_nothing(count: int, course: list
             assert not {item.key for item in due} & ends.keys()
             task = progress.add_task(due, SOURCE)
             if what == "send":
-                progress.confirm_task(task, f"gse-{task.number}")
+                progress.record_id_of_accepted_task(task, f"gse-{task.number}")
             else:
-                progress.withdraw_task(task, now)
+                progress.remove_unaccepted_task(task, now)
         elif what == "refused" and live:
             progress.fail_task_if_unknown_for_long(live[0], "no", now)
         elif what == "strand" and live:
-            progress.abandon_task(live[0], now)
+            progress.give_up_task_without_source(live[0], now)
         elif what == "cancel":
             progress.end_targets(
                 progress.targets[:1],
@@ -365,7 +365,7 @@ def test_polls_come_often_at_first_and_when_targets_finish() -> None:
 )
 def test_a_job_in_one_word(counts: dict[TransferState, int], state: TransferState, partial: bool) -> None:
     """Any failed target makes it Failed; `partial` says that others succeeded."""
-    whole = summarize_states(counts)
+    whole = derive_job_outcome(counts)
 
     assert (whole.state, whole.partial) == (state, partial)
     assert {each: count for each, count in whole.counts.items() if count} == {k: n for k, n in counts.items() if n}

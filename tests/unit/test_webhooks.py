@@ -171,7 +171,10 @@ def test_the_ladder_is_the_standard_s() -> None:
     hours = [pause / 3600 for pause in LADDER[3:]]
     assert (LADDER[:3], hours) == ([5, 300, 1800], [2, 5, 10, 14, 20, 24])
 
-    taken = [webhooks.decide_progress(number, ReceiverResponse(status=500), LADDER, 0.0) for number in range(1, 11)]
+    taken = [
+        webhooks.decide_state_and_pause_after_attempt(number, ReceiverResponse(status=500), LADDER, 0.0)
+        for number in range(1, 11)
+    ]
 
     assert [progress.pause_seconds for progress in taken] == [*LADDER, None]
     assert [progress.state for progress in taken] == [DeliveryState.PENDING] * 9 + [DeliveryState.FAILED]
@@ -180,7 +183,9 @@ def test_the_ladder_is_the_standard_s() -> None:
 @given(st.integers(1, 9), st.floats(0, 1))
 def test_jitter_only_spreads(number: int, chance: float) -> None:
     """No attempt comes before its time, nor more than a tenth after it."""
-    pause = webhooks.decide_progress(number, ReceiverResponse(error="gone"), LADDER, chance).pause_seconds
+    pause = webhooks.decide_state_and_pause_after_attempt(
+        number, ReceiverResponse(error="gone"), LADDER, chance
+    ).pause_seconds
 
     assert pause is not None
     assert LADDER[number - 1] <= pause <= LADDER[number - 1] * 1.1 + 1e-9
@@ -197,13 +202,15 @@ def test_jitter_only_spreads(number: int, chance: float) -> None:
 )
 def test_only_2xx_is_success(status: int, state: DeliveryState) -> None:
     """Redirects are failures, and 410 ends it."""
-    assert webhooks.decide_progress(1, ReceiverResponse(status=status), LADDER, 0.0).state is state
+    assert webhooks.decide_state_and_pause_after_attempt(1, ReceiverResponse(status=status), LADDER, 0.0).state is state
     assert (webhooks.describe_error_response(status, b"") is None) == (state is DeliveryState.SUCCEEDED)
 
 
 def test_what_cannot_go_better_is_not_tried_again() -> None:
     """An address that we never call is called no more often for waiting."""
-    progress = webhooks.decide_progress(1, ReceiverResponse(error="private", is_final=True), LADDER, 0.0)
+    progress = webhooks.decide_state_and_pause_after_attempt(
+        1, ReceiverResponse(error="private", is_final=True), LADDER, 0.0
+    )
 
     assert (progress.state, progress.pause_seconds) == (DeliveryState.FAILED, None)
 
@@ -216,7 +223,7 @@ def test_a_busy_receiver_is_given_the_time_it_asks_for(status: int, asked: float
     """Retry-After lengthens a pause, within a day, and never shortens it."""
     answered = ReceiverResponse(status=status, retry_after_seconds=asked)
 
-    assert webhooks.decide_progress(1, answered, LADDER, 0.0).pause_seconds == pause
+    assert webhooks.decide_state_and_pause_after_attempt(1, answered, LADDER, 0.0).pause_seconds == pause
 
 
 @given(st.integers(100, 599), st.binary(max_size=2_000))

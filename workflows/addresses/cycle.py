@@ -18,9 +18,9 @@ with workflow.unsafe.imports_passed_through():
         AddressCycleStatus,
         ApplyStepInput,
         ApplyStepResult,
-        ArchiveInput,
+        ArchiveCycleInput,
+        CycleMessageTotals,
         CyclePhase,
-        CycleTotals,
         ListWaitingSwapsInput,
         ListWaitingSwapsResult,
         LoadCycleInput,
@@ -54,7 +54,7 @@ class AddressCycle:
             await self._run_in_parallel(plan, CyclePhase.DELETE, plan.deletes)
             counts = self._totals.subtract(before)
             seconds = (workflow.now() - began).total_seconds()
-            await self._archive_done(plan, ArchiveInput(cycle_id=plan.cycle_id, totals=counts, seconds=seconds))
+            await self._archive_done(plan, ArchiveCycleInput(cycle_id=plan.cycle_id, totals=counts, seconds=seconds))
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(AddressCycleInput(so_far=self._totals))
 
@@ -107,7 +107,7 @@ class AddressCycle:
         )
         self._totals = self._totals.add(done=applied.done, failed=applied.failed, superseded=applied.superseded)
 
-    async def _archive_done(self, plan: LoadCycleResult, ended: ArchiveInput) -> None:
+    async def _archive_done(self, plan: LoadCycleResult, ended: ArchiveCycleInput) -> None:
         self._set_status(CyclePhase.ARCHIVE, plan.cycle_id)
         await workflow.execute_activity_method(
             AddressCycleActivities.confirm_and_archive_messages,
@@ -118,7 +118,7 @@ class AddressCycle:
 
     def _set_status(self, phase: CyclePhase, cycle_id: str, *, paused: bool = False) -> AddressCycleStatus:
         """Update the status, also in the Web UI."""
-        totals: CycleTotals = self._totals
+        totals: CycleMessageTotals = self._totals
         self._status = AddressCycleStatus(phase=phase, cycle_id=cycle_id, totals=totals, paused=paused)
         workflow.set_current_details(
             f"**{'paused' if paused else phase}**, cycle {totals.cycles + 1}: {totals.loaded:,} loaded, "

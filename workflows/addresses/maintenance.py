@@ -12,10 +12,10 @@ with workflow.unsafe.imports_passed_through():
         CompareModulesInput,
         CompareModulesResult,
         IntakeInput,
-        IntakeResult,
+        IntakeMessageCounts,
         LogicalDeleteCheckResult,
-        PullInput,
-        PullResult,
+        PullTopicInput,
+        PullTopicResult,
         PurgeAddressesInput,
         PurgeAddressesResult,
     )
@@ -33,7 +33,7 @@ class AddressIntake:
         self._taken = params.taken
 
     @workflow.run
-    async def run(self, params: IntakeInput) -> IntakeResult:
+    async def run(self, params: IntakeInput) -> IntakeMessageCounts:
         while True:
             report = await self._pull()
             self._taken = self._taken.add(report.taken)
@@ -47,14 +47,14 @@ class AddressIntake:
                 workflow.continue_as_new(params.model_copy(update={"taken": self._taken}))
 
     @workflow.query
-    def status(self) -> IntakeResult:
+    def status(self) -> IntakeMessageCounts:
         """Return the counts up to the last pull."""
         return self._taken
 
-    async def _pull(self) -> PullResult:
+    async def _pull(self) -> PullTopicResult:
         return await workflow.execute_activity_method(
             AddressIntakeActivities.pull_messages,
-            PullInput(topic=self._params.topic, seconds=self._params.slice_seconds),
+            PullTopicInput(topic=self._params.topic, seconds=self._params.slice_seconds),
             **ADDRESS_BATCH,
             summary=f"pull {self._params.topic}",
         )

@@ -70,7 +70,7 @@ class OrderSliceWorkflow:
             self._place = failure.place
             if failure.trouble is FailureKind.EXPIRED:
                 await self._report_refused_credentials(failure.fault, began)
-            pause = self._ladder.record_failure(failure, settings.retries, settings.retryintv)
+            pause = self._ladder.record_failure_and_compute_pause(failure, settings.retries, settings.retryintv)
             self._show_progress("failed" if pause is None else "pausing", pause, failure.fault)
             if pause is None:
                 return await self._record_failure(failure.fault)

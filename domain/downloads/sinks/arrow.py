@@ -154,7 +154,7 @@ class _ColumnStatistics:
         self.fraction_digits = max(self.fraction_digits, fraction)
 
     @property
-    def narrowest_type(self) -> pa.DataType:
+    def narrowest_exact_arrow_type(self) -> pa.DataType:
         """The narrowest type that keeps all cells as they are."""
         kinds = self.kinds - {"null"}
         if kinds == {"boolean"}:
@@ -186,7 +186,7 @@ class ColumnTypeInference:
     def schema(self) -> pa.Schema:
         """The schema of the file."""
         fields = zip(self.staged.names, self._columns, strict=True)
-        return pa.schema([pa.field(name, column.narrowest_type) for name, column in fields])
+        return pa.schema([pa.field(name, column.narrowest_exact_arrow_type) for name, column in fields])
 
 
 class ParquetRenderer:

@@ -98,7 +98,7 @@ DEFECTS = (
         "a-key-that-comes-twice-is-not-told",
         "downloads",
         "domain/downloads/shape.py",
-        "repeats.find_repeated_keys(uneven, page.rows)",
+        "repeats.find_keys_repeated_in_one_row(uneven, page.rows)",
         "[]",
         ("tests/unit/test_download_repeated_keys.py",),
     ),

@@ -81,8 +81,8 @@ DEFECTS = (
         "one-group-without-room-stops-a-batch",
         "transfers",
         "domain/transfers/joining.py",
-        "refused = [place for place, group in enumerate(batch.groups) if not self._try_add_group(group, now)]",
-        "refused = [] if all([self._is_within_limits(x) and self._try_add_group(x, now) for x in batch.groups]) "
+        "refused = [place for place, group in enumerate(batch.groups) if not self._add_group_if_it_fits(group, now)]",
+        "refused = [] if all([self._is_within_limits(x) and self._add_group_if_it_fits(x, now) for x in batch.groups]) "
         "else refused",
         ("tests/unit/test_transfer_joining.py",),
     ),
@@ -90,8 +90,8 @@ DEFECTS = (
         "worlds-find-a-group-that-cannot-join",
         "transfers",
         "domain/transfers/joining.py",
-        "refused = [place for place, group in enumerate(batch.groups) if not self._try_add_group(group, now)]",
-        "refused = [] if all([self._is_within_limits(x) and self._try_add_group(x, now) for x in batch.groups]) "
+        "refused = [place for place, group in enumerate(batch.groups) if not self._add_group_if_it_fits(group, now)]",
+        "refused = [] if all([self._is_within_limits(x) and self._add_group_if_it_fits(x, now) for x in batch.groups]) "
         "else refused",
         ("tests/worlds/test_transfers.py", "-m", "soak", "-k", "family and room"),
     ),
@@ -108,16 +108,16 @@ DEFECTS = (
         "transfers",
         "activities/transfers/sending.py",
         "            self._progress.record_query_error(task, str(error), time.time() + LAST_POLL_SECONDS)\n",
-        "            self._progress.abandon_task(task, time.time())\n",
+        "            self._progress.give_up_task_without_source(task, time.time())\n",
         ("tests/worlds/test_transfers.py", "-m", "soak", "-k", "family and polls"),
     ),
     Defect(
         "what-was-given-up-at-the-deadline-failed",
         "transfers",
         "activities/transfers/sending.py",
-        "            self._progress.abandon_task(task, time.time())\n"
+        "            self._progress.give_up_task_without_source(task, time.time())\n"
         "        for task in self._progress.active_tasks:\n",
-        "            self._progress.abandon_task(task, time.time())\n",
+        "            self._progress.give_up_task_without_source(task, time.time())\n",
         ("tests/integration/test_transfer_ends.py", "-k", "terminated_at"),
     ),
     Defect(

@@ -91,7 +91,7 @@ async def _publish(recorder: Recorder, name: str, said: Iterable[tuple[str, int,
         for number, (kind, uprn, other) in enumerate(said)
     ]
     try:
-        await Inbox(database, 1_024).store_messages(incoming)
+        await Inbox(database, 1_024).store_messages_or_quarantine_them(incoming)
     finally:
         await database.close()
 

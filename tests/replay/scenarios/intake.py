@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from temporalio.common import WorkflowIDConflictPolicy
 
 from domain.addresses import names as addresses_names
-from domain.addresses.activity_models import IntakeInput, IntakeResult
+from domain.addresses.activity_models import IntakeInput, IntakeMessageCounts
 from domain.addresses.messages import Topic
 from sims.pubsub.server import running_pubsub
 from tests.replay.recorder import Recorder
@@ -40,7 +40,7 @@ async def record(recorder: Recorder) -> None:
 
         async def has_taken() -> bool:
             await publishing.publish(Topic.CREATE_UPDATE, create_update())
-            taken: IntakeResult = await handle.query(AddressIntake.status)
+            taken: IntakeMessageCounts = await handle.query(AddressIntake.status)
             return taken.new > 0
 
         await eventually(has_taken)
