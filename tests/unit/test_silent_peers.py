@@ -46,7 +46,7 @@ def test_connections_of_the_database_are_given_up(connection: socket.socket, mon
         monkeypatch.setattr(f"asyncpg.Connection.{name}", lambda *_: None)
 
     arguments: list[Any] = [None, Transport(), None, None, None, None]
-    database._RetryingConnection(*arguments)
+    database._DeadlockRetryingConnection(*arguments)
     gc.collect()
 
     assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) > 0
