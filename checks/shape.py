@@ -31,7 +31,7 @@ SMALL: Final = f"modules under {SMALL_LINES} lines that only one other imports"
 
 BOUNDS: Final = {
     FILES: Bound(most=367, target=367),
-    LINES: Bound(most=69_550, target=69_550),
+    LINES: Bound(most=69_850, target=69_850),
     MEDIAN: Bound(least=120, most=250, target_least=120, target=250),
     LONG: Bound(most=0, target=0),
     CROWDED: Bound(most=0, target=0),

@@ -102,13 +102,13 @@ class _FirstStatementDeadlockRetryingSession(SyncSession):
 
     def execute(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
-        return self._run_and_retry_first_deadlock(orm.Session.execute, *arguments, **options)
+        return self._run_and_retry_deadlock(orm.Session.execute, *arguments, **options)
 
     def exec(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
-        return self._run_and_retry_first_deadlock(SyncSession.exec, *arguments, **options)
+        return self._run_and_retry_deadlock(SyncSession.exec, *arguments, **options)
 
-    def _run_and_retry_first_deadlock(self, run: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def _run_and_retry_deadlock(self, run: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         is_first = not self.in_transaction()
         try:
             return run(self, *arguments, **options)
@@ -265,23 +265,21 @@ class _DeadlockRetryingConnection(asyncpg.Connection):
 
     async def execute(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
-        return await self._run_and_retry_first_deadlock(super().execute, *arguments, **options)
+        return await self._run_and_retry_deadlock(super().execute, *arguments, **options)
 
     async def fetch(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
-        return await self._run_and_retry_first_deadlock(super().fetch, *arguments, **options)
+        return await self._run_and_retry_deadlock(super().fetch, *arguments, **options)
 
     async def fetchrow(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
-        return await self._run_and_retry_first_deadlock(super().fetchrow, *arguments, **options)
+        return await self._run_and_retry_deadlock(super().fetchrow, *arguments, **options)
 
     async def fetchval(self, *arguments: Any, **options: Any) -> Any:
         """See base class."""
-        return await self._run_and_retry_first_deadlock(super().fetchval, *arguments, **options)
+        return await self._run_and_retry_deadlock(super().fetchval, *arguments, **options)
 
-    async def _run_and_retry_first_deadlock(
-        self, run: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any
-    ) -> Any:
+    async def _run_and_retry_deadlock(self, run: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
         is_alone = not self.is_in_transaction()
         try:
             return await run(*arguments, **options)

@@ -143,7 +143,7 @@ class PlatformClient:
         """Request a window, one order or the time; raises PlatformFailure. A probe is sent past an open breaker."""
         permits = self._gate.details if is_detail else self._gate.permits
         url = self._account.base_url.rstrip("/") + path
-        return await self._request_or_use_logged_answer(_Request(url, parameters, reader, permits, is_probe))
+        return await self._request_or_replay(_Request(url, parameters, reader, permits, is_probe))
 
     async def request_link(self, address: str, reader: JsonReader) -> PlatformAnswer:
         """Request an address from an answer. It gets the credentials, so it must be the platform's own."""
@@ -157,17 +157,13 @@ class PlatformClient:
             )
         access = self._capability.access
         if access.signing is not AuthenticationMethod.SORTED_MD5:
-            return await self._request_or_use_logged_answer(_Request(target, {}, reader, self._gate.permits))
+            return await self._request_or_replay(_Request(target, {}, reader, self._gate.permits))
         # Such a signature covers all parameters, also those of the link.
         parameters = dict(parse_qsl(theirs.query, keep_blank_values=True))
         parameters.pop(access.sign_parameter, None)
-        return await self._request_or_use_logged_answer(
-            _Request(target.partition("?")[0], parameters, reader, self._gate.permits)
-        )
+        return await self._request_or_replay(_Request(target.partition("?")[0], parameters, reader, self._gate.permits))
 
-    async def request_headers_unless_busy(
-        self, path: str, parameters: Mapping[str, str], *, takes_permit: bool
-    ) -> HttpResponse:
+    async def fetch_unless_busy(self, path: str, parameters: Mapping[str, str], *, takes_permit: bool) -> HttpResponse:
         """Request a path for the headers of the answer, whatever its status; a busy one may come from a proxy."""
         if takes_permit:
             await self._wait_for_permit(self._gate.permits)
@@ -186,7 +182,7 @@ class PlatformClient:
     def __str__(self) -> str:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
 
-    async def _request_or_use_logged_answer(self, request: _Request) -> PlatformAnswer:
+    async def _request_or_replay(self, request: _Request) -> PlatformAnswer:
         key = build_request_key(request.url, {**self._headers, **request.parameters})
         if kept := self.answers.take_logged_answer(key):
             return self._parse_answer(kept.as_response, request.reader, kept.asked_at)
@@ -198,7 +194,7 @@ class PlatformClient:
         if self._gate.skew is None and self._capability.access.time_parameter:
             # A request that is signed with a time too far from the platform's is refused.
             clock = self._capability.clock
-            await self.request_headers_unless_busy(clock.path, clock.parameters, takes_permit=clock.counted)
+            await self.fetch_unless_busy(clock.path, clock.parameters, takes_permit=clock.counted)
         credentials = await self._credentials.get()
         try:
             return await self._request_with_retries(request, credentials)

@@ -63,9 +63,7 @@ class Connector:
         """Return the platform's time, rounded down where it is coarse."""
         clock = self.capability.clock
         if clock.value is None:
-            answer = await self._client.request_headers_unless_busy(
-                clock.path, clock.parameters, takes_permit=clock.counted
-            )
+            answer = await self._client.fetch_unless_busy(clock.path, clock.parameters, takes_permit=clock.counted)
             if (date := parse_http_date(answer.headers.get("Date", ""))) is None:
                 raise InconsistentAnswers(
                     f"{self._client} told no time in the header Date of {clock.path}.",
