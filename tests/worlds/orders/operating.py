@@ -87,11 +87,15 @@ class Operator:
     async def await_reading(self, name: str) -> None:
         """Wait for the end of a reading that was asked for, and note it."""
         handle = self.orders.engine.get_workflow_handle(f"order-slice:{self.number}:{name}:redo")
-        with suppress(WorkflowFailureError, TimeoutError):
-            async with asyncio.timeout(BOUND_SECONDS):
-                result = await handle.result()
-                fault = result["fault"] or {}
-                self.readings.append(SeenReading(name, result["done"], fault.get("code", "")))
+        ended = asyncio.ensure_future(handle.result())
+        await self.wait_for(ended)
+        if not ended.done():
+            ended.cancel()
+            return
+        with suppress(WorkflowFailureError):
+            result = await ended
+            fault = result["fault"] or {}
+            self.readings.append(SeenReading(name, result["done"], fault.get("code", "")))
 
     async def _fetch_paused(self) -> None:
         """Run a cycle as the schedule would, while that is paused: it claims nothing."""
