@@ -170,7 +170,7 @@ async def _authenticate_and_authorize(
         return Caller()
     caller = await authenticator.identify(request, route)
     _bind_caller_to_log(caller)
-    request_rates.admit(caller)
+    request_rates.count_request_within_quota(caller)
     caller = await authenticator.authorize(caller, request, route)
     if caller.is_admin:
         _bind_caller_to_log(caller)
@@ -190,7 +190,7 @@ async def _check_owner_and_parse_inputs(
     if route.variables:
         inputs["path"] = parsing.parse_path(request, route.variables)
     if route.access is Access.OWNER:
-        auth.require_owner(caller, inputs["path"].project_id)
+        auth.require_owner_or_admin(caller, inputs["path"].project_id)
     # These parameters were read by the authenticator.
     ignored = [auth.PROJECT_PARAMETER] if route.allows_project_in_query else []
     ignored += [auth.TICKET_PARAMETER] if route.takes_ticket else []

@@ -71,7 +71,7 @@ class ActionResponse(Response):
 
 
 @dataclass(slots=True)
-class PendingAuditEntry:
+class AuditedActionOutcome:
     """An entry whose action is under way."""
 
     status: int = HTTPStatus.INTERNAL_SERVER_ERROR
@@ -113,7 +113,7 @@ def is_dry_run(body: BaseModel | None) -> bool:
 
 
 @asynccontextmanager
-async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[PendingAuditEntry]:
+async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[AuditedActionOutcome]:
     """Write an action before it is done, and the status of its answer afterwards.
 
     An action that cannot be written is not done. A status that cannot be written stays null.
@@ -131,15 +131,15 @@ async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[Pen
             who=getattr(body, "who", None),
             reason=getattr(body, "reason", None),
             request_id=call.request_state.id,
-            given=None if body is None else _select_recordable(body.model_dump(mode="json", exclude_unset=True)),
+            given=None if body is None else _select_recordable_values(body.model_dump(mode="json", exclude_unset=True)),
             platform=call.request.match_info.get("platform"),
         ),
     )
-    entry = PendingAuditEntry()
+    entry = AuditedActionOutcome()
     try:
         yield entry
     except Exception as error:
-        problem = problems.convert_error(error, call.request_state.id)
+        problem = problems.convert_error_to_problem(error, call.request_state.id)
         entry.status, entry.code = call.route.render(problem).status, problem.code
         raise
     finally:
@@ -150,14 +150,14 @@ async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[Pen
         log.get(__name__).info("action_recorded", action=call.route.name, actor=call.caller.actor, status=entry.status)
 
 
-def _select_recordable(values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def _select_recordable_values(values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return what may be written down of a body, at any depth: ids, types, numbers, switches, and nulls."""
     given: dict[str, JsonValue] = {}
     for name, value in values.items():
         may_be_text = _GIVEN_TEXTS.fullmatch(name) is not None
         items = value if isinstance(value, list) else [value]
         kept = [
-            _select_recordable(item)
+            _select_recordable_values(item)
             if isinstance(item, dict)
             else _sanitize_text(item)
             if isinstance(item, str)
@@ -166,7 +166,9 @@ def _select_recordable(values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
             if may_be_text or not isinstance(item, str | list)
         ]
         if kept:
-            given[_sanitize_text(name)] = [*kept, *_describe_rest(items)] if isinstance(value, list) else kept[0]
+            given[_sanitize_text(name)] = (
+                [*kept, *_describe_number_of_omitted_items(items)] if isinstance(value, list) else kept[0]
+            )
     return given
 
 
@@ -175,7 +177,7 @@ def _sanitize_text(text: str) -> str:
     return text[:GIVEN_TEXT_MAX_CHARACTERS].replace("\0", "%00").encode("utf-8", "replace").decode()
 
 
-def _describe_rest(items: Sequence[JsonValue]) -> list[JsonValue]:
+def _describe_number_of_omitted_items(items: Sequence[JsonValue]) -> list[JsonValue]:
     left = len(items) - GIVEN_ITEMS_MAX
     return [f"and {left} more"] if left > 0 else []
 

@@ -57,7 +57,7 @@ class BatchItem(Generic[Value, Result]):
             self.result.exception()
 
 
-class Batcher(ABC, Generic[Value, Result]):
+class AbstractBatcher(ABC, Generic[Value, Result]):
     """Send items in batches, one batch at a time, for as long as any are waiting."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class RetryWindow:
         self._until = time.monotonic() + RETRY_WINDOW_SECONDS
         self._pause = PAUSE_MIN_SECONDS
 
-    async def pause_or_raise(self, cause: Exception, *, is_short: bool = False) -> None:
+    async def pause_before_retry_or_raise(self, cause: Exception, *, is_short: bool = False) -> None:
         """Pause before the next attempt, longer each time.
 
         Args:
@@ -206,17 +206,17 @@ class CoalescedRead(Generic[Key, Result]):
     def __init__(self, read: Callable[[Key], Awaitable[Result]], pause_seconds: float = 0.0) -> None:
         self._read = read
         self._pause_seconds = pause_seconds
-        self._batchers: dict[Key, _KeyBatcher[Key, Result]] = {}
+        self._batchers: dict[Key, _SingleKeyReadBatcher[Key, Result]] = {}
 
     async def get(self, key: Key) -> Result:
         """Return the value of a key by a read that starts after this call."""
         batcher = self._batchers.get(key)
         if batcher is None:
-            batcher = self._batchers[key] = _KeyBatcher(key, self._read, self._pause_seconds, self._batchers)
+            batcher = self._batchers[key] = _SingleKeyReadBatcher(key, self._read, self._pause_seconds, self._batchers)
         return await batcher.submit(key)
 
 
-class _KeyBatcher(Batcher[Key, Result]):
+class _SingleKeyReadBatcher(AbstractBatcher[Key, Result]):
     """The callers that wait for one key."""
 
     def __init__(
@@ -224,7 +224,7 @@ class _KeyBatcher(Batcher[Key, Result]):
         key: Key,
         read: Callable[[Key], Awaitable[Result]],
         pause_seconds: float,
-        batchers: dict[Key, _KeyBatcher[Key, Result]],
+        batchers: dict[Key, _SingleKeyReadBatcher[Key, Result]],
     ) -> None:
         super().__init__()
         self._key = key
@@ -249,7 +249,7 @@ class _KeyBatcher(Batcher[Key, Result]):
         self._batchers.pop(self._key, None)
 
 
-class BatchedLookup(Batcher[Key, Result | None]):
+class BatchedLookup(AbstractBatcher[Key, Result | None]):
     """Look up many keys by one read; callers that come while a read is under way are in the next.
 
     Args:

@@ -45,7 +45,7 @@ async def update_gauges(app: web.Application) -> None:
     components: list[ComponentHealth] = []
     try:
         async with asyncio.timeout(GAUGES_TIMEOUT_SECONDS):
-            components = await reader.read_components()
+            components = await reader.read_components_health()
             deliveries = await reader.read_pending_deliveries()
             overview = await reader.read_snapshot(None, is_admin=True)
     except Exception as error:  # noqa: BLE001 (the metrics of this process are read even if no component serves)

@@ -136,13 +136,13 @@ class OverviewContext:
     """The snapshot reader of this process, and its open streams."""
 
     def __init__(self, services: Services) -> None:
-        self.reader = SnapshotReader(services, import_overviews())
+        self.reader = OverviewSnapshotReader(services, import_overviews())
         self.stopping = asyncio.Event()
         self._streams_max = services.settings.api.streams_per_project
         self._streams: Counter[str | None] = Counter()
 
     @contextmanager
-    def count_stream(self, project_id: str | None) -> Iterator[None]:
+    def count_stream_within_limit(self, project_id: str | None) -> Iterator[None]:
         """Count an open stream of a project.
 
         Raises:
@@ -163,7 +163,7 @@ class OverviewContext:
             self._streams[project_id] -= 1
             self._streams += Counter()  # removes projects without streams
 
-    async def wait_for_next_snapshot(self) -> bool:
+    async def wait_for_next_snapshot_unless_stopping(self) -> bool:
         """Wait until the next snapshot is due; return False if the process stops instead."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FRESH_SECONDS):
@@ -208,13 +208,13 @@ async def stream_overview(call: Call) -> web.StreamResponse:
     Each event is what `GET /v1/overview` answers; there is one every two seconds.
     """
     context, authenticator = call.request.app[CONTEXT], call.request.app[auth.AUTHENTICATOR]
-    with context.count_stream(call.project_filter):
+    with context.count_stream_within_limit(call.project_filter):
         first = await _read_caller_snapshot(call)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         await response.prepare(call.request)
         call.remove_time_limit()
         await _send_or_time_out(response, f"retry: {RECONNECT_MILLISECONDS}\n\n{_format_server_sent_event(first)}")
-        while await context.wait_for_next_snapshot():
+        while await context.wait_for_next_snapshot_unless_stopping():
             try:
                 # A stream ends when its key is revoked.
                 await authenticator.authenticate(call.request, call.route)
@@ -242,7 +242,7 @@ def import_overviews() -> Mapping[System, SystemOverview]:
     return cast("Mapping[System, SystemOverview]", import_modules("api.{}.overview"))
 
 
-class SnapshotReader:
+class OverviewSnapshotReader:
     """Read snapshots, each part at most once in some seconds for all callers together.
 
     Args:
@@ -265,7 +265,7 @@ class SnapshotReader:
         """Return how many webhooks have not ended, and since when the oldest waits."""
         return await self._deliveries.get()
 
-    async def read_components(self) -> list[ComponentHealth]:
+    async def read_components_health(self) -> list[ComponentHealth]:
         """Return the health of every component."""
         return await self._components.get()
 

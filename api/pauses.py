@@ -54,8 +54,8 @@ class PauseCache:
     """The pauses of systems and of types of tasks that this process knows, at most a second old."""
 
     def __init__(self, database: Database) -> None:
-        self._read = partial(store.list_paused, database)
-        self._cached = CachedRead(self._read, CACHE_SECONDS)
+        self._forget_cache_and_read_system = partial(store.list_paused, database)
+        self._cached = CachedRead(self._forget_cache_and_read_system, CACHE_SECONDS)
 
     async def find(self, system: str) -> Pause | None:
         """Return the pause of a system; None while it runs."""
@@ -72,7 +72,7 @@ class PauseCache:
 
     def forget(self) -> None:
         """Read again at the next question, after a change by this process."""
-        self._cached = CachedRead(self._read, CACHE_SECONDS)
+        self._cached = CachedRead(self._forget_cache_and_read_system, CACHE_SECONDS)
 
 
 CACHE = web.AppKey("pauses", PauseCache)
@@ -101,7 +101,7 @@ async def pause_system(call: Call, path: SystemPath, body: OperatorRequest) -> S
     ones may be set.
     """
     await store.pause(call.services.database, path.system, body.who, body.reason)
-    return await _read(call, path.system)
+    return await _forget_cache_and_read_system(call, path.system)
 
 
 @routes.post("/v1/systems/{system}/resume", access=Access.ADMIN)
@@ -110,10 +110,10 @@ async def resume_system(call: Call, path: SystemPath, body: OperatorRequest) -> 
     await store.resume(call.services.database, path.system)
     if (hook := call.request.app[RESUME_HOOKS].get(path.system)) is not None:
         await hook()
-    return await _read(call, path.system)
+    return await _forget_cache_and_read_system(call, path.system)
 
 
-async def _read(call: Call, system: System) -> SystemResponse:
+async def _forget_cache_and_read_system(call: Call, system: System) -> SystemResponse:
     call.request.app[CACHE].forget()
     return _build_response(system, (await store.list_paused(call.services.database)).get(system))
 

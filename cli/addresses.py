@@ -16,7 +16,7 @@ from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRu
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
-    from haulage.addresses import Addresses, Delivery, Message, UnfinishedCounts
+    from haulage.addresses import Addresses, Message, PublishedMessagesProgress, UnfinishedCounts
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -246,7 +246,9 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Pause cycles, or one module; messages are still received."""
-    _steer("pause", "No further cycle begins.", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json)
+    _set_pause(
+        "pause", "No further cycle begins.", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json
+    )
 
 
 @app.command(epilog=EXIT_CODES)
@@ -259,7 +261,7 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Resume cycles, or one module; what was received meanwhile is loaded at once."""
-    _steer("resume", "Cycles run again.", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json)
+    _set_pause("resume", "Cycles run again.", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -279,7 +281,7 @@ def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) 
     _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
-def _steer(verb: str, sentence: str, reason: str, module: str | None, **where: Any) -> None:
+def _set_pause(verb: str, sentence: str, reason: str, module: str | None, **where: Any) -> None:
     """Pause or resume cycles, or one module."""
 
     async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
@@ -369,14 +371,14 @@ def _describe_figures(figures: UnfinishedCounts) -> Iterable[str]:
         yield f"{figures.logical_deletes:,} deleted addresses are kept by a module, {figures.removable:,} removable"
 
 
-def _describe_delivery(delivery: Delivery) -> str:
+def _describe_delivery(delivery: PublishedMessagesProgress) -> str:
     return (
         f"{delivery.done:,} of {delivery.total:,} messages are done, {delivery.given_up:,} given up, "
         f"{delivery.quarantined:,} in quarantine"
     )
 
 
-def _require_delivered(delivery: Delivery) -> CommandOutput:
+def _require_delivered(delivery: PublishedMessagesProgress) -> CommandOutput:
     fields = {
         **delivery.model_dump(exclude={"messages"}),
         "unfinished": [each.id for each in delivery.messages if each.state != "done"],

@@ -16,8 +16,8 @@ from excel.sizes import (
     ROW_HEIGHT_MAX,
     WIDTH_MAX,
     WIDTH_PADDING,
-    GrownRows,
     Points,
+    RowsHigherThanRequested,
     compute_column_widths,
     compute_fitting_width,
     estimate_lines,
@@ -109,7 +109,7 @@ class TableFrame:
         return max((area.last_column for area in (*self.above, *self.footer)), default=0)
 
     @property
-    def least_body_row_height(self) -> float | None:
+    def requested_body_row_height(self) -> float | None:
         """The least height of each row of data, in points; None leaves it to Excel."""
         heights = [column.height for column in self.columns if column.height is not None]
         return min(ROW_HEIGHT_MAX, max(heights)) if heights else None
@@ -137,7 +137,7 @@ class PlacedTable:
     row_heads: tuple[Area, ...] = ()
     """Rows are counted from the beginning of the body."""
     footer: bool = True
-    grown: GrownRows = field(default_factory=GrownRows)
+    grown: RowsHigherThanRequested = field(default_factory=RowsHigherThanRequested)
 
     @cached_property
     def column_widths(self) -> list[float]:

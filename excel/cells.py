@@ -122,7 +122,7 @@ def view_as_string(texts: pa.Array) -> pa.Array:
     return texts if pa.types.is_string(texts.type) else texts.view(pa.string())
 
 
-def keep_only_where(texts: pa.Array, mask: Mask) -> pa.Array:
+def replace_by_null_unless(texts: pa.Array, mask: Mask) -> pa.Array:
     """Return the column with nulls wherever the mask is false."""
     if mask.all():
         return texts
@@ -131,7 +131,7 @@ def keep_only_where(texts: pa.Array, mask: Mask) -> pa.Array:
     return pa.Array.from_buffers(texts.type, len(texts), buffers, offset=texts.offset)
 
 
-def repeat_where(text: str, where: Mask) -> pa.Array:
+def repeat_text_where_true(text: str, where: Mask) -> pa.Array:
     """Return a column that holds the text where the mask is true, and empty texts elsewhere."""
     ends = np.zeros(len(where) + 1, np.int32)
     np.cumsum(where, out=ends[1:])

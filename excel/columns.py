@@ -22,7 +22,16 @@ from xlsxwriter import Workbook
 from xlsxwriter.format import Format
 
 from excel.cells import CellForm, CellValues
-from excel.template.conditions import And, Compare, Condition, In, Like, Not, Operator, Or
+from excel.template.conditions import (
+    AndCondition,
+    ComparisonCondition,
+    ComparisonOperator,
+    Condition,
+    InCondition,
+    LikeCondition,
+    NotCondition,
+    OrCondition,
+)
 from excel.template.models import (
     AUTOMATIC_WIDTH,
     Align,
@@ -86,21 +95,21 @@ def _inherit_from_parent(child: ColumnNode, parent: ColumnNode) -> ColumnNode:
     return replace(
         child,
         kind=parent.kind if child.kind is CellKind.AUTO else child.kind,
-        number_format=_prefer_own(child.number_format, parent.number_format),
-        width=_prefer_own(child.width, parent.width),
-        height=_prefer_own(child.height, parent.height),
-        wrap=_prefer_own(child.wrap, parent.wrap),
-        align=_prefer_own(child.align, parent.align),
-        v_align=_prefer_own(child.v_align, parent.v_align),
-        color=_prefer_own(child.color, parent.color),
-        bold=_prefer_own(child.bold, parent.bold),
-        bg_color=_prefer_own(child.bg_color, parent.bg_color),
+        number_format=_get_own_or_inherited(child.number_format, parent.number_format),
+        width=_get_own_or_inherited(child.width, parent.width),
+        height=_get_own_or_inherited(child.height, parent.height),
+        wrap=_get_own_or_inherited(child.wrap, parent.wrap),
+        align=_get_own_or_inherited(child.align, parent.align),
+        v_align=_get_own_or_inherited(child.v_align, parent.v_align),
+        color=_get_own_or_inherited(child.color, parent.color),
+        bold=_get_own_or_inherited(child.bold, parent.bold),
+        bg_color=_get_own_or_inherited(child.bg_color, parent.bg_color),
         rules=child.rules + parent.rules,
     )
 
 
 def _build_column(leaf: ColumnNode, keys: Sequence[str], drawing: Drawing) -> TableColumn:
-    width = _prefer_own(leaf.width, drawing.width)
+    width = _get_own_or_inherited(leaf.width, drawing.width)
     if width == AUTOMATIC_WIDTH:
         width = None
     # A fitted column shows its texts; one of a given width would cut them off.
@@ -121,9 +130,12 @@ def _build_column(leaf: ColumnNode, keys: Sequence[str], drawing: Drawing) -> Ta
         title=leaf.title,
         kind=leaf.kind,
         style=style,
-        looks=tuple((rule.condition, apply_conditional_look(style, rule.look)) for rule in _drop_repeated(leaf.rules)),
+        looks=tuple(
+            (rule.condition, apply_conditional_look(style, rule.look))
+            for rule in _drop_repeated_style_rules(leaf.rules)
+        ),
         width=width,
-        height=_prefer_own(leaf.height, drawing.height),
+        height=_get_own_or_inherited(leaf.height, drawing.height),
     )
 
 
@@ -131,17 +143,17 @@ def apply_conditional_look(style: CellStyle, look: ConditionalLook) -> CellStyle
     """Return a style with the changes of a conditional look."""
     return replace(
         style,
-        color=_prefer_own(look.color, style.color),
+        color=_get_own_or_inherited(look.color, style.color),
         bold=style.bold if look.bold is None else look.bold,
-        bg_color=_prefer_own(look.bg_color, style.bg_color),
+        bg_color=_get_own_or_inherited(look.bg_color, style.bg_color),
     )
 
 
-def _drop_repeated(rules: tuple[StyleRule, ...]) -> tuple[StyleRule, ...]:
+def _drop_repeated_style_rules(rules: tuple[StyleRule, ...]) -> tuple[StyleRule, ...]:
     return tuple(dict.fromkeys(rules))
 
 
-def _prefer_own(own: _T | None, inherited: _T | None) -> _T | None:
+def _get_own_or_inherited(own: _T | None, inherited: _T | None) -> _T | None:
     return inherited if own is None else own
 
 
@@ -222,7 +234,7 @@ class ColumnStyles:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def get_style_index(self, look: int, form: CellForm) -> int:
+    def look_up_style_index(self, look: int, form: CellForm) -> int:
         """Return the style index of a cell."""
         return self._numbers[look][form]
 
@@ -233,7 +245,7 @@ class ColumnStyles:
             self._wrapping = [self._styles.get_or_add_format_index(style) for style in styles]
         return self._wrapping[look]
 
-    def choose_looks(self, values: CellValues) -> StyleIndexes | None:
+    def choose_look_index_of_each_cell(self, values: CellValues) -> StyleIndexes | None:
         """Return the look of each cell; None if all have look 0, the column's own."""
         if not self._conditions:
             return None
@@ -263,12 +275,12 @@ def _has_date_codes(number_format: str) -> bool:
 
 
 _FUNCTIONS = {
-    Operator.EQUAL: pc.equal,
-    Operator.NOT_EQUAL: pc.equal,  # negated: what cannot be equal differs
-    Operator.LESS: pc.less,
-    Operator.LESS_EQUAL: pc.less_equal,
-    Operator.GREATER: pc.greater,
-    Operator.GREATER_EQUAL: pc.greater_equal,
+    ComparisonOperator.EQUAL: pc.equal,
+    ComparisonOperator.NOT_EQUAL: pc.equal,  # negated: what cannot be equal differs
+    ComparisonOperator.LESS: pc.less,
+    ComparisonOperator.LESS_EQUAL: pc.less_equal,
+    ComparisonOperator.GREATER: pc.greater,
+    ComparisonOperator.GREATER_EQUAL: pc.greater_equal,
 }
 
 
@@ -288,23 +300,23 @@ def mask_matching_cells(condition: Condition, numbers: pa.Array, texts: pa.Array
 def _evaluate_condition(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa.BooleanArray:
     """Return the answer for each cell, never null; that for empty cells is arbitrary."""
     match condition:
-        case Compare(operator, value):
+        case ComparisonCondition(operator, value):
             cells = texts if isinstance(value, str) else numbers
             answers = _FUNCTIONS[operator](cells, value).fill_null(False)
-            return pc.invert(answers) if operator is Operator.NOT_EQUAL else answers
-        case In(values):
+            return pc.invert(answers) if operator is ComparisonOperator.NOT_EQUAL else answers
+        case InCondition(values):
             written = [value for value in values if isinstance(value, str)]
             # The lookup distinguishes 0 from -0; a sum with 0 is never -0.
             counted = [value + 0.0 for value in values if not isinstance(value, str)]
             among = pc.is_in(pc.add(numbers, 0.0), value_set=pa.array(counted, pa.float64()))
             return pc.or_(among, pc.is_in(texts, value_set=pa.array(written, texts.type)))
-        case Like(pattern):
+        case LikeCondition(pattern):
             return pc.match_like(texts, pattern).fill_null(False)
-        case Not(part):
+        case NotCondition(part):
             return pc.invert(_evaluate_condition(part, numbers, texts))
-        case And(parts):
+        case AndCondition(parts):
             return reduce(pc.and_, (_evaluate_condition(part, numbers, texts) for part in parts))
-        case Or(parts):
+        case OrCondition(parts):
             return reduce(pc.or_, (_evaluate_condition(part, numbers, texts) for part in parts))
         case _:
             assert_never(condition)

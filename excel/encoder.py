@@ -21,10 +21,19 @@ from excel.columns import ColumnStyles, StyleIndexes, StyleSheet, TableColumn
 from excel.html import EncodedHtmlCell, encode_html_cell
 from excel.moments import TimeZone
 from excel.row_builder import EMPTY_END, Markup, ReusableBuffer, RowBuilder, join_rows
-from excel.sizes import BOLD_SCALE, WIDTH_MAX, GrownRows, Lines, Points, count_lines, encode_row_heights, to_row_heights
+from excel.sizes import (
+    BOLD_SCALE,
+    WIDTH_MAX,
+    Lines,
+    Points,
+    RowsHigherThanRequested,
+    count_lines,
+    encode_row_heights,
+    to_row_heights,
+)
 from excel.template.models import CellKind
 from excel.texts import escape_column_xml, mask_edge_spaces, truncate_column_to_cells
-from excel.values import read_values
+from excel.values import read_cell_values_by_kind
 
 # To read columns takes hundreds of short steps, and each asks for the interpreter's lock again. Threads, of one book or
 # of several, that take turns at it do not wait for each other at every step; joining and packing are few long ones.
@@ -64,7 +73,7 @@ class EncodedRowCounts:
     filled: set[int] = field(default_factory=set)
     """Places of the columns that have any value."""
     links: list[CellLink] = field(default_factory=list)
-    grown: GrownRows = field(default_factory=GrownRows)
+    grown: RowsHigherThanRequested = field(default_factory=RowsHigherThanRequested)
 
     def add(self, other: EncodedRowCounts) -> None:
         """Add the counts of later rows."""
@@ -125,7 +134,7 @@ class RowEncoder:
                 needed = heights if needed is None else np.maximum(needed, heights)
             attributes, tally.grown = encode_row_heights(self._height, needed, first_row)
             builder.insert_row_starts(attributes)
-            workspace = self._take_workspace()
+            workspace = self._take_free_workspace()
             spans = builder.build_spans(workspace)
         xml = [join_rows(columns) for columns in spans]
         self._workspaces.append(workspace)
@@ -133,9 +142,9 @@ class RowEncoder:
 
     def read_column_values(self, place: int, cells: pa.Array) -> CellValues:
         """Read the cells of a column by its kind."""
-        return read_values(cells, self._columns[place].kind, self._zone)
+        return read_cell_values_by_kind(cells, self._columns[place].kind, self._zone)
 
-    def _take_workspace(self) -> ReusableBuffer:
+    def _take_free_workspace(self) -> ReusableBuffer:
         """Take a free workspace, if possible the thread's last one: what another core wrote is in that core's cache."""
         own = [place for place, workspace in enumerate(self._workspaces) if workspace.thread == get_ident()]
         workspace = self._workspaces.pop(own[0] if own else -1) if self._workspaces else ReusableBuffer()
@@ -168,11 +177,11 @@ class RowEncoder:
         """Encode the cells of a column; return the lines of each, or None if all take one."""
         styles, sheet_column = self._styles[place], self._first_column + place
         if cells is None:
-            builder.begin_cell(sheet_column, _build_style_attribute(styles.get_style_index(0, CellForm.EMPTY)))
+            builder.begin_cell(sheet_column, _build_style_attribute(styles.look_up_style_index(0, CellForm.EMPTY)))
             builder.add_text(EMPTY_END)
             return None
         values = self.read_column_values(place, cells)
-        found = styles.choose_looks(values)
+        found = styles.choose_look_index_of_each_cell(values)
         if values.counts[CellForm.EMPTY] < len(values.forms):
             tally.filled.add(place)
         tally.long_numbers += values.long_numbers
@@ -183,12 +192,12 @@ class RowEncoder:
         forms = [form for form in CellForm if form is not CellForm.EMPTY and values.counts[form]]
         if found is None and spaced is None and broken is None and len(forms) <= 1:
             form = forms[0] if forms else CellForm.TEXT
-            builder.begin_cell(sheet_column, _build_style_attribute(styles.get_style_index(0, form)))
+            builder.begin_cell(sheet_column, _build_style_attribute(styles.look_up_style_index(0, form)))
             builder.add_uniform_cells(_MARKUP[form], payload)
             return lines
         shapes = (*_MARKUP.items(), (CellForm.TEXT, _SPACED_TEXT_MARKUP))
         around = [
-            (f"{_build_style_attribute(styles.get_style_index(look, form))}{before}", after)
+            (f"{_build_style_attribute(styles.look_up_style_index(look, form))}{before}", after)
             for look in range(len(styles))
             for form, (before, after) in shapes
         ]

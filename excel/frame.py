@@ -292,14 +292,14 @@ def _compute_top_pixels(row: int, tables: Sequence[PlacedTable], heights: Mappin
 
 def _compute_body_row_pixels(table: PlacedTable) -> int:
     """Return the height of a row of data that has not grown, in pixels."""
-    height = table.frame.least_body_row_height
+    height = table.frame.requested_body_row_height
     return _ROW_PIXELS if height is None else _to_pixels(height)
 
 
 def _declare_body_heights_for_charts(worksheet: Worksheet, tables: Sequence[PlacedTable], bottom_pixels: int) -> None:
     """Give xlsxwriter the heights of rows that it does not write, or charts beside them would be stretched."""
     for table in tables:
-        if table.frame.least_body_row_height is not None:
+        if table.frame.requested_body_row_height is not None:
             pixels = max(1, _compute_body_row_pixels(table))
             first = table.frame.first_body_row
             for row in range(first, first + min(table.body_rows, bottom_pixels // pixels + 1)):

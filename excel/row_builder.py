@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xlsxwriter.utility import xl_col_to_name
 
-from excel.cells import mask_not_null, repeat_where, view_bytes
+from excel.cells import mask_not_null, repeat_text_where_true, view_bytes
 
 EMPTY_END: Final = "/>"
 """Written for a null: the end of an empty cell."""
@@ -133,9 +133,9 @@ class RowBuilder:
             self.add_text(after)
             return
         filled = mask_not_null(payload)
-        self.add_varying_texts(repeat_where(before, filled))
+        self.add_varying_texts(repeat_text_where_true(before, filled))
         self.add_varying_texts(payload)
-        self.add_varying_texts(repeat_where(after, filled))
+        self.add_varying_texts(repeat_text_where_true(after, filled))
 
     def add_mixed_cells(
         self, markup_indexes: npt.NDArray[np.intp], markups: Sequence[Markup], payload: pa.Array

@@ -69,7 +69,7 @@ class TableBody:
         self._frame = frame
         self._places = {key: place for place, key in reversed(list(enumerate(keys)))}
         self._encoder = RowEncoder(
-            frame.columns, frame.first_body_column, frame.least_body_row_height, resources.styles, resources.zone
+            frame.columns, frame.first_body_column, frame.requested_body_row_height, resources.styles, resources.zone
         )
         self._grouped = (
             GroupedRowsBuffer(template, keys, resources.styles) if template is not None and template.rows else None

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel.cells import CellForm, CellValues, Mask, keep_only_where, mask_not_null, view_as_string, view_bytes
+from excel.cells import CellForm, CellValues, Mask, mask_not_null, replace_by_null_unless, view_as_string, view_bytes
 from excel.moments import (
     Milliseconds,
     TimeZone,
@@ -41,7 +41,7 @@ _URL = r"^(?i:https?://|ftps?://|mailto:)[^\s]+$"
 _FORMULA = "(?s)^=."
 
 
-def read_values(cells: pa.Array, kind: CellKind, zone: TimeZone) -> CellValues:
+def read_cell_values_by_kind(cells: pa.Array, kind: CellKind, zone: TimeZone) -> CellValues:
     """Read the cells of a column.
 
     Args:
@@ -76,17 +76,17 @@ def read_values(cells: pa.Array, kind: CellKind, zone: TimeZone) -> CellValues:
 
 def to_comparable_numbers_and_texts(values: CellValues) -> tuple[pa.Array, pa.Array]:
     """Return the cells as conditions compare them: as numbers, and as texts. A date is the text of its local time."""
-    numbers = keep_only_where(values.payload, values.mask_of_forms(CellForm.NUMBER)).cast(pa.float64())
-    texts = keep_only_where(
+    numbers = replace_by_null_unless(values.payload, values.mask_of_forms(CellForm.NUMBER)).cast(pa.float64())
+    texts = replace_by_null_unless(
         values.payload, values.mask_of_forms(CellForm.TEXT, CellForm.RICH, CellForm.LINK, CellForm.FORMULA)
     )
     if values.has_form(CellForm.BOOLEAN):
         words = pc.if_else(pc.equal(values.payload, "1"), "true", "false")
-        texts = pc.coalesce(texts, keep_only_where(words, values.mask_of_forms(CellForm.BOOLEAN)))
+        texts = pc.coalesce(texts, replace_by_null_unless(words, values.mask_of_forms(CellForm.BOOLEAN)))
     for form in (CellForm.DAY, CellForm.MOMENT):
         if values.has_form(form):
             dates = format_serial_numbers_as_dates(
-                keep_only_where(values.payload, values.mask_of_forms(form)), date_only=form is CellForm.DAY
+                replace_by_null_unless(values.payload, values.mask_of_forms(form)), date_only=form is CellForm.DAY
             )
             texts = pc.coalesce(texts, dates)
     return numbers, texts
@@ -210,7 +210,7 @@ def read_json_cells(cells: pa.Array) -> CellValues:
     if counts[CellForm.BOOLEAN]:
         true = pa.array(firsts == ord("t"))
         payload = pc.if_else(pa.array(forms == CellForm.BOOLEAN), pc.if_else(true, "1", "0"), payload)
-    payload = keep_only_where(payload, forms != CellForm.EMPTY)
+    payload = replace_by_null_unless(payload, forms != CellForm.EMPTY)
     forms[nested] = CellForm.TEXT
     return CellValues(payload, forms)
 
@@ -282,7 +282,7 @@ def _build_moment_values(ms: Milliseconds, cells: pa.Array, form: CellForm) -> C
     filled = mask_not_null(cells)
     held = mask_representable(ms)
     forms = np.where(filled, np.uint8(form), np.uint8(CellForm.EMPTY))
-    payload = keep_only_where(format_as_serial_numbers(ms), filled)
+    payload = replace_by_null_unless(format_as_serial_numbers(ms), filled)
     if held[filled].all():
         return CellValues(payload, forms)
     texts = cells.cast(pa.string())

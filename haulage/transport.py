@@ -61,14 +61,14 @@ class Transport:
         """
         response = await self._send(method, path, options)
         if response.status >= 400 or response.body is None:
-            raise _build_refused(response, f"{method} {self.base_url}{path}")
+            raise _build_refused_error(response, f"{method} {self.base_url}{path}")
         return response.body
 
     async def location(self, path: str) -> str:
         """Return the target of a redirect; raises what `json` does."""
         response = await self._send("GET", path, {})
         if response.status >= 400 or "Location" not in response.headers:
-            raise _build_refused(response, f"GET {self.base_url}{path}")
+            raise _build_refused_error(response, f"GET {self.base_url}{path}")
         return response.headers["Location"]
 
     async def _send(self, method: str, path: str, options: dict[str, Any]) -> _Response:
@@ -116,7 +116,7 @@ class Transport:
         )
         try:
             async with self._session.request(method, url, allow_redirects=False, **options) as response:
-                return _Response(response.status, response.headers, _parse_object(await response.read()))
+                return _Response(response.status, response.headers, _parse_object_or_none(await response.read()))
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
             return error
         finally:
@@ -170,7 +170,7 @@ def _require_http_base_url(base_url: str) -> None:
         raise InvalidBaseUrl(f"“{base_url}” is no address of an API. Give one like https://haulage.example.com.")
 
 
-def _parse_object(body: bytes) -> dict[str, Any] | None:
+def _parse_object_or_none(body: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(body)
     except ValueError:
@@ -178,7 +178,7 @@ def _parse_object(body: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _build_refused(response: _Response, request: str) -> RequestRefused:
+def _build_refused_error(response: _Response, request: str) -> RequestRefused:
     if response.body is None or "detail" not in response.body:
         return RequestRefused(
             response.status, "no_haulage_api", f"{request} answered {response.status}, not as Haulage does.", ""

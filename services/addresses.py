@@ -24,7 +24,7 @@ from stores.pauses import Pause
 
 
 @dataclass(frozen=True, slots=True)
-class EffectiveConfiguration:
+class EffectiveAddressConfiguration:
     """The settings of a cycle, from its beginning to its end."""
 
     version: int
@@ -79,19 +79,19 @@ class ConfigurationLoader:
         self._modules = modules
         self._defaults = defaults
 
-    async def load_newest(self) -> EffectiveConfiguration:
+    async def load_newest(self) -> EffectiveAddressConfiguration:
         """Return the configuration for a cycle that begins now."""
         return self._build_effective(await versions.load_newest_version(self._database))
 
-    async def load_version(self, version: int) -> EffectiveConfiguration:
+    async def load_version(self, version: int) -> EffectiveAddressConfiguration:
         """Return the configuration of a cycle that began under this version."""
         if version == 0:
             return self._build_effective(NO_VERSION)
         return self._build_effective(await versions.load_version(self._database, version))
 
-    def _build_effective(self, version: OptionsVersion) -> EffectiveConfiguration:
+    def _build_effective(self, version: OptionsVersion) -> EffectiveAddressConfiguration:
         settings = apply_options(self._defaults, version.options)
-        return EffectiveConfiguration(version.version, settings, self._modules.with_settings(settings))
+        return EffectiveAddressConfiguration(version.version, settings, self._modules.with_settings(settings))
 
 
 class ModulesClientWithNewestSettings:
@@ -151,13 +151,13 @@ class CycleTrigger:
         while self._is_requested:
             self._is_requested = False
             try:
-                await self._trigger()
+                await self._trigger_unless_paused()
             except RPCError as error:
                 # The schedule's interval, a minute at most, starts a cycle anyway.
                 _log.warning("address_cycle_trigger_failed", error=str(error))
             await asyncio.sleep(TRIGGER_INTERVAL_SECONDS)
 
-    async def _trigger(self) -> None:
+    async def _trigger_unless_paused(self) -> None:
         found = (await self._schedule.describe()).schedule
         if not found.spec.intervals:
             await self._schedule.update(self._add_interval)

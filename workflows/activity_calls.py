@@ -52,7 +52,7 @@ class ActivityOptionsWithQueueTimeout(LongActivityOptions):
 Options = TypeVar("Options", bound=ActivityOptions)
 
 
-def disable_retry_on(options: Options, *errors: type[Exception]) -> Options:
+def disable_retry_on_error_types(options: Options, *errors: type[Exception]) -> Options:
     """Return the same options for an activity that is not retried after one of these errors."""
     changed = copy(options)
     types = [error.__name__ for error in errors]

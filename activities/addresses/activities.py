@@ -241,7 +241,7 @@ CHECK_BATCH: Final = activity_models.PURGE_MAX
 AUTO_PURGE_ACTOR: Final = "auto_purge"
 
 
-class PurgeModulesClient(Protocol):
+class ModulesClientForChecksAndPurges(Protocol):
     """The calls to modules that checks and purges need."""
 
     async def apply_operations(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
@@ -260,7 +260,7 @@ class LogicalDeleteActivities:
         settings: The settings of the environment; the newest version of the configuration overrides them.
     """
 
-    def __init__(self, database: Database, modules: PurgeModulesClient, settings: AddressSettings) -> None:
+    def __init__(self, database: Database, modules: ModulesClientForChecksAndPurges, settings: AddressSettings) -> None:
         self._database = database
         self._modules = modules
         self._settings = settings

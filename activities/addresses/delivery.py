@@ -38,7 +38,7 @@ from stores.addresses.delivery import (
 ResultsByMessage: TypeAlias = dict[int, dict[Module, OperationResult]]
 
 
-class DeliveryModulesClient(Protocol):
+class ModulesClientForSendingAndLookups(Protocol):
     """The calls to modules that delivery needs."""
 
     async def apply_operations(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
@@ -55,7 +55,7 @@ class DeliveryModulesClient(Protocol):
 
 
 async def apply_step(
-    database: Database, settings: AddressSettings, modules: DeliveryModulesClient, params: ApplyStepInput
+    database: Database, settings: AddressSettings, modules: ModulesClientForSendingAndLookups, params: ApplyStepInput
 ) -> ApplyStepResult:
     """Apply a step, group by group."""
     total = ApplyStepResult()
@@ -82,19 +82,21 @@ async def apply_step(
 
 
 async def _check_swaps_and_send_messages(
-    modules: DeliveryModulesClient, messages: Sequence[LoggedMessage]
+    modules: ModulesClientForSendingAndLookups, messages: Sequence[LoggedMessage]
 ) -> ResultsByMessage:
     """Send messages, and return the results; swaps that no module has acknowledged are looked up first."""
     unsent_swaps = [
         each.operation for each in messages if each.topic is Topic.SWAP and len(each.waits_for) == len(Module)
     ]
-    unsendable = await _find_unsendable(modules, unsent_swaps) if unsent_swaps else {}
+    unsendable = await _look_up_swaps_that_must_not_be_sent(modules, unsent_swaps) if unsent_swaps else {}
     return unsendable | await _send_messages(
         modules, [each for each in messages if each.operation.seq not in unsendable]
     )
 
 
-async def _find_unsendable(modules: DeliveryModulesClient, swaps: Sequence[Operation]) -> ResultsByMessage:
+async def _look_up_swaps_that_must_not_be_sent(
+    modules: ModulesClientForSendingAndLookups, swaps: Sequence[Operation]
+) -> ResultsByMessage:
     """Return the swaps that must not be sent, with the reason by module."""
 
     async def look_up(module: Module) -> ModuleLookupAnswer | FailedLookup:
@@ -108,7 +110,9 @@ async def _find_unsendable(modules: DeliveryModulesClient, swaps: Sequence[Opera
     return {seq: answers for seq, answers in found.items() if answers}
 
 
-async def _send_messages(modules: DeliveryModulesClient, messages: Sequence[LoggedMessage]) -> ResultsByMessage:
+async def _send_messages(
+    modules: ModulesClientForSendingAndLookups, messages: Sequence[LoggedMessage]
+) -> ResultsByMessage:
     """Send messages to all modules at a time, and return their results."""
     answers: ResultsByMessage = {each.operation.seq: {} for each in messages}
 
@@ -134,7 +138,7 @@ LateResults: TypeAlias = dict[int, OperationResult | None]
 UNCONFIRMED_PAGE: Final = 500
 
 
-async def confirm_unconfirmed_messages(database: Database, modules: DeliveryModulesClient) -> None:
+async def confirm_unconfirmed_messages(database: Database, modules: ModulesClientForSendingAndLookups) -> None:
     """Ask the modules that may have applied done messages, and list the addresses that they keep because of them."""
     silent: set[Module] = set()
     last, page = 0, UNCONFIRMED_PAGE
@@ -149,7 +153,10 @@ async def confirm_unconfirmed_messages(database: Database, modules: DeliveryModu
 
 
 async def _confirm_messages(
-    database: Database, modules: DeliveryModulesClient, messages: Sequence[UnconfirmedMessage], silent: Set[Module]
+    database: Database,
+    modules: ModulesClientForSendingAndLookups,
+    messages: Sequence[UnconfirmedMessage],
+    silent: Set[Module],
 ) -> Set[Module]:
     """Ask the modules that are not silent, write their answers, and return those that gave none."""
     answers = await asyncio.gather(
@@ -180,7 +187,7 @@ async def _confirm_messages(
 
 
 async def _repeat_operations_module_has_applied(
-    modules: DeliveryModulesClient, module: Module, messages: Sequence[UnconfirmedMessage]
+    modules: ModulesClientForSendingAndLookups, module: Module, messages: Sequence[UnconfirmedMessage]
 ) -> LateResults:
     """Return the results of the operations that the module has applied.
 
@@ -220,7 +227,9 @@ def _left_any_message_unanswered(module: Module, messages: Sequence[UnconfirmedM
 GIVEN_UP_PAGE: Final = 500
 
 
-async def retry_swaps_no_longer_missing_side(database: Database, retries: int, modules: DeliveryModulesClient) -> int:
+async def retry_swaps_no_longer_missing_side(
+    database: Database, retries: int, modules: ModulesClientForSendingAndLookups
+) -> int:
     """Give one more try to each given-up swap whose waiting modules have both sides, and return their number.
 
     Nothing changes while a module cannot be asked: it may be the one that misses a side.
@@ -239,7 +248,7 @@ async def retry_swaps_no_longer_missing_side(database: Database, retries: int, m
 
 
 async def _look_up_in_all_modules(
-    modules: DeliveryModulesClient, swaps: Sequence[LoggedMessage]
+    modules: ModulesClientForSendingAndLookups, swaps: Sequence[LoggedMessage]
 ) -> Mapping[Module, ModuleLookupAnswer] | None:
     operations = [each.operation for each in swaps]
     try:

@@ -111,7 +111,9 @@ class AddressPageReader(Protocol):
         ...
 
 
-async def scan_modules(modules: AddressPageReader) -> AsyncGenerator[tuple[int, Fingerprints], None]:
+async def iterate_fingerprints_of_all_uprns(
+    modules: AddressPageReader,
+) -> AsyncGenerator[tuple[int, Fingerprints], None]:
     """Yield every UPRN that any module has, with what each has, in ascending order.
 
     Raises:
@@ -266,7 +268,7 @@ class DriftActivities:
         """Compare all modules, check differences a second time, and write the workbook and its manifest."""
         findings = DriftFindings()
         async with send_heartbeats_during_block(lambda: [findings.compared, findings.different]):
-            async with aclosing(scan_modules(self._modules)) as scanned:
+            async with aclosing(iterate_fingerprints_of_all_uprns(self._modules)) as scanned:
                 async for uprn, sides in scanned:
                     findings.add_uprn(uprn, sides)
             await self._compare_differences_again(findings)

@@ -161,7 +161,11 @@ class DownloadActivities:
         tables = [await self._probe_table(request, table) for table in range(spec.table_count)]
         probes, drawing = [table.probe for table in tables], _build_drawing(spec, tables)
         books.require_rows_within_single_book(spec, drawing, probes)
-        if earlier and _has_same_probes(earlier.tables, probes) and await self._is_staging_recent(spec):
+        if (
+            earlier
+            and _have_sources_same_extent_and_first_rows(earlier.tables, probes)
+            and await self._is_staging_recent(spec)
+        ):
             return earlier.model_copy(update={"resumed": True})
         if drawing is not None and not request.single_fetcher:
             probes[0].books = await books.count_books_rendered_by_fetchers(spec, drawing, probes[0], tables[0].sample)
@@ -241,9 +245,9 @@ class DownloadHousekeeping:
     @activity.defn(name=names.EXPIRE)
     async def remove_expired_files(self) -> int:
         """Remove expired files and mark them in the catalogue, in batches; return how many."""
-        return await remove_in_batches_within_time(self._expire_batch, EXPIRED_BATCH)
+        return await remove_in_batches_within_time(self._delete_batch_of_expired_files, EXPIRED_BATCH)
 
-    async def _expire_batch(self, limit: int) -> int:
+    async def _delete_batch_of_expired_files(self, limit: int) -> int:
         rows = await catalogue.list_expired_downloads(self._database, limit)
         for row in rows:
             await catalogue.delete_file_and_mark_expired(
@@ -262,14 +266,18 @@ class DownloadHousekeeping:
         uploads = await self._objects.list_open_uploads(names.FILES) + await self._objects.list_open_uploads(
             names.STAGING
         )
-        stale = [upload for upload in uploads if upload.started < before and not await self._is_running(upload.key)]
+        stale = [
+            upload
+            for upload in uploads
+            if upload.started < before and not await self._is_workflow_of_key_running(upload.key)
+        ]
         for upload in stale:
             await self._objects.abort(upload.key, upload.upload_id)
         swept = 0
         for prefix in _TEMPORARY:
-            for task, newest in _find_newest_by_download(await self._objects.list(prefix)).items():
+            for task, newest in _find_newest_object_time_by_download(await self._objects.list(prefix)).items():
                 activity.heartbeat()
-                if newest < before and not await self._is_running(task):
+                if newest < before and not await self._is_workflow_of_key_running(task):
                     swept += await self._objects.delete_prefix(task)
         if stale or swept:
             log.get(__name__).info("abandoned_staging_removed", uploads=len(stale), objects=swept)
@@ -277,7 +285,7 @@ class DownloadHousekeeping:
             log.get(__name__).info("download_rows_purged", rows=rows)
         return StagingCleanupResult(uploads=len(stale), objects=swept, rows=rows)
 
-    async def _is_running(self, key: str) -> bool:
+    async def _is_workflow_of_key_running(self, key: str) -> bool:
         """Return whether the workflow of the download that a key belongs to is running."""
         _, project_id, rest = key.split("/", 2)
         task_id = rest.partition("/")[0].removesuffix(".json")
@@ -322,7 +330,7 @@ def _build_drawing(spec: DownloadSpec, tables: Sequence[probing.ProbedTable]) ->
     return spec.drawing.model_copy(update={"tables": [table.drawing for table in tables]})
 
 
-def _has_same_probes(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
+def _have_sources_same_extent_and_first_rows(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
     """Return whether the sources have the same size, columns and first rows as before."""
     return [(each.extent, each.shape, each.first_rows) for each in earlier] == [
         (each.extent, each.shape, each.first_rows) for each in now
@@ -338,7 +346,7 @@ def _convert_missing_to_staging_error() -> Iterator[None]:
         raise StagedPartsInvalid(str(error)) from error
 
 
-def _find_newest_by_download(listed: Iterable[ListedObject]) -> dict[str, datetime]:
+def _find_newest_object_time_by_download(listed: Iterable[ListedObject]) -> dict[str, datetime]:
     """Return, for each download with objects here, when the last of them was written."""
     newest: dict[str, datetime] = {}
     for each in listed:

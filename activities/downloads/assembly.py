@@ -46,15 +46,17 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
         warning
         for table, probe in enumerate(sources.tables)
         for warning in (
-            *_require_allowed_repeats(spec, probe, assemble.pages[table], ledgers[table]),
-            *_describe_doubtful_end(probe, ledgers[table]),
-            *_describe_repeated_keys(ledgers[table]),
-            *_describe_lone_surrogates(ledgers[table]),
+            *_require_allowed_repeats_and_list_warnings(spec, probe, assemble.pages[table], ledgers[table]),
+            *_build_doubtful_end_warning_if_any(probe, ledgers[table]),
+            *_build_warnings_of_repeated_keys(ledgers[table]),
+            *_build_lone_surrogates_warning_if_any(ledgers[table]),
         )
     ]
     known = AssembleResult(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
     if sources.archive:
-        return known.model_copy(update={"rendered": _collect_rendered(ledgers[0]), "archive": sources.archive})
+        return known.model_copy(
+            update={"rendered": _require_all_rendered_segments(ledgers[0]), "archive": sources.archive}
+        )
     joined = [
         await _TableJoiner(objects, spec.build_table_spec(table), probe, ledgers[table]).join()
         for table, probe in enumerate(sources.tables)
@@ -67,7 +69,7 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
     return AssembleResult(file=await _make_file_and_manifest(objects, spec, sources.tables[0], joined[0], warnings))
 
 
-def _collect_rendered(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
+def _require_all_rendered_segments(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
     """Return the segments that fetchers rendered.
 
     Raises:
@@ -79,7 +81,7 @@ def _collect_rendered(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
     return rendered
 
 
-def _require_allowed_repeats(
+def _require_allowed_repeats_and_list_warnings(
     spec: DownloadSpec, probe: TableProbe, firsts: Sequence[int], ledgers: Sequence[RangeLedger]
 ) -> list[str]:
     """Check for pages that came twice, perhaps to different fetchers, and return warnings about allowed ones."""
@@ -90,13 +92,13 @@ def _require_allowed_repeats(
     return repeats.require_distinct_pages(ranges, is_allowed=spec.allow_repeats) + rows
 
 
-def _describe_doubtful_end(probe: TableProbe, ledgers: Sequence[RangeLedger]) -> list[str]:
+def _build_doubtful_end_warning_if_any(probe: TableProbe, ledgers: Sequence[RangeLedger]) -> list[str]:
     """Return a warning if the rows may have ended too early."""
     marks = [mark for ledger in ledgers for mark in ledger.marks]
     return repeats.list_doubtful_end_warnings(marks, probe.extent.total, sum(ledger.rows for ledger in ledgers))
 
 
-def _describe_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
+def _build_warnings_of_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
     """Return warnings about keys that rows have twice, from all ranges."""
     pages: dict[str, int] = {}
     for ledger in ledgers:
@@ -105,7 +107,7 @@ def _describe_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
     return repeats.build_warning_for_each_repeated_key(pages)
 
 
-def _describe_lone_surrogates(ledgers: Sequence[RangeLedger]) -> list[str]:
+def _build_lone_surrogates_warning_if_any(ledgers: Sequence[RangeLedger]) -> list[str]:
     """Return a warning about lone surrogates, from all ranges."""
     pages = [ledger.lone_surrogate_page for ledger in ledgers if ledger.lone_surrogate_page is not None]
     if not pages:
@@ -211,10 +213,10 @@ class _TableJoiner:
             raise StagedPartsInvalid(f"the store holds {head}, the parts have {size} bytes")
         if head.etag != compute_composite_etag([part.etag for part in parts]):
             # With encryption by a key service an ETag is no digest, so the bytes are compared.
-            await self._compare_with_digests(placed)
+            await self._require_content_matches_part_digests(placed)
         return head.etag
 
-    async def _compare_with_digests(self, placed: Sequence[PartRecord]) -> None:
+    async def _require_content_matches_part_digests(self, placed: Sequence[PartRecord]) -> None:
         """Read the object once and compare it with the digests of the parts."""
         content = self._objects.stream(self._joined_key)
         rest = b""

@@ -168,7 +168,7 @@ async def _render_and_store_books(
     objects: ObjectStore, spec: DownloadSpec, segment: RowSegment, archive_upload: str, renderer: BookRenderer
 ) -> RenderedSegment:
     """Render the books of a segment and store them; explain books that cannot be made as faults."""
-    storage = _BookStorage(objects, spec, segment)
+    storage = _SegmentBookWriter(objects, spec, segment)
     files = renderer.render_single_book() if segment.whole else renderer.render_books(segment)
     try:
         async with aclosing(files):
@@ -192,7 +192,7 @@ async def _render_and_store_books(
         ) from None
 
 
-class _BookStorage:
+class _SegmentBookWriter:
     """Stores the books of a segment."""
 
     def __init__(self, objects: ObjectStore, spec: DownloadSpec, segment: RowSegment) -> None:
@@ -210,7 +210,7 @@ class _BookStorage:
                 content_type=build_sink(spec).content_type,
                 metadata={"task": spec.task_id},
             )
-            books.append(self._describe_book(file, len(books), stored.etag))
+            books.append(self._build_rendered_book(file, len(books), stored.etag))
         return RenderedSegment(books=books)
 
     async def store_as_part_if_large_enough(
@@ -219,7 +219,7 @@ class _BookStorage:
         """Store all books as one part of the archive, or nothing if they are too small for a part."""
         books, pieces = list[RenderedBook](), list[bytes]()
         async for file in files:
-            books.append(self._describe_book(file, len(books)))
+            books.append(self._build_rendered_book(file, len(books)))
             pieces.append(encode_local_header(books[-1].member, self._spec.archive_timestamp))
             pieces += [piece async for piece in file.stream()]
         data = b"".join(pieces)
@@ -231,7 +231,7 @@ class _BookStorage:
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
         return RenderedSegment(books=books, part=record)
 
-    def _describe_book(self, file: TemporaryBookFile, place: int, etag: str = "") -> RenderedBook:
+    def _build_rendered_book(self, file: TemporaryBookFile, place: int, etag: str = "") -> RenderedBook:
         name = self._segment.build_book_name(place, self._spec.file_name.removesuffix(".xlsx"))
         member = ZipMemberSizeAndChecksum(name=name, bytes=file.report.bytes, crc32=file.crc32)
         return RenderedBook(member=member, etag=etag, report=file.report)
@@ -276,7 +276,7 @@ async def _make_file_and_build_manifest(objects: ObjectStore, params: CombineBoo
         raise StagedPartsInvalid(f"{rows} rows were rendered where the source has {total}")
     shapes = [probe.shape for probe in params.sources.tables]
     left_out = dict.fromkeys([*(key for shape in shapes for key in shape.left_out or []), *params.left_out])
-    file = _describe_single_book(params) if len(books) == 1 else await _make_archive(objects, params)
+    file = _build_stored_file_of_single_book(params) if len(books) == 1 else await _make_archive(objects, params)
     return FileManifest(
         **file.model_dump(exclude={"rows", "left_out", "warnings"}),
         task_id=spec.task_id,
@@ -288,7 +288,7 @@ async def _make_file_and_build_manifest(objects: ObjectStore, params: CombineBoo
     )
 
 
-def _describe_single_book(params: CombineBooksInput) -> StoredFile:
+def _build_stored_file_of_single_book(params: CombineBooksInput) -> StoredFile:
     (book,) = params.books
     return StoredFile(
         key=names.build_book_key(params.spec, 0, 0),

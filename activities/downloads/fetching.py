@@ -133,13 +133,13 @@ class RangeFetcher:
         """Return whether a page ends a source without a total: it is empty and announces no more."""
         if self._pages.end is not None:
             return False
-        if self._is_empty_last_page(page):
+        if self._is_empty_page_ending_open_range(page):
             return True
         number = self._stager.next_page
         plan.require_reachable_end(number, self._extent.to_source_page_number(number), self._stager.marks)
         return False
 
-    def _is_empty_last_page(self, page: EncodedPage) -> bool:
+    def _is_empty_page_ending_open_range(self, page: EncodedPage) -> bool:
         return self._pages.end is None and not page.rows and not page.has_more
 
     async def _confirm_end_of_source(self, number: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
@@ -152,7 +152,7 @@ class RangeFetcher:
         """
         size = self._extent.page_size
         page = await self._source.read_page(number, size, parse, self._tries)
-        if not self._is_empty_last_page(page):
+        if not self._is_empty_page_ending_open_range(page):
             return page
 
         def require_no_rows(body: bytes) -> None:
@@ -192,7 +192,7 @@ class RangeFetcher:
                 # A single repetition may come from a cache, which hides rows that are there.
                 again = await self._source.read_page(end, self._extent.page_size, read_rows_if_repeated, self._tries)
             if end == 1:
-                await self._require_page_is_honoured(again)
+                await self._require_source_honours_page_number(again)
         except NewColumnsFound as found:
             raise build_new_column_fault(
                 found, self._fetch.probe.shape.columns, self._extent.to_source_page_number(end)
@@ -205,7 +205,7 @@ class RangeFetcher:
                 f"behind the last row was refused: {fault.record.message}"
             )
 
-    async def _require_page_is_honoured(self, rows: Sequence[bytes]) -> None:
+    async def _require_source_honours_page_number(self, rows: Sequence[bytes]) -> None:
         """Check that a source with one page does not answer that page whatever page is requested, by requesting its
         halves.
 
@@ -219,7 +219,7 @@ class RangeFetcher:
         first, second = list(rows[:half]), list(rows[half : 2 * half])
         if first == second or await self._source.read_page(1, half, read_row_texts, self._tries) != first:
             return
-        if await self._has_at_most(len(rows)):
+        if await self._has_source_at_most_rows(len(rows)):
             return
         one, other = self._extent.to_source_page_number(0), self._extent.to_source_page_number(1)
         if not self._fetch.spec.allow_repeats:
@@ -230,7 +230,7 @@ class RangeFetcher:
             "total could not be seen."
         )
 
-    async def _has_at_most(self, rows: int) -> bool:
+    async def _has_source_at_most_rows(self, rows: int) -> bool:
         """Return whether a first page that may hold more rows than these has no more."""
         try:
             return len(await self._source.read_page(0, rows + 1, read_row_texts, self._tries)) <= rows
@@ -310,7 +310,7 @@ class RangeFetcher:
 
         async def read_page_and_confirm_end() -> EncodedPage:
             page = await self._source.read_page(number, self._extent.page_size, encode_and_check_page, self._tries)
-            if self._is_empty_last_page(page):
+            if self._is_empty_page_ending_open_range(page):
                 page = await self._confirm_end_of_source(number, encode_and_check_page)
             self._seen.add(source_number, repeats.build_page_mark(page.rows, page.digest))
             return page

@@ -123,12 +123,12 @@ class _SourceProber:
         if self._spec.inline_key is not None:
             # Rows that were sent with the request are one page, whatever their number.
             first = await self._read_first_page(0, self._page_size)
-            _require_total_covers(first)
+            _require_total_covers_received_rows(first)
             return first, self._build_extent(first, page_size=max(1, first.total or 0))
-        around, first = await self._read_row_and_page()
+        around, first = await self._read_single_row_and_first_page()
         if _has_different_totals(around, first):
             before = around.total, first.total
-            around, first = await self._read_row_and_page()
+            around, first = await self._read_single_row_and_first_page()
             _require_one_total(around, first, before, self._page_size)
         first = replace(
             first,
@@ -144,11 +144,11 @@ class _SourceProber:
             await self._require_second_page_empty()
         if first.rows > self._page_size:
             return first, self._build_whole_extent(first)
-        _require_total_covers(first)
+        _require_total_covers_received_rows(first)
         first, extent = await self._find_real_page_size(first)
-        return first, _limit_page_bytes(extent, first) if self._honours_page_size else extent
+        return first, _halve_page_size_to_goal_bytes(extent, first) if self._honours_page_size else extent
 
-    async def _read_row_and_page(self) -> tuple[FirstPage, FirstPage]:
+    async def _read_single_row_and_first_page(self) -> tuple[FirstPage, FirstPage]:
         """Read a single row, and the first page. Where both answers are all rows, one text is enough."""
         self._honours_page_size = False
         around = replace(await self._read_first_page(0, 1), text=b"")
@@ -265,7 +265,7 @@ def _build_page_numbering_fault(rows: int) -> SourceFault:
     )
 
 
-def _limit_page_bytes(extent: SourceExtent, first: FirstPage) -> SourceExtent:
+def _halve_page_size_to_goal_bytes(extent: SourceExtent, first: FirstPage) -> SourceExtent:
     """Halve the page size until a page does not exceed `PAGE_GOAL_BYTES`."""
     row_bytes, rows = len(first.text) / max(1, first.rows), extent.page_size
     while rows > 1 and rows * row_bytes > PAGE_GOAL_BYTES:
@@ -295,7 +295,7 @@ def _require_one_total(
     )
 
 
-def _require_total_covers(first: FirstPage) -> None:
+def _require_total_covers_received_rows(first: FirstPage) -> None:
     """Check that the total is at least the number of rows received."""
     if first.total is not None and first.total < first.rows:
         raise _build_bad_total_fault(f"a total of {first.total} and answers {first.rows} rows")

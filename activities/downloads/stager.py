@@ -169,7 +169,9 @@ class RangeStager:
         key = names.build_tail_key(self._spec, self.ledger.range, self.next_page)
         stored = await self._objects.put(key, data, content_type=PART_TYPE)
         rows = self.rows - self._rows_in_parts
-        tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_build_marks(self._pieces))
+        tail = TailRecord(
+            key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_build_tail_page_ends(self._pieces)
+        )
         await self._write_ledger_and_delete_old_tail(self.ledger.parts, tail, self.next_page, self.rows)
 
     @property
@@ -241,7 +243,7 @@ def _join_pieces(pieces: Sequence[_StagedPiece]) -> bytes:
     return b"".join([piece.data for piece in pieces])
 
 
-def _build_marks(pieces: Sequence[_StagedPiece]) -> list[TailPageEnd]:
+def _build_tail_page_ends(pieces: Sequence[_StagedPiece]) -> list[TailPageEnd]:
     marks, size = [], 0
     for piece in pieces:
         size += len(piece.data)

@@ -153,7 +153,7 @@ class PlatformActivities:
     async def measure_clock_skew(self, params: ClockInput) -> ClockResult:
         """Measure how far the platform's clock is ahead of the database's."""
         async with send_heartbeats_during_block(at_once=False):
-            with slice_attempts.convert_failures(), slice_attempts.convert_own_outages():
+            with slice_attempts.convert_platform_failures(), slice_attempts.convert_outages_to_lost_worker():
                 return await self._measure_clock_skew(params)
 
     async def _measure_clock_skew(self, params: ClockInput) -> ClockResult:
@@ -188,7 +188,7 @@ class PlatformActivities:
     async def read_slice(self, params: ReadSliceInput) -> ReadSliceResult:
         """Make one attempt at a slice: read, confirm, and commit orders and the ledger's row in one transaction."""
         async with send_heartbeats_during_block(at_once=False):
-            with slice_attempts.convert_failures():
+            with slice_attempts.convert_platform_failures():
                 return await self._make_slice_attempt(params)
 
     async def _make_slice_attempt(self, params: ReadSliceInput) -> ReadSliceResult:
@@ -200,7 +200,7 @@ class PlatformActivities:
             )
         if attempt.taken is SliceTakingResult.NOT:
             return ReadSliceResult(ending=ReadOutcome.OVER)
-        answers = await slice_attempts.load_answers(self._objects, params, state.capability)
+        answers = await slice_attempts.load_answers_of_earlier_attempts(self._objects, params, state.capability)
         try:
             return await self._read_window_and_commit(
                 state, params, answers, may_split=attempt.taken is SliceTakingResult.OPEN
@@ -215,8 +215,8 @@ class PlatformActivities:
     ) -> AttemptFailure:
         """Build the failure of the attempt, and store the received answers where the next one may build on them."""
         result = slice_attempts.to_attempt_failure(failure)
-        if slice_attempts.is_resumable(failure):
-            place = await slice_attempts.store_answers(self._objects, params, answers)
+        if slice_attempts.are_received_answers_still_valid(failure):
+            place = await slice_attempts.store_answers_for_next_attempt(self._objects, params, answers)
             return slice_attempts.add_resume_point(result, failure, place, answers.gained)
         if answers.has_logged_answers and result.trouble is FailureKind.REFUSED:
             return slice_attempts.convert_midway_refusal(result, capability.paging.kind)
@@ -239,7 +239,7 @@ class PlatformActivities:
         is_zone_right = state.row.zone_checked_at is None and await reading.try_to_confirm_zone()
         copies = await self._fetch_details_of_new_versions(state, reading, list(contents.copies.values()))
         read = await self._store_pages_and_commit(state, params, contents, copies, is_zone_confirmed=is_zone_right)
-        await slice_attempts.delete_answers(self._objects, params)
+        await slice_attempts.delete_stored_answers(self._objects, params)
         return read
 
     def build_connector(

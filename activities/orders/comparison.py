@@ -37,7 +37,7 @@ class OrderComparison:
     only_here: pd.DataFrame
 
 
-def build_frame(rows: Iterable[tuple[str, datetime, int]]) -> pd.DataFrame:
+def build_order_version_frame(rows: Iterable[tuple[str, datetime, int]]) -> pd.DataFrame:
     """Return orders as a frame; of an order that is there repeatedly, the last row."""
     frame = pd.DataFrame(list(rows), columns=_COLUMNS)
     frame["modified_at"] = pd.to_datetime(frame["modified_at"], utc=True)
@@ -46,9 +46,9 @@ def build_frame(rows: Iterable[tuple[str, datetime, int]]) -> pd.DataFrame:
     return frame.groupby("order_id", sort=False, as_index=False).last()
 
 
-def build_stored_frame(side: OrderVersions) -> pd.DataFrame:
+def build_stored_order_version_frame(side: OrderVersions) -> pd.DataFrame:
     """Return stored orders as a frame."""
-    return build_frame((order_id, line.modified_at, line.version) for order_id, line in side.items())
+    return build_order_version_frame((order_id, line.modified_at, line.version) for order_id, line in side.items())
 
 
 def compare_orders(

@@ -147,7 +147,7 @@ class WindowReader:
         return self.contents
 
     async def _read_once_and_check_end(self) -> None:
-        total = await self._count_within_limit()
+        total = await self._count_rows_or_raise_too_many()
         seen, record = set[str](), await self._read_pass(total)
         while record.is_doubtful and not seen.issuperset(record.ids) and self.contents.passes < PASSES_MAX:
             seen.update(record.ids)
@@ -159,7 +159,7 @@ class WindowReader:
         passes = PassHistory(
             has_totals=capability.total is not None, may_stir=capability.query.field is FilteredTimestamp.CREATED
         )
-        total, verdict = await self._count_within_limit(), PassVerdict.AGAIN
+        total, verdict = await self._count_rows_or_raise_too_many(), PassVerdict.AGAIN
         while verdict is PassVerdict.AGAIN:
             before, record = total, await self._read_pass(total)
             total = self.contents.total = await self._connector.fetch_row_count(self._window)
@@ -186,7 +186,7 @@ class WindowReader:
         ):
             # An order that appears between the last page and this check looks like one beyond a limit. A limit
             # hides it again; nothing smaller can be requested, so the window would fail.
-            total = self.contents.total = await self._count_within_limit()
+            total = self.contents.total = await self._count_rows_or_raise_too_many()
             record = await self._read_pass(total)
             end = await self._determine_completeness(record, total)
         if end is WindowCompleteness.WHOLE:
@@ -247,7 +247,7 @@ class WindowReader:
         """Check the platform's time zone by an order of the window."""
         return await try_to_confirm_zone(self._connector, self._window, self.contents.copies)
 
-    async def _count_within_limit(self) -> int | None:
+    async def _count_rows_or_raise_too_many(self) -> int | None:
         total = await self._connector.fetch_row_count(self._window)
         if total is not None and self._rows_max is not None and total > self._rows_max:
             page = await self._connector.fetch_first_page(self._window)

@@ -52,7 +52,7 @@ class ReportActivities:
         read_to, lines = params.after.read_to, list[_ListedOrder]()
         async with send_heartbeats_during_block():
             state = await platforms.load_in_own_transaction(self._database, params.order.platform)
-            with slice_attempts.convert_failures():
+            with slice_attempts.convert_platform_failures():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
                     [piece] = windows.split_into_slices(read_to, window.end, state.settings.interval, 1)
                     connector = self._steps.build_connector(state, budget=TimeBudget(patience_seconds=math.inf))
@@ -75,7 +75,7 @@ class ReportActivities:
 
         async with send_heartbeats_during_block():
             parts = [_build_part_key(params.folder, number) for number in range(params.after.number)]
-            platform = comparison.build_frame(await self._load_listed_orders(parts))
+            platform = comparison.build_order_version_frame(await self._load_listed_orders(parts))
             state = await platforms.load_in_own_transaction(self._database, params.order.platform)
             ids = set(platform["order_id"])
             if is_filtered_by_creation(state):
@@ -89,7 +89,7 @@ class ReportActivities:
             newer = await order_copies.load_versions_of_orders(
                 self._database, params.order.platform, ids - stored.keys()
             )
-            sides = (comparison.build_stored_frame(side) for side in (stored, newer))
+            sides = (comparison.build_stored_order_version_frame(side) for side in (stored, newer))
             compared = await asyncio.to_thread(comparison.compare_orders, platform, *sides)
             only_here = None if is_filtered_by_creation(state) else len(compared.only_here)
             report = await self._build_report(params.order, compared, only_here)

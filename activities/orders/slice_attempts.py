@@ -32,7 +32,9 @@ from infra import log, outages
 from infra.objects import ObjectMissing, ObjectStore
 
 
-async def load_answers(objects: ObjectStore, params: ReadSliceInput, capability: Capability) -> AnswerLog:
+async def load_answers_of_earlier_attempts(
+    objects: ObjectStore, params: ReadSliceInput, capability: Capability
+) -> AnswerLog:
     """Load the answers of earlier attempts; empty where the platform's page tokens have expired since."""
     place, good_seconds = params.place, capability.paging.token_seconds
     if place is None:
@@ -50,7 +52,9 @@ async def load_answers(objects: ObjectStore, params: ReadSliceInput, capability:
     return await asyncio.to_thread(AnswerLog.decode, body)
 
 
-async def store_answers(objects: ObjectStore, params: ReadSliceInput, answers: AnswerLog) -> ResumePoint | None:
+async def store_answers_for_next_attempt(
+    objects: ObjectStore, params: ReadSliceInput, answers: AnswerLog
+) -> ResumePoint | None:
     """Store the received answers for the next attempt, and return where."""
     if not answers.gained:
         return params.place
@@ -60,7 +64,7 @@ async def store_answers(objects: ObjectStore, params: ReadSliceInput, answers: A
     return ResumePoint(key=key, older=params.place.key if params.place else None, kept_at=datetime.now(UTC))
 
 
-async def delete_answers(objects: ObjectStore, params: ReadSliceInput) -> None:
+async def delete_stored_answers(objects: ObjectStore, params: ReadSliceInput) -> None:
     """Delete the stored answers."""
     for key in (params.place.key, params.place.older) if params.place else ():
         if key is not None:
@@ -110,7 +114,7 @@ TIMEOUT_HINT: Final = "Raise `timeout`, or shorten `interval` or lower `max_rows
 
 
 @contextmanager
-def convert_failures() -> Iterator[None]:
+def convert_platform_failures() -> Iterator[None]:
     """Turn failures of a platform into application errors that carry an AttemptFailure."""
     try:
         yield
@@ -125,7 +129,7 @@ def convert_failures() -> Iterator[None]:
 
 
 @contextmanager
-def convert_own_outages() -> Iterator[None]:
+def convert_outages_to_lost_worker() -> Iterator[None]:
     """Turn an outage of this installation's components into the failure of a lost worker: it is not the platform's."""
     try:
         yield
@@ -141,7 +145,7 @@ def to_application_error(attempt: AttemptFailure) -> ApplicationError:
     return ApplicationError(attempt.fault.sentence, attempt, type=FAILURE_TYPE, non_retryable=hopeless, category=benign)
 
 
-def is_resumable(failure: PlatformFailure) -> bool:
+def are_received_answers_still_valid(failure: PlatformFailure) -> bool:
     """Return whether the received answers are still valid."""
     return isinstance(failure, _RESUMABLE)
 
@@ -151,16 +155,18 @@ def add_resume_point(
 ) -> AttemptFailure:
     """Return the failure with its resume point; it is retryable if the attempt made progress."""
     may_pass = bool(gained) if isinstance(failure, AttemptTimeUsedUp) else failure.may_pass
-    return attempt.model_copy(update={"place": place, "gained": gained, "fault": _set_retryable(attempt, may_pass)})
+    return attempt.model_copy(
+        update={"place": place, "gained": gained, "fault": _build_fault_with_retryable(attempt, may_pass)}
+    )
 
 
 def convert_midway_refusal(attempt: AttemptFailure, paging: PagingKind) -> AttemptFailure:
     """Return the failure for a refusal after pages were read: where pages lead to pages, a token may have expired."""
-    fault = _set_retryable(attempt, paging is not PagingKind.NUMBER)
+    fault = _build_fault_with_retryable(attempt, paging is not PagingKind.NUMBER)
     return attempt.model_copy(update={"trouble": FailureKind.FAILED, "fault": fault})
 
 
-def _set_retryable(attempt: AttemptFailure, is_retryable: bool) -> FaultRecord:
+def _build_fault_with_retryable(attempt: AttemptFailure, is_retryable: bool) -> FaultRecord:
     return attempt.fault.model_copy(update={"retryable": is_retryable})
 
 

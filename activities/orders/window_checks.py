@@ -153,7 +153,9 @@ async def try_to_confirm_zone(connector: Connector, window: TimeWindow, copies: 
     for order in dated[:ZONE_CANDIDATES]:
         start = floor_to_second(order.modified_at)
         try:
-            if order.order_id in await _fetch_orders_by_id(connector, TimeWindow(start=start, end=start + least)):
+            if order.order_id in await _list_orders_of_window_by_id(
+                connector, TimeWindow(start=start, end=start + least)
+            ):
                 return True
         except TooManyRows:
             return True
@@ -173,13 +175,13 @@ async def _has_been_modified(connector: Connector, copy: FetchedOrder) -> bool:
     if longest := connector.capability.query.window_max_seconds:
         start = max(start, end - timedelta(seconds=longest))
     try:
-        now = (await _fetch_orders_by_id(connector, TimeWindow(start=start, end=end))).get(copy.order.order_id)
+        now = (await _list_orders_of_window_by_id(connector, TimeWindow(start=start, end=end))).get(copy.order.order_id)
     except TooManyRows:
         return False
     return now is not None and now.modified_at > copy.order.modified_at
 
 
-async def _fetch_orders_by_id(connector: Connector, window: TimeWindow) -> dict[str, PlatformOrder]:
+async def _list_orders_of_window_by_id(connector: Connector, window: TimeWindow) -> dict[str, PlatformOrder]:
     found: dict[str, PlatformOrder] = {}
     with suppress(IdenticalPages):
         async for page in connector.iterate_pages(window, await connector.fetch_row_count(window)):

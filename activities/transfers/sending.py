@@ -92,7 +92,7 @@ class ShardSender:
             await self._save_changes()
             await self._wait_for_next_poll(schedule.advance_to_next_pause(any_just_ended=self.ended_count > before))
         if self._progress.unfinished:
-            await self._end_at_deadline()
+            await self._terminate_and_end_at_deadline()
 
     async def _recover_tasks(self) -> None:
         """Continue GSE tasks whose ids a process of this host received but could not save before it died."""
@@ -203,7 +203,7 @@ class ShardSender:
         else:
             self._progress.apply_results(task, results, time.time())
 
-    async def _end_at_deadline(self) -> None:
+    async def _terminate_and_end_at_deadline(self) -> None:
         """Have GSE terminate unfinished targets, accept successes for a while, then end the rest."""
         terminating = asyncio.create_task(self._terminate_until_answered(list(self._progress.unfinished)))
         try:

@@ -24,7 +24,7 @@ INT64_MAX: Final = 2**63 - 1
 PUSH_BATCH_MAX: Final = 500
 
 
-class PushInbox:
+class BatchingPushInbox:
     """Stores pushed messages in batches: those that arrive while a batch is written form the next."""
 
     def __init__(self, services: Services, trigger: CycleTrigger) -> None:
@@ -45,14 +45,14 @@ class PushInbox:
         return dict.fromkeys(batch, True)
 
 
-PUSH_INBOX = web.AppKey("pushed", PushInbox)
+PUSH_INBOX = web.AppKey("pushed", BatchingPushInbox)
 
 CYCLE_TRIGGER = web.AppKey("trigger", CycleTrigger)
 
 
 def _attach_inbox_and_gauges(app: web.Application, services: Services) -> None:
     trigger = app[CYCLE_TRIGGER] = CycleTrigger(services.engine, services.settings.addresses.pause_seconds)
-    app[PUSH_INBOX] = PushInbox(services, trigger)
+    app[PUSH_INBOX] = BatchingPushInbox(services, trigger)
 
     async def begin_cycle() -> None:
         trigger.request_cycle()

@@ -90,7 +90,9 @@ async def list_comparisons(call: Call) -> ComparisonsResponse:
     done = {key.partition(".")[0] for key in keys if key.endswith(names.build_comparison_manifest_key(""))}
     begun = {each async for each in _list_comparison_names_in_engine(engine)}
     newest = sorted(done | begun, reverse=True)[:LISTED_MAX]
-    return ComparisonsResponse(items=await asyncio.gather(*(_load_summary(call, report) for report in newest)))
+    return ComparisonsResponse(
+        items=await asyncio.gather(*(_load_comparison_summary(call, report) for report in newest))
+    )
 
 
 @routes.post("/v1/addresses/drift", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
@@ -125,8 +127,8 @@ async def _list_comparison_names_in_engine(engine: Client) -> AsyncIterator[str]
         yield each.id.removeprefix(names.build_comparison_workflow_id(""))
 
 
-async def _load_summary(call: Call, report: str) -> ComparisonSummary:
-    found = await _load_manifest(call, report)
+async def _load_comparison_summary(call: Call, report: str) -> ComparisonSummary:
+    found = await _load_result_of_finished_comparison(call, report)
     progress = (
         WorkflowProgress.DONE
         if found
@@ -142,7 +144,7 @@ async def _load_summary(call: Call, report: str) -> ComparisonSummary:
     )
 
 
-async def _load_manifest(call: Call, report: str) -> CompareModulesResult | None:
+async def _load_result_of_finished_comparison(call: Call, report: str) -> CompareModulesResult | None:
     try:
         written = await call.services.objects.get(
             names.build_comparison_manifest_key(names.build_comparison_workbook_key(report))
@@ -153,7 +155,7 @@ async def _load_manifest(call: Call, report: str) -> CompareModulesResult | None
 
 
 async def _load_counts_with_link(call: Call, report: str) -> ComparisonCounts | None:
-    found = await _load_manifest(call, report)
+    found = await _load_result_of_finished_comparison(call, report)
     if found is None:
         return None
     key = names.build_comparison_workbook_key(report)

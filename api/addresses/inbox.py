@@ -161,7 +161,9 @@ async def list_quarantined_messages(call: Call, query: QuarantineQuery) -> PageR
     rows = await quarantine.list_quarantine_page_plus_one(
         call.services.database, query.topic, is_mended=query.mended, after=after, limit=query.limit
     )
-    return pagination.build_page(rows, query.limit, _build_summary, lambda row: (row.created_at, str(row.id)))
+    return pagination.build_page(
+        rows, query.limit, _build_quarantined_message_summary, lambda row: (row.created_at, str(row.id))
+    )
 
 
 @routes.post("/v1/addresses/quarantine/discard", access=Access.ADMIN)
@@ -179,13 +181,13 @@ async def discard_quarantined_messages(call: Call, body: DiscardMessagesRequest)
 @routes.get("/v1/addresses/quarantine/{quarantine_id}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_quarantined_message(call: Call, path: QuarantinePath) -> QuarantinedMessageResponse:
     """Show a message that could not be read."""
-    found = await _require_text(call, path.quarantine_id, EXCERPT_MAX_BYTES)
+    found = await _require_quarantined_text(call, path.quarantine_id, EXCERPT_MAX_BYTES)
     truncated = len(found.raw) < found.message.raw_bytes
     return QuarantinedMessageResponse(
-        **_build_summary(found.message).model_dump(),
+        **_build_quarantined_message_summary(found.message).model_dump(),
         kept_bytes=found.kept_bytes,
         truncated=truncated,
-        text=_decode_utf8(found.raw, is_whole=not truncated),
+        text=_decode_utf8_or_none(found.raw, is_whole=not truncated),
         raw=base64.b64encode(found.raw).decode(),
     )
 
@@ -198,7 +200,7 @@ async def read_quarantined_message(call: Call, path: QuarantinePath) -> Quaranti
 )
 async def download_raw_message(call: Call, path: QuarantinePath) -> web.Response:
     """Return the bytes of a message that could not be read as they came, as far as they are kept."""
-    raw = (await _require_text(call, path.quarantine_id, RAW_MAX_BYTES)).raw
+    raw = (await _require_quarantined_text(call, path.quarantine_id, RAW_MAX_BYTES)).raw
     # As an attachment: an operator's browser must not execute what a publisher sent.
     headers = {"Content-Disposition": f'attachment; filename="quarantine-{path.quarantine_id}"'}
     return web.Response(body=raw, content_type=OCTET_STREAM, headers=headers)
@@ -229,18 +231,18 @@ async def mend_message(call: Call, path: QuarantinePath, body: MendMessageReques
     return await queries.load_message(call, log_id)
 
 
-async def _require_text(call: Call, quarantine_id: int, max_bytes: int) -> QuarantinedText:
+async def _require_quarantined_text(call: Call, quarantine_id: int, max_bytes: int) -> QuarantinedText:
     found = await quarantine.find_quarantined_text(call.services.database, quarantine_id, max_bytes)
     if found is None:
         raise quarantine.build_not_in_quarantine_fault(quarantine_id)
     return found
 
 
-def _build_summary(row: QuarantinedMessage) -> QuarantinedMessageSummary:
+def _build_quarantined_message_summary(row: QuarantinedMessage) -> QuarantinedMessageSummary:
     return QuarantinedMessageSummary.model_validate(row, from_attributes=True)
 
 
-def _decode_utf8(raw: bytes, *, is_whole: bool) -> str | None:
+def _decode_utf8_or_none(raw: bytes, *, is_whole: bool) -> str | None:
     """Decode a text; a character that truncation has split is left out."""
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(raw, final=is_whole)

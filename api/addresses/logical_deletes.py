@@ -97,7 +97,9 @@ async def list_logical_deletes(call: Call, query: LogicalDeletesQuery) -> PageRe
     filter_ = LogicalDeleteFilter(query.uprn, query.address_id, query.removable, query.purged)
     after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
     rows = await logical_deletes.list_logical_delete_page_plus_one(call.services.database, filter_, after, query.limit)
-    return pagination.build_page(rows, query.limit, _build_summary, lambda row: (row.create_date, str(row.address_id)))
+    return pagination.build_page(
+        rows, query.limit, _build_logical_delete_summary, lambda row: (row.create_date, str(row.address_id))
+    )
 
 
 @routes.post("/v1/addresses/logical-deletes/check", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
@@ -142,7 +144,7 @@ def _build_purge_response(purge_id: str, progress: WorkflowProgress, report: Pur
     return PurgeResponse(purge_id=purge_id, progress=progress, **report.model_dump())
 
 
-def _build_summary(row: LogicalDelete) -> LogicalDeleteSummary:
+def _build_logical_delete_summary(row: LogicalDelete) -> LogicalDeleteSummary:
     return LogicalDeleteSummary(
         address_id=row.address_id,
         uprn=row.uprn,

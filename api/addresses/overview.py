@@ -34,10 +34,10 @@ def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | 
 
 def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """Return a function that counts unfinished messages."""
-    return partial(_count_workload, services.database, services.settings.addresses)
+    return partial(_count_unfinished_messages_as_workload, services.database, services.settings.addresses)
 
 
-async def _count_workload(database: Database, defaults: AddressSettings) -> Workloads:
+async def _count_unfinished_messages_as_workload(database: Database, defaults: AddressSettings) -> Workloads:
     settings = await addresses.load_effective_settings(database, defaults)
     counts = await cycle.count_unfinished(database, settings.retries)
     paused = await addresses.find_module_pauses(database, settings)

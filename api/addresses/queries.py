@@ -67,7 +67,7 @@ class MessagesQuery(PageQuery):
     history: bool = Field(default=False, description="archived messages instead of the log's")
 
     @model_validator(mode="after")
-    def _reject_contradictions(self) -> Self:
+    def _reject_contradictions_and_history_scans(self) -> Self:
         """Refuse contradictions, and scans of the history: it may be a thousand times as long as the log."""
         validation.require_start_before_end(
             self.created_after, self.created_before, ("created_after", "created_before")
@@ -182,7 +182,9 @@ async def describe_cycle(call: Call, handle: ScheduleHandle) -> CycleResponse:
         note=state.note or "",
         running=[each.workflow_id for each in started],
         next_runs=starts.list_next_run_times(description),
-        progress=await _read_progress(call.services.engine, started[0].workflow_id) if started else None,
+        progress=await _read_cycle_progress_if_running(call.services.engine, started[0].workflow_id)
+        if started
+        else None,
         pauses=await _list_pauses(call, state.note or "" if state.paused else None),
     )
 
@@ -203,7 +205,7 @@ async def _list_pauses(call: Call, cycle_note: str | None) -> list[AddressPauseR
     return [*found, *(responses.build_module_pause(module, pause) for module, pause in modules.items())]
 
 
-async def _read_progress(engine: Client, workflow_id: str) -> CycleProgress | None:
+async def _read_cycle_progress_if_running(engine: Client, workflow_id: str) -> CycleProgress | None:
     """Return the progress of a run; None if it has ended meanwhile, or no worker answers in time."""
     handle = engine.get_workflow_handle(workflow_id)
     try:

@@ -89,8 +89,8 @@ async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
             "Wait for its end, or start a new download.",
         )
     spec = DownloadSpec.model_validate(row.request)
-    await quotas.consume_quotas(call, spec)
-    await _signal_or_restart(call, row, spec)
+    await quotas.consume_quotas_and_set_headers(call, spec)
+    await _signal_waiting_run_or_start_new_run(call, row, spec)
     return await _wait_until_retry_starts(call, row)
 
 
@@ -107,7 +107,7 @@ async def _cancel_run(call: Call, task_id: str) -> DownloadResponse:
     return await get_status_reader(call).read(call.project_id, task_id)
 
 
-async def _signal_or_restart(call: Call, row: Download, spec: DownloadSpec) -> None:
+async def _signal_waiting_run_or_start_new_run(call: Call, row: Download, spec: DownloadSpec) -> None:
     """Signal the run if it still waits for a retry; otherwise start a new run."""
     try:
         await _get_workflow_handle(call, row.task_id).signal(names.RETRY)

@@ -108,7 +108,7 @@ async def create_download(
     quota.
     """
     requested = _parse_and_check_tables(call, body)
-    answer = await _find_or_start(call, body, requested, headers.idempotency_key)
+    answer = await _find_by_idempotency_key_or_start(call, body, requested, headers.idempotency_key)
     _set_response_header(call, "Location", f"/v1/downloads/{answer.task_id}")
     return await _wait_for_file(call, answer, query.wait) if query.wait else answer
 
@@ -116,7 +116,7 @@ async def create_download(
 def _parse_and_check_tables(call: Call, body: DownloadRequest) -> list[RequestedTable]:
     if body.project_id not in (None, call.project_id):
         raise auth.build_missing_to_caller_fault()
-    requested = tables.parse_tables(body)
+    requested = tables.build_tables_or_reject_request(body)
     for url in dict.fromkeys(table.source_url for table in requested):
         if url is not None:
             call.services.http.require_url_allowed_before_lookup(url, is_source=True)
@@ -125,12 +125,12 @@ def _parse_and_check_tables(call: Call, body: DownloadRequest) -> list[Requested
     return requested
 
 
-async def _find_or_start(
+async def _find_by_idempotency_key_or_start(
     call: Call, body: DownloadRequest, requested: list[RequestedTable], key: str | None
 ) -> DownloadResponse:
     task_id = f"dl_{secrets.token_hex(12)}"
     if key is None:
-        return await _admit_and_start(call, body, requested, task_id)
+        return await _consume_quotas_and_start(call, body, requested, task_id)
     has_rows = any(table.data is not None for table in requested)
     rows = b"\n".join(tables.extract_rows_json_by_table(call, body)) if has_rows else b""
     fingerprint = fingerprint_request(body, rows)
@@ -139,7 +139,7 @@ async def _find_or_start(
         # The first request may have ended right after its claim; then this one starts the download.
         with suppress(Missing):
             return await _answer_with_existing(call, owner)
-    return await _admit_and_start(call, body, requested, owner)
+    return await _consume_quotas_and_start(call, body, requested, owner)
 
 
 async def _answer_with_existing(call: Call, task_id: str) -> DownloadResponse:
@@ -148,28 +148,30 @@ async def _answer_with_existing(call: Call, task_id: str) -> DownloadResponse:
     return answer
 
 
-async def _admit_and_start(
+async def _consume_quotas_and_start(
     call: Call, body: DownloadRequest, requested: list[RequestedTable], task_id: str
 ) -> DownloadResponse:
     sources = [_seal_source(call, table, task_id, index) for index, table in enumerate(requested)]
     spec = _build_spec(call, body, requested, sources, task_id)
-    await quotas.consume_quotas(call, spec)
+    await quotas.consume_quotas_and_set_headers(call, spec)
     try:
         if any(source.inline_key for source in sources):
-            await tables.store_rows(call, body, requested, [source.inline_key for source in sources])
+            await tables.store_inline_rows_as_source_pages(
+                call, body, requested, [source.inline_key for source in sources]
+            )
         if not await start_download(call.services, spec):
             return await _answer_with_existing(call, task_id)
     except Exception:
         await release_slots_and_count_file_size(call.services.database, spec.project_id, spec.operator_id, task_id)
         raise
-    await _list_as_pending(call.services.database, spec)
+    await _insert_pending_row_or_log_warning(call.services.database, spec)
     metrics.DOWNLOADS_ACCEPTED.labels(spec.type).inc()
     return responses.build_response_from_run(
         spec.project_id, task_id, responses.build_memo(spec), DownloadStatus(), spec.created_at or datetime.now(UTC)
     )
 
 
-async def _list_as_pending(database: Database, spec: DownloadSpec) -> None:
+async def _insert_pending_row_or_log_warning(database: Database, spec: DownloadSpec) -> None:
     """Write the row that lists are read from. The download runs in any case: if this fails, a worker writes the row."""
     try:
         await catalogue.insert_accepted_download_if_new(database, spec)

@@ -72,7 +72,7 @@ async def watch_project_by_socket(call: Call) -> web.WebSocketResponse:
     Each message is a download as `GET /v1/downloads/{task_id}` returns it: first those that run or ended within the
     last minute, then every change.
     """
-    with get_watch_registry(call).count_stream(call.project_id):
+    with get_watch_registry(call).count_stream_within_limit(call.project_id):
         async with get_watch_registry(call).watch_project(call.project_id) as subscription:
             return await send_updates_over_socket(call, subscription)
 
@@ -90,7 +90,7 @@ async def watch_download_by_socket(call: Call, path: DownloadPath) -> web.WebSoc
     Each message is the download as `GET /v1/downloads/{task_id}` returns it: at once, and then at every change. After
     its final state the connection is closed with code 1000; 1001 and 1013 mean to reconnect.
     """
-    with get_watch_registry(call).count_stream(call.project_id):
+    with get_watch_registry(call).count_stream_within_limit(call.project_id):
         async with get_watch_registry(call).watch_download(call.project_id, path.task_id) as subscription:
             return await send_updates_over_socket(call, subscription)
 
@@ -107,7 +107,7 @@ async def watch_project_by_events(call: Call) -> web.StreamResponse:
     Each event is a download as `GET /v1/downloads/{task_id}` returns it: first those that run or ended within the last
     minute, then every change. A client that reconnects starts anew.
     """
-    with get_watch_registry(call).count_stream(call.project_id):
+    with get_watch_registry(call).count_stream_within_limit(call.project_id):
         async with get_watch_registry(call).watch_project(call.project_id) as subscription:
             return await send_updates_as_events(call, subscription, None)
 
@@ -125,7 +125,7 @@ async def watch_download_by_events(call: Call, path: DownloadPath, headers: Reco
     Each event is the download as `GET /v1/downloads/{task_id}` returns it. The stream ends after its final state; a
     client that reconnects with the id of that event gets 204.
     """
-    with get_watch_registry(call).count_stream(call.project_id):
+    with get_watch_registry(call).count_stream_within_limit(call.project_id):
         async with get_watch_registry(call).watch_download(call.project_id, path.task_id) as subscription:
             return await send_updates_as_events(call, subscription, headers.last_event_id)
 

@@ -160,7 +160,7 @@ async def _send_file(
     return response
 
 
-def require_file(row: Download) -> DownloadFile:
+def require_finished_file(row: Download) -> DownloadFile:
     """Return the file of a download.
 
     Raises:
@@ -194,7 +194,7 @@ async def _require_file_of_download(call: Call, task_id: str) -> DownloadFile:
         # Without a row it has not been processed yet, or there is no such download.
         await get_status_reader(call).read(call.project_id, task_id)
         raise _build_unfinished_conflict()
-    return require_file(row)
+    return require_finished_file(row)
 
 
 async def _require_linked_file(call: Call, token: str) -> DownloadFile:
@@ -213,7 +213,7 @@ async def _require_linked_file(call: Call, token: str) -> DownloadFile:
     row = await catalogue.find_download_of_live_project(call.services.database, opened.project_id, opened.task_id)
     if row is None:
         raise build_missing_download_fault(opened.task_id)
-    return require_file(row)
+    return require_finished_file(row)
 
 
 def _build_head_response(file: DownloadFile) -> web.Response:

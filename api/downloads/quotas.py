@@ -33,7 +33,7 @@ _WINDOW_SECONDS = {
 _UNITS = {QuotaKind.ACTIVE: "concurrent-requests", QuotaKind.BYTES: "content-bytes", QuotaKind.ROWS: "rows"}
 
 
-async def consume_quotas(call: Call, spec: DownloadSpec) -> None:
+async def consume_quotas_and_set_headers(call: Call, spec: DownloadSpec) -> None:
     """Count a submission and take the slots of an active download. The response has the quotas in its headers.
 
     Raises:

@@ -241,7 +241,7 @@ class StatusReader:
         if row is not None and DownloadState(row.state).is_final:
             return build_response_from_row(row)
         try:
-            snapshot = await self._read_run(project_id, task_id)
+            snapshot = await self._read_cached_or_query_run(project_id, task_id)
         except Missing:
             if row is None:
                 raise
@@ -258,7 +258,7 @@ class StatusReader:
     async def read_progress(self, project_id: str, previous: DownloadResponse) -> DownloadResponse:
         """Return the status of a download that was running a moment ago, without querying the database unless it has
         ended."""
-        snapshot = await self._read_run(project_id, previous.task_id)
+        snapshot = await self._read_cached_or_query_run(project_id, previous.task_id)
         if snapshot.status.state.is_final:
             return await self.read(project_id, previous.task_id)
         return build_response_from_run(
@@ -273,16 +273,16 @@ class StatusReader:
         """Drop the cached status, after a change by this process."""
         self._reads.pop((project_id, task_id), None)
 
-    async def _read_run(self, project_id: str, task_id: str) -> RunSnapshot:
+    async def _read_cached_or_query_run(self, project_id: str, task_id: str) -> RunSnapshot:
         key = (project_id, task_id)
         read = self._reads.get(key)
         if read is None:
             read = self._reads[key] = asyncio.create_task(self._query_engine(project_id, task_id))
-            read.add_done_callback(lambda done: self._expire_later(key, done))
+            read.add_done_callback(lambda done: self._schedule_cache_expiry(key, done))
         # The query is shared, so a cancelled caller must not cancel it.
         return await asyncio.shield(read)
 
-    def _expire_later(self, key: DownloadKey, read: asyncio.Task[RunSnapshot]) -> None:
+    def _schedule_cache_expiry(self, key: DownloadKey, read: asyncio.Task[RunSnapshot]) -> None:
         def drop() -> None:
             if self._reads.get(key) is read:
                 del self._reads[key]

@@ -61,7 +61,7 @@ class RequestedTable:
         return sum(map(len, data.values())) if isinstance(data, dict) else len(data)
 
 
-def parse_tables(body: DownloadRequest) -> list[RequestedTable]:
+def build_tables_or_reject_request(body: DownloadRequest) -> list[RequestedTable]:
     """Return the tables of a request.
 
     Raises:
@@ -292,7 +292,9 @@ def extract_rows_json_by_table(call: Call, body: DownloadRequest) -> list[bytes]
     return [bytes(sent.data)]
 
 
-async def store_rows(call: Call, body: DownloadRequest, tables: list[RequestedTable], keys: list[str | None]) -> None:
+async def store_inline_rows_as_source_pages(
+    call: Call, body: DownloadRequest, tables: list[RequestedTable], keys: list[str | None]
+) -> None:
     """Store the rows of each table that has a key as a page, in the form of a source's answer."""
     sent = extract_rows_json_by_table(call, body)
     for table, key, text in zip(tables, keys, sent if len(sent) > 1 else repeat(sent[0]), strict=False):

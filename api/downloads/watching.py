@@ -67,7 +67,7 @@ class WatchRegistry:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @contextmanager
-    def count_stream(self, project_id: str) -> Iterator[None]:
+    def count_stream_within_limit(self, project_id: str) -> Iterator[None]:
         """Count an open stream of a project.
 
         Raises:

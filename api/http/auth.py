@@ -24,7 +24,7 @@ from api.http.sessions import (
     ConsoleSession,
     SessionCookies,
     Ticket,
-    read_cookies,
+    read_cookies_or_empty,
 )
 from clients.http import GuardedClient
 from clients.push_tokens import InvalidPushToken, PushTokenVerifier
@@ -107,7 +107,7 @@ class Authenticator:
             return Caller()
         if route.takes_ticket and TICKET_PARAMETER in request.query and hdrs.AUTHORIZATION not in request.headers:
             return await self._identify_by_ticket(request, is_response_started=is_response_started)
-        if hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies(request):
+        if hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies_or_empty(request):
             return await self.identify_key(_read_key(request, route), request.remote)
         return await self._identify_by_session(request, route)
 
@@ -219,7 +219,7 @@ class Authenticator:
 
     async def _switch_to_project(self, caller: Caller, project_id: str, route: Route) -> Caller:
         """Return the caller as one of the project that the request names."""
-        require_owner(caller, project_id)
+        require_owner_or_admin(caller, project_id)
         if not (caller.is_admin and route.is_within_project):
             return caller
         quotas = await self._projects.get(project_id) if _PROJECT_ID.fullmatch(project_id) else None
@@ -300,7 +300,7 @@ class PubSubPushAuthenticator:
 PUSH_AUTHENTICATOR = web.AppKey("push_authenticator", PubSubPushAuthenticator)
 
 
-def require_owner(caller: Caller, project_id: str) -> None:
+def require_owner_or_admin(caller: Caller, project_id: str) -> None:
     """Require a key of this project, or the admin key.
 
     Raises:
@@ -388,9 +388,9 @@ def _list_push_tokens(request: web.Request) -> list[str]:
     The secret comes first: checking it needs no request to Google.
     """
     headers = request.headers.getall("Authorization", [])
-    return [*request.query.getall("token", []), *map(_read_bearer_token, headers)] or [""]
+    return [*request.query.getall("token", []), *map(_read_bearer_token_or_empty, headers)] or [""]
 
 
-def _read_bearer_token(header: str) -> str:
+def _read_bearer_token_or_empty(header: str) -> str:
     scheme, _, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

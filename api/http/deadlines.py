@@ -132,11 +132,11 @@ class DeadlineQueue:
                 latest = loop.time() + self._seconds - self._checked_after_seconds
                 late = [each for each in self._deadlines if each.at <= latest]
                 if late:
-                    self._note_check(late, await self._find_hanging())
+                    self._count_hanging_checks_and_cancel(late, await self._find_hanging())
         finally:
             self._checks = None
 
-    def _note_check(self, late: list[Deadline], hanging: Component | None) -> None:
+    def _count_hanging_checks_and_cancel(self, late: list[Deadline], hanging: Component | None) -> None:
         for deadline in late:
             deadline.hanging = hanging
             deadline.hanging_checks = deadline.hanging_checks + 1 if hanging else 0

@@ -102,7 +102,7 @@ def read_or_create_request_id(request: web.BaseRequest) -> str:
 
 
 def _log_and_render_error(error: Exception, state: RequestState) -> web.StreamResponse:
-    problem = problems.convert_error(error, state.id)
+    problem = problems.convert_error_to_problem(error, state.id)
     state.code = problem.code
     if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("request_failed", exc_info=error)

@@ -111,10 +111,10 @@ async def parse_body(
     raw = request[REQUEST_STATE].body = (await _read_body(request, settings)).removeprefix(codecs.BOM_UTF8)
     # Such a client may send all parameters in the query.
     text = _decode_utf8(raw) or ("{}" if headerless and hdrs.CONTENT_TYPE not in request.headers else "")
-    return parse_text(text, model)
+    return parse_json_text_strictly(text, model)
 
 
-def parse_text(text: str, model: type[Model]) -> Model:
+def parse_json_text_strictly(text: str, model: type[Model]) -> Model:
     """Parse JSON strictly; whatever a text within the limit holds, this takes a fraction of a second."""
     _require_few_containers(text)
     value = _parse_json(text)

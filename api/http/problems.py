@@ -95,7 +95,7 @@ class RequestRejected(Exception):
         super().__init__(f"{message} {hint}".strip())
 
 
-def convert_error(error: Exception, request_id: str) -> Problem:
+def convert_error_to_problem(error: Exception, request_id: str) -> Problem:
     """Convert an exception to a problem; an internal failure tells only the request id."""
     match error:
         case QuotaExhausted():

@@ -38,7 +38,7 @@ class RateMeter:
         now = self._clock()
         due = self._due.get(key)
         if due is None:
-            self._remove_keys_if_full(now)
+            self._remove_past_or_all_keys_if_full(now)
             due = now
         elif due < now:
             due = now
@@ -53,7 +53,7 @@ class RateMeter:
         left = max(0.0, self._due.get(key, 0.0) - self._clock())
         return min(per_minute, math.ceil(left * per_minute / MINUTE_SECONDS - 1e-6)), left
 
-    def _remove_keys_if_full(self, now: float) -> None:
+    def _remove_past_or_all_keys_if_full(self, now: float) -> None:
         if len(self._due) >= KEYS_MAX:
             self._due = {each: due for each, due in self._due.items() if due > now}
         if len(self._due) >= KEYS_MAX:
@@ -79,7 +79,7 @@ class RequestRates:
         async with turns:
             yield
 
-    def admit(self, caller: Caller) -> None:
+    def count_request_within_quota(self, caller: Caller) -> None:
         """Count a request of a project.
 
         Raises:

@@ -23,7 +23,7 @@ async def open_server(app: web.Application, settings: ApiSettings) -> AsyncItera
 
     Yields the base address, and the process' own if other processes share the first. Port 0 picks a free one.
     """
-    runner = _Runner(
+    runner = _ProblemAnsweringAppRunner(
         app,
         access_log=None,
         # aiohttp's default keeps an idle connection open for 3,630 s.
@@ -60,20 +60,20 @@ def build_expect_handler(body_max_bytes: int) -> Callable[[web.Request], Awaitab
     return answer_expectation
 
 
-class _Runner(web.AppRunner):
-    """Creates connections of class `_Connection`."""
+class _ProblemAnsweringAppRunner(web.AppRunner):
+    """Creates connections of class `_ProblemAnsweringConnection`."""
 
     async def _make_server(self) -> web.Server:
         server = await super()._make_server()
-        return _Server(server.request_handler, request_factory=server.request_factory, **self._kwargs)
+        return _ProblemAnsweringServer(server.request_handler, request_factory=server.request_factory, **self._kwargs)
 
 
-class _Server(web.Server):
+class _ProblemAnsweringServer(web.Server):
     def __call__(self) -> RequestHandler:
-        return _Connection(self, loop=self._loop, **self._kwargs)
+        return _ProblemAnsweringConnection(self, loop=self._loop, **self._kwargs)
 
 
-class _Connection(RequestHandler):
+class _ProblemAnsweringConnection(RequestHandler):
     """A connection that answers malformed HTTP with problems, and sends errors to callers that are still sending."""
 
     async def finish_response(

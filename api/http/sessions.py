@@ -84,7 +84,7 @@ class SessionCookies:
 
     def read_session(self, request: web.Request) -> ConsoleSession | None:
         """Return the session of a request's cookie; None if there is none, it is forged, or it has ended."""
-        text = self._unseal_or_empty(read_cookies(request).get(COOKIE_NAME, ""))
+        text = self._unseal_or_empty(read_cookies_or_empty(request).get(COOKIE_NAME, ""))
         purpose, _, rest = text.partition(" ")
         if purpose != _PURPOSE:
             return None  # Sealed for another purpose.
@@ -168,7 +168,7 @@ class SessionCookies:
         return "https" in {request.scheme, proxy, urlsplit(self._base).scheme}
 
 
-def read_cookies(request: web.Request) -> Mapping[str, str]:
+def read_cookies_or_empty(request: web.Request) -> Mapping[str, str]:
     """Return the cookies of a request; none where its header cannot be parsed."""
     try:
         return request.cookies

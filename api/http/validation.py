@@ -145,7 +145,7 @@ def _describe_duplicate_alias(location: tuple[str | int, ...], model: type[BaseM
             field = next(
                 (field for name, field in holder.model_fields.items() if step in _list_aliases(name, field)), None
             )
-            holder = _find_model(field.annotation) if field else None
+            holder = _find_model_in_annotation(field.annotation) if field else None
     for name, field in holder.model_fields.items() if holder else ():
         if location[-1] in (names := _list_aliases(name, field)):
             return f"it is another name of {names[0]}, which was sent, too; send one of {' and '.join(names)}."
@@ -163,11 +163,11 @@ def _list_aliases(name: str, field: FieldInfo) -> list[str]:
             return [name]
 
 
-def _find_model(annotation: Any) -> type[BaseModel] | None:
+def _find_model_in_annotation(annotation: Any) -> type[BaseModel] | None:
     """Return the model in an annotation: alone, in a list, or optional."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next(filter(None, map(_find_model, get_args(annotation))), None)
+    return next(filter(None, map(_find_model_in_annotation, get_args(annotation))), None)
 
 
 def format_value(value: Any) -> str:

@@ -12,7 +12,7 @@ from api import webhooks
 from api.http.models import OperatorRequest
 from api.http.routes import Access, Call
 from api.orders.context import PlatformPath, routes
-from api.orders.queries import build_webhook_owner, load_project_id, read_backfill
+from api.orders.queries import build_webhook_owner, load_project_id_of_platform, read_backfill
 from api.orders.requests import BackfillPath, BackfillRequest, PlatformDeliveryPath, ReportRequest
 from api.orders.responses import (
     BackfillResponse,
@@ -107,7 +107,7 @@ async def redeliver_webhook(call: Call, path: PlatformDeliveryPath) -> WebhookDe
     arrived, has failed, or was stopped by a 410.
     """
     return await webhooks.redeliver_webhook(
-        call, await load_project_id(call, path), build_webhook_owner(path), path.delivery_id
+        call, await load_project_id_of_platform(call, path), build_webhook_owner(path), path.delivery_id
     )
 
 

@@ -94,7 +94,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
         credentials_fault=_parse_fault(row.credentials_fault),
         lag_seconds=lag,
         holes=known[:HOLES_SHOWN],
-        next_slices=_compute_next_slices(state),
+        next_slices=_compute_next_live_slices(state),
         requests_in_window=await limiter.read_spent_amount(build_rate_bucket_name(row.platform)),
         requests_today=await limiter.read_spent_amount(build_day_bucket_name(row.platform)),
         settle_lag=state.settings.settle_lag,
@@ -134,11 +134,11 @@ async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> Pag
 async def read_slice(call: Call, path: SlicePath) -> SliceDetailsResponse:
     """Read a slice of the ledger, and of one that is being read, what was tried and when it is tried again."""
     async with call.services.database.session() as session:
-        row = await lock_slice(session, path)
-    return responses.build_slice_details(row, await _read_slice_status(call, row))
+        row = await require_and_lock_slice(session, path)
+    return responses.build_slice_details(row, await _query_slice_status_if_being_read(call, row))
 
 
-async def _read_slice_status(call: Call, row: OrderSlice) -> SliceStatus | None:
+async def _query_slice_status_if_being_read(call: Call, row: OrderSlice) -> SliceStatus | None:
     """Return the status of the workflow that reads a slice; None if none does, or no worker answers in time."""
     ended_at = (row.done_at, row.failed_at, row.skipped_at, row.split_at)
     if row.reread_since is None and any(ended_at):
@@ -223,10 +223,12 @@ async def list_deliveries(call: Call, path: PlatformPath, query: PageQuery) -> P
 
     These are alarms about slices and backfills that failed, and about what keeps the platform from being fetched.
     """
-    return await webhooks.list_deliveries(call, await load_project_id(call, path), build_webhook_owner(path), query)
+    return await webhooks.list_deliveries(
+        call, await load_project_id_of_platform(call, path), build_webhook_owner(path), query
+    )
 
 
-async def lock_slice(session: Session, path: SlicePath) -> OrderSlice:
+async def require_and_lock_slice(session: Session, path: SlicePath) -> OrderSlice:
     """Return a slice's row, locked.
 
     Raises:
@@ -247,7 +249,7 @@ def build_missing_slice_fault(platform: str, name: str) -> Missing:
     )
 
 
-async def load_project_id(call: Call, path: PlatformPath) -> str:
+async def load_project_id_of_platform(call: Call, path: PlatformPath) -> str:
     async with call.services.database.session() as session:
         return (await platforms.load(session, path.platform)).row.project_id
 
@@ -269,7 +271,7 @@ def _parse_fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
     return None if noted is None else FaultRecord.model_validate(noted)
 
 
-def _compute_next_slices(state: PlatformWithSettingsInForce) -> list[windows.TimeWindow]:
+def _compute_next_live_slices(state: PlatformWithSettingsInForce) -> list[windows.TimeWindow]:
     """Return the next live slices, whether or not they have settled."""
     claimed_to = state.row.claimed_to
     if claimed_to is None:
@@ -279,7 +281,7 @@ def _compute_next_slices(state: PlatformWithSettingsInForce) -> list[windows.Tim
 
 
 @dataclass(frozen=True, slots=True)
-class _Schedule:
+class _PlatformScheduleState:
     """State of a platform's schedule."""
 
     paused: bool = False
@@ -289,17 +291,17 @@ class _Schedule:
     """The workflow id of its newest run."""
 
 
-async def _read_schedule(call: Call, platform: str) -> _Schedule:
+async def _read_schedule(call: Call, platform: str) -> _PlatformScheduleState:
     try:
         description = await call.services.engine.get_schedule_handle(names.build_cycle_schedule_id(platform)).describe()
     except RPCError as error:
         if outages.is_workflow_or_schedule_missing(error):
-            return _Schedule()
+            return _PlatformScheduleState()
         raise
     state, info = description.schedule.state, description.info
     runs = [each.action for each in info.recent_actions]
     newest = next((each.workflow_id for each in reversed(runs) if isinstance(each, ScheduledRun)), None)
-    return _Schedule(state.paused, state.note or "", starts.list_next_run_times(description), newest)
+    return _PlatformScheduleState(state.paused, state.note or "", starts.list_next_run_times(description), newest)
 
 
 async def _find_newest_backfill(session: Session, platform: str) -> BackfillResponse | None:

@@ -9,7 +9,7 @@ from typing import assert_never
 from api.http.routes import Access, Call
 from api.orders import responses
 from api.orders.context import PlatformPath, routes
-from api.orders.queries import build_missing_slice_fault, lock_slice
+from api.orders.queries import build_missing_slice_fault, require_and_lock_slice
 from api.orders.requests import SLICES_MAX, SkipSliceRequest, SkipSlicesRequest, SlicePath, SliceSelectionRequest
 from api.orders.responses import SliceResponse, SlicesActionResponse, UnchangedSlice
 from domain.faults import Conflict, Missing
@@ -39,7 +39,7 @@ async def redo_slice(call: Call, path: SlicePath) -> SliceResponse:
     One that is open and pauses makes its next attempt at once.
     """
     async with call.services.database.session() as session:
-        row = await lock_slice(session, path)
+        row = await require_and_lock_slice(session, path)
         response = responses.build_slice_response(row)
         if response.state is not SliceState.OPEN:
             _require_failed_or_done_slice(row)
@@ -60,7 +60,7 @@ async def split_slice(call: Call, path: SlicePath) -> SliceResponse:
     """Replace a failed slice by its halves, which are read at once."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
-        row = await lock_slice(session, path)
+        row = await require_and_lock_slice(session, path)
         await _split_failed_slice(session, row)
     await _trigger_schedule(call, platform)
     return responses.build_slice_response(row)
@@ -71,7 +71,7 @@ async def skip_slice(call: Call, path: SlicePath, body: SkipSliceRequest) -> Sli
     """Give a failed slice up: its orders may be missing, and `complete_to` may pass it."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
-        row = await lock_slice(session, path)
+        row = await require_and_lock_slice(session, path)
         await _skip_failed_slice(session, row, body.reason)
         await ledger.advance_complete_to(session, platform)
         return responses.build_slice_response(row)

@@ -76,7 +76,7 @@ async def try_platform(call: Call, body: TryPlatformRequest) -> TriedPageRespons
         Account(NUMBER, body.shop, body.base_url),
         build_credentials_reader(settings.credentials_folder, body.credentials),
     )
-    trial = _Trial(connector)
+    trial = _PlatformTrial(connector)
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await trial.run(body.start, body.end)
@@ -85,7 +85,7 @@ async def try_platform(call: Call, body: TryPlatformRequest) -> TriedPageRespons
     return trial.build_response()
 
 
-class _Trial:
+class _PlatformTrial:
     """Reads clock, total and first page, and goes on after what fails."""
 
     def __init__(self, connector: Connector) -> None:
@@ -98,12 +98,12 @@ class _Trial:
 
     async def run(self, start: datetime | None, end: datetime | None) -> None:
         """Make the requests."""
-        self._window = _choose_window(start, end, datetime.now(UTC))
+        self._window = _choose_trial_window(start, end, datetime.now(UTC))
         try:
             self._now = await self._connector.fetch_platform_time()
         except PlatformFailure as failure:
             self.problems.append(f"The clock could not be read: {failure}")
-        self._window = _choose_window(start, end, self._now or datetime.now(UTC))
+        self._window = _choose_trial_window(start, end, self._now or datetime.now(UTC))
         try:
             self._total = await self._connector.fetch_row_count(self._window)
         except PlatformFailure as failure:
@@ -138,7 +138,7 @@ class _Trial:
         )
 
 
-def _choose_window(start: datetime | None, end: datetime | None, now: datetime) -> TimeWindow:
+def _choose_trial_window(start: datetime | None, end: datetime | None, now: datetime) -> TimeWindow:
     last = floor_to_second(end or (now if start is None else min(now, start + SPAN)))
     first = floor_to_second(start or last - SPAN)
     return TimeWindow(start=first, end=max(last, first + timedelta(seconds=1)))

@@ -39,7 +39,7 @@ from api.tasks.responses import (
     TaskIdResponse,
     TaskOutcomesResponse,
     TaskTypesResponse,
-    build_success,
+    build_success_response,
     process_each,
 )
 from api.tasks.storage import STALE_SECONDS, TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
@@ -77,7 +77,7 @@ async def create_task(call: Call, body: CreateTaskRequest) -> TaskIdResponse | w
     it is an error.
     """
     await _count_new_tasks_against_quota(call, 1)
-    return build_success(task_id=await _create_task(call, body.task_data))
+    return build_success_response(task_id=await _create_task(call, body.task_data))
 
 
 @routes.post("/v1/create_tasks", access=Access.PROJECT, is_audited=False, problems={TOO_MANY_AT_ONCE: Invalid})
@@ -96,7 +96,7 @@ async def cancel_task(call: Call, body: CancelTaskRequest) -> TaskIdResponse | w
 
     It ends as cancelled at once; a worker that holds it learns of that at its next heartbeat or when it sets the task.
     """
-    return build_success(task_id=await _cancel_task(call, body.task_id))
+    return build_success_response(task_id=await _cancel_task(call, body.task_id))
 
 
 @routes.post("/v1/cancel_tasks", access=Access.PROJECTS)
@@ -136,7 +136,7 @@ async def register_task(call: Call, body: RegisterTaskTypeRequest) -> ResponseEn
 async def get_task_schedule_cfg_list(call: Call) -> TaskTypesResponse:
     """List the project's types with their configuration and the positions of their lanes."""
     types = await get_task_context(call).types.list_project_types(call.project_id)
-    return TaskTypesResponse(task_schedule_cfg_list=[responses.build_task_type(each) for each in types])
+    return TaskTypesResponse(task_schedule_cfg_list=[responses.build_task_type_response(each) for each in types])
 
 
 @routes.post("/v1/pause_task_type", access=Access.PROJECTS, problems=_TYPE_PROBLEMS)
@@ -166,7 +166,7 @@ async def _count_new_tasks_against_quota(call: Call, tasks: int) -> None:
             "Send them in several requests.",
             field="task_list",
         )
-    await get_task_context(call).open_tasks.admit(call.project_id, tasks, limits.tasks_open)
+    await get_task_context(call).open_tasks.count_new_tasks_within_quota(call.project_id, tasks, limits.tasks_open)
 
 
 @routes.post("/v1/remove_task_type", access=Access.PROJECTS, problems={**_TYPE_PROBLEMS, TYPE_NOT_EMPTY: Conflict})
@@ -177,18 +177,18 @@ async def remove_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseE
     """
     context = get_task_context(call)
     task_type = await context.types.require_type(body.task_type, call.project_filter)
-    _require_empty(task_type, await count_unfinished(context, task_type))
+    _require_no_unfinished_tasks(task_type, await count_unfinished(context, task_type))
     await context.types.remove(task_type)
     # Other processes create tasks of a type that they have read some time before.
     await asyncio.sleep(2 * STALE_SECONDS)
     if left := await count_unfinished(context, task_type):
         await context.types.restore(task_type)
-        _require_empty(task_type, left)
+        _require_no_unfinished_tasks(task_type, left)
     await pause_store.resume(call.services.database, build_task_type_subject(task_type.type))
     return ResponseEnvelope()
 
 
-def _require_empty(task_type: CachedTaskType, unfinished: int) -> None:
+def _require_no_unfinished_tasks(task_type: CachedTaskType, unfinished: int) -> None:
     if unfinished:
         raise Conflict(
             TYPE_NOT_EMPTY,
@@ -214,7 +214,7 @@ async def _create_task(call: Call, new: NewTask) -> TaskIdText:
             OperationCode.OK,
             OperationCode.SAME,
         }:
-            context.count_event(task_type.type, "created")
+            context.add_to_task_metric(task_type.type, "created")
             return str(task_id)
         task_type = await context.open_next_lane(task_type, task_id.pos)
 
@@ -244,7 +244,9 @@ async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new:
     fields += [new.task_stage] if new.task_stage else []
     digest = hashlib.sha256(msgspec.json.encode(fields)).digest()
     task_id = str(TaskId(secrets.create_random_token(), task_type.name, task_type.end_pos))
-    claim = await context.keys.claim_key(TaskKeyClaim(task_type.type, new.task_id, task_id, digest))
+    claim = await context.keys.claim_key_or_get_existing_claim(
+        TaskKeyClaim(task_type.type, new.task_id, task_id, digest)
+    )
     if claim.digest != digest:
         raise _build_task_differs_conflict(new.task_id)
     while True:
@@ -255,7 +257,7 @@ async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new:
         # A lane that reports another content compares with what a worker wrote; the digest has been compared above.
         created = {OperationCode.OK, OperationCode.SAME, OperationCode.CONFLICT}
         if code in created or await context.archived.get(claim.task_id):
-            context.count_event(task_type.type, "created")
+            context.add_to_task_metric(task_type.type, "created")
             return claim.task_id
         # The lane does not have it and is full, so it never will.
         task_type = await context.open_next_lane(task_type, parsed.pos)
@@ -294,7 +296,7 @@ async def _create_in_lane_and_open_it_if_closed(
     try:
         return await context.lanes.create_task(lane, task_type.rules, task)
     except LaneClosed:
-        await context.open_lane(lane)
+        await context.open_lane_unless_past(lane)
     try:
         return await context.lanes.create_task(lane, task_type.rules, task)
     except LaneClosed:
@@ -316,7 +318,7 @@ async def _cancel_task(call: Call, task_id: str) -> TaskIdText:
     if code == OperationCode.MISSING:
         code = await context.get_code_for_archived_task(task_id, SetOperation(parsed.key, TaskStatus.CANCELLED))
     raise_for_code(code, task_id)
-    context.count_event(task_type.type, "cancelled")
+    context.add_to_task_metric(task_type.type, "cancelled")
     return task_id
 
 
@@ -336,14 +338,14 @@ async def _put_back_task_or_copy_ended(call: Call, item: TaskToPutBack) -> TaskI
         return await _create_copy_of_ended(context, task_type, task_id, task)
     setting = SetOperation(parsed.key, TaskStatus.PENDING, item.lease)
     raise_for_code(await context.change_task(task_type, parsed, setting), task_id)
-    context.count_event(task_type.type, "thrown_back")
+    context.add_to_task_metric(task_type.type, "thrown_back")
     return task_id
 
 
 async def _register_type(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
     context = get_task_context(call)
     task_type = await context.types.create_or_update_type(call.project_id, body.task_type_data, call.quotas.task_types)
-    await context.open_lane((task_type.type, task_type.end_pos))
+    await context.open_lane_unless_past((task_type.type, task_type.end_pos))
     await _apply_rules_in_open_lanes(context, task_type)
     return ResponseEnvelope()
 

@@ -20,7 +20,7 @@ from api.http.routes import JSON, Call, Routes
 from api.tasks.lane_caches import LaneHeadCache
 from api.tasks.lanes import LANES_MAX, CancelOperation, LaneClient
 from api.tasks.quotas import OpenTaskQuotaCounter
-from api.tasks.responses import PROBLEM_CODES, SET_REFUSED, TASK_UNKNOWN, ResponseCode, build_failure
+from api.tasks.responses import PROBLEM_CODES, SET_REFUSED, TASK_UNKNOWN, ResponseCode, build_failure_fields
 from api.tasks.storage import CachedTaskType, ChosenTaskIdStore, LongTextStore, TypeCache
 from domain.faults import Conflict, Missing
 from domain.tasks.activity_models import LaneInput
@@ -77,7 +77,7 @@ class TaskContext:
         self._starts: dict[LaneName, asyncio.Task[None]] = {}
         self._counters: dict[tuple[str, str], Counter] = {}
 
-    def count_event(self, type_: str, event: str, tasks: int = 1) -> None:
+    def add_to_task_metric(self, type_: str, event: str, tasks: int = 1) -> None:
         """Add to the metric `haulage_tasks`."""
         counter = self._counters.get((type_, event))
         if counter is None:
@@ -154,11 +154,11 @@ class TaskContext:
         if self.types.get_last_pos(task_type.type) <= pos:
             current = await self.types.reload_type(task_type.type)
             if current is None or current.end_pos == pos:
-                await self.open_lane((task_type.type, pos + 1))
+                await self.open_lane_unless_past((task_type.type, pos + 1))
         name, project_id = task_type.name, task_type.project_id
         return self.types.get_cached_unless_stale(name, project_id) or await self.types.require_type(name, project_id)
 
-    async def open_lane(self, lane: LaneName) -> None:
+    async def open_lane_unless_past(self, lane: LaneName) -> None:
         """Add a lane to its type and start it, unless the type has gone past it."""
         await self._openings.get(lane)
 
@@ -222,7 +222,7 @@ def _render_problem_as_envelope(problem: Problem) -> web.Response:
     """Render a problem as an envelope with HTTP 200, or 429 beyond a quota; 401 looks as on every other route."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return problems.render_problem(problem)
-    body = build_failure(_choose_response_code(problem), problem.detail)
+    body = build_failure_fields(_choose_response_code(problem), problem.detail)
     if problem.errors:
         body["errors"] = [error.model_dump() for error in problem.errors]
     response = web.Response(body=json.dumps(body, ensure_ascii=False).encode(), content_type=JSON)

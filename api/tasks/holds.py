@@ -30,8 +30,8 @@ from api.tasks.responses import (
     HoldTasksResponse,
     TaskIdResponse,
     TaskOutcomesResponse,
-    build_held_task,
-    build_success,
+    build_held_fields,
+    build_success_response,
     process_each,
 )
 from api.tasks.storage import TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
@@ -91,7 +91,7 @@ async def set_task(call: Call, body: SetTaskRequest) -> TaskIdResponse | web.Res
     their values. Without a `lease` the result counts as the holder's; a late result of flowSvr's own client is refused
     where its log and its retry count show that it is late.
     """
-    return build_success(task_id=await _set_result(call, body.task_data))
+    return build_success_response(task_id=await _set_result(call, body.task_data))
 
 
 @routes.post("/v1/set_tasks", access=Access.PROJECT, is_audited=False)
@@ -151,10 +151,10 @@ async def _hold_for_caller(call: Call, body: HoldTasksRequest) -> web.Response:
         await _return_to_queue(context, task_type, held)
         held = []
     if held:
-        context.count_event(task_type.type, "held", len(held))
+        context.add_to_task_metric(task_type.type, "held", len(held))
     # A member of its own: `msg` stays as flowSvr's callers know it.
     why = {"paused": paused} if paused else {}
-    return build_success(task_list=await _build_held_tasks(context, task_type, held), **why)
+    return build_success_response(task_list=await _build_held_tasks(context, task_type, held), **why)
 
 
 async def _describe_pause(call: Call, task_type: CachedTaskType) -> str:
@@ -218,7 +218,8 @@ async def _build_held_tasks(
     else:
         texts = [(task.content, task.log) for _, task in held]
     return [
-        build_held_task(str(task_id), task, each, task_type) for (task_id, task), each in zip(held, texts, strict=True)
+        build_held_fields(str(task_id), task, each, task_type)
+        for (task_id, task), each in zip(held, texts, strict=True)
     ]
 
 
@@ -252,7 +253,7 @@ async def _set_result(call: Call, result: TaskResult) -> TaskIdText:
     if code == OperationCode.MISSING:
         code = await context.get_code_for_archived_task(result.task_id, setting)
     raise_for_code(code, result.task_id)
-    context.count_event(task_type.type, _EVENTS[result.status])
+    context.add_to_task_metric(task_type.type, _EVENTS[result.status])
     return result.task_id
 
 

@@ -276,7 +276,7 @@ def _set_gauges(totals: Sequence[TaskTypeTotals]) -> None:
 
 
 @dataclass(slots=True)
-class _IdleLaneTasks:
+class _CachedIdleLane:
     number: int
     reads: int = 0
     read_at: float = 0.0
@@ -300,7 +300,7 @@ class IdleLaneTaskCache:
     ) -> None:
         self._read_position = read_position
         self._search = search
-        self._lanes: dict[LaneName, _IdleLaneTasks] = {}
+        self._lanes: dict[LaneName, _CachedIdleLane] = {}
 
     def is_cached(self, lane: LaneName) -> bool:
         """Return whether the tasks of a lane are cached; they may be outdated."""
@@ -313,7 +313,7 @@ class IdleLaneTaskCache:
         if known is None and not self._try_make_space():
             return
         if known is None or known.number != number:
-            known = _IdleLaneTasks(number)
+            known = _CachedIdleLane(number)
         known.reads += 1
         self._move_to_end(lane, known)
 
@@ -333,7 +333,7 @@ class IdleLaneTaskCache:
         self._remove(lane, known)
         return None
 
-    async def _load_tasks(self, lane: LaneName, known: _IdleLaneTasks) -> None:
+    async def _load_tasks(self, lane: LaneName, known: _CachedIdleLane) -> None:
         try:
             # The position first: a change in between makes the tasks look outdated, never outdated tasks look current.
             position = await self._read_position(lane)
@@ -346,7 +346,7 @@ class IdleLaneTaskCache:
         else:
             known.tasks, known.position = tasks, position
 
-    def _move_to_end(self, lane: LaneName, known: _IdleLaneTasks) -> None:
+    def _move_to_end(self, lane: LaneName, known: _CachedIdleLane) -> None:
         known.read_at = time.monotonic()
         self._lanes[lane] = known
 
@@ -360,7 +360,7 @@ class IdleLaneTaskCache:
         del self._lanes[name]
         return True
 
-    def _remove(self, lane: LaneName, known: _IdleLaneTasks) -> None:
+    def _remove(self, lane: LaneName, known: _CachedIdleLane) -> None:
         if self._lanes.get(lane) is known:
             del self._lanes[lane]
 

@@ -23,7 +23,7 @@ import msgspec
 from prometheus_client import Histogram
 from temporalio.client import Client
 
-from api.batching import Batcher, BatchItem, RetryWindow
+from api.batching import AbstractBatcher, BatchItem, RetryWindow
 from api.tasks.lane_caches import IdleLaneTaskCache
 from domain.tasks.messages import (
     BATCH_MAX_BYTES,
@@ -252,10 +252,10 @@ class LaneClient:
             try:
                 return await call()
             except LaneBusy as error:
-                await retry_window.pause_or_raise(error, is_short=True)
+                await retry_window.pause_before_retry_or_raise(error, is_short=True)
             except LaneUnresponsive as error:
                 _log.warning("lane_call_retried", error=str(error))
-                await retry_window.pause_or_raise(error)
+                await retry_window.pause_before_retry_or_raise(error)
 
 
 def _resolve_in_order(requests: Requests, answers: Sequence[object]) -> Requests:
@@ -265,7 +265,7 @@ def _resolve_in_order(requests: Requests, answers: Sequence[object]) -> Requests
     return requests[len(answers) :]
 
 
-class LaneBatcher(Batcher[Any, Any]):
+class LaneBatcher(AbstractBatcher[Any, Any]):
     """Requests for one lane that wait for the next batch, and measurements of the previous ones.
 
     Args:

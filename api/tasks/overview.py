@@ -25,7 +25,7 @@ from api.tasks.responses import (
     TaskIdsResponse,
     TaskPageResponse,
     TaskTypeFiguresResponse,
-    build_success,
+    build_success_response,
 )
 from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
 from domain.faults import Conflict, Invalid, Missing
@@ -129,10 +129,10 @@ async def browse_tasks(call: Call, query: BrowseTasksQuery) -> TaskPageResponse 
     items, cursor = await _read_task_page(context, task_type, query, TaskPageCursor.parse(query))
     texts = await asyncio.gather(*(context.texts.read_texts(item.task_id, item.task) for item in items))
     tasks = [
-        responses.build_task_state(item.task_id, item.task, each, task_type, archived=item.archived)
+        responses.build_task_state_fields(item.task_id, item.task, each, task_type, archived=item.archived)
         for item, each in zip(items, texts, strict=True)
     ]
-    return build_success(task_list=tasks, next_cursor=cursor)
+    return build_success_response(task_list=tasks, next_cursor=cursor)
 
 
 async def _read_task_page(
@@ -211,7 +211,7 @@ def _build_figures_response(task_type: CachedTaskType, counts: TaskTypeCounts) -
     # The first task may have become due since its lane counted.
     figures["due"] = max(figures["due"], int(due_seconds > 0))
     return TaskTypeFiguresResponse(
-        **responses.build_task_type(task_type).model_dump(),
+        **responses.build_task_type_response(task_type).model_dump(),
         project_id=task_type.project_id,
         oldest_due_seconds=due_seconds,
         **figures,

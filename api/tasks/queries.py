@@ -12,7 +12,13 @@ from api.http.routes import Access, Call
 from api.tasks import responses
 from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, routes
 from api.tasks.requests import GetTaskQuery, ListTasksQuery, TaskTypeQuery
-from api.tasks.responses import TASK_UNKNOWN, GetTaskResponse, TaskCountsResponse, TaskListResponse, build_success
+from api.tasks.responses import (
+    TASK_UNKNOWN,
+    GetTaskResponse,
+    TaskCountsResponse,
+    TaskListResponse,
+    build_success_response,
+)
 from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
 from domain.faults import Conflict, Missing
 from domain.tasks.messages import FINAL, LaneHead, Task, TaskSearch, TaskStatus
@@ -44,8 +50,10 @@ async def get_task(call: Call, query: GetTaskQuery) -> GetTaskResponse | web.Res
     if task is None:
         raise build_unknown_task_fault(query.task_id)
     texts = await context.texts.read_texts(query.task_id, task)
-    details = responses.build_task_details(query.task_id, task, texts, current or task_type, archived=live is None)
-    return build_success(task_data=details)
+    details = responses.build_task_details_fields(
+        query.task_id, task, texts, current or task_type, archived=live is None
+    )
+    return build_success_response(task_data=details)
 
 
 @routes.get("/v1/get_task_list", access=Access.PROJECT, problems={TYPE_UNKNOWN: Missing})
@@ -63,9 +71,9 @@ async def get_task_list(call: Call, query: ListTasksQuery) -> TaskListResponse |
     found = [(task_type, *item) for task_type, tasks in zip(types, by_type, strict=True) for item in tasks.items()]
     newest = sorted(found, key=lambda item: item[2].create_time, reverse=True)[: query.effective_limit]
     texts = await asyncio.gather(*(context.texts.read_texts(task_id, task) for _, task_id, task in newest))
-    return build_success(
+    return build_success_response(
         task_list=[
-            responses.build_task(task_id, task, each, task_type)
+            responses.build_task_fields(task_id, task, each, task_type)
             for (task_type, task_id, task), each in zip(newest, texts, strict=True)
         ]
     )

@@ -51,7 +51,7 @@ class OpenTaskQuotaCounter:
         self._reads = CoalescedRead(self._read_and_cache_count)
         self._refreshes: dict[str, asyncio.Task[None]] = {}
 
-    async def admit(self, project_id: str, tasks: int, limit: int) -> None:
+    async def count_new_tasks_within_quota(self, project_id: str, tasks: int, limit: int) -> None:
         """Count tasks that a project creates.
 
         Raises:

@@ -279,7 +279,7 @@ class TaskTypesResponse(ResponseEnvelope):
     task_schedule_cfg_list: list[TaskTypeResponse] = Field(default=[])
 
 
-def build_task(task_id: str, task: Task, texts: tuple[str, str], task_type: CachedTaskType) -> dict[str, Any]:
+def build_task_fields(task_id: str, task: Task, texts: tuple[str, str], task_type: CachedTaskType) -> dict[str, Any]:
     """Build a `TaskResponse`; a plain dict, because ten thousand are built in a second."""
     content, schedule_log = texts
     return {
@@ -304,22 +304,25 @@ def build_task(task_id: str, task: Task, texts: tuple[str, str], task_type: Cach
     }
 
 
-def build_held_task(task_id: str, task: Task, texts: tuple[str, str], task_type: CachedTaskType) -> dict[str, Any]:
+def build_held_fields(task_id: str, task: Task, texts: tuple[str, str], task_type: CachedTaskType) -> dict[str, Any]:
     """Build a `HeldTaskResponse`."""
-    return build_task(task_id, task, texts, task_type) | {"lease": task.lease, "lease_end": task.lease_end / 1000}
+    return build_task_fields(task_id, task, texts, task_type) | {
+        "lease": task.lease,
+        "lease_end": task.lease_end / 1000,
+    }
 
 
-def build_task_state(
+def build_task_state_fields(
     task_id: str, task: Task, texts: tuple[str, str], task_type: CachedTaskType, *, archived: bool
 ) -> dict[str, Any]:
     """Build a `TaskStateResponse`."""
     is_held = task.status == TaskStatus.RUNNING
     lease, lease_end = (task.lease, task.lease_end / 1000) if is_held else (0, 0.0)
     members = {"lease": lease, "lease_end": lease_end, "archived": archived}
-    return build_task(task_id, task, texts, task_type) | members
+    return build_task_fields(task_id, task, texts, task_type) | members
 
 
-def build_task_details(
+def build_task_details_fields(
     task_id: str, task: Task, texts: tuple[str, str], task_type: CachedTaskType, *, archived: bool
 ) -> dict[str, Any]:
     """Build a `TaskDetailsResponse`."""
@@ -330,7 +333,7 @@ def build_task_details(
         "attempts_left_out": left_out,
         "workflow_id": build_lane_workflow_id(lane),
     }
-    return build_task_state(task_id, task, texts, task_type, archived=archived) | members
+    return build_task_state_fields(task_id, task, texts, task_type, archived=archived) | members
 
 
 def _build_attempt(attempt: attempts.TaskAttempt) -> dict[str, str]:
@@ -341,7 +344,7 @@ def _build_attempt(attempt: attempts.TaskAttempt) -> dict[str, str]:
     }
 
 
-def build_task_type(task_type: CachedTaskType) -> TaskTypeResponse:
+def build_task_type_response(task_type: CachedTaskType) -> TaskTypeResponse:
     """Build a response from a type; fields that are not renamed are copied by name."""
     renamed = {
         "task_type": task_type.name,
@@ -352,13 +355,13 @@ def build_task_type(task_type: CachedTaskType) -> TaskTypeResponse:
     return TaskTypeResponse(**renamed, **copied)
 
 
-def build_success(**members: Any) -> web.Response:
+def build_success_response(**members: Any) -> web.Response:
     """Build a response with code 0."""
     body = _encode({"code": ResponseCode.OK, "msg": SUCCESS, **members})
     return web.Response(body=body, content_type=JSON)
 
 
-def build_failure(code: ResponseCode, reason: str) -> dict[str, Any]:
+def build_failure_fields(code: ResponseCode, reason: str) -> dict[str, Any]:
     """Build the members of a response with an error."""
     return {"code": code, "msg": FAIL.format(reason=reason)}
 
@@ -377,12 +380,12 @@ async def _await_outcome(awaitable_task_id: Awaitable[str]) -> TaskOutcome:
         return TaskOutcome(task_id=await awaitable_task_id)
     except Fault as fault:
         code = PROBLEM_CODES.get(fault.record.code, ResponseCode.INPUT)
-        return TaskOutcome(**build_failure(code, fault.record.sentence))
+        return TaskOutcome(**build_failure_fields(code, fault.record.sentence))
     except Exception as error:
         if not outages.is_outage(error):
             raise
         _log.warning("component_unavailable", error=repr(error))
-        return TaskOutcome(**build_failure(ResponseCode.PROCESS, outages.describe_outage(error)))
+        return TaskOutcome(**build_failure_fields(ResponseCode.PROCESS, outages.describe_outage(error)))
 
 
 def _format_time(milliseconds: int) -> str:

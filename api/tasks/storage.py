@@ -201,14 +201,14 @@ class ChosenTaskIdStore:
         self._database = database
         self._claims = BatchedLookup(self._claim_keys, KEYS_PER_CLAIM)
 
-    async def claim_key(self, claim: TaskKeyClaim) -> TaskKeyClaim:
+    async def claim_key_or_get_existing_claim(self, claim: TaskKeyClaim) -> TaskKeyClaim:
         """Store a claim unless its key is taken; return the claim that is stored then."""
         return await self._claims.get(claim) or claim
 
     async def reassign_key(self, before: TaskKeyClaim, task_id: str) -> TaskKeyClaim:
         """Assign a key to another task, unless it was reassigned already; return the claim that is stored then."""
         await contents.reassign_key_unless_done_already(self._database, before, task_id)
-        return await self.claim_key(before)
+        return await self.claim_key_or_get_existing_claim(before)
 
     async def _claim_keys(self, claims: Sequence[TaskKeyClaim]) -> Mapping[TaskKeyClaim, TaskKeyClaim]:
         stored = await contents.claim_keys(self._database, claims)
@@ -220,7 +220,7 @@ def is_too_long_for_lane(text: str) -> bool:
     return len(text) * _ESCAPE_MAX_BYTES + 2 > TEXT_MAX_BYTES and len(_encode(text)) > TEXT_MAX_BYTES
 
 
-def build_reference(text: str) -> str:
+def derive_text_reference(text: str) -> str:
     """Derive the reference of a text from its content."""
     digest = hashlib.sha256(text.encode()).digest()
     return base64.urlsafe_b64encode(digest)[:REF_CHARACTERS].decode()
@@ -236,7 +236,7 @@ class LongTextStore:
 
     async def write_text(self, task_id: str, text: str) -> str:
         """Write a text; return its reference once it is durable."""
-        reference = build_reference(text)
+        reference = derive_text_reference(text)
         await self._writes.get((task_id, reference, text))
         return reference
 

@@ -183,7 +183,9 @@ async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobReq
     transfers = call.request.app[OPEN_TRANSFERS]
     # Under a number of its own: the number that it gets is known only when it has begun.
     admitted_id = str(replace(job, retry=RETRIES_MAX + 1))
-    await transfers.admit(call.project_id, admitted_id, count, time.time() + EARLIER_RETRY_SECONDS, call.quotas)
+    await transfers.count_targets_within_quota(
+        call.project_id, admitted_id, count, time.time() + EARLIER_RETRY_SECONDS, call.quotas
+    )
     try:
         response = await _start_retry_under_free_number(call, job, saved.row.id, retry)
     except Conflict:
@@ -205,11 +207,11 @@ async def _join_job(call: Call, body: TransferFileRequest, targets: Sequence[tup
     await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)
     keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
     group = TargetGroup(spec=spec, file_name=body.file_name, targets=keyed)
-    job_id, window_number = await _admit_and_join(call, file, group)
+    job_id, window_number = await _join_within_quota(call, file, group)
     return job_id, [context.create_task_id(file, window_number, key, call.project_id) for key, _, _ in keyed]
 
 
-async def _admit_and_join(call: Call, file: TransferFile, group: TargetGroup) -> tuple[str, int]:
+async def _join_within_quota(call: Call, file: TransferFile, group: TargetGroup) -> tuple[str, int]:
     """Join targets within the project's quotas; return the id of the job, and the number of its window."""
     context, transfers = get_transfer_context(call), call.request.app[OPEN_TRANSFERS]
     targets = len(group.targets)
@@ -219,7 +221,7 @@ async def _admit_and_join(call: Call, file: TransferFile, group: TargetGroup) ->
         return str(TransferJobKey(file, window_number)), until
 
     admitted_id, until = name_job(names.compute_window_number(time.time(), context.window_seconds))
-    await transfers.admit(call.project_id, admitted_id, targets, until, call.quotas)
+    await transfers.count_targets_within_quota(call.project_id, admitted_id, targets, until, call.quotas)
     try:
         window_number = await context.joiner.join_job(file, group)
     except QuotaExhausted:
@@ -311,7 +313,7 @@ async def replace_openings(call: Call, path: ProjectPath, body: SetSendPermissio
         await openings.lock(session)
         await _require_project(session, path.project_id)
         others = await openings.list_of_other_projects(session, path.project_id, {each.biz_id for each in new})
-        _require_no_conflict(new, others)
+        _require_no_overlap_with_other_projects(new, others)
         await openings.replace_openings(session, path.project_id, new)
         is_restricted = await openings.has_any(session)
     get_transfer_context(call).openings.invalidate()
@@ -324,7 +326,9 @@ async def _require_project(session: Session, project_id: str) -> None:
         raise build_missing_to_caller_fault()
 
 
-def _require_no_conflict(new: Sequence[SendPermission], others: Sequence[tuple[str, SendPermission]]) -> None:
+def _require_no_overlap_with_other_projects(
+    new: Sequence[SendPermission], others: Sequence[tuple[str, SendPermission]]
+) -> None:
     if conflict := rules.find_overlap_with_other_project(new, others):
         opening, owner, other = conflict
         raise Conflict(

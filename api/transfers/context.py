@@ -268,7 +268,7 @@ class TransferLookup:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectingJob:
+class UnsavedJob:
     """A job whose window is open, or that is about to be saved."""
 
     job: TransferJobKey
@@ -281,7 +281,7 @@ class JobLister:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._engine = services.engine
-        self._collecting: dict[str | None, tuple[float, asyncio.Task[list[CollectingJob]]]] = {}
+        self._collecting: dict[str | None, tuple[float, asyncio.Task[list[UnsavedJob]]]] = {}
         # Of ended jobs, which do not change any more.
         self._counts: BoundedCache[tuple[int, str | None], dict[TransferState, int]] = BoundedCache()
 
@@ -297,7 +297,7 @@ class JobLister:
                 self._counts.put((id_, project_id), counts)
         return cached | loaded
 
-    async def list_collecting(self, project_id: str | None, search: str) -> list[CollectingJob]:
+    async def list_jobs_not_saved_yet(self, project_id: str | None, search: str) -> list[UnsavedJob]:
         """Return the jobs that are not in the database yet; the engine's list may be two seconds old."""
         since, query = self._collecting.get(project_id, (0.0, None))
         now = time.monotonic()
@@ -312,11 +312,11 @@ class JobLister:
         saved = await jobs.filter_saved_job_ids(self._database, job_ids) if job_ids else set()
         return [each for each in collecting if str(each.job) not in saved and search.lower() in str(each.job).lower()]
 
-    async def _query_collecting(self, project_id: str | None) -> list[CollectingJob]:
+    async def _query_collecting(self, project_id: str | None) -> list[UnsavedJob]:
         running = self._engine.list_workflows(_COLLECTING, limit=COLLECTING_JOBS_MAX)
         keys = [job async for each in running if (job := names.parse_job_id(each.id))]
         counts = await asyncio.gather(*(self._count_joined_targets_or_zero(str(job), project_id) for job in keys))
-        collecting = [CollectingJob(job, count) for job, count in zip(keys, counts, strict=True) if count]
+        collecting = [UnsavedJob(job, count) for job, count in zip(keys, counts, strict=True) if count]
         return sorted(collecting, key=lambda each: (-each.job.window_number, str(each.job)))
 
     async def _count_joined_targets_or_zero(self, job_id: str, project_id: str | None) -> int:

@@ -18,7 +18,7 @@ from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as Update
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from api.batching import Batcher, BatchItem, RetryWindow
+from api.batching import AbstractBatcher, BatchItem, RetryWindow
 from api.http.problems import RequestRejected
 from domain.faults import QuotaExhausted
 from domain.transfers import joining, names
@@ -56,7 +56,7 @@ class JoinTimeout(outages.EngineUnresponsive):
     """The engine did not accept a batch in time; the caller may try again."""
 
 
-class _FileBatcher(Batcher[TargetGroup, int]):
+class _FileBatcher(AbstractBatcher[TargetGroup, int]):
     """Batches the requests for one file; each is answered with the number of the window that it has joined.
 
     Args:
@@ -225,7 +225,7 @@ class JobJoiner:
                 if isinstance(error, UpdateLost) and not await self._may_have_workers():
                     raise _build_no_workers_error() from error
                 _log.warning("transfer_join_repeated", error=str(error))
-                await retry_window.pause_or_raise(error)
+                await retry_window.pause_before_retry_or_raise(error)
 
     async def _may_have_workers(self) -> bool:
         """Return whether a worker polled for jobs recently; the engine remembers one that is being replaced."""

@@ -9,7 +9,7 @@ from typing import Final
 from api.http import pagination
 from api.http.pagination import PageResponse
 from api.http.routes import Access, Call
-from api.transfers.context import CollectingJob, get_transfer_context, routes
+from api.transfers.context import UnsavedJob, get_transfer_context, routes
 from api.transfers.queries import build_collecting_summary_fields
 from api.transfers.requests import HostTargetsQuery, TransferJobsQuery
 from api.transfers.responses import (
@@ -55,7 +55,7 @@ async def list_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[Transf
     after = None if query.after is None else pagination.parse_numeric_id_or_zero(query.after[1])
     filters = JobFilter(search, query.ended, query.reason, query.closes_after, query.closes_before)
     is_old = after is not None or query.ended or query.reason is not None or query.closes_before is not None
-    collecting = [] if is_old else await job_lists.list_collecting(project_id, search)
+    collecting = [] if is_old else await job_lists.list_jobs_not_saved_yet(project_id, search)
     rows = await jobs.list_page_plus_one(call.services.database, project_id, filters, after, query.limit)
     saved = [(job, row) for row in rows if (job := names.parse_job_id(row.job_id))]
     page = saved[: query.limit]
@@ -88,7 +88,7 @@ async def list_host_targets(call: Call, query: HostTargetsQuery) -> HostTargetsR
     )
 
 
-def _build_collecting_summary(call: Call, collecting: CollectingJob) -> TransferJobSummary:
+def _build_collecting_summary(call: Call, collecting: UnsavedJob) -> TransferJobSummary:
     return TransferJobSummary(**build_collecting_summary_fields(call, collecting.job, collecting.targets))
 
 

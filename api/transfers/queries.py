@@ -46,7 +46,7 @@ async def read_job(call: Call, path: TransferJobPath, query: JobTargetsQuery) ->
         raise build_missing_job_fault()
     saved = await get_transfer_context(call).lookup.find_job(path.job_id, call.project_filter)
     if saved is None:
-        return await _read_collecting_job(call, job)
+        return await _read_unsaved_job_or_raise(call, job)
     if is_expired(saved.row.expires_at):
         raise build_expired_fault("job")
     return await _read_saved_job(call, job, saved, query)
@@ -112,7 +112,7 @@ def build_expired_fault(what: str) -> Gone:
     return Gone(EXPIRED, f"This {what} ended too long ago; its state is kept for a while only.", "Ask sooner.")
 
 
-async def _read_collecting_job(call: Call, job: TransferJobKey) -> TransferJobResponse:
+async def _read_unsaved_job_or_raise(call: Call, job: TransferJobKey) -> TransferJobResponse:
     """Return a job that is not in the database: a running one, or else raise that it is missing."""
     count = await get_transfer_context(call).lookup.count_joined_targets(str(job), call.project_filter)
     if not count:

@@ -92,7 +92,9 @@ class OpenTransferCounter:
         self._known: OrderedDict[str, _ProjectOpenTransfers] = OrderedDict()
         self._reads = CoalescedRead(self._load_open_transfers)
 
-    async def admit(self, project_id: str, job_id: str, targets: int, until: float, limits: QuotaLimits) -> None:
+    async def count_targets_within_quota(
+        self, project_id: str, job_id: str, targets: int, until: float, limits: QuotaLimits
+    ) -> None:
         """Count targets that a project sends a file to.
 
         Args:

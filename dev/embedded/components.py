@@ -76,7 +76,7 @@ def build_engine_process(
             *flags.build_engine_arguments(ui=ui_port is not None, for_tests=for_tests),
         ],
         # With the user's home the CLI would read their profiles and keys.
-        env={"PATH": os.defpath, "HOME": str(folder), **flags.build_go_variables(for_tests=for_tests)},
+        env={"PATH": os.defpath, "HOME": str(folder), **flags.build_go_environment_variables(for_tests=for_tests)},
         folder=folder,
         ready=require_ready,
     )
@@ -253,14 +253,14 @@ def build_store_process(
             "-filer.localSocket=filer.sock",
             "-s3.localSocket=s3.sock",
             f"-bucket={BUCKET}",
-            *(f"-{name}={value}" for name, value in {**flags.build_single_store_arguments(), **numbers}.items()),
+            *(f"-{name}={value}" for name, value in {**flags.build_single_weed_mini_arguments(), **numbers}.items()),
         ],
         env={
             "PATH": os.defpath,
             "HOME": str(folder),
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": secret_key,
-            **flags.build_go_variables(for_tests=for_tests),
+            **flags.build_go_environment_variables(for_tests=for_tests),
         },
         folder=folder,
         prepare=remove_sockets,

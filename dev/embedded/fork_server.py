@@ -121,7 +121,7 @@ def _run(channel: _Channel) -> NoReturn:
             for key, _ in events:
                 if key.data is None:
                     os.read(wake_reading, 4096)
-                    _reap(channel)
+                    _report_ended_children(channel)
                 elif (lines := channel.receive()) is None:
                     # The parent has ended. The forks end with this process.
                     os._exit(0)
@@ -172,10 +172,10 @@ class _ForkServer:
         ready = [request for request in self.requests if request["role"] in self.loaded]
         self.requests = [request for request in self.requests if request["role"] not in self.loaded]
         for request in ready:
-            _fork(request, self.channel, self.own)
+            _fork_and_run_command(request, self.channel, self.own)
 
 
-def _reap(channel: _Channel) -> None:
+def _report_ended_children(channel: _Channel) -> None:
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -184,7 +184,7 @@ def _reap(channel: _Channel) -> None:
             channel.send(ended=pid, code=os.waitstatus_to_exitcode(status))
 
 
-def _fork(request: Mapping[str, Any], channel: _Channel, descriptors_to_close: Set[int]) -> None:
+def _fork_and_run_command(request: Mapping[str, Any], channel: _Channel, descriptors_to_close: Set[int]) -> None:
     """Fork; the child becomes the command, the parent reports its pid."""
     pid = os.fork()
     if pid:

@@ -99,9 +99,9 @@ class Stack:
         finally:
             await self.supervisor.stop_group(*specs)
 
-    def kill(self, name: str) -> None:
+    def kill_and_let_restart(self, name: str) -> None:
         """Send SIGKILL to a process; it is restarted on the same port."""
-        self.supervisor.kill(name)
+        self.supervisor.kill_and_let_restart(name)
 
     async def wait_until_ready(self, name: str) -> None:
         """Wait until a process serves (again)."""

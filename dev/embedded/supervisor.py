@@ -161,7 +161,7 @@ class Supervisor:
             group = self._groups.pop()
             await asyncio.gather(*(process.stop() for process in group))
 
-    def kill(self, name: str) -> None:
+    def kill_and_let_restart(self, name: str) -> None:
         """Send SIGKILL, as the kernel does when memory runs out. The process is restarted on the same port."""
         self._processes[name].kill()
 

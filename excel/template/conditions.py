@@ -39,7 +39,7 @@ _NUMBER_LIKE = re.compile(r"[+-]?\.?[0-9]|[+-]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:.]+)?")
 
 
-class Operator(StrEnum):
+class ComparisonOperator(StrEnum):
     """How a cell is compared with a value."""
 
     EQUAL = "="
@@ -51,49 +51,49 @@ class Operator(StrEnum):
 
 
 @dataclass(frozen=True)
-class Compare:
+class ComparisonCondition:
     """The cell has this relation to a number or a text."""
 
-    operator: Operator
+    operator: ComparisonOperator
     value: float | str
 
 
 @dataclass(frozen=True)
-class In:
+class InCondition:
     """The cell equals one of the values."""
 
     values: tuple[float | str, ...]
 
 
 @dataclass(frozen=True)
-class Like:
+class LikeCondition:
     """The cell is a text of this pattern: `%` any characters, `_` one, behind a backslash themselves."""
 
     pattern: str
 
 
 @dataclass(frozen=True)
-class Not:
+class NotCondition:
     """The part does not hold."""
 
     part: Condition
 
 
 @dataclass(frozen=True)
-class And:
+class AndCondition:
     """All parts hold."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
-class Or:
+class OrCondition:
     """One of the parts holds."""
 
     parts: tuple[Condition, ...]
 
 
-Condition: TypeAlias = Compare | In | Like | Not | And | Or
+Condition: TypeAlias = ComparisonCondition | InCondition | LikeCondition | NotCondition | AndCondition | OrCondition
 """The parsed form of a condition such as `>=0 or <=-10`."""
 
 
@@ -126,11 +126,11 @@ def parse_condition(text: str) -> Condition:
             CONDITION_MAX_CHARACTERS,
             f"expected the end, as a condition has at most {CONDITION_MAX_CHARACTERS:,} characters",
         )
-    return _Parser(text).parse()
+    return _ConditionParser(text).parse()
 
 
 @dataclass(frozen=True)
-class _Token:
+class _ConditionToken:
     kind: str
     text: str
     position: int
@@ -142,7 +142,7 @@ class _Token:
         return lowered if self.kind == "word" and lowered in _KEYWORDS else None
 
 
-class _Parser:
+class _ConditionParser:
     """Parses from left to right with one token of look-ahead."""
 
     def __init__(self, text: str) -> None:
@@ -161,14 +161,14 @@ class _Parser:
         while self._next.keyword == "or":
             self._advance()
             parts.append(self._parse_and())
-        return parts[0] if len(parts) == 1 else Or(tuple(parts))
+        return parts[0] if len(parts) == 1 else OrCondition(tuple(parts))
 
     def _parse_and(self) -> Condition:
         parts = [self._parse_part_within_depth_limit()]
         while self._next.keyword == "and":
             self._advance()
             parts.append(self._parse_part_within_depth_limit())
-        return parts[0] if len(parts) == 1 else And(tuple(parts))
+        return parts[0] if len(parts) == 1 else AndCondition(tuple(parts))
 
     def _parse_part_within_depth_limit(self) -> Condition:
         self._depth += 1
@@ -183,7 +183,7 @@ class _Parser:
         match token.kind, token.keyword or token.text:
             case "word", "not":
                 self._advance()
-                return Not(self._parse_part_within_depth_limit())
+                return NotCondition(self._parse_part_within_depth_limit())
             case "sign", "(":
                 self._advance()
                 inner = self._parse_or()
@@ -191,13 +191,13 @@ class _Parser:
                 return inner
             case "operator", sign:
                 self._advance()
-                return Compare(Operator("!=" if sign == "<>" else sign), self._parse_value())
+                return ComparisonCondition(ComparisonOperator("!=" if sign == "<>" else sign), self._parse_value())
             case "word", "in":
                 self._advance()
-                return In(self._parse_values())
+                return InCondition(self._parse_values())
             case "word", "like":
                 self._advance()
-                return Like(self._parse_pattern())
+                return LikeCondition(self._parse_pattern())
             case (("word" | "text"), _) if not token.keyword:
                 raise self._build_error("expected a comparison such as > 0; the cell itself is not named")
         raise self._build_error("expected a comparison such as > 0")
@@ -219,7 +219,7 @@ class _Parser:
             raise ConditionError(self._text, token.position, "this is no number; put a text in quotes")
         return self._unquote(token)
 
-    def _parse_number(self, token: _Token) -> float:
+    def _parse_number(self, token: _ConditionToken) -> float:
         digits = re.sub(r"[eE].*|[+.-]", "", token.text).strip("0")
         if len(digits) > _MAX_DIGITS:
             raise ConditionError(
@@ -239,13 +239,13 @@ class _Parser:
             raise ConditionError(self._text, token.position, r"a backslash belongs before %, _ or \ only; double it")
         return pattern
 
-    def _expect_value(self) -> _Token:
+    def _expect_value(self) -> _ConditionToken:
         if self._next.kind not in ("word", "text") or self._next.keyword:
             raise self._build_error("expected a value")
         return self._advance()
 
     @staticmethod
-    def _unquote(token: _Token) -> str:
+    def _unquote(token: _ConditionToken) -> str:
         if token.kind == "word":
             return token.text
         quote = token.text[0]
@@ -256,19 +256,19 @@ class _Parser:
             raise self._build_error(expected)
         self._advance()
 
-    def _advance(self) -> _Token:
+    def _advance(self) -> _ConditionToken:
         token = self._next
         self._next = self._read_token(token.position + len(token.text))
         return token
 
-    def _read_token(self, position: int) -> _Token:
+    def _read_token(self, position: int) -> _ConditionToken:
         found = _TOKEN.match(self._text, position)
         if found is None or found.lastgroup is None:
             position += len(self._text[position:]) - len(self._text[position:].lstrip())
             if self._text[position] in "'\"":
                 raise ConditionError(self._text, position, "the quote that begins here does not end")
             raise ConditionError(self._text, position, "this sign means nothing here; put texts in straight quotes")
-        return _Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
+        return _ConditionToken(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
 
     def _build_error(self, expected: str) -> ConditionError:
         return ConditionError(self._text, self._next.position, expected)

@@ -139,7 +139,7 @@ class TreeReader:
                 return
             case list():
                 items = [(f"{path}[{place}]", item) for place, item in enumerate(value)]
-            case dict() if _is_node(value, known, top=top):
+            case dict() if _is_single_node_and_no_map(value, known, top=top):
                 items = [(path, value)]
             case dict():
                 items = [
@@ -180,7 +180,7 @@ class TreeReader:
         return tuple(rules)
 
 
-def _is_node(value: dict[str, JsonValue], known: tuple[str, ...], *, top: bool) -> bool:
+def _is_single_node_and_no_map(value: dict[str, JsonValue], known: tuple[str, ...], *, top: bool) -> bool:
     """Return whether an object is a single node and not a map: it has what a map cannot have."""
     if "name" not in value and "title" not in value:
         return False

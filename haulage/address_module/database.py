@@ -124,7 +124,7 @@ class Database:
 
     def run_sync(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` in this thread. If anything fails, the transaction is rolled back."""
-        connection = self._acquire()
+        connection = self._get_idle_or_open_connection()
         try:
             answer = self._run_transaction(connection, work)
         except BaseException:
@@ -154,7 +154,7 @@ class Database:
         self._threads.shutdown()
         self._close_idle()
 
-    def _acquire(self) -> Connection:
+    def _get_idle_or_open_connection(self) -> Connection:
         try:
             return self._idle.get_nowait()
         except Empty:

@@ -83,7 +83,7 @@ class InFlightResponse(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class ContractHandler:
+class AddressModuleHandlers:
     """Handlers of the routes."""
 
     database: Database
@@ -171,7 +171,7 @@ def build_address_module(
         threads: The number of concurrent transactions.
     """
     database = Database(connect, dialect, threads)
-    handler = ContractHandler(database, addresses, has_in_flight_orders)
+    handler = AddressModuleHandlers(database, addresses, has_in_flight_orders)
     app = web.Application(client_max_size=BODY_MAX_BYTES, middlewares=[_build_auth_middleware(token), _render_errors])
     app.router.add_put("/operations/{op_id}", handler.apply_one)
     app.router.add_post("/operations", handler.apply_batch)

@@ -12,7 +12,6 @@ from typing import Any
 from haulage.addresses.models import (
     Comparison,
     Cycle,
-    Delivery,
     FailedCount,
     LogicalDelete,
     Message,
@@ -20,6 +19,7 @@ from haulage.addresses.models import (
     MessageState,
     Module,
     Progress,
+    PublishedMessagesProgress,
     Purge,
     QuarantinedMessage,
     RetryOutcome,
@@ -88,7 +88,9 @@ class Addresses:
                 yield now
             last = now
 
-    async def watch_published(self, numbers: Collection[str], since: datetime) -> AsyncIterator[Delivery]:
+    async def watch_published(
+        self, numbers: Collection[str], since: datetime
+    ) -> AsyncIterator[PublishedMessagesProgress]:
         """Yield how far published messages are whenever that changes, until each has ended.
 
         Args:
@@ -105,7 +107,7 @@ class Addresses:
                 yield now
             last = now
 
-    async def _load_published_progress(self, numbers: frozenset[str], since: datetime) -> Delivery:
+    async def _load_published_progress(self, numbers: frozenset[str], since: datetime) -> PublishedMessagesProgress:
         # The log before its history: a message that is archived meanwhile is then found in one of them at least.
         lists = [self.list_messages(created_after=since, history=history) for history in (False, True)]
         found = {each.msg_no: each for listed in lists for each in [each async for each in listed]}
@@ -116,7 +118,7 @@ class Addresses:
             if each.created_at < since:
                 break
             quarantined += each.msg_no in numbers
-        return Delivery(
+        return PublishedMessagesProgress(
             total=len(numbers),
             done=states[MessageState.DONE],
             given_up=states[MessageState.GIVEN_UP],

@@ -24,7 +24,7 @@ class PrefetchSizeEstimator:
         self._since = time.monotonic()
         self._size = 0
 
-    def note_done(self) -> None:
+    def count_finished_task(self) -> None:
         """Count a finished task."""
         self._done += 1
 

@@ -20,11 +20,11 @@ def build_result(task: HeldTask, status: Status, **more: Any) -> Result:
 
 def build_failure(task: HeldTask, error: BaseException, seconds: float) -> Result:
     """Build the result of a failed attempt, with the error in the task's log."""
-    log = extend_log(task, error, seconds)
+    log = append_attempt_to_log(task, error, seconds)
     return build_result(task, Status.PENDING, crt_retry_num=task.crt_retry_num + 1, schedule_log=log)
 
 
-def extend_log(task: HeldTask, error: BaseException, seconds: float) -> str:
+def append_attempt_to_log(task: HeldTask, error: BaseException, seconds: float) -> str:
     """Append an attempt to the task's log; keep the last few attempts, as far as they fit."""
     try:
         before = json.loads(task.schedule_log)

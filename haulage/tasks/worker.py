@@ -18,7 +18,13 @@ from haulage.tasks.models import HeldTask, Outcome, RegisteredType, Result, Stat
 from haulage.tasks.prefetch import PrefetchSizeEstimator
 from haulage.tasks.refusals import TaskRequestRefused
 from haulage.tasks.reports import ResultReceiver, ResultSender
-from haulage.tasks.results import LOG_ERROR_CHARACTERS, build_failure, build_result, describe_error, extend_log
+from haulage.tasks.results import (
+    LOG_ERROR_CHARACTERS,
+    append_attempt_to_log,
+    build_failure,
+    build_result,
+    describe_error,
+)
 
 JITTER_SECONDS = 0.5
 CONFIG_SECONDS = 10.0
@@ -243,7 +249,7 @@ class Worker:
             # Not begun, or still running when the worker stops: no failure is counted.
             result = build_result(task, Status.PENDING)
         self._reported.add(asyncio_task)
-        self._prefetch.note_done()
+        self._prefetch.count_finished_task()
         self._has_capacity.set()
         if refusal := await self._send_result_and_get_refusal(task, result):
             await self._send_result_and_get_refusal(
@@ -274,7 +280,9 @@ class Worker:
             if next_ is not None and not isinstance(next_, NextStage):
                 raise TypeError(f"the handler returned {next_!r:.100}; let it return None or NextStage(stage, content)")
         except TaskFailed as error:
-            return build_result(task, Status.FAILED, schedule_log=extend_log(task, error, time.monotonic() - began))
+            return build_result(
+                task, Status.FAILED, schedule_log=append_attempt_to_log(task, error, time.monotonic() - began)
+            )
         except asyncio.CancelledError as error:
             if _is_current_task_cancelled():
                 raise

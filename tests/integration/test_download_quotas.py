@@ -58,7 +58,7 @@ async def submit(call: Call, body: Submission) -> Admitted:
         operator_id=body.operator_id,
         file_name="x.csv",
     )
-    await quotas.consume_quotas(call, order)
+    await quotas.consume_quotas_and_set_headers(call, order)
     return Admitted()
 
 

@@ -166,7 +166,7 @@ async def kill(stack: Stack, name: str) -> None:
     """Kill a part and wait until another process serves in its place."""
     address, pid = stack.addresses[name], stack.list_pids()[name]
     began = time.monotonic()
-    stack.kill(name)
+    stack.kill_and_let_restart(name)
     await asyncio.wait_for(stack.wait_until_ready(name), waiting.PATIENCE_SECONDS)
     _log.info("measured_restart", part=name, seconds=round(time.monotonic() - began, 2))
     assert stack.list_pids()[name] != pid

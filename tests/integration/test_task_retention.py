@@ -13,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.tasks import activities
 from activities.tasks.activities import TaskHousekeeping
-from api.tasks.storage import LongTextStore, build_reference
+from api.tasks.storage import LongTextStore, derive_text_reference
 from domain.tasks.messages import Task, TaskFlags, TaskStatus
 from domain.tasks.names import TaskId
 from infra.database import Database
@@ -242,9 +242,9 @@ async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
     for stranger in strangers:
         await store.write_text(stranger, LONG)
     kept = {
-        (waiting, build_reference(f"waiting {LONG}")),
-        (held["task_id"], build_reference(f"second {LONG}")),
-        (held["task_id"], build_reference(LONG[:4_000])),
+        (waiting, derive_text_reference(f"waiting {LONG}")),
+        (held["task_id"], derive_text_reference(f"second {LONG}")),
+        (held["task_id"], derive_text_reference(LONG[:4_000])),
     }
     assert late["code"] == 8041
     assert len(await texts(queue)) == len(kept) + 4
@@ -254,7 +254,7 @@ async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
     await age_rows(queue, 1.1)
     await store.write_text(strangers[0], LONG)
     await purge(queue, days=0)
-    assert await texts(queue) == {*kept, (strangers[0], build_reference(LONG))}
+    assert await texts(queue) == {*kept, (strangers[0], derive_text_reference(LONG))}
     assert (await queue.task(waiting))["task_content"] == f"waiting {LONG}"
     assert (await queue.task(held["task_id"]))["task_content"] == f"second {LONG}"
 
@@ -269,7 +269,7 @@ async def test_a_text_is_looked_at_once(queue: Tasks, monkeypatch: pytest.Monkey
     class FixedReferences:
         async def list_text_references(self, task_ids: set[str]) -> Json:
             asked.append(len(task_ids))
-            return {task_id: {build_reference(LONG)} for task_id in task_ids}
+            return {task_id: {derive_text_reference(LONG)} for task_id in task_ids}
 
     database = queue.worker.services.database
     for _ in range(3):

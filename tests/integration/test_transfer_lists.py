@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from api.transfers.context import CollectingJob, JobLister
+from api.transfers.context import JobLister, UnsavedJob
 from domain.transfers import names
 from domain.workload import ConcernKind
 from infra.settings import Settings
@@ -71,10 +71,10 @@ async def test_a_job_that_is_written_down_meanwhile_is_listed_once(
         job = names.parse_job_id(job_id)
         assert job is not None
 
-        async def list_collecting(*_: object) -> list[CollectingJob]:
-            return [CollectingJob(job, 1)]
+        async def list_collecting(*_: object) -> list[UnsavedJob]:
+            return [UnsavedJob(job, 1)]
 
-        monkeypatch.setattr(JobLister, "list_collecting", list_collecting)
+        monkeypatch.setattr(JobLister, "list_jobs_not_saved_yet", list_collecting)
         found = await list_all_jobs(transfers)
 
     assert [(each["job_id"], each["status"]) for each in found] == [(job_id, "Success")]

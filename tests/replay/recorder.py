@@ -16,7 +16,7 @@ import pytest
 from temporalio.client import Client
 
 from dev.embedded import flags
-from dev.embedded.flags import Flag
+from dev.embedded.flags import ComponentFlag
 from dev.local import LocalInstallation, run_installation
 from infra import temporal
 from infra.settings import Settings
@@ -59,7 +59,7 @@ async def recording(variables: Mapping[str, str], events_max: int | None = None)
             credentials = {"HAULAGE_ORDERS__CREDENTIALS_FOLDER": folder}
             os.environ.update(variables, **credentials, HAULAGE_GUARD__ALLOW=allowed)
             if events_max is not None:
-                soon = Flag(_CONTINUE, events_max, "Runs that go on in another.", "Short histories.")
+                soon = ComponentFlag(_CONTINUE, events_max, "Runs that go on in another.", "Short histories.")
                 patch.setattr(flags, "ENGINE_DYNAMIC", (*flags.ENGINE_DYNAMIC, soon))
             settings = Settings().model_copy(update={"data_dir": Path(folder)})
             async with (

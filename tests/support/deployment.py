@@ -95,7 +95,7 @@ class Deployment:
 
     def kill(self, name: str) -> None:
         """SIGKILL a part or a process; it is started again under the same address."""
-        self.installation.stack.kill(name)
+        self.installation.stack.kill_and_let_restart(name)
 
     async def ready(self, name: str) -> None:
         """Wait until a part or process serves."""

@@ -177,7 +177,7 @@ class Namespaces:
     async def _renew_engine(self) -> None:
         for path in (self._stack.data_dir / components.ENGINE).glob("temporal.sqlite*"):
             path.unlink()
-        self._stack.kill(components.ENGINE)
+        self._stack.kill_and_let_restart(components.ENGINE)
         await self._stack.wait_until_ready(components.ENGINE)
         self._ready.clear()
         self._registered = 0

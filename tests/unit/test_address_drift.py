@@ -92,7 +92,7 @@ async def test_all_addresses_are_compared_in_pages_of_any_size(
     told = Books({module: {uprn: entry(uprn, id_) for uprn, id_ in book.items()} for module, book in books.items()})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drift, "SCAN_PAGE", page)
-        scanned = [each async for each in drift.scan_modules(told)]
+        scanned = [each async for each in drift.iterate_fingerprints_of_all_uprns(told)]
     uprns = sorted({uprn for book in books.values() for uprn in book})
 
     assert [uprn for uprn, _ in scanned] == uprns
@@ -121,7 +121,7 @@ async def test_close_differences_are_compared_again_by_one_page(different: Seque
     books[Module.OD] |= {uprn: entry(uprn, 0) for uprn in different}
     told = Books(books)
     findings = drift.DriftFindings()
-    async for uprn, sides in drift.scan_modules(told):
+    async for uprn, sides in drift.iterate_fingerprints_of_all_uprns(told):
         findings.add_uprn(uprn, sides)
 
     found = list(drift.group_close_differences(findings.shown))
@@ -142,7 +142,7 @@ async def test_only_a_few_pages_are_held(monkeypatch: pytest.MonkeyPatch) -> Non
     told = Books(dict.fromkeys(Module, book))
 
     most = 0
-    async for uprn, _ in drift.scan_modules(told):
+    async for uprn, _ in drift.iterate_fingerprints_of_all_uprns(told):
         most = max(most, told.asked - len(Module) * ((uprn - 1) // 10))
 
     assert most <= 3 * len(Module)
@@ -157,5 +157,5 @@ async def test_a_module_that_repeats_itself_is_not_believed() -> None:
 
     book: dict[int, Any] = {uprn: entry(uprn, uprn) for uprn in range(1, drift.SCAN_PAGE + 1)}
     with pytest.raises(ModuleFailure, match="not in ascending order"):
-        async for _ in drift.scan_modules(Stuck(dict.fromkeys(Module, book))):
+        async for _ in drift.iterate_fingerprints_of_all_uprns(Stuck(dict.fromkeys(Module, book))):
             pass

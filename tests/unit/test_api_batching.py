@@ -9,13 +9,13 @@ from collections.abc import Callable
 import pytest
 
 from api import batching
-from api.batching import Batcher, BatchItem, RetryWindow
+from api.batching import AbstractBatcher, BatchItem, RetryWindow
 from infra.outages import Component, EngineUnresponsive, find_component_in_outage
 
 CAPACITY = 10
 
 
-class NumberedBatches(Batcher[str, int]):
+class NumberedBatches(AbstractBatcher[str, int]):
     """Sends batches up to a weight of 10; the result of an item is the number of its batch."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ async def test_a_retry_window_ends_with_an_outage_of_the_engine(monkeypatch: pyt
     async def retry() -> None:
         nonlocal waits
         while True:
-            await window.pause_or_raise(ConnectionResetError("by peer"))
+            await window.pause_before_retry_or_raise(ConnectionResetError("by peer"))
             waits += 1
 
     with pytest.raises(EngineUnresponsive, match=r"a lane did not answer in 0\.2 s: by peer") as raised:
@@ -168,10 +168,10 @@ async def test_the_pause_is_shorter_for_a_message_that_may_soon_be_accepted() ->
     """A workflow that continues as new accepts messages again within milliseconds."""
     window = RetryWindow("a lane", EngineUnresponsive)
     began = time.monotonic()
-    await window.pause_or_raise(ConnectionError("closing"), is_short=True)
+    await window.pause_before_retry_or_raise(ConnectionError("closing"), is_short=True)
     soon = time.monotonic() - began
     began = time.monotonic()
-    await window.pause_or_raise(ConnectionError("unanswered"))
+    await window.pause_before_retry_or_raise(ConnectionError("unanswered"))
 
     assert soon >= batching.PAUSE_MIN_SECONDS
     assert time.monotonic() - began >= batching.PAUSE_USUAL_SECONDS > batching.PAUSE_MIN_SECONDS

@@ -72,7 +72,7 @@ STATEMENT: Final = {"P", "Q"}
 )
 def test_an_outage_names_the_part(error: Exception, part: Component) -> None:
     """A part that cannot serve is 503, and the answer says which one, whatever raised the error."""
-    problem = problems.convert_error(error, "r-1")
+    problem = problems.convert_error_to_problem(error, "r-1")
 
     assert (problem.status, problem.code) == (503, "unavailable")
     assert problem.detail.startswith(str(part))
@@ -86,13 +86,15 @@ def test_a_store_that_says_that_it_cannot_serve_is_away(code: str) -> None:
     """The codes of S3 that another request does not mend, but time does."""
     refused = S3Error(HTTPResponse(status=503), code, "wait", "/haulage/files/1", "", "", "haulage", "files/1")
 
-    assert problems.convert_error(build_s3_failure(refused, "files/1"), "r-1").detail.startswith(Component.STORE)
+    assert problems.convert_error_to_problem(build_s3_failure(refused, "files/1"), "r-1").detail.startswith(
+        Component.STORE
+    )
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("by peer"), TimeoutError()], ids=repr)
 def test_an_outage_of_a_part_that_is_not_known_is_one_all_the_same(error: Exception) -> None:
     """It is 503, too, and names no part."""
-    problem = problems.convert_error(error, "r-1")
+    problem = problems.convert_error_to_problem(error, "r-1")
 
     assert (problem.status, problem.code) == (503, "unavailable")
     assert not any(part in problem.detail for part in Component)
@@ -115,7 +117,7 @@ def test_an_outage_of_a_part_that_is_not_known_is_one_all_the_same(error: Except
 )
 def test_a_mistake_is_no_outage(error: Exception) -> None:
     """To ask again in a moment would not help: it is 500, and says nothing but the request id."""
-    assert problems.convert_error(error, "r-1").status == 500
+    assert problems.convert_error_to_problem(error, "r-1").status == 500
 
 
 @pytest.mark.parametrize("state", ["57P03", "53300"])
@@ -180,7 +182,7 @@ async def ask_at(port: int) -> problems.Problem:
         with pytest.raises((OSError, SQLAlchemyError, asyncpg.PostgresError)) as caught:
             async with database.session() as session:
                 await session.execute(text("INSERT INTO toys VALUES (1)"))
-        return problems.convert_error(caught.value, "r-1")
+        return problems.convert_error_to_problem(caught.value, "r-1")
     finally:
         await database.close()
 

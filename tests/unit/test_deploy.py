@@ -205,7 +205,9 @@ def test_the_object_store_takes_the_embedded_flags() -> None:
     command = deployment.compose()["services"]["seaweedfs"]["command"]
     given = dict(argument.removeprefix("-").split("=", 1) for argument in command[1:])
     elsewhere = {"ip.bind", "volume.preStopSeconds"}
-    expected = {name: value for name, value in flags.build_single_store_arguments().items() if name not in elsewhere}
+    expected = {
+        name: value for name, value in flags.build_single_weed_mini_arguments().items() if name not in elsewhere
+    }
 
     assert expected.items() <= given.items()
 

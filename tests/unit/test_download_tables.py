@@ -26,7 +26,7 @@ def request(**fields: Any) -> DownloadRequest:
 
 def parse_request(**fields: Any) -> list[RequestedTable]:
     """The tables of a request that is right."""
-    return tables.parse_tables(request(**fields))
+    return tables.build_tables_or_reject_request(request(**fields))
 
 
 def list_problems(**fields: Any) -> list[str]:
@@ -115,7 +115,7 @@ def test_the_drawing() -> None:
     body = request(
         multi="page", data=[ROWS, ROWS], default_width=20, default_height=18.5, col_align="left", filter=False
     )
-    drawing = tables.build_drawing(body, tables.parse_tables(body))
+    drawing = tables.build_drawing(body, tables.build_tables_or_reject_request(body))
 
     assert (drawing.multi, drawing.width, drawing.height, drawing.align) == (
         TableArrangement.PAGE,

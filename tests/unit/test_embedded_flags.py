@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dev.embedded import flags
-from dev.embedded.flags import Flag
+from dev.embedded.flags import ComponentFlag
 
 TABLES = (
     *flags.ENGINE_DYNAMIC,
@@ -25,7 +25,7 @@ DYNAMIC_CONFIGURATION = Path(__file__).parents[2] / "deploy/temporal/dynamicconf
 
 
 @pytest.mark.parametrize("flag", TABLES, ids=lambda flag: f"{flag.name}={flag.value}")
-def test_every_flag_says_why_and_what_it_does(flag: Flag) -> None:
+def test_every_flag_says_why_and_what_it_does(flag: ComponentFlag) -> None:
     """A flag without a reason and an effect is a rumour."""
     assert flag.reason
     assert flag.effect

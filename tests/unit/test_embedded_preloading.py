@@ -92,7 +92,7 @@ async def test_forks_end_with_the_preloader_which_comes_back(running: Running) -
         env = {**processes.collect_inherited_variables(), **waiting}
         forked = await running.preloader.fork_command("api", ["api"], env, running.folder, running.folder / "one.log")
         before = [forked.pid, running.root.pid]
-        running.supervisor.kill("preloader")
+        running.supervisor.kill_and_let_restart("preloader")
         assert await asyncio.wait_for(forked.wait(), PATIENCE_SECONDS) == -signal.SIGKILL
     await eventually(lambda: not any(processes.read_identity(pid) for pid in before))
     await running.supervisor.wait_until_ready("preloader")
@@ -127,7 +127,7 @@ async def main():
             await supervisor.start(local._build_preloader_process(preloader))
             first = supervisor.list_pids()["preloader"]
             await supervisor.run_until_it_ends(help)
-            supervisor.kill("preloader")
+            supervisor.kill_and_let_restart("preloader")
             await supervisor.wait_until_ready("preloader")
             second = supervisor.list_pids()["preloader"]
             await supervisor.run_until_it_ends(help)

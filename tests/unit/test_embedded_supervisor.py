@@ -54,7 +54,7 @@ async def test_a_part_that_dies_is_started_again(supervisor: Supervisor, tmp_pat
     """Whoever kills it, it comes back, as another process."""
     await supervisor.start(script(tmp_path, "lamp", "touch lamp.ready; exec sleep 60"))
     first = supervisor.list_pids()["lamp"]
-    supervisor.kill("lamp")
+    supervisor.kill_and_let_restart("lamp")
     await supervisor.wait_until_ready("lamp")
     assert supervisor.list_pids()["lamp"] != first
     assert processes.read_identity(first) is None

@@ -8,67 +8,75 @@ from hypothesis import strategies as st
 
 from excel.template.conditions import (
     CONDITION_MAX_CHARACTERS,
-    And,
-    Compare,
+    AndCondition,
+    ComparisonCondition,
+    ComparisonOperator,
     Condition,
     ConditionError,
-    In,
-    Like,
-    Not,
-    Operator,
-    Or,
+    InCondition,
+    LikeCondition,
+    NotCondition,
+    OrCondition,
     parse_condition,
 )
 
-ABOVE = Compare(Operator.GREATER, 0.0)
-BELOW = Compare(Operator.LESS, 9.0)
+ABOVE = ComparisonCondition(ComparisonOperator.GREATER, 0.0)
+BELOW = ComparisonCondition(ComparisonOperator.LESS, 9.0)
 LONG = "a number of more than 15 digits is a text in the file; put it in quotes"
-NINE = Compare(Operator.EQUAL, 9.0)
+NINE = ComparisonCondition(ComparisonOperator.EQUAL, 9.0)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         # the design's own
-        (">=0 or <=-10", Or((Compare(Operator.GREATER_EQUAL, 0.0), Compare(Operator.LESS_EQUAL, -10.0)))),
+        (
+            ">=0 or <=-10",
+            OrCondition(
+                (
+                    ComparisonCondition(ComparisonOperator.GREATER_EQUAL, 0.0),
+                    ComparisonCondition(ComparisonOperator.LESS_EQUAL, -10.0),
+                )
+            ),
+        ),
         # operators
         (">0", ABOVE),
         ("\t<\n9 ", BELOW),
         ("=9", NINE),
-        ("!= 9", Compare(Operator.NOT_EQUAL, 9.0)),
-        ("<> 9", Compare(Operator.NOT_EQUAL, 9.0)),
+        ("!= 9", ComparisonCondition(ComparisonOperator.NOT_EQUAL, 9.0)),
+        ("<> 9", ComparisonCondition(ComparisonOperator.NOT_EQUAL, 9.0)),
         # values
-        ("= +1.50", Compare(Operator.EQUAL, 1.5)),
-        ("=-.5", Compare(Operator.EQUAL, -0.5)),
-        ("= 1e3", Compare(Operator.EQUAL, 1000.0)),
-        ("= 100000000000000000000", Compare(Operator.EQUAL, 1e20)),
-        ("= '9'", Compare(Operator.EQUAL, "9")),
-        ("= '007'", Compare(Operator.EQUAL, "007")),
-        ('= "it\'s"', Compare(Operator.EQUAL, "it's")),
-        ("= 'it''s'", Compare(Operator.EQUAL, "it's")),
-        ('= "a ""b"""', Compare(Operator.EQUAL, 'a "b"')),
-        ("= ''", Compare(Operator.EQUAL, "")),
-        ("= 'and'", Compare(Operator.EQUAL, "and")),
-        ("= 已付款", Compare(Operator.EQUAL, "已付款")),
-        ("= a-b/c", Compare(Operator.EQUAL, "a-b/c")),
-        (">= 2026-01-31", Compare(Operator.GREATER_EQUAL, "2026-01-31")),
-        (">= 2026-01-31T08:00:00", Compare(Operator.GREATER_EQUAL, "2026-01-31T08:00:00")),
+        ("= +1.50", ComparisonCondition(ComparisonOperator.EQUAL, 1.5)),
+        ("=-.5", ComparisonCondition(ComparisonOperator.EQUAL, -0.5)),
+        ("= 1e3", ComparisonCondition(ComparisonOperator.EQUAL, 1000.0)),
+        ("= 100000000000000000000", ComparisonCondition(ComparisonOperator.EQUAL, 1e20)),
+        ("= '9'", ComparisonCondition(ComparisonOperator.EQUAL, "9")),
+        ("= '007'", ComparisonCondition(ComparisonOperator.EQUAL, "007")),
+        ('= "it\'s"', ComparisonCondition(ComparisonOperator.EQUAL, "it's")),
+        ("= 'it''s'", ComparisonCondition(ComparisonOperator.EQUAL, "it's")),
+        ('= "a ""b"""', ComparisonCondition(ComparisonOperator.EQUAL, 'a "b"')),
+        ("= ''", ComparisonCondition(ComparisonOperator.EQUAL, "")),
+        ("= 'and'", ComparisonCondition(ComparisonOperator.EQUAL, "and")),
+        ("= 已付款", ComparisonCondition(ComparisonOperator.EQUAL, "已付款")),
+        ("= a-b/c", ComparisonCondition(ComparisonOperator.EQUAL, "a-b/c")),
+        (">= 2026-01-31", ComparisonCondition(ComparisonOperator.GREATER_EQUAL, "2026-01-31")),
+        (">= 2026-01-31T08:00:00", ComparisonCondition(ComparisonOperator.GREATER_EQUAL, "2026-01-31T08:00:00")),
         # in and like
-        ("in (1, 'b',c)", In((1.0, "b", "c"))),
-        ("IN(9)", In((9.0,))),
-        ("like 'A%'", Like("A%")),
-        ("Like 5%", Like("5%")),
-        (r"like '10\%'", Like(r"10\%")),
-        ("not in (9)", Not(In((9.0,)))),
-        ("not like '%x'", Not(Like("%x"))),
+        ("in (1, 'b',c)", InCondition((1.0, "b", "c"))),
+        ("IN(9)", InCondition((9.0,))),
+        ("like 'A%'", LikeCondition("A%")),
+        ("Like 5%", LikeCondition("5%")),
+        (r"like '10\%'", LikeCondition(r"10\%")),
+        ("not in (9)", NotCondition(InCondition((9.0,)))),
+        ("not like '%x'", NotCondition(LikeCondition("%x"))),
         # what binds how
-        (">0 and <9 or =9", Or((And((ABOVE, BELOW)), NINE))),
-        (">0 or <9 and =9", Or((ABOVE, And((BELOW, NINE))))),
-        (">0 AND (<9 OR =9)", And((ABOVE, Or((BELOW, NINE))))),
-        ("not >0 and <9", And((Not(ABOVE), BELOW))),
-        ("not (>0 and <9)", Not(And((ABOVE, BELOW)))),
-        ("not not >0", Not(Not(ABOVE))),
-        (">0 or <9 or =9", Or((ABOVE, BELOW, NINE))),
+        (">0 and <9 or =9", OrCondition((AndCondition((ABOVE, BELOW)), NINE))),
+        (">0 or <9 and =9", OrCondition((ABOVE, AndCondition((BELOW, NINE))))),
+        (">0 AND (<9 OR =9)", AndCondition((ABOVE, OrCondition((BELOW, NINE))))),
+        ("not >0 and <9", AndCondition((NotCondition(ABOVE), BELOW))),
+        ("not (>0 and <9)", NotCondition(AndCondition((ABOVE, BELOW)))),
+        ("not not >0", NotCondition(NotCondition(ABOVE))),
+        (">0 or <9 or =9", OrCondition((ABOVE, BELOW, NINE))),
         ("((>0))", ABOVE),
     ],
 )
@@ -134,7 +142,7 @@ def test_length_is_bounded() -> None:
     """A thousand characters are read, not one more."""
     full = f"in (1{',1' * 497})"
     assert len(full) == CONDITION_MAX_CHARACTERS
-    assert parse_condition(full) == In((1.0,) * 498)
+    assert parse_condition(full) == InCondition((1.0,) * 498)
 
     with pytest.raises(
         ConditionError, match=r"at character 1001 \(“ ”\): expected the end, as a condition has at most"

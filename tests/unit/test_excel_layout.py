@@ -313,7 +313,7 @@ def test_body_height_is_that_of_the_highest_column() -> None:
         for each, height in [(template, None), (template, 1000), (Template(template.leaves[2:]), None)]
     ]
 
-    assert [frame.least_body_row_height for frame in frames] == [30, 409, None]
+    assert [frame.requested_body_row_height for frame in frames] == [30, 409, None]
 
 
 def test_pairs_are_shared_out_evenly() -> None:

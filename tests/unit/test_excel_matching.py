@@ -12,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excel.columns import mask_matching_cells
-from excel.template.conditions import And, Compare, Condition, In, Like, Not, Operator, Or, parse_condition
+from excel.template.conditions import (
+    AndCondition,
+    ComparisonCondition,
+    ComparisonOperator,
+    Condition,
+    InCondition,
+    LikeCondition,
+    NotCondition,
+    OrCondition,
+    parse_condition,
+)
 
 Cell = float | str | None
 
@@ -84,15 +94,15 @@ patterns = st.lists(st.sampled_from(["a", "A", "%", "_", r"\%", r"\_", "\\\\", "
 )
 values = numbers | texts
 leaves = (
-    st.builds(Compare, st.sampled_from(Operator), values)
-    | st.builds(In, st.lists(values, min_size=1, max_size=3).map(tuple))
-    | st.builds(Like, patterns)
+    st.builds(ComparisonCondition, st.sampled_from(ComparisonOperator), values)
+    | st.builds(InCondition, st.lists(values, min_size=1, max_size=3).map(tuple))
+    | st.builds(LikeCondition, patterns)
 )
 
 
 def combine_conditions(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
     parts = st.lists(inner, min_size=2, max_size=3).map(tuple)
-    return st.builds(Not, inner) | st.builds(And, parts) | st.builds(Or, parts)
+    return st.builds(NotCondition, inner) | st.builds(AndCondition, parts) | st.builds(OrCondition, parts)
 
 
 @given(st.recursive(leaves, combine_conditions, max_leaves=6), st.lists(st.none() | values, max_size=12))
@@ -102,30 +112,30 @@ def test_columns_agree_with_single_cells(condition: Condition, cells: list[Cell]
 
 
 COMPARED = {
-    Operator.LESS: operator.lt,
-    Operator.LESS_EQUAL: operator.le,
-    Operator.GREATER: operator.gt,
-    Operator.GREATER_EQUAL: operator.ge,
+    ComparisonOperator.LESS: operator.lt,
+    ComparisonOperator.LESS_EQUAL: operator.le,
+    ComparisonOperator.GREATER: operator.gt,
+    ComparisonOperator.GREATER_EQUAL: operator.ge,
 }
 
 
 def holds(condition: Condition, cell: float | str) -> bool:
     match condition:
-        case Compare(Operator.EQUAL, value):
+        case ComparisonCondition(ComparisonOperator.EQUAL, value):
             return cell == value
-        case Compare(Operator.NOT_EQUAL, value):
+        case ComparisonCondition(ComparisonOperator.NOT_EQUAL, value):
             return cell != value
-        case Compare(relation, value):
+        case ComparisonCondition(relation, value):
             return isinstance(cell, str) == isinstance(value, str) and COMPARED[relation](cell, value)
-        case In(among):
+        case InCondition(among):
             return cell in among
-        case Like(pattern):
+        case LikeCondition(pattern):
             return isinstance(cell, str) and re.fullmatch(regex(pattern), cell, re.DOTALL) is not None
-        case Not(part):
+        case NotCondition(part):
             return not holds(part, cell)
-        case And(parts):
+        case AndCondition(parts):
             return all(holds(part, cell) for part in parts)
-        case Or(parts):
+        case OrCondition(parts):
             return any(holds(part, cell) for part in parts)
         case _:
             assert_never(condition)

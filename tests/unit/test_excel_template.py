@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from excel.template.conditions import Compare, Operator
+from excel.template.conditions import ComparisonCondition, ComparisonOperator
 from excel.template.models import (
     ROW_HEAD_NAMES,
     Align,
@@ -149,8 +149,11 @@ def test_all_that_a_column_says() -> None:
             bold=True,
             bg_color="DFDFDF",
             rules=(
-                StyleRule(Compare(Operator.LESS, 0.0), ConditionalLook("FF0000", bold=True, bg_color="00FF88")),
-                StyleRule(Compare(Operator.GREATER_EQUAL, 100.0), ConditionalLook()),
+                StyleRule(
+                    ComparisonCondition(ComparisonOperator.LESS, 0.0),
+                    ConditionalLook("FF0000", bold=True, bg_color="00FF88"),
+                ),
+                StyleRule(ComparisonCondition(ComparisonOperator.GREATER_EQUAL, 100.0), ConditionalLook()),
             ),
         ),
     )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from excel.cells import CellForm
 from excel.moments import TimeZone
 from excel.template.models import CellKind
-from excel.values import read_values, to_comparable_numbers_and_texts
+from excel.values import read_cell_values_by_kind, to_comparable_numbers_and_texts
 
 SHANGHAI = TimeZone("Asia/Shanghai")
 NOON = "45351.6666666667"
@@ -26,7 +26,7 @@ NOON = "45351.6666666667"
 
 def read_cells(cells: pa.Array, kind: CellKind = CellKind.AUTO) -> list[tuple[str, str] | None]:
     """The form and payload of each cell, None where it is empty."""
-    found = read_values(cells, kind, SHANGHAI)
+    found = read_cell_values_by_kind(cells, kind, SHANGHAI)
     forms = [CellForm(form) for form in found.forms]
     assert found.counts == tuple(forms.count(form) for form in CellForm)
     assert [form is CellForm.EMPTY for form in forms] == [payload is None for payload in found.payload.to_pylist()]
@@ -148,14 +148,14 @@ def test_a_typed_column_is_taken_by_its_type(cells: pa.Array, expected: list[Any
 def test_numbers_that_stand_as_text_are_counted() -> None:
     """Those that would lose digits, not those that a column wants as text."""
     cells = make_json_column("1234567890123456", "1", "null", '"1234567890123456"')
-    assert read_values(cells, CellKind.AUTO, SHANGHAI).long_numbers == 1
-    assert read_values(cells, CellKind.TEXT, SHANGHAI).long_numbers == 0
+    assert read_cell_values_by_kind(cells, CellKind.AUTO, SHANGHAI).long_numbers == 1
+    assert read_cell_values_by_kind(cells, CellKind.TEXT, SHANGHAI).long_numbers == 0
 
 
 def test_conditions_ask_numbers_as_numbers_and_dates_as_texts() -> None:
     """A date is what the clock on the wall shows; an empty cell is neither."""
     cells = make_json_column("1.5", '"x"', "true", "null", '"2024-02-29T08:00:00Z"')
-    numbers, texts = to_comparable_numbers_and_texts(read_values(cells, CellKind.AUTO, SHANGHAI))
+    numbers, texts = to_comparable_numbers_and_texts(read_cell_values_by_kind(cells, CellKind.AUTO, SHANGHAI))
     assert numbers.to_pylist() == [1.5, None, None, None, None]
     assert texts.to_pylist() == [None, "x", "true", None, "2024-02-29T16:00:00"]
 
@@ -217,4 +217,4 @@ def test_half_a_pair_of_surrogates_is_made_safe(texts: list[str], data: st.DataO
 
 def test_forms_are_small() -> None:
     """One byte a cell, as chunks have many."""
-    assert read_values(make_json_column("1"), CellKind.AUTO, SHANGHAI).forms.dtype == np.uint8
+    assert read_cell_values_by_kind(make_json_column("1"), CellKind.AUTO, SHANGHAI).forms.dtype == np.uint8

@@ -34,7 +34,9 @@ def compare(
     platform: Mapping[str, OrderVersion], stored: Mapping[str, OrderVersion], newer: Mapping[str, OrderVersion]
 ) -> OrderComparison:
     """The comparison of three mappings."""
-    return comparison.compare_orders(*(comparison.build_stored_frame(side) for side in (platform, stored, newer)))
+    return comparison.compare_orders(
+        *(comparison.build_stored_order_version_frame(side) for side in (platform, stored, newer))
+    )
 
 
 def build_report(told: int, missing: int) -> ReportResult:
@@ -79,7 +81,7 @@ def test_orders_are_missing_where_none_or_an_older_one_is_stored(
 def test_of_an_order_in_several_parts_the_last_one_counts() -> None:
     """It was modified while the day was read."""
     later = NOON + timedelta(seconds=1)
-    frame = comparison.build_frame([("a", NOON, 1), ("b", NOON, 1), ("a", later, 2)])
+    frame = comparison.build_order_version_frame([("a", NOON, 1), ("b", NOON, 1), ("a", later, 2)])
 
     rows = list(frame.itertuples(index=False, name=None))
     assert rows == [("a", pd.Timestamp(later), 2), ("b", pd.Timestamp(NOON), 1)]

@@ -68,7 +68,7 @@ def test_retries_are_defined_in_the_table_of_steps(path: Path) -> None:
 
 def test_a_step_is_given_up_on_what_no_further_attempt_mends() -> None:
     """The errors are named for the one step; other steps with the same row are tried again after them."""
-    strict = activity_calls.disable_retry_on(activity_calls.FILE_MAKING, ValueError, KeyError)
+    strict = activity_calls.disable_retry_on_error_types(activity_calls.FILE_MAKING, ValueError, KeyError)
 
     assert strict["retry_policy"].non_retryable_error_types == ["ValueError", "KeyError"]
     assert strict["heartbeat_timeout"] == activity_calls.FILE_MAKING["heartbeat_timeout"]

@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.plan import PageRange, RowSegment
     from domain.downloads.retries import PageAttempts, RetryWait, replace_request_attempts
     from domain.downloads.staging import RenderedSegment, StagedPartsInvalid, StagedRowsTooOld
-    from workflows.activity_calls import FILE_MAKING, SOURCE_READING, disable_retry_on, read_fault_note
+    from workflows.activity_calls import FILE_MAKING, SOURCE_READING, disable_retry_on_error_types, read_fault_note
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -43,8 +43,8 @@ EXPIRATIONS_MAX = 3
 _SHOW_EVERY = timedelta(seconds=1)
 STAGING_LOST = (StagedPartsInvalid, StagedRowsTooOld)
 """Errors after which no further attempt helps: the processing starts over."""
-_FETCH_OPTIONS = disable_retry_on(SOURCE_READING, *STAGING_LOST)
-_MAKE_OPTIONS = disable_retry_on(FILE_MAKING, *STAGING_LOST)
+_FETCH_OPTIONS = disable_retry_on_error_types(SOURCE_READING, *STAGING_LOST)
+_MAKE_OPTIONS = disable_retry_on_error_types(FILE_MAKING, *STAGING_LOST)
 
 
 class RangeFetchers:

@@ -17,12 +17,12 @@ with workflow.unsafe.imports_passed_through():
     from domain import webhooks
     from domain.webhooks import DeliveryState, WebhookAttemptInput, WebhookDeliveryInput, WebhookProgress
     from infra import temporal
-    from workflows.activity_calls import SHORT_ACTIVITY, WEBHOOK_ATTEMPT, disable_retry_on
+    from workflows.activity_calls import SHORT_ACTIVITY, WEBHOOK_ATTEMPT, disable_retry_on_error_types
     from workflows.webhooks.handle import build_priority, build_search_attributes
 
 
 # An event that is too large for a body stays too large.
-_SAVE_DELIVERY = disable_retry_on(SHORT_ACTIVITY, ValueError)
+_SAVE_DELIVERY = disable_retry_on_error_types(SHORT_ACTIVITY, ValueError)
 
 
 def create_delivery_id() -> str:

@@ -135,8 +135,8 @@ DEFECTS = (
         "a-filter-of-another-zone-is-believed",
         "orders",
         "activities/orders/window_checks.py",
-        "            if order.order_id in await _fetch_orders_by_id(",
-        "            if order.order_id or await _fetch_orders_by_id(",
+        "            if order.order_id in await _list_orders_of_window_by_id(",
+        "            if order.order_id or await _list_orders_of_window_by_id(",
         ("tests/unit/test_order_reading.py", "-k", "another_zone"),
     ),
     Defect(
