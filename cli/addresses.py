@@ -246,7 +246,7 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Pause cycles, or one module; messages are still received."""
-    _set_pause(
+    _pause_or_resume(
         "pause", "No further cycle begins.", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json
     )
 
@@ -261,7 +261,9 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Resume cycles, or one module; what was received meanwhile is loaded at once."""
-    _set_pause("resume", "Cycles run again.", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json)
+    _pause_or_resume(
+        "resume", "Cycles run again.", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json
+    )
 
 
 @app.command(epilog=EXIT_CODES)
@@ -281,7 +283,7 @@ def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) 
     _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
-def _set_pause(verb: str, sentence: str, reason: str, module: str | None, **where: Any) -> None:
+def _pause_or_resume(verb: str, sentence: str, reason: str, module: str | None, **where: Any) -> None:
     """Pause or resume cycles, or one module."""
 
     async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
