@@ -246,9 +246,7 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Pause cycles, or one module; messages are still received."""
-    _pause_or_resume(
-        "pause", "No further cycle begins.", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json
-    )
+    _pause_or_resume("pause", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -261,9 +259,7 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Resume cycles, or one module; what was received meanwhile is loaded at once."""
-    _pause_or_resume(
-        "resume", "Cycles run again.", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json
-    )
+    _pause_or_resume("resume", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -283,8 +279,9 @@ def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) 
     _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
-def _pause_or_resume(verb: str, sentence: str, reason: str, module: str | None, **where: Any) -> None:
+def _pause_or_resume(verb: str, reason: str, module: str | None, **where: Any) -> None:
     """Pause or resume cycles, or one module."""
+    sentence = "No further cycle begins." if verb == "pause" else "Cycles run again."
 
     async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         if module is None:
