@@ -246,7 +246,7 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Pause cycles, or one module; messages are still received."""
-    _pause_or_resume("pause", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json)
+    _pause_or_resume_cycles_or_module("pause", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -259,7 +259,7 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Resume cycles, or one module; what was received meanwhile is loaded at once."""
-    _pause_or_resume("resume", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json)
+    _pause_or_resume_cycles_or_module("resume", reason, module, who=who, api=api, data_dir=data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -279,12 +279,10 @@ def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) 
     _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
-def _pause_or_resume(verb: str, reason: str, module: str | None, **where: Any) -> None:
-    """Pause or resume cycles, or one module."""
-    sentence = "No further cycle begins." if verb == "pause" else "Cycles run again."
-
+def _pause_or_resume_cycles_or_module(verb: str, reason: str, module: str | None, **where: Any) -> None:
     async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         if module is None:
+            sentence = "No further cycle begins." if verb == "pause" else "Cycles run again."
             return CommandOutput((await getattr(addresses, verb)(reason)).model_dump(mode="json"), (sentence,))
         await getattr(addresses, f"{verb}_module")(module, reason)
         return CommandOutput({"module": module, "paused": verb == "pause"}, (f"{module}: {verb}d.",))
