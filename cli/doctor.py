@@ -45,7 +45,7 @@ LIBRARIES = ("temporalio", "aiohttp", "sqlmodel", "minio", "pyarrow")
 Check = Callable[[Settings], Coroutine[Any, Any, str]]
 
 
-class FindingToLookAt(str):
+class WorthALook(str):
     """What was found where nothing stands still, and a person should look all the same."""
 
     __slots__ = ()
@@ -132,7 +132,7 @@ def _build_result(name: str, task: asyncio.Task[str]) -> CheckResult:
         if (sentence := outages.describe_expected_failure(error)) is None:
             raise
         return CheckResult(name, ok=False, found=str(CheckFailed(sentence, HANGS_HINT)))
-    return CheckResult(name, ok=True, found=found, look=isinstance(found, FindingToLookAt))
+    return CheckResult(name, ok=True, found=found, look=isinstance(found, WorthALook))
 
 
 async def _connect_engine() -> Client:
@@ -192,9 +192,7 @@ async def _check_queues_are_served(settings: Settings) -> str:
     if not recent:
         return served
     named = ", ".join(f"{each.identity} (silent for {each.silent_seconds:.0f} s)" for each in recent)
-    return FindingToLookAt(
-        f"{served}. Others hang or were killed, and their queues have another: {named}. Restart them."
-    )
+    return WorthALook(f"{served}. Others hang or were killed, and their queues have another: {named}. Restart them.")
 
 
 async def _check_worker_versions(settings: Settings) -> str:
