@@ -23,7 +23,11 @@ from lab.topology import NETWORK_BITS, ROOT, HostSpec
 from lab.units import Unit, load_unit
 
 BRIDGE = "lab"
+CLOCK_LIBRARY = "/opt/temporal/bin/clock.so"
 START_SECONDS = 30.0
+CLOCK_USERS = {"haulage", "postgres"}
+"""Whose processes have a wall clock that can be moved: those of Go read the time without the C library."""
+_FILL = "/var/lib/fill"
 COMMAND_SECONDS = 120.0
 PATH = "/usr/lib/postgresql/15/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -32,7 +36,16 @@ _INIT = """
 set -e
 hostname "$HOST_NAME"
 mount -t overlay overlay -o lowerdir=/etc,upperdir="$FOLDER/etc",workdir="$FOLDER/.etc" /etc
-mount -t overlay overlay -o lowerdir=/var,upperdir="$FOLDER/var",workdir="$FOLDER/.var" /var
+DATA="$FOLDER"
+if test -n "$DISK"; then
+    # A disk of its own, which may be full; the kernel lets go of it with the host.
+    DATA="$FOLDER/disk"
+    mkdir -p "$DATA"
+    test -e "$DATA.img" || { truncate --size "$DISK" "$DATA.img"; mkfs.ext4 -q -F "$DATA.img"; }
+    mount -o loop "$DATA.img" "$DATA"
+    mkdir -p "$DATA/var" "$DATA/.var"
+fi
+mount -t overlay overlay -o lowerdir=/var,upperdir="$DATA/var",workdir="$DATA/.var" /var
 mount -t tmpfs -o mode=755 tmpfs /opt
 mkdir -p /opt/haulage /opt/python /opt/temporal/bin /opt/seaweedfs/bin
 mount --bind "$CHECKOUT" /opt/haulage
@@ -47,6 +60,7 @@ if test -n "$CLOSED"; then
 fi
 mount -t tmpfs -o mode=755 tmpfs /run
 test "$CLOSED" = /tmp || mount -t tmpfs -o mode=1777 tmpfs /tmp
+head --bytes 8 /dev/zero > /run/clock
 mount -t proc proc /proc
 ip link set lo up
 echo ready
@@ -74,14 +88,17 @@ class Host:
     Args:
         folder: Keeps the host's files, which outlive its loss, as a disk does.
         programs: The folder of programs that are not Debian's.
+        disk: The size of its own disk, like `1500M`; empty for none.
     """
 
-    def __init__(self, spec: HostSpec, folder: Path, programs: Path) -> None:
+    def __init__(self, spec: HostSpec, folder: Path, programs: Path, disk: str = "") -> None:
         self.spec = spec
         self.name = spec.name
         self.folder = folder
         self.logs = folder / "log"
         self._programs = programs
+        self._disk = disk
+        self._relay: asyncio.subprocess.Process | None = None
         self._launcher: asyncio.subprocess.Process | None = None
         self._pid = 0
         self._running: dict[str, asyncio.subprocess.Process] = {}
@@ -118,6 +135,7 @@ class Host:
             "HOST_NAME": self.name,
             "FOLDER": str(self.folder),
             "CHECKOUT": str(ROOT),
+            "DISK": self._disk,
             "PROGRAMS": str(self._programs),
             "PYTHON": sys.base_prefix,
             "CLOSED": find_closed_ancestor(Path(sys.base_prefix) / "bin"),
@@ -216,7 +234,11 @@ class Host:
         await run_command("ip", "link", "set", self.name, "nomaster")
 
     async def connect(self) -> None:
-        """End every cut and every loss of packets of this host."""
+        """End every cut, delay and loss of packets of this host."""
+        if (relay := self._relay) is not None:
+            self._relay = None
+            relay.terminate()
+            await relay.wait()
         await run_command("ip", "link", "set", self.name, "master", BRIDGE)
         await self.run("iptables", "--flush", "INPUT")
 
@@ -224,6 +246,29 @@ class Host:
         """Lose packets that come from an address: all of them, or a share at random."""
         chance = [] if share >= 1 else ["-m", "statistic", "--mode", "random", "--probability", str(share)]
         await self.run("iptables", "--append", "INPUT", "--source", address, *chance, "--jump", "DROP")
+
+    async def delay(self, seconds: float, loss: float = 0.0) -> None:
+        """Delay all packets to and from the host by this time each, and lose a share of them."""
+        tap = f"{self.name}-relay"
+        await self.cut()
+        module = [sys.executable, "-m", "lab.relay", self.name, tap, str(seconds), str(loss), "1"]
+        self._relay = await asyncio.create_subprocess_exec(*module, cwd=ROOT, stdout=subprocess.PIPE)
+        if self._relay.stdout is None or await self._relay.stdout.readline() != b"ready\n":
+            raise HostFailed(f"the relay of {self.name} did not start")
+        await run_command("ip", "link", "set", tap, "master", BRIDGE, "up")
+
+    async def set_clock(self, seconds: int) -> None:
+        """Move the wall clock of Haulage's and of PostgreSQL's processes by 0 to 127 seconds from the true time."""
+        content = f"\\{seconds:03o}" + "\\0" * 7
+        await self.run("sh", "-c", f"printf '{content}' | dd of=/run/clock conv=notrunc status=none")
+
+    async def fill_disk(self) -> None:
+        """Leave no byte on the host's own disk."""
+        await self.run("sh", "-c", f"cat /dev/zero > {_FILL} 2>/dev/null || true")
+
+    async def free_disk(self) -> None:
+        """Remove what `fill_disk` wrote."""
+        await self.run("rm", "--force", _FILL)
 
     def _enter(self, user: str) -> list[str]:
         enter = ["nsenter", "--target", str(self._pid), "--net", "--mount", "--pid", "--uts", "--ipc", "--"]
@@ -242,10 +287,11 @@ class Host:
         environment = unit.build_environment(self.read)
         environment.setdefault("HOME", "/tmp")  # noqa: S108 - the host's own
         arguments = unit.build_arguments(environment)
+        clock = [f"LD_PRELOAD={CLOCK_LIBRARY}", "LAB_CLOCK=/run/clock"] if unit.user in CLOCK_USERS else []
         with (self.logs / f"{unit.name}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *self._enter(unit.user),
-                *("env", "--chdir", unit.working_directory),
+                *("env", "--chdir", unit.working_directory, *clock),
                 *arguments,
                 env=environment,
                 stdin=subprocess.DEVNULL,

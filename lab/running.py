@@ -19,6 +19,7 @@ from lab.topology import NETWORK_BITS, Topology
 from lab.units import load_unit
 
 DATABASE_UNIT = "postgresql"
+DISK, DISK_UNITS = "1500M", {DATABASE_UNIT, "seaweedfs-volume"}
 DATA = "/var/lib/postgresql/haulage"
 SCRIPTS = "/opt/haulage/deploy"
 READY_SECONDS = 120.0
@@ -41,7 +42,10 @@ class Lab:
         self.configuration = configuration
         self.primary = self.topology.list_hosts(DATABASE_UNIT)[0]
         """The host that has the address `database`."""
-        self.hosts = {name: Host(spec, FOLDER / "hosts" / name, programs) for name, spec in self.topology.hosts.items()}
+        self.hosts = {
+            name: Host(spec, FOLDER / "hosts" / name, programs, DISK if DISK_UNITS.intersection(spec.units) else "")
+            for name, spec in self.topology.hosts.items()
+        }
         self._say = say
         self._began = time.monotonic()
 

@@ -22,6 +22,7 @@ PACKAGES = {
     "/usr/bin/arping": "iputils-arping",
     "/usr/sbin/iptables": "iptables",
     "/usr/sbin/ip": "iproute2",
+    "/usr/bin/gcc": "gcc",
 }
 """The Debian package of each program."""
 _COMMANDS = {"server": "temporal-server", "tools/sql": "temporal-sql-tool"}
@@ -58,9 +59,18 @@ def prepare_tools() -> Path:
     for command, name in _COMMANDS.items():
         if not (folder / name).exists():
             _build_temporal_program(command, name, version, folder)
+    build_clock(folder)
     for program in (components.find_temporal_program(), components.find_seaweedfs_program()):
         _link_or_copy(program, folder / program.name)
     return folder
+
+
+def build_clock(folder: Path) -> Path:
+    """Build the library that moves the clock of a process; return it."""
+    library = folder / "clock.so"
+    source = Path(__file__).parent / "clock.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", library, source, "-ldl"], check=True)  # noqa: S607
+    return library
 
 
 def _build_temporal_program(command: str, name: str, version: str, folder: Path) -> None:

@@ -75,7 +75,9 @@ async def _play(
     async with asyncio.TaskGroup() as group:
         for load in loads:
             group.create_task(load.run(over), name=load.name)
+        began = time.monotonic()
         await asyncio.sleep(WARM_SECONDS)
+        await _wait_for_recovery(loads, began)
         for fault in _draw_faults(deployment.lab, faults, random.Random(seed), kinds):
             records.append(await _play_fault(deployment, loads, fault))
             say(records[-1].render())

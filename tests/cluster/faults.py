@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from lab.running import DATABASE_UNIT, Lab
+from tests.cluster.record import NOTHING
 
 CUT_SECONDS = 12.0
 OFF_SECONDS = 5.0
 LOSS = 0.05
+DELAY_SECONDS = 0.2
+CLOCK_SECONDS = 60
 
 Action = Callable[[Lab], Awaitable[None]]
 
@@ -64,6 +68,35 @@ def _lose_packets(name: str) -> Fault:
     return Fault(f"{LOSS:.0%} of packets lost", name, inject, lambda lab: lab.hosts[name].connect())
 
 
+def _delay_packets(name: str) -> Fault:
+    async def inject(lab: Lab) -> None:
+        host = lab.hosts[name]
+        await host.delay(DELAY_SECONDS)
+        began = time.monotonic()
+        await host.run("bash", "-c", "exec 3<>/dev/tcp/10.99.0.254/1 || true")
+        assert time.monotonic() - began >= 2 * DELAY_SECONDS, "the relay delays nothing"
+
+    kind = f"{DELAY_SECONDS * 1_000:.0f} ms of delay each way"
+    return Fault(kind, name, inject, lambda lab: lab.hosts[name].connect())
+
+
+def _fill_disk(name: str) -> Fault:
+    async def undo(lab: Lab) -> None:
+        host = lab.hosts[name]
+        await host.free_disk()
+        for unit in host.spec.units:
+            if not host.is_running(unit):
+                await host.start_unit(unit)
+        await lab.wait_for_host(name)
+
+    return Fault("disk full", name, lambda lab: lab.hosts[name].fill_disk(), undo)
+
+
+def _move_clock(name: str) -> Fault:
+    inject: Action = lambda lab: lab.hosts[name].set_clock(CLOCK_SECONDS)  # noqa: E731
+    return Fault(f"clock {CLOCK_SECONDS} s ahead, and back", name, inject, lambda lab: lab.hosts[name].set_clock(0))
+
+
 def _lose_primary(_: str) -> Fault:
     """The host of the primary loses its power; an operator promotes a standby, and the host joins again later."""
     lost: list[str] = []
@@ -108,6 +141,10 @@ def _kill_unit(kind: str, unit: str, name: str) -> Fault:
     return Fault(kind, f"{unit} on {name}", inject, undo, OFF_SECONDS)
 
 
+async def _do_nothing(_: Lab) -> None:
+    """Stand in for a fault, so that there is something to compare with."""
+
+
 def _restart_everything(_: str) -> Fault:
     """Every unit but the database is stopped as systemd stops it and started again, host by host, then the standbys."""
 
@@ -121,10 +158,7 @@ def _restart_everything(_: str) -> Fault:
                 await host.start_unit(unit)
             await lab.wait_for_host(host.name)
 
-    async def undo(_lab: Lab) -> None:
-        return
-
-    return Fault("rolling restart", "everything", inject, undo, 0.0)
+    return Fault("rolling restart", "everything", inject, _do_nothing, 0.0)
 
 
 def _draw_host(draw: random.Random, lab: Lab) -> str:
@@ -133,11 +167,17 @@ def _draw_host(draw: random.Random, lab: Lab) -> str:
 
 
 KINDS: Mapping[str, Callable[[random.Random, Lab], Fault]] = {
+    "nothing": lambda _draw, _lab: Fault(NOTHING, "nothing", _do_nothing, _do_nothing),
     "host lost": lambda draw, lab: _lose_host(_draw_host(draw, lab)),
     "host cut off": lambda draw, lab: _cut_host(_draw_host(draw, lab)),
     "pair": lambda draw, lab: _cut_pair(*draw.sample([name for name in lab.hosts if name != "watch1"], 2)),
     "one way": lambda draw, lab: _cut_one_way(*draw.sample([name for name in lab.hosts if name != "watch1"], 2)),
     "loss": lambda draw, lab: _lose_packets(_draw_host(draw, lab)),
+    "delay": lambda draw, lab: _delay_packets(_draw_host(draw, lab)),
+    "disk": lambda draw, lab: _fill_disk(
+        draw.choice([*lab.topology.list_hosts(DATABASE_UNIT), *lab.topology.list_hosts("seaweedfs-volume")])
+    ),
+    "clock": lambda draw, lab: _move_clock(draw.choice([name for name in lab.hosts if name[:2] in {"db", "ap", "wo"}])),
     "primary lost": lambda _draw, _lab: _lose_primary(""),
     "primary cut": lambda _draw, _lab: _cut_primary(""),
     "volume": lambda draw, lab: _kill_unit(
@@ -155,5 +195,15 @@ KINDS: Mapping[str, Callable[[random.Random, Lab], Fault]] = {
     "restart": lambda _draw, _lab: _restart_everything(""),
 }
 """Every kind of fault by the word that chooses it."""
-WEIGHTS: Mapping[str, int] = {"host lost": 4, "host cut off": 4, "pair": 3, "one way": 3, "loss": 2, "restart": 0}
+WEIGHTS: Mapping[str, int] = {
+    "host lost": 4,
+    "host cut off": 4,
+    "pair": 3,
+    "one way": 3,
+    "loss": 2,
+    "delay": 2,
+    "disk": 2,
+    "clock": 3,
+    "restart": 0,
+}
 """How often a kind is drawn; 1 where it is not named. The restart of everything comes once, in the end."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from bench.report import Figure, publish
 
 FAULTS_MIN = 100
+NOTHING = "nothing, to compare with"
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class FaultRecord:
 
     @property
     def counts(self) -> bool:
-        """Return whether it hit work."""
-        return self.under_way > 0
+        """Return whether it is a fault, and hit work."""
+        return self.under_way > 0 and self.kind != NOTHING
 
     def render(self) -> str:
         """Return a line for people."""
@@ -97,7 +98,7 @@ def summarize(records: Sequence[FaultRecord], verdicts: Mapping[str, Verdict]) -
             "over all callers",
         ),
     ]  # fmt: skip
-    return [*figures, *_summarize_kinds(counted)]
+    return [*figures, *_summarize_kinds(records)]
 
 
 def _summarize_kinds(records: Sequence[FaultRecord]) -> list[Figure]:
