@@ -180,7 +180,9 @@ class Lab:
         await asyncio.gather(*(self.wait_for_host(name) for name in names))
         client = load_unit("haulage-migrate", host.name).build_environment(host.read)
         client |= {"PATH": "/opt/temporal/bin:/usr/bin:/bin", "HOME": "/tmp"}  # noqa: S108 - the host's own
-        await host.run("sh", f"{SCRIPTS}/temporal/namespace.sh", user="haulage", environment=client)
+        script = ["sh", f"{SCRIPTS}/temporal/namespace.sh"]
+        # A frontend listens before it serves, and the proxies find it after two checks.
+        await self._wait_for("Temporal", lambda: host.run(*script, user="haulage", environment=client))
         self._tell("Temporal, two of each service")
 
     async def _start_haulage(self) -> None:
