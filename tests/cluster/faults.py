@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lab.running import DATABASE_UNIT, Lab
 from tests.cluster.record import NOTHING
 
-CUT_SECONDS = 12.0
+CUT_SECONDS = 10.0
 OFF_SECONDS = 5.0
 LOSS = 0.05
 DELAY_SECONDS = 0.2
