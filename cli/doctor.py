@@ -212,7 +212,7 @@ async def _check_worker_versions(settings: Settings) -> str:
 
 async def _check_database(settings: Settings) -> str:
     async with open_database_for_check(settings) as database:
-        await migrate.require_head_revision(database)
+        await migrate.require_supported_revision(database)
         await payload_keys.require_all_used_payload_keys(database, settings)
         server = await database.read_server_version()
     return f"PostgreSQL {server}, at this version's revision"

@@ -110,13 +110,13 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
 
 
 async def require_ready_and_record_key_use(services: Services) -> None:
-    """Check that the database is at this version's revision, and that no key of payloads is missing.
+    """Check that this version works on the database, and that no key of payloads is missing.
 
     Raises:
-        WrongRevision: It is at another revision.
+        WrongRevision: It does not.
         Invalid: A key is missing.
     """
-    await migrate.require_head_revision(services.database)
+    await migrate.require_supported_revision(services.database)
     await payload_keys.require_all_used_payload_keys(services.database, services.settings)
     await payload_keys.record_payload_key_use(services.database, services.settings)
 

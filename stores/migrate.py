@@ -1,7 +1,13 @@
-"""The schema: migrate a database to this version's revision, and refuse to work on any other."""
+"""The schema: migrate a database to this version's revision, and refuse to work on one that does not suit the code.
+
+A version works on databases of a range of revisions, so that it can be replaced while it runs: from `OLDEST_REVISION`
+to those later ones that say in their `oldest_code` that this version still works on them.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -10,23 +16,35 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import Script, ScriptDirectory
+from asyncpg.exceptions import LockNotAvailableError
 from sqlalchemy import Connection, NullPool, event, text
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlmodel import select
 
 from domain.faults import Fault
 from infra import log
 from infra.database import Database, connect_or_raise_unreachable
+from stores.tables.shared import SchemaRevision
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK = 0x4861756C61676501
 """The advisory lock of a migration: "Haulage", 1."""
+OLDEST_REVISION: Final = "0001_initial"
+"""The oldest revision of a database that this version of the code works on."""
+LOCK_TIMEOUT_SECONDS: Final = 5
+"""A statement that waits for a table's lock holds up all that come after it."""
+STATEMENT_TIMEOUT_SECONDS: Final = 600
+PATIENCE_SECONDS: Final = 300.0
+"""How long migrations are repeated that did not get a lock in time."""
+PAUSE_SECONDS: Final = 2.0
 NO_OPTIONS: Final[Mapping[str, Any]] = {}
 
 _log = log.get(__name__)
 
 
 class WrongRevision(Fault):
-    """The database is at another revision than this version of Haulage.
+    """The database is at a revision that this version of Haulage does not work on.
 
     Args:
         found: The database's revision; None if it has no schema yet.
@@ -47,7 +65,9 @@ class WrongRevision(Fault):
 
 
 async def migrate(database_url: str, options: Mapping[str, Any] = NO_OPTIONS) -> None:
-    """Migrate the database to this version's revision, whole or not at all. Concurrent callers take turns.
+    """Migrate the database to this version's revision, each migration whole or not at all. Callers take turns.
+
+    A migration that waits too long for a lock on a table is undone and repeated, as others wait behind it.
 
     Args:
         options: Further arguments of the driver, such as those for TLS.
@@ -84,15 +104,23 @@ async def read_revision(database: Database) -> str | None:
         return await connection.run_sync(_read_current_revision)
 
 
-async def require_head_revision(database: Database) -> None:
-    """Check that the database is at this version's revision.
+async def require_supported_revision(database: Database) -> None:
+    """Check that this version of the code works on the database.
 
     Raises:
-        WrongRevision: It is not.
+        WrongRevision: It does not.
     """
-    found, needed = await read_revision(database), get_head_revision()
-    if found != needed:
-        raise WrongRevision(found, needed)
+    async with database.session() as session:
+        connection = await session.connection()
+        found = await connection.run_sync(_read_current_revision)
+        supported = _list_revisions_from(OLDEST_REVISION)
+        if found in supported:
+            return
+        if found is not None and found not in _list_known_revisions():
+            statement = select(SchemaRevision.oldest_code).where(SchemaRevision.revision == found)
+            if (await session.exec(statement)).first() in _list_known_revisions():
+                return
+    raise WrongRevision(found, supported[-1])
 
 
 def get_head_revision() -> str:
@@ -117,10 +145,27 @@ async def _run_migration_under_lock(
         if before is not None and before not in _list_known_revisions():
             raise WrongRevision(before, get_head_revision())
         # Within an open transaction, Alembic would leave the commit to the caller.
+        await connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'"))
+        await connection.execute(text(f"SET statement_timeout = '{STATEMENT_TIMEOUT_SECONDS}s'"))
         await connection.commit()
-        await connection.run_sync(lambda migrating: step(_build_config(migrating)))
+        await _repeat_while_locked(connection, step)
         after = await connection.run_sync(_read_current_revision)
     _log.info("database_migrated", before=before, after=after)
+
+
+async def _repeat_while_locked(connection: AsyncConnection, step: Callable[[Config], None]) -> None:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            await connection.run_sync(lambda migrating: step(_build_config(migrating)))
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) != LockNotAvailableError.sqlstate or time.monotonic() > end:
+                raise
+            await connection.rollback()
+            _log.warning("migration_waits_for_lock", error=str(error.orig))
+            await asyncio.sleep(PAUSE_SECONDS)
+        else:
+            return
 
 
 def _build_config(connection: Connection) -> Config:
@@ -133,8 +178,14 @@ def _open_script_directory() -> ScriptDirectory:
     return ScriptDirectory(str(MIGRATIONS))
 
 
-def _list_known_revisions() -> set[str]:
-    return {script.revision for script in _open_script_directory().walk_revisions()}
+def _list_known_revisions() -> list[str]:
+    """Return all revisions, the oldest first."""
+    return [script.revision for script in _open_script_directory().walk_revisions()][::-1]
+
+
+def _list_revisions_from(oldest: str) -> list[str]:
+    known = _list_known_revisions()
+    return known[known.index(oldest) :]
 
 
 def _read_current_revision(connection: Connection) -> str | None:

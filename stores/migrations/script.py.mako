@@ -7,6 +7,8 @@ from alembic import op
 ${imports if imports else ""}
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
+# The revision of the oldest code that works on this schema. One migration only adds; a later one takes away.
+oldest_code = ${repr(down_revision or up_revision)}
 
 
 def upgrade() -> None:

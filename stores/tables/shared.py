@@ -43,6 +43,16 @@ class Project(TableRow, table=True):
     )
 
 
+class SchemaRevision(TableRow, table=True):
+    """A migration that the database has had. Versions of the code that do not know it read whether they work on it."""
+
+    __tablename__ = "schema_revisions"
+
+    revision: str = Field(primary_key=True, sa_type=Text)
+    oldest_code: str = Field(sa_type=Text)
+    migrated_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()})
+
+
 class ApiKey(TableRow, table=True):
     """A key of a project: found by its id, verified by the HMAC-SHA256 of its secret under the pepper."""
 

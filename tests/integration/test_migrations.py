@@ -12,6 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from pydantic import SecretStr
 from sqlalchemy import Connection, inspect, text
+from structlog.testing import capture_logs
 
 from domain.downloads.models import DownloadState
 from infra.component_settings import DatabaseSettings
@@ -19,6 +20,7 @@ from infra.database import Database, TableRow
 from stores import migrate
 from stores.tables.downloads import STATES
 from tests.support.stack import Databases
+from tests.support.waiting import eventually
 
 TABLES = {
     "addr_audit",
@@ -44,6 +46,7 @@ TABLES = {
     "orders",
     "payload_keys",
     "projects",
+    "schema_revisions",
     "system_pauses",
     "task_contents",
     "task_counts",
@@ -146,7 +149,7 @@ async def test_migrations_go_up_and_down_and_up(empty: Database, empty_database_
     assert await tables(empty) == {"alembic_version"}
     await migrate.migrate(empty_database_url)
     assert await tables(empty) == TABLES
-    await migrate.require_head_revision(empty)
+    await migrate.require_supported_revision(empty)
 
 
 @pytest.mark.parametrize("found", ["0027", "9999"])
@@ -181,7 +184,7 @@ async def test_a_migration_that_fails_changes_nothing(empty: Database, empty_dat
     async with empty.session() as session:
         await session.execute(text("DROP TABLE downloads"))
     await migrate.migrate(empty_database_url)
-    await migrate.require_head_revision(empty)
+    await migrate.require_supported_revision(empty)
 
 
 async def test_a_database_without_a_schema_is_refused(empty: Database) -> None:
@@ -189,7 +192,7 @@ async def test_a_database_without_a_schema_is_refused(empty: Database) -> None:
     with pytest.raises(
         migrate.WrongRevision, match=f"at revision none, .* needs {migrate.get_head_revision()}. Run `haulage migrate`"
     ) as refusal:
-        await migrate.require_head_revision(empty)
+        await migrate.require_supported_revision(empty)
 
     assert (refusal.value.found, refusal.value.needed) == (None, migrate.get_head_revision())
 
@@ -201,7 +204,92 @@ async def test_a_newer_database_is_refused_with_another_remedy(database: Databas
     with pytest.raises(
         migrate.WrongRevision, match=r"at revision 9999, .* Another version migrated it: run that version"
     ):
-        await migrate.require_head_revision(database)
+        await migrate.require_supported_revision(database)
+
+
+NEXT = '''"""Another column."""
+
+from alembic import op
+
+revision = "0002_more"
+down_revision = "0001_initial"
+oldest_code = "{oldest_code}"
+
+
+def upgrade() -> None:
+    """Add it."""
+    op.execute("ALTER TABLE projects ADD COLUMN note text")
+
+
+def downgrade() -> None:
+    """Drop it."""
+    op.execute("ALTER TABLE projects DROP COLUMN note")
+'''
+
+
+def add_next_migration(folder: Path, oldest_code: str) -> Path:
+    """Write the history of a version after this one."""
+    history = folder / "migrations"
+    shutil.copytree(migrate.MIGRATIONS, history, ignore=shutil.ignore_patterns("__pycache__"))
+    (history / "versions" / "0002_more.py").write_text(NEXT.format(oldest_code=oldest_code))
+    return history
+
+
+async def test_old_and_new_code_work_while_one_replaces_the_other(
+    empty: Database, empty_database_url: str, tmp_path: Path
+) -> None:
+    """The new one before and after its migration, the old one after it, too: its processes may start again."""
+    await migrate.migrate(empty_database_url)
+    with pytest.MonkeyPatch.context() as newer:
+        newer.setattr(migrate, "MIGRATIONS", add_next_migration(tmp_path, "0001_initial"))
+        await migrate.require_supported_revision(empty)
+        await migrate.migrate(empty_database_url)
+        await migrate.require_supported_revision(empty)
+
+    assert await migrate.read_revision(empty) == "0002_more"
+    await migrate.require_supported_revision(empty)
+    with pytest.raises(migrate.WrongRevision, match="run that version"):
+        await migrate.migrate(empty_database_url)
+
+    with pytest.MonkeyPatch.context() as newer:
+        newer.setattr(migrate, "MIGRATIONS", tmp_path / "migrations")
+        await migrate.downgrade(empty_database_url, "0001_initial")
+        await migrate.require_supported_revision(empty)
+    await migrate.require_supported_revision(empty)
+
+
+async def test_code_does_not_work_beyond_its_range(empty: Database, empty_database_url: str, tmp_path: Path) -> None:
+    """After a migration that takes away what it needs, or before one without which it cannot do."""
+    await migrate.migrate(empty_database_url)
+    with pytest.MonkeyPatch.context() as newer:
+        newer.setattr(migrate, "MIGRATIONS", add_next_migration(tmp_path, "0002_more"))
+        newer.setattr(migrate, "OLDEST_REVISION", "0002_more")
+        with pytest.raises(migrate.WrongRevision, match=r"at revision 0001_initial, .* needs 0002_more. Run `haulage"):
+            await migrate.require_supported_revision(empty)
+        await migrate.migrate(empty_database_url)
+        await migrate.require_supported_revision(empty)
+
+    with pytest.raises(migrate.WrongRevision, match=r"at revision 0002_more, .* Another version migrated it"):
+        await migrate.require_supported_revision(empty)
+
+
+async def test_a_migration_does_not_make_others_wait_behind_it(
+    empty: Database, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives up its wait for a lock, is undone, and is repeated until it gets the lock."""
+    await migrate.migrate(empty_database_url)
+    monkeypatch.setattr(migrate, "MIGRATIONS", add_next_migration(tmp_path, "0001_initial"))
+    monkeypatch.setattr(migrate, "LOCK_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(migrate, "PAUSE_SECONDS", 0.5)
+    with capture_logs() as logs:
+        async with empty.session() as session:
+            await session.execute(text("LOCK TABLE projects IN ACCESS SHARE MODE"))
+            migrating = asyncio.create_task(migrate.migrate(empty_database_url))
+            await eventually(lambda: sum(each["event"] == "migration_waits_for_lock" for each in logs) >= 2)
+            assert await migrate.read_revision(empty) == "0001_initial"
+        await migrating
+
+    assert await migrate.read_revision(empty) == "0002_more"
 
 
 async def test_a_database_at_another_revision_is_not_lent_again(databases: Databases) -> None:
@@ -212,7 +300,7 @@ async def test_a_database_at_another_revision_is_not_lent_again(databases: Datab
         async with databases.lend() as url:
             addresses.append(url)
             database = Database(DatabaseSettings(url=SecretStr(url)))
-            await migrate.require_head_revision(database)
+            await migrate.require_supported_revision(database)
             async with database.session() as session:
                 await session.execute(text(statement))
                 await session.commit()

@@ -8,6 +8,7 @@ from alembic import op
 
 revision = "0001_initial"
 down_revision = None
+oldest_code = "0001_initial"
 
 _SCHEMA = Path(__file__).with_suffix(".sql")
 

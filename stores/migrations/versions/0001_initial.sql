@@ -483,6 +483,13 @@ CREATE TABLE order_platforms (
 );
 CREATE INDEX ix_order_platforms_project_id ON order_platforms (project_id);
 
+CREATE TABLE schema_revisions (
+    revision TEXT NOT NULL,
+    oldest_code TEXT NOT NULL,
+    migrated_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT pk_schema_revisions PRIMARY KEY (revision)
+);
+
 CREATE TABLE system_pauses (
     system TEXT NOT NULL,
     paused_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
