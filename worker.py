@@ -89,7 +89,7 @@ async def _write_heartbeats(services: Services, queues: Sequence[str], stop: asy
     while not stop.is_set():
         await _warn_on_database_error(worker_heartbeats.write_heartbeat(services.database, identity, queues))
         await _wait(stop, worker_heartbeats.INTERVAL_SECONDS)
-    await _warn_on_database_error(worker_heartbeats.delete_heartbeat(services.database, identity))
+    await _warn_on_database_error(worker_heartbeats.delete_heartbeat_and_day_old_ones(services.database, identity))
 
 
 async def _end_held_up_statements(database: Database, stop: asyncio.Event) -> None:

@@ -18,10 +18,10 @@ from domain.webhooks import (
     PURGE,
     PURGE_RECORDS,
     DeliveryState,
+    DeliveryStateAfterAttempt,
     ReceiverResponse,
     WebhookAttemptInput,
     WebhookDeliveryInput,
-    WebhookProgress,
     build_signed_headers,
     decide_state_and_pause_after_attempt,
     describe_error_response,
@@ -57,7 +57,7 @@ class WebhookActivities:
         return state
 
     @activity.defn(name="webhook_attempt")
-    async def attempt_delivery(self, attempt: WebhookAttemptInput) -> WebhookProgress:
+    async def attempt_delivery(self, attempt: WebhookAttemptInput) -> DeliveryStateAfterAttempt:
         """Post the event once, and save the attempt with the resulting state of the delivery.
 
         A worker that dies between the two posts again; the receiver recognizes the repetition by `webhook-id`.
@@ -72,7 +72,9 @@ class WebhookActivities:
         seconds = time.perf_counter() - began
         pauses = self._settings.retry_pauses_seconds
         progress = decide_state_and_pause_after_attempt(attempt.number, response, pauses, random.random())
-        await webhooks.save_attempt(self._database, attempt.delivery_id, started_at, seconds, progress)
+        await webhooks.save_attempt_and_update_delivery(
+            self._database, attempt.delivery_id, started_at, seconds, progress
+        )
         log.get(__name__).info(
             "webhook_attempted",
             receiver=delivery.receiver,
@@ -113,7 +115,7 @@ class WebhookActivities:
         )
 
 
-def _count_attempt_and_log_end(progress: WebhookProgress, created_at: datetime, **fields: object) -> None:
+def _count_attempt_and_log_end(progress: DeliveryStateAfterAttempt, created_at: datetime, **fields: object) -> None:
     """Count an attempt; if it was the last, count the end of the delivery, and log it in one line with these fields."""
     answer = "unanswered" if progress.status is None else f"{progress.status // 100}xx"
     metrics.WEBHOOK_ATTEMPTS.labels(answer).inc()

@@ -30,7 +30,7 @@ SystemApi: TypeAlias = protocol.SystemApi[Routes]
 GC_THRESHOLDS = (50_000, 20, 50)
 
 
-def import_apis() -> Mapping[System, SystemApi]:
+def import_api_packages() -> Mapping[System, SystemApi]:
     """Import the API package of every system, in the order of the list."""
     return cast("Mapping[System, SystemApi]", import_modules("api.{}"))
 
@@ -46,7 +46,7 @@ ROUTE_GROUPS: Sequence[Routes] = (
     audit.routes,
     codec.routes,
     pauses.routes,
-    *(api.routes for api in import_apis().values()),
+    *(api.routes for api in import_api_packages().values()),
     webhooks.routes,
 )
 

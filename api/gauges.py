@@ -37,7 +37,7 @@ _LABELLED: Final = (COMPONENT_UP, COMPONENT_SECONDS, ITEMS, OLDEST, CONCERNS, QU
 _log = log.get(__name__)
 
 
-async def update_gauges(app: web.Application) -> None:
+async def update_installation_gauges(app: web.Application) -> None:
     """Set the gauges to the present state of the installation; remove those that cannot be read at present."""
     reader = app[CONTEXT].reader
     overview: OverviewResponse | None = None

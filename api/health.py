@@ -78,7 +78,7 @@ async def read_metrics(call: Call) -> web.Response:
     """Read the metrics of this process in the Prometheus text format, and gauges of the whole installation."""
     # An API that serves some routes only, as in tests, has no overview.
     if overview.CONTEXT in call.request.app:
-        await gauges.update_gauges(call.request.app)
+        await gauges.update_installation_gauges(call.request.app)
     return web.Response(
         body=await metrics.render_metrics(temporal.get_or_create_sdk_runtime().address),
         content_type="text/plain",

@@ -142,7 +142,9 @@ async def list_deliveries(
     """Return a page of an owner's deliveries, newest first; it is empty if there is no such owner."""
     database = call.services.database
     rows = await webhooks.list_delivery_page_plus_one(database, project_id, owner, query.after, query.limit)
-    attempts = await webhooks.list_attempts(database, [row.delivery_id for row in rows], ATTEMPTS_SHOWN)
+    attempts = await webhooks.list_last_attempts_by_delivery(
+        database, [row.delivery_id for row in rows], ATTEMPTS_SHOWN
+    )
     return pagination.build_page(
         rows,
         query.limit,
@@ -163,7 +165,7 @@ async def redeliver_webhook(
     row = await webhooks.find_delivery(database, project_id, owner, delivery_id)
     if row is None:
         raise build_missing_to_caller_fault()
-    attempts = await webhooks.list_attempts(database, [row.delivery_id], ATTEMPTS_SHOWN)
+    attempts = await webhooks.list_last_attempts_by_delivery(database, [row.delivery_id], ATTEMPTS_SHOWN)
     delivery = WebhookDeliveryInput(
         delivery_id=row.delivery_id,
         project_id=row.project_id,

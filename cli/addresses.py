@@ -66,7 +66,7 @@ def publish(
     async def work(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
         payloads = _read_messages(messages or [], file)
         since = (await addresses.get_unfinished_counts()).at
-        numbers = await _publish(TOPICS[topic], payloads)
+        numbers = await _publish_to_configured_pubsub(TOPICS[topic], payloads)
         await _print_pauses(addresses)
         if not wait:
             return CommandOutput({"published": numbers}, (f"{len(numbers):,} messages are published.",))
@@ -306,7 +306,7 @@ def _build_filters(topic: str | None, module: str | None, kind: str | None) -> d
     return {"topic": TOPICS.get(topic or "", topic), "module": module, "kind": kind}
 
 
-async def _publish(topic: str, payloads: Sequence[bytes]) -> list[str]:
+async def _publish_to_configured_pubsub(topic: str, payloads: Sequence[bytes]) -> list[str]:
     """Publish to the Pub/Sub of the settings, which a running `haulage up` has set."""
     from clients.pubsub import PubSubClient, PubSubFailure
     from infra import settings

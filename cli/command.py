@@ -124,7 +124,7 @@ async def run_with_api(
         with show_progress() as progress:
             answer = await work(address, progress)
     except (HaulageError, CommandFault) as error:
-        return print_error(error, as_json=as_json)
+        return print_error_and_get_exit_code(error, as_json=as_json)
     if as_json:
         print_line(json.dumps(answer.fields, ensure_ascii=False, default=str))
         return answer.exit_code
@@ -209,7 +209,7 @@ async def load_or_create_project_key(url: str, admin_key: str, data_dir: Path) -
     return key
 
 
-def print_error(error: Exception, *, as_json: bool) -> int:
+def print_error_and_get_exit_code(error: Exception, *, as_json: bool) -> int:
     """Print an error; return its exit code."""
     facts: Mapping[str, Any] = {}
     match error:

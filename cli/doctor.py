@@ -161,7 +161,7 @@ async def _check_queues_are_served(settings: Settings) -> str:
     answering = {each.identity for each in heartbeats if not each.is_silent}
     silent = {queue for each in heartbeats if each.is_silent for queue in each.queues}
     waiting, lost, idle = list[str](), list[str](), list[str]()
-    queues = sorted({queue for names in systems.list_names_modules() for queue in names.QUEUES})
+    queues = sorted({queue for names in systems.import_names_modules() for queue in names.QUEUES})
     for queue in queues:
         kinds = (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE)
         answers = [await temporal.describe_queue(client, queue, kind) for kind in kinds]
@@ -199,7 +199,7 @@ async def _check_worker_versions(settings: Settings) -> str:
     """Check that all workers that poll have this version."""
     client = await _connect_engine()
     others: dict[str, set[str]] = defaultdict(set)
-    for queue in sorted({queue for names in systems.list_names_modules() for queue in names.QUEUES}):
+    for queue in sorted({queue for names in systems.import_names_modules() for queue in names.QUEUES}):
         for kind in (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE):
             answer = await temporal.describe_queue(client, queue, kind)
             for build_id in temporal.list_polling_build_ids(answer) - {temporal.BUILD_ID}:

@@ -67,11 +67,11 @@ def set_up(
             kind=kind,
             shop=shop,
             base_url=base_url,
-            capability=None if record is None else _load_json(record),
+            capability=None if record is None else _load_json_record(record),
             notify_url=notify_url,
         )
         # One that has not begun would else be fetched with the defaults before it is configured.
-        has_begun = await _has_begun(orders, platform)
+        has_begun = await _has_claimed_orders(orders, platform)
         await orders.set_up(platform, setup.model_copy(update={"paused": not has_begun}))
         try:
             config = await orders.configure(platform, **options)
@@ -88,7 +88,7 @@ def set_up(
     run_as_admin(run_command, api, data_dir, as_json=as_json)
 
 
-async def _require_known(orders: Orders, platform: str) -> None:
+async def _require_known_platform_unless_project_key(orders: Orders, platform: str) -> None:
     """Raise RequestRefused if there is no such platform; a key of a project is not told."""
     from haulage.errors import RequestRefused
 
@@ -99,7 +99,7 @@ async def _require_known(orders: Orders, platform: str) -> None:
             raise
 
 
-async def _has_begun(orders: Orders, platform: str) -> bool:
+async def _has_claimed_orders(orders: Orders, platform: str) -> bool:
     """Return whether a platform is set up and orders were claimed."""
     from haulage.errors import RequestRefused
 
@@ -159,7 +159,7 @@ def list_orders(
             if len(found) == limit:
                 break
         if not found:
-            await _require_known(orders, platform)
+            await _require_known_platform_unless_project_key(orders, platform)
         lines = tuple(json.dumps(each.order, ensure_ascii=False) for each in found)
         none = () if found else (f"No order of {platform} is stored yet.",)
         return CommandOutput({"orders": [each.model_dump(mode="json") for each in found]}, lines, none)
@@ -312,7 +312,7 @@ def _assume_utc_if_naive(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _load_json(path: Path) -> Any:
+def _load_json_record(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:

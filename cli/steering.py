@@ -26,7 +26,7 @@ from cli.command import (
 )
 from cli.orders import Number, run_as_admin
 from cli.orders import app as order_app
-from cli.tasks import TasksRefused, TypeName, app, extract_reason, require_known_status, run_with_client
+from cli.tasks import TasksRefused, TypeName, app, require_known_status, run_with_client, strip_fail_reason_prefix
 
 if TYPE_CHECKING:
     from haulage.orders import Orders
@@ -182,7 +182,7 @@ def _apply_action_to_chosen_tasks(
         outcomes = await apply_action(tasks, ids)
         good = [task_id for task_id, outcome in zip(ids, outcomes, strict=True) if outcome.good]
         if refused := [outcome.msg for outcome in outcomes if not outcome.good]:
-            sentence = f"{len(refused):,} of {len(ids):,} tasks were refused: {extract_reason(refused[0])}"
+            sentence = f"{len(refused):,} of {len(ids):,} tasks were refused: {strip_fail_reason_prefix(refused[0])}"
             raise TasksRefused(sentence, {"task_ids": good, "refused": len(refused)})
         lines = tuple(f"{task_id}: {past_participle}" for task_id in good)
         return CommandOutput({"task_ids": good}, lines or (f"None was {past_participle}.",))

@@ -75,17 +75,17 @@ def create(
     from haulage.tasks import NewTask, TaskType
 
     def require_contents() -> None:
-        if not read_contents(contents or [], file):
+        if not read_task_contents(contents or [], file):
             raise CommandFault("No task was given. Give contents after the type, or --file.")
 
     async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         if should_register:
             await tasks.register(TaskType(task_type=task_type))
-        new = [NewTask(task_type=task_type, task_content=text) for text in read_contents(contents or [], file)]
+        new = [NewTask(task_type=task_type, task_content=text) for text in read_task_contents(contents or [], file)]
         outcomes = await tasks.create_many(new)
         ids = [outcome.task_id for outcome in outcomes if outcome.good]
         if refused := [outcome.msg for outcome in outcomes if not outcome.good]:
-            sentence = f"{len(refused):,} of {len(new):,} tasks were refused: {extract_reason(refused[0])}"
+            sentence = f"{len(refused):,} of {len(new):,} tasks were refused: {strip_fail_reason_prefix(refused[0])}"
             raise TasksRefused(sentence, {"task_ids": ids, "refused": len(refused)})
         return CommandOutput({"task_ids": ids}, tuple(ids))
 
@@ -112,7 +112,7 @@ def counts(
         fields = found.model_dump(mode="json")
         if wait and found.failed:
             raise WorkFailed(f"{found.failed:,} of {found.task_count:,} tasks have failed.", fields)
-        return CommandOutput(fields, (format_counts(task_type, found),))
+        return CommandOutput(fields, (format_counts_line(task_type, found),))
 
     run_with_client(work, api, data_dir, as_json)
 
@@ -123,7 +123,7 @@ def show(task_ids: TaskIds, api: Api = None, data_dir: DataDir = None, as_json: 
 
     async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         found = [await tasks.get(task_id) for task_id in task_ids]
-        lines = tuple(line for task in found for line in format_history(task))
+        lines = tuple(line for task in found for line in format_task_and_attempt_lines(task))
         return CommandOutput({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
 
     run_with_client(work, api, data_dir, as_json)
@@ -145,7 +145,7 @@ def list_(
     async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         wanted = Status[status.upper()] if status else None
         found = await tasks.find(task_type=task_type, status=wanted, user_id=user, limit=limit)
-        lines = tuple(map(format_task, found)) or ("There is no such task.",)
+        lines = tuple(map(format_task_line, found)) or ("There is no such task.",)
         return CommandOutput({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
 
     run_with_client(work, api, data_dir, as_json, lambda: require_known_status(status))
@@ -236,7 +236,7 @@ def build_program_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[
     return run_program
 
 
-def read_contents(contents: list[str], path: Path | None) -> list[str]:
+def read_task_contents(contents: list[str], path: Path | None) -> list[str]:
     """Return the contents that were given, in order.
 
     Raises:
@@ -249,24 +249,24 @@ def read_contents(contents: list[str], path: Path | None) -> list[str]:
     return [*contents, *lines]
 
 
-def format_counts(task_type: str, found: Counts) -> str:
+def format_counts_line(task_type: str, found: Counts) -> str:
     """Return a line for people."""
     names = ("pending", "running", "success", "failed", "cancelled")
     return f"{task_type}: " + ", ".join(f"{getattr(found, name):,} {name}" for name in names)
 
 
-def format_task(task: Task) -> str:
+def format_task_line(task: Task) -> str:
     """Return a line for people."""
     return f"{task.task_id}: {task.status.name.lower()}, {task.task_content!r}"
 
 
-def format_history(task: TaskDetails) -> list[str]:
+def format_task_and_attempt_lines(task: TaskDetails) -> list[str]:
     """Return lines for people: the task, and the attempts that did not end it."""
     attempts = [f"  {each.end_time:%Y-%m-%d %H:%M:%S}: {each.outcome}" for each in task.attempts]
-    return [format_task(task), *attempts]
+    return [format_task_line(task), *attempts]
 
 
-def extract_reason(message: str) -> str:
+def strip_fail_reason_prefix(message: str) -> str:
     """Return the reason in the message of a refusal."""
     return message.removeprefix("FAIL_REASON::")
 

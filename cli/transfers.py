@@ -48,14 +48,16 @@ def send(
 
     async def send_and_describe(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         described = build_transfer_file(file, signature, path, biz=biz, app_id=app_id, user=user, folder=folder)
-        targets = [Target(target_agent_id=host) for host in read_hosts(to or [], hosts)]
+        targets = [Target(target_agent_id=host) for host in read_host_names_once_each(to or [], hosts)]
         async with Transfers(address.url, address.key) as transfers:
             tasks = await transfers.send(described, targets)
             job_ids = list(dict.fromkeys(task.job_id for task in tasks))
             if not wait:
                 lines = (f"{len(tasks):,} hosts are requested.", *(f"job {job_id}" for job_id in job_ids))
                 return CommandOutput({"job_ids": job_ids, "hosts": len(tasks)}, lines)
-            return describe_jobs_or_raise([await follow_job(transfers, job_id, progress) for job_id in job_ids])
+            return describe_jobs_or_raise_unless_all_succeeded(
+                [await follow_job(transfers, job_id, progress) for job_id in job_ids]
+            )
 
     _run_command(send_and_describe, api, data_dir, as_json=as_json)
 
@@ -78,7 +80,7 @@ def retry(
 
     async def retry_and_follow(transfers: Transfers, progress: ProgressDisplay, job_id: str) -> CommandOutput:
         made = await transfers.retry(job_id, reason=reason)
-        return describe_jobs_or_raise([await follow_job(transfers, made.job_id, progress)])
+        return describe_jobs_or_raise_unless_all_succeeded([await follow_job(transfers, made.job_id, progress)])
 
     _run_command(_bind_client_and_job(retry_and_follow, job_id), api, data_dir, as_json=as_json)
 
@@ -127,7 +129,7 @@ def build_transfer_file(
     )
 
 
-def read_hosts(named: Sequence[str], path: Path | None) -> list[str]:
+def read_host_names_once_each(named: Sequence[str], path: Path | None) -> list[str]:
     """Return each host once: those that are named, then those of a file.
 
     Raises:
@@ -158,7 +160,7 @@ async def follow_job(transfers: Transfers, job_id: str, progress: ProgressDispla
     return job
 
 
-def describe_jobs_or_raise(jobs: Sequence[TransferJob]) -> CommandOutput:
+def describe_jobs_or_raise_unless_all_succeeded(jobs: Sequence[TransferJob]) -> CommandOutput:
     """Describe jobs that have ended.
 
     Raises:
@@ -180,7 +182,7 @@ def _build_fields(jobs: Sequence[TransferJob]) -> dict[str, Any]:
 
 
 async def _follow_and_describe_job(transfers: Transfers, progress: ProgressDisplay, job_id: str) -> CommandOutput:
-    return describe_jobs_or_raise([await follow_job(transfers, job_id, progress)])
+    return describe_jobs_or_raise_unless_all_succeeded([await follow_job(transfers, job_id, progress)])
 
 
 def _bind_client_and_job(

@@ -64,9 +64,9 @@ class PushTokenVerifier:
         # Any Google account may have a token issued for our audience.
         if claims.get("email") != self._settings.email or claims.get("email_verified") is not True:
             raise InvalidPushToken("another account than the configured one signed it")
-        self._cache_accepted(token, claims["exp"])
+        self._cache_accepted_token(token, claims["exp"])
 
-    def _cache_accepted(self, token: str, expires: float) -> None:
+    def _cache_accepted_token(self, token: str, expires: float) -> None:
         """Cache a verified token, no longer than the keys themselves."""
         if len(self._accepted) >= CACHED_TOKENS_MAX:
             self._accepted.clear()

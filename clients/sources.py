@@ -236,7 +236,7 @@ class RetryingPageReader:
                 raise
 
 
-class InlinePages:
+class InlineRowsPageClient:
     """Rows that were sent with the request: one page in the object store."""
 
     def __init__(self, objects: ObjectStore, key: str) -> None:

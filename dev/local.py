@@ -218,7 +218,7 @@ def _build_preloader_process(preloader: Preloader) -> ProcessSpec:
         folder=ROOT,
         ready=require_ready,
         action="importing",
-        fork=preloader.adopt,
+        fork=preloader.adopt_forked_preloader_once,
         attach=preloader.attach_process,
         clean=preloader.wait_until_closed,
     )

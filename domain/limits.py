@@ -46,7 +46,7 @@ class SpentAmount:
 
 
 @dataclass(frozen=True, slots=True)
-class UncheckedSpending:
+class SpendingBeyondLimit:
     """An amount that is spent even beyond the limit, because its size was only known afterwards."""
 
     bucket: str
@@ -166,7 +166,7 @@ class PermitShare:
 
 
 @dataclass(frozen=True, slots=True)
-class PermitAllocation:
+class FairPermitAllocation:
     """Divide a number of permits among processes, so that each gets its part and none waits for ever.
 
     Args:

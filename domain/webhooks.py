@@ -109,7 +109,7 @@ class WebhookAttemptInput(BaseModel):
     number: int = Field(ge=1)
 
 
-class WebhookProgress(BaseModel):
+class DeliveryStateAfterAttempt(BaseModel):
     """The state of a delivery after an attempt."""
 
     state: DeliveryState = DeliveryState.PENDING
@@ -137,7 +137,7 @@ def build_delivery_workflow_id(project_id: str, delivery_id: str) -> str:
 
 def decide_state_and_pause_after_attempt(
     number: int, response: ReceiverResponse, pauses: Sequence[float], jitter: float
-) -> WebhookProgress:
+) -> DeliveryStateAfterAttempt:
     """Decide the state after an attempt, and the pause before the next one.
 
     Args:
@@ -158,7 +158,7 @@ def decide_state_and_pause_after_attempt(
             pause = pauses[number - 1] * (1 + JITTER * jitter)
             if status in _BUSY:
                 pause = max(pause, min(response.retry_after_seconds or 0.0, RETRY_AFTER_MAX_SECONDS))
-    return WebhookProgress(
+    return DeliveryStateAfterAttempt(
         state=state, number=number, status=response.status, error=response.error, pause_seconds=pause
     )
 

@@ -32,7 +32,7 @@ class EffectiveAddressConfiguration:
     modules: ModulesClient
 
 
-def apply_options(defaults: AddressSettings, options: AddressOptions) -> AddressSettings:
+def apply_options_to_settings(defaults: AddressSettings, options: AddressOptions) -> AddressSettings:
     """Return the environment's settings with the options applied."""
     modules = {
         module.value: getattr(defaults.modules, module).model_copy(
@@ -46,15 +46,15 @@ def apply_options(defaults: AddressSettings, options: AddressOptions) -> Address
 
 async def load_effective_settings(database: Database, defaults: AddressSettings) -> AddressSettings:
     """Return the settings in force now."""
-    return apply_options(defaults, (await versions.load_newest_version(database)).options)
+    return apply_options_to_settings(defaults, (await versions.load_newest_version(database)).options)
 
 
 async def load_module_pauses(database: Database, defaults: AddressSettings) -> Mapping[Module, Pause]:
     """Return the modules that are paused now, each with who paused it, since when and why."""
-    return await find_module_pauses(database, await load_effective_settings(database, defaults))
+    return await find_pauses_of_paused_modules(database, await load_effective_settings(database, defaults))
 
 
-async def find_module_pauses(database: Database, settings: AddressSettings) -> Mapping[Module, Pause]:
+async def find_pauses_of_paused_modules(database: Database, settings: AddressSettings) -> Mapping[Module, Pause]:
     """Return the modules that these settings pause, each with who paused it, since when and why."""
     if not (paused := settings.modules.paused):
         return {}
@@ -90,7 +90,7 @@ class ConfigurationLoader:
         return self._build_effective(await versions.load_version(self._database, version))
 
     def _build_effective(self, version: OptionsVersion) -> EffectiveAddressConfiguration:
-        settings = apply_options(self._defaults, version.options)
+        settings = apply_options_to_settings(self._defaults, version.options)
         return EffectiveAddressConfiguration(version.version, settings, self._modules.with_settings(settings))
 
 

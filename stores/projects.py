@@ -101,7 +101,7 @@ async def find_key_credential(database: Database, key_id: str) -> KeyCredential 
     )
 
 
-async def record_key_use(database: Database, key_id: str) -> None:
+async def record_time_of_key_use(database: Database, key_id: str) -> None:
     """Write the time of a key's last use."""
     async with database.connection() as connection:
         await connection.execute(_USED, key_id)
@@ -119,7 +119,7 @@ async def list_keys_of_other_peppers(database: Database, pepper_id: str) -> list
         return [row["id"] for row in await connection.fetch(_KEYS_OF_OTHER_PEPPERS, pepper_id)]
 
 
-async def find_quota_overrides(database: Database, project_id: str) -> str | None:
+async def find_quota_overrides_json(database: Database, project_id: str) -> str | None:
     """Return the quotas that were set for a project, revoked or not, as JSON; None if it does not exist."""
     async with database.connection() as connection:
         overrides: str | None = await connection.fetchval(_QUOTAS, project_id)

@@ -19,9 +19,9 @@ from domain.secrets import SealedText
 from domain.webhooks import (
     SECRET_BYTES,
     DeliveryState,
+    DeliveryStateAfterAttempt,
     WebhookDeliveryInput,
     WebhookOwner,
-    WebhookProgress,
     format_secret,
 )
 from infra.database import Database
@@ -88,7 +88,7 @@ async def find_delivery(database: Database, project_id: str, owner: WebhookOwner
         return (await session.exec(statement)).one_or_none()
 
 
-async def list_attempts(
+async def list_last_attempts_by_delivery(
     database: Database, delivery_ids: Sequence[str], limit: int
 ) -> Mapping[str, Sequence[DeliveryAttempt]]:
     """Return the last attempts of each delivery, newest first."""
@@ -149,8 +149,12 @@ async def list_failing_receivers(database: Database) -> list[FailingReceiver]:
         return [FailingReceiver(*row) for row in await session.exec(statement)]
 
 
-async def save_attempt(
-    database: Database, delivery_id: str, started_at: datetime, duration_seconds: float, progress: WebhookProgress
+async def save_attempt_and_update_delivery(
+    database: Database,
+    delivery_id: str,
+    started_at: datetime,
+    duration_seconds: float,
+    progress: DeliveryStateAfterAttempt,
 ) -> None:
     """Insert an attempt, and update its delivery to the resulting state, in one transaction."""
     now = datetime.now(UTC)

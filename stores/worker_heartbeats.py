@@ -49,7 +49,7 @@ async def write_heartbeat(database: Database, identity: str, queues: Sequence[st
         await connection.execute(_WRITE, identity, list(queues))
 
 
-async def delete_heartbeat(database: Database, identity: str) -> None:
+async def delete_heartbeat_and_day_old_ones(database: Database, identity: str) -> None:
     """Forget a process that ends in order, and those that have been silent for a day."""
     async with database.connection() as connection:
         await connection.execute(_DELETE, identity)

@@ -34,7 +34,7 @@ _FORMER_HOUSEKEEPING = "housekeeping"
 """The one schedule that earlier versions had for all systems, on the queue of downloads."""
 
 
-def list_names_modules() -> list[SystemNames]:
+def import_names_modules() -> list[SystemNames]:
     """Return the module of names of every system, and that of webhooks."""
     return [*cast("Mapping[System, SystemNames]", import_modules("domain.{}.names")).values(), webhooks]
 
@@ -58,7 +58,7 @@ async def create_or_update_schedules(client: Client, database: Database, setting
             starts.create_or_update_schedule(
                 client, housekeeping.build_schedule_id(names.SYSTEM), _build_housekeeping_schedule(names)
             )
-            for names in list_names_modules()
+            for names in import_names_modules()
         ),
         *(system.create_or_update_schedules(client, database, settings) for system in import_schedules().values()),
     )

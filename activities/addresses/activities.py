@@ -313,7 +313,7 @@ class LogicalDeleteActivities:
             *(self._list_addresses_with_open_orders_or_none(module, ids) for module in IN_FLIGHT_MODULES)
         )
         in_flight = dict(zip(IN_FLIGHT_MODULES, answers, strict=True))
-        checked = [each.with_reported_orders(in_flight) for each in listed]
+        checked = [each.with_orders_in_flight_as_checked(in_flight) for each in listed]
         await logical_deletes.write_check_results(self._database, checked)
         return checked, {module for module, answer in in_flight.items() if answer is None}
 

@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 from activities.downloads import assembly, books, probing
 from activities.downloads.fetching import SLOW_PAGE_SECONDS, RangeFetcher
 from activities.downloads.stager import BookStager, RangeStager, load_ledger_and_tail
-from clients.sources import InlinePages, RetryingPageReader, RetryLater, SourceClient
+from clients.sources import InlineRowsPageClient, RetryingPageReader, RetryLater, SourceClient
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
     AssembleInput,
@@ -185,7 +185,7 @@ class DownloadActivities:
         """Open the source of a download, or the rows that were sent with it."""
         services, settings = self._services, self._services.settings.downloads
         if spec.inline_key is not None:
-            return RetryingPageReader(settings, InlinePages(services.objects, spec.inline_key))
+            return RetryingPageReader(settings, InlineRowsPageClient(services.objects, spec.inline_key))
         if spec.source_url is None:
             raise ValueError(f"download {spec.task_id} has neither a source URL nor rows of its own")
         sealed = spec.source_headers
@@ -261,7 +261,9 @@ class DownloadHousekeeping:
         """Remove staging and uploads that are a day old and whose workflow has ended, and rows past their retention."""
         await Limiter(self._database).delete_expired()
         ended = datetime.now(UTC) - self._retention
-        rows = await remove_in_batches_within_time(partial(catalogue.purge, self._database, ended), PURGE_BATCH)
+        rows = await remove_in_batches_within_time(
+            partial(catalogue.purge_rows_of_ended_downloads, self._database, ended), PURGE_BATCH
+        )
         before = datetime.now(UTC) - ABANDONED_AFTER
         uploads = await self._objects.list_open_uploads(names.FILES) + await self._objects.list_open_uploads(
             names.STAGING

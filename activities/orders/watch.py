@@ -71,7 +71,7 @@ class OverdueScanActivities:
             await health.record_stale_reread_as_failed(self._database, each)
         late = [each for each in overdue.slices if each not in lost and not await self._waits_for_resume(each)]
         ids = [each.slice_id for each in late]
-        reported, platforms = await health.mark_stale_reported(self._database, overdue, ids)
+        reported, platforms = await health.mark_stale_slices_as_reported(self._database, overdue, ids)
         alarms = []
         for each in overdue.slices:
             if each.slice_id in reported:
@@ -84,7 +84,7 @@ class OverdueScanActivities:
 
     async def _close_lost_backfills(self) -> list[Alarm]:
         """Close the records of backfills whose workflow was terminated; return an alarm for each."""
-        rows = await backfills.list_running(self._database)
+        rows = await backfills.list_running_backfills(self._database)
         lost = [row.backfill_id for row in rows if not await is_workflow_running(self._engine, row.workflow_id)]
         closed = [
             await backfills.fail_backfill(self._database, backfill_id, BACKFILL_TERMINATED) for backfill_id in lost

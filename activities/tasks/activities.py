@@ -191,7 +191,7 @@ async def remove_expired_tasks(
         for status in FINAL:
             since, is_over = 0, False
             while not is_over and time.monotonic() < until:
-                expired = await archive.list_expired(database, type_, int(status), since, before, BATCH)
+                expired = await archive.list_expired_archived_tasks(database, type_, int(status), since, before, BATCH)
                 count = await _remove_tasks_not_in_lanes(database, locator, [each.task_id for each in expired])
                 is_over = len(expired) < BATCH or (not count and expired[-1].create_time == since)
                 since = expired[-1].create_time if expired else since

@@ -119,9 +119,9 @@ class ShardSender:
         """End cancelled targets that are not being sent; ask GSE to terminate the others."""
         keys = await self._lease.list_cancelled_keys()
         targets = [target for target in self._progress.unfinished if target.key in keys]
-        self._progress.end_cancelled([target for target in targets if target.due_at is not None])
+        self._progress.end_cancelled_targets_not_being_sent([target for target in targets if target.due_at is not None])
         sent = [target for target in targets if target.due_at is None]
-        self._progress.mark_cancelling(sent)
+        self._progress.mark_targets_as_being_terminated(sent)
         new = [target for target in sent if target.key not in self._terminated_targets]
         if new and await self._try_request_termination(new):
             self._terminated_targets.update(target.key for target in new)
@@ -253,7 +253,7 @@ class ShardSender:
             await self._terminate_task_on_agents(task, agents[middle:])
 
     async def _save_changes(self, *, tasks: bool = False) -> None:
-        changes = self._progress.take_changed_targets()
+        changes = self._progress.list_and_clear_changed_targets()
         tasks = tasks or self._progress.has_unsaved_tasks
         self._progress.has_unsaved_tasks = False
         if changes or tasks:
@@ -262,7 +262,7 @@ class ShardSender:
 
     async def _save_until_deadline(self) -> None:
         """Save changes and tasks, and repeat that during outages of the database until the deadline."""
-        changes, tasks = self._progress.take_changed_targets(), list(self._progress.tasks.values())
+        changes, tasks = self._progress.list_and_clear_changed_targets(), list(self._progress.tasks.values())
         while True:
             try:
                 return await self._lease.write_changes(changes, tasks, self._progress.trouble)

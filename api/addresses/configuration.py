@@ -139,12 +139,12 @@ async def _save_options_and_update_schedules(
     async with call.services.database.session() as session:
         await addresses_configuration.lock_options_versions_until_commit(session)
         version = await addresses_configuration.load_newest_version_in_session(session)
-        paused = addresses.apply_options(environment, version.options).modules.paused
+        paused = addresses.apply_options_to_settings(environment, version.options).modules.paused
         options = change(version.options)
         _validate_options(call, options)
         if options.model_dump(exclude_none=True) != version.options.model_dump(exclude_none=True):
             version = await addresses_configuration.add_version(session, options, Actor(body.who, body.reason))
-    settings = addresses.apply_options(environment, version.options)
+    settings = addresses.apply_options_to_settings(environment, version.options)
     if set(paused) - set(settings.modules.paused):
         # It finds what waited for a resumed module.
         call.request.app[CYCLE_TRIGGER].request_cycle()
@@ -175,7 +175,7 @@ def _validate_options(call: Call, options: AddressOptions) -> None:
 
 
 def _build_config_response(call: Call, version: OptionsVersion) -> AddressConfigResponse:
-    settings = addresses.apply_options(call.services.settings.addresses, version.options)
+    settings = addresses.apply_options_to_settings(call.services.settings.addresses, version.options)
     return AddressConfigResponse(
         version=version.version, effective=EffectiveSettings.from_settings(settings), own=version.options
     )

@@ -40,11 +40,11 @@ def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloa
 async def _count_unfinished_messages_as_workload(database: Database, defaults: AddressSettings) -> Workloads:
     settings = await addresses.load_effective_settings(database, defaults)
     counts = await cycle.count_unfinished(database, settings.retries)
-    paused = await addresses.find_module_pauses(database, settings)
+    paused = await addresses.find_pauses_of_paused_modules(database, settings)
     tallies: defaultdict[MessageState, ItemCount] = defaultdict(ItemCount)
     for each in counts.counts:
         tallies[each.state] += ItemCount(each.messages, each.oldest_at)
-    details = _count_failures_by_module(counts)
+    details = _count_failures_by_module_and_answer(counts)
     details.update(
         ConcernDetail(ConcernKind.MODULE_PAUSED, module.upper(), f"{pause.who}: {pause.reason}")
         for module, pause in paused.items()
@@ -60,7 +60,7 @@ async def _count_unfinished_messages_as_workload(database: Database, defaults: A
     return {"": Workload(tallies[MessageState.PROCESSING], tallies[MessageState.WAITING], failed, +concerns, +details)}
 
 
-def _count_failures_by_module(counts: UnfinishedMessageCounts) -> Counter[ConcernDetail]:
+def _count_failures_by_module_and_answer(counts: UnfinishedMessageCounts) -> Counter[ConcernDetail]:
     """Count failed and given-up messages by module, with the module's last answer, and those behind another one."""
     newest = dict[Module, tuple[str, str]]()
     for each in counts.counts:
@@ -96,13 +96,13 @@ async def update_gauges_forever(database: Database, defaults: AddressSettings) -
     while True:
         try:
             retries = (await addresses.load_effective_settings(database, defaults)).retries
-            set_unfinished_gauges(await cycle.count_unfinished(database, retries))
+            set_gauges_of_unfinished_messages(await cycle.count_unfinished(database, retries))
         except Exception as error:  # noqa: BLE001 (the next update may succeed)
             _log.warning("address_gauges_update_failed", error=repr(error))
         await asyncio.sleep(GAUGE_INTERVAL_SECONDS)
 
 
-def set_unfinished_gauges(counts: UnfinishedMessageCounts) -> None:
+def set_gauges_of_unfinished_messages(counts: UnfinishedMessageCounts) -> None:
     for each in counts.counts:
         OPEN_GAUGE.labels(each.topic, each.state).set(each.messages)
         OLDEST_GAUGE.labels(each.topic, each.state).set(counts.compute_age_of_oldest(each))

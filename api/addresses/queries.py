@@ -114,7 +114,7 @@ async def list_messages(call: Call, query: MessagesQuery) -> PageResponse[Messag
         after=(after[0], pagination.parse_numeric_id_or_zero(after[1])) if after else None,
     )
     rows = await search.search_messages(call.services.database, search_)
-    paused = await addresses.find_module_pauses(call.services.database, settings)
+    paused = await addresses.find_pauses_of_paused_modules(call.services.database, settings)
     return pagination.build_page(
         rows,
         query.limit,
@@ -145,7 +145,7 @@ async def load_message(call: Call, message_id: int) -> MessageResponse:
     supersedes = await search.list_superseded_ids(call.services.database, row)
     done = await search.list_operator_actions(call.services.database, message_id)
     settings = await load_effective_settings(call)
-    paused = await addresses.find_module_pauses(call.services.database, settings)
+    paused = await addresses.find_pauses_of_paused_modules(call.services.database, settings)
     return responses.build_message_response(row, supersedes, done, settings.retries, paused)
 
 

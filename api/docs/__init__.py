@@ -31,7 +31,7 @@ class ApiDocument:
     async def read(self) -> bytes:
         """Return the encoded document."""
         if self._encoding is None:
-            self._encoding = asyncio.create_task(asyncio.to_thread(openapi.encode_document, self._groups))
+            self._encoding = asyncio.create_task(asyncio.to_thread(openapi.encode_openapi_document, self._groups))
         # A caller who goes away must not cancel what others wait for.
         return await asyncio.shield(self._encoding)
 

@@ -54,18 +54,18 @@ def _get_download_quotas(call: Call) -> DownloadQuotas:
 def build_quota_headers(quota_states: Sequence[QuotaState]) -> dict[str, str]:
     """Return the headers `RateLimit-Policy` and `RateLimit`, by the IETF draft httpapi-ratelimit-headers-11."""
     return {
-        "RateLimit-Policy": ", ".join(map(_format_policy, quota_states)),
-        "RateLimit": ", ".join(map(_format_state, quota_states)),
+        "RateLimit-Policy": ", ".join(map(_format_rate_limit_policy_item, quota_states)),
+        "RateLimit": ", ".join(map(_format_rate_limit_item, quota_states)),
     }
 
 
-def _format_policy(quota: QuotaState) -> str:
+def _format_rate_limit_policy_item(quota: QuotaState) -> str:
     unit = f';qu="{_UNITS[quota.kind]}"' if quota.kind in _UNITS else ""
     window = f";w={_WINDOW_SECONDS[quota.kind]}" if quota.kind in _WINDOW_SECONDS else ""
     return f'"{quota.name}";q={quota.limit}{unit}{window}'
 
 
-def _format_state(quota: QuotaState) -> str:
+def _format_rate_limit_item(quota: QuotaState) -> str:
     # A slot has no reset time, as it stays taken until a download ends.
     time = f";t={ceil(quota.verdict.reset_seconds)}" if quota.kind in _WINDOW_SECONDS else ""
     return f'"{quota.name}";r={quota.verdict.remaining}{time}'
@@ -76,7 +76,7 @@ def _build_exceeded_fault(violated: Sequence[QuotaState]) -> QuotaExhausted:
     is_full = any(quota.kind is QuotaKind.ACTIVE for quota in violated)
     return build_quota_exceeded_fault(
         [quota.name for quota in violated],
-        " ".join(map(_describe_exceeded, violated)),
+        " ".join(map(_describe_exceeded_quota, violated)),
         f"{'Wait until a download ends, or cancel one; ask' if is_full else 'Ask'} again in {_format_wait(seconds)}.",
         seconds,
     )
@@ -87,7 +87,7 @@ def _compute_wait_seconds(quota: QuotaState) -> int:
     return min(seconds, OPEN_RETRY_SECONDS) if quota.kind is QuotaKind.ACTIVE else seconds
 
 
-def _describe_exceeded(quota: QuotaState) -> str:
+def _describe_exceeded_quota(quota: QuotaState) -> str:
     who = "This project" if quota.scope is QuotaScope.PROJECT else "This operator"
     match quota.kind:
         case QuotaKind.SUBMISSIONS:

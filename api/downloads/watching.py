@@ -275,14 +275,14 @@ class DownloadPoller:
         """Push a change. Rows never decrease while it runs: rows that are fetched again are not counted twice."""
         if self.last is not None and not response.state.is_final:
             response = response.model_copy(update={"rows": max(response.rows, self.last.rows)})
-        if self.last is not None and _remove_speed(response) == _remove_speed(self.last):
+        if self.last is not None and _remove_rows_per_second(response) == _remove_rows_per_second(self.last):
             return
         self.last = response
         for subscription in [*self.subscriptions, *self._projects.get(self.key[0], ())]:
             subscription.push(response)
 
 
-def _remove_speed(answer: DownloadResponse) -> DownloadResponse:
+def _remove_rows_per_second(answer: DownloadResponse) -> DownloadResponse:
     """Return the response without the figure that changes every second."""
     return answer.model_copy(update={"rows_per_second": None})
 

@@ -254,12 +254,12 @@ class Authenticator:
         if record is None or not record.is_live:
             return None
         if record.is_use_due:
-            await store.record_key_use(self._database, key_id)
+            await store.record_time_of_key_use(self._database, key_id)
         return record
 
     async def _find_quotas(self, project_id: str) -> QuotaLimits | None:
         """Return the quotas of a project; None if there is no such project."""
-        overrides = await store.find_quota_overrides(self._database, project_id)
+        overrides = await store.find_quota_overrides_json(self._database, project_id)
         return None if overrides is None else self._read_quotas(overrides)
 
 

@@ -119,12 +119,12 @@ _STRUCTURED = {JSON, "text/event-stream"}
 _BODILESS = {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.NO_CONTENT, HTTPStatus.FOUND}
 
 
-def encode_document(groups: Iterable[Routes]) -> bytes:
+def encode_openapi_document(groups: Iterable[Routes]) -> bytes:
     """Return the document of these routes as it is sent."""
-    return json.dumps(build_document(groups)).encode()
+    return json.dumps(build_openapi_document(groups)).encode()
 
 
-def build_document(groups: Iterable[Routes]) -> Json:
+def build_openapi_document(groups: Iterable[Routes]) -> Json:
     """Return the OpenAPI 3.1 document of these routes."""
     groups = list(groups)
     routes = [route for group in groups for route in group]

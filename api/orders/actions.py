@@ -83,11 +83,11 @@ async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest)
     description = await schedule.describe()
     if not description.schedule.state.paused:
         raise Conflict("platform_not_paused", f"Platform {path.platform} runs.", "Pause it first.")
-    rereads = await backfills.list_running(call.services.database)
+    rereads = await backfills.list_running_backfills(call.services.database)
     async with call.services.database.session() as session:
         row = (await platforms.load(session, path.platform, lock=True)).row
         unfinished = await slices.list_unfinished_windows(session, path.platform, UNFINISHED_MAX)
-        await platforms.remove(session, row)
+        await platforms.remove_platform_but_keep_row(session, row)
     # The rows go first: without its schedule a platform that is there gets another one.
     running = [each.workflow_id for each in rereads if each.platform == path.platform]
     await handle.delete_schedule_and_terminate_workflows(call.services.engine, path.platform, unfinished, running)
@@ -164,7 +164,9 @@ async def start_report(call: Call, path: PlatformPath, body: ReportRequest) -> R
     async with call.services.database.session() as session:
         state = await platforms.load(session, path.platform)
     row, zone_minutes = state.row, state.capability.zone_minutes
-    window = windows.find_comparable_window(body.day, zone_minutes, ledger.build_watermarks(row), state.platform_now)
+    window = windows.find_comparable_part_of_day(
+        body.day, zone_minutes, ledger.build_watermarks(row), state.platform_now
+    )
     order = ReportInput(
         platform=path.platform,
         day=body.day,
@@ -179,7 +181,7 @@ async def start_report(call: Call, path: PlatformPath, body: ReportRequest) -> R
 async def _find_or_create_schedule(call: Call, path: PlatformPath) -> ScheduleHandle:
     """Return a platform's schedule; create it if the engine has lost it."""
     async with call.services.database.session() as session:
-        row = await platforms.require(session, path.platform)
+        row = await platforms.require_platform(session, path.platform)
     return await handle.find_or_create_cycle_schedule(call.services.engine, row.platform, row.project_id)
 
 
@@ -197,7 +199,7 @@ async def _build_schedule_response(path: PlatformPath, schedule: ScheduleHandle)
 async def _require_running_backfill(call: Call, workflow_id: str) -> BackfillResponse:
     """Return the record of the running backfill of the same time."""
     async with call.services.database.session() as session:
-        row = await backfills.find_running(session, workflow_id)
+        row = await backfills.find_running_backfill(session, workflow_id)
     if row is None:
         raise Conflict(
             "backfill_running",

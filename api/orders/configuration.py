@@ -110,7 +110,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
         # As it was sent: what it leaves out follows our defaults, also those of later versions.
         record = None if body.capability is None else body.capability.model_dump(mode="json", exclude_unset=True)
         setup = DeclaredPlatformSetup(body.project_id, body.kind, body.shop, body.base_url, record, notify)
-        row = platforms.create_or_update(session, path.platform, setup, before)
+        row = platforms.create_or_update_platform(session, path.platform, setup, before)
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
         state = platforms.combine_platform_with_options(
             row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS)

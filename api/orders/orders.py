@@ -52,7 +52,7 @@ async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderRespo
         if len(rows) > query.limit
         else None
     )
-    body = f'{{"items":[{",".join(map(_render_order, shown))}],"next_cursor":{json.dumps(more)}}}'
+    body = f'{{"items":[{",".join(map(_render_order_with_original_text, shown))}],"next_cursor":{json.dumps(more)}}}'
     return web.Response(text=body, content_type=JSON)
 
 
@@ -100,7 +100,7 @@ async def read_download_source_page(call: Call, query: DownloadSourcePageQuery) 
     return web.Response(text=f'{{"total":{total},"data":[{",".join(rows)}]}}', content_type=JSON)
 
 
-def _render_order(row: Order) -> str:
+def _render_order_with_original_text(row: Order) -> str:
     """Render an order as JSON; the platform's text is copied, because parsing it would round numbers."""
     shown = OrderResponse.model_construct(
         **{name: getattr(row, name) for name in OrderResponse.model_fields if name != "order"}

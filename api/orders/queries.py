@@ -185,7 +185,7 @@ async def read_backfill(call: Call, path: BackfillPath) -> BackfillResponse:
 async def list_report_days(call: Call, path: PlatformPath) -> ReportDaysResponse:
     """List the days of which there is a report, newest first."""
     async with call.services.database.session() as session:
-        await platforms.require(session, path.platform)
+        await platforms.require_platform(session, path.platform)
     folder, end = names.build_report_manifest_key(names.build_report_workbook_key(path.platform, "\0")).split("\0")
     keys = [each.key for each in await call.services.objects.list(folder) if each.key.endswith(end)]
     days = sorted((date.fromisoformat(key.removeprefix(folder).removesuffix(end)) for key in keys), reverse=True)
@@ -306,5 +306,5 @@ async def _read_schedule(call: Call, platform: str) -> _PlatformScheduleState:
 
 async def _find_newest_backfill(session: Session, platform: str) -> BackfillResponse | None:
     """Return the newest backfill, if there is one."""
-    row = await backfills.find_newest(session, platform)
+    row = await backfills.find_newest_backfill(session, platform)
     return None if row is None else build_backfill_response(row)

@@ -18,7 +18,7 @@ async def require_quota_for_one_more_platform(session: Session, project: Project
         QuotaExhausted: It has as many as it may.
     """
     limit = defaults.with_overrides(project.quotas).platforms
-    if await platforms.count_of_project(session, project.project_id) >= limit:
+    if await platforms.count_platforms_of_project(session, project.project_id) >= limit:
         raise build_quota_exceeded_fault(
             ["platforms"],
             f"The project {project.project_id} has {limit:,} platforms, as many as it may.",
@@ -31,7 +31,7 @@ async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[
     """Return how much of its quotas a project has used."""
     database = call.services.database
     async with database.session() as session:
-        used = await platforms.count_of_project(session, project_id)
+        used = await platforms.count_platforms_of_project(session, project_id)
     limiter, bucket = Limiter(database), build_project_bucket_name(project_id)
     requests = await limiter.read_spent_amount(bucket)
     resets_seconds = await limiter.read_seconds_until_first_return(bucket)

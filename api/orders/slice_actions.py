@@ -43,7 +43,7 @@ async def redo_slice(call: Call, path: SlicePath) -> SliceResponse:
         response = responses.build_slice_response(row)
         if response.state is not SliceState.OPEN:
             _require_failed_or_done_slice(row)
-        platform = await platforms.require(session, path.platform)
+        platform = await platforms.require_platform(session, path.platform)
     if response.state is not SliceState.OPEN:
         await _start_redo(call, platform, path.window)
     elif not await handle.end_pause_of_slice(call.services.engine, path.platform, path.window):

@@ -113,7 +113,7 @@ class TaskContext:
         ]
         if len(candidates) < 2:
             return candidates[0] if candidates else None
-        archived_type = await archive.find_type(self.database, str(task_id))
+        archived_type = await archive.find_type_of_archived_task(self.database, str(task_id))
         for task_type in candidates:
             if task_type.type == archived_type or await self.find_live_task(task_id, task_type):
                 return task_type

@@ -150,7 +150,7 @@ async def _search_type(
     found: _Tasks = dict(await search_lanes(context, task_type, searches, limit, permits))
     statuses = [status for status in FINAL if query.status in (None, 0, status)]
     if statuses:
-        archived = await archive.list_newest(
+        archived = await archive.list_newest_archived_tasks(
             context.database, task_type.type, statuses, ArchiveFilter(query.stage, query.user_id), limit
         )
         found |= dict(archived)

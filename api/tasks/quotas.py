@@ -83,7 +83,7 @@ class OpenTaskQuotaCounter:
     async def _read_and_cache_count(self, project_id: str) -> _OpenTaskCount:
         before = self._known.get(project_id)
         admitted = before.admitted if before else 0
-        stored = await lanes.count_open(self._database, project_id)
+        stored = await lanes.count_open_tasks_of_project(self._database, project_id)
         now = time.monotonic()
         known = _OpenTaskCount(now, stored)
         if before is not None:
@@ -100,7 +100,7 @@ async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[
     """Return how much of its quotas a project has used."""
     database = call.services.database
     return [
-        SingleQuotaUsage("task_types", await types.count(database, project_id)),
-        SingleQuotaUsage("tasks_open", await lanes.count_open(database, project_id)),
+        SingleQuotaUsage("task_types", await types.count_types_of_project(database, project_id)),
+        SingleQuotaUsage("tasks_open", await lanes.count_open_tasks_of_project(database, project_id)),
         SingleQuotaUsage("tasks_per_request", None),
     ]

@@ -310,12 +310,12 @@ async def replace_openings(call: Call, path: ProjectPath, body: SetSendPermissio
     """
     new = [SendPermission.model_validate(each.model_dump()) for each in body.openings]
     async with call.services.database.session() as session:
-        await openings.lock(session)
+        await openings.lock_openings(session)
         await _require_project(session, path.project_id)
-        others = await openings.list_of_other_projects(session, path.project_id, {each.biz_id for each in new})
+        others = await openings.list_openings_of_other_projects(session, path.project_id, {each.biz_id for each in new})
         _require_no_overlap_with_other_projects(new, others)
         await openings.replace_openings(session, path.project_id, new)
-        is_restricted = await openings.has_any(session)
+        is_restricted = await openings.has_any_opening(session)
     get_transfer_context(call).openings.invalidate()
     log.get(__name__).info("transfer_openings_set", project_id=path.project_id, openings=len(new))
     return _build_openings_response(path.project_id, new, is_restricted=is_restricted)

@@ -92,8 +92,8 @@ class SendPermissionsCache:
         """Load and cache the openings of a project; None while no project has any."""
         loaded_at = time.monotonic()
         async with self._database.session() as session:
-            own = await openings.list_of_project(session, project_id)
-            opened = own if own or await openings.has_any(session) else None
+            own = await openings.list_openings_of_project(session, project_id)
+            opened = own if own or await openings.has_any_opening(session) else None
         self._cache.put(project_id, (loaded_at, opened))
         return opened
 

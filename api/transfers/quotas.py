@@ -166,7 +166,7 @@ class OpenTransferCounter:
         known = self._known.setdefault(project_id, _ProjectOpenTransfers())
         # In this order: a job that is saved in between is counted among the stored ones.
         saved = await jobs.filter_saved_job_ids(self._database, list(known.admitted)) if known.admitted else set()
-        stored = await jobs.count_open(self._database, project_id)
+        stored = await jobs.count_unfinished_targets_by_open_job(self._database, project_id)
         now = self._clock()
         known.update(stored, saved, now, now + max(FRESH_SECONDS, COST_FACTOR * (now - began)))
         if len(self._known) > PROJECTS_MAX:

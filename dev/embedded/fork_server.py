@@ -48,7 +48,7 @@ _SET_NAME: Final = 15  # PR_SET_NAME
 
 
 @dataclass
-class _Channel:
+class _JsonLineChannel:
     """A stream of messages, one JSON object a line."""
 
     reading: int
@@ -88,7 +88,7 @@ def serve_after_fork(connection: socket.socket, output: int, env: Mapping[str, s
         os.environ.update(env)
         if os.getppid() == parent:
             number = connection.detach()
-            _run(_Channel(number, number))
+            _import_and_fork_until_input_ends(_JsonLineChannel(number, number))
     except BaseException:  # noqa: BLE001 (nothing above may run: it is the parent's)
         traceback.print_exc()
         sys.stderr.flush()
@@ -97,14 +97,14 @@ def serve_after_fork(connection: socket.socket, output: int, env: Mapping[str, s
 
 def main() -> None:
     """Run the preloader with pipes as its input and output."""
-    upwards = _Channel(os.dup(0), os.dup(1))
+    upwards = _JsonLineChannel(os.dup(0), os.dup(1))
     # What is imported must not write into the stream of messages.
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    _run(upwards)
+    _import_and_fork_until_input_ends(upwards)
 
 
-def _run(channel: _Channel) -> NoReturn:
+def _import_and_fork_until_input_ends(channel: _JsonLineChannel) -> NoReturn:
     """Import, fork on request and report ends, until the input ends."""
     gc.disable()
     wake_reading, wake_writing = os.pipe()
@@ -144,7 +144,7 @@ def _list_import_steps() -> list[tuple[str, str]]:
 class _ForkServer:
     """What is left to import, and the requests that wait for it."""
 
-    channel: _Channel
+    channel: _JsonLineChannel
     steps: deque[tuple[str, str]]
     requests: list[dict[str, Any]] = field(default_factory=list)
     loaded: set[str] = field(default_factory=set)
@@ -175,7 +175,7 @@ class _ForkServer:
             _fork_and_run_command(request, self.channel, self.own)
 
 
-def _report_ended_children(channel: _Channel) -> None:
+def _report_ended_children(channel: _JsonLineChannel) -> None:
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -184,7 +184,9 @@ def _report_ended_children(channel: _Channel) -> None:
             channel.send(ended=pid, code=os.waitstatus_to_exitcode(status))
 
 
-def _fork_and_run_command(request: Mapping[str, Any], channel: _Channel, descriptors_to_close: Set[int]) -> None:
+def _fork_and_run_command(
+    request: Mapping[str, Any], channel: _JsonLineChannel, descriptors_to_close: Set[int]
+) -> None:
     """Fork; the child becomes the command, the parent reports its pid."""
     pid = os.fork()
     if pid:

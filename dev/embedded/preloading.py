@@ -78,7 +78,7 @@ class Preloader:
         self._forked: dict[int, ForkedProcess] = {}
         self._number = 0
 
-    async def adopt(self, _: Path) -> ForkedProcess | None:
+    async def adopt_forked_preloader_once(self, _: Path) -> ForkedProcess | None:
         """Use the preloader that was forked from this process, once; return None if there is none to use."""
         forked, self._to_adopt = self._to_adopt, None
         if forked is None:

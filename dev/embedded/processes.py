@@ -64,12 +64,12 @@ class RecordedProcess(BaseModel):
     @classmethod
     def from_pid(cls, pid: int, death_signal: int = signal.SIGKILL) -> Self:
         """Return the record of a running process."""
-        return cls(pid=pid, identity=read_identity(pid) or "gone", death_signal=death_signal)
+        return cls(pid=pid, identity=read_process_identity(pid) or "gone", death_signal=death_signal)
 
     @property
     def is_running(self) -> bool:
         """Whether the process still runs."""
-        return read_identity(self.pid) == self.identity
+        return read_process_identity(self.pid) == self.identity
 
     def send_signal(self, number: int) -> None:
         """Send a signal; do nothing if the process is gone."""
@@ -77,7 +77,7 @@ class RecordedProcess(BaseModel):
             os.kill(self.pid, number)
 
 
-def read_identity(pid: int) -> str | None:
+def read_process_identity(pid: int) -> str | None:
     """Return what distinguishes a process from a later one with its pid: its start time. None if it is gone."""
     if not BOOT_ID.exists():
         return _read_identity_by_ps(pid)

@@ -177,7 +177,7 @@ class ListedLogicalDelete:
         """Whether no module needs it any more."""
         return self.is_checked and not self.busy
 
-    def with_reported_orders(self, in_flight: Mapping[Module, Set[int] | None]) -> ListedLogicalDelete:
+    def with_orders_in_flight_as_checked(self, in_flight: Mapping[Module, Set[int] | None]) -> ListedLogicalDelete:
         """Return it after a check; a module with None did not answer, and keeps its last report."""
         busy = {
             module

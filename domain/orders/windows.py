@@ -220,7 +220,7 @@ def build_day_window(day: date, zone_minutes: int) -> TimeWindow:
     return TimeWindow(start=start, end=start + timedelta(days=1))
 
 
-def find_comparable_window(
+def find_comparable_part_of_day(
     day: date, zone_minutes: int, marks: Watermarks | None, platform_now: datetime
 ) -> TimeWindow:
     """Return the part of a day that can be compared: what is fetched at all, and complete.

@@ -72,7 +72,7 @@ class Lane:
         )
 
     @property
-    def is_done(self) -> bool:
+    def is_full_without_tasks(self) -> bool:
         """Whether the lane accepts no more tasks and has none left."""
         return self.state.is_full and not self.state.tasks
 
@@ -116,7 +116,7 @@ class Lane:
             return self._repeat_reply(batch, last)
         if batch.rules is not None and batch.rules.version > state.rules.version:
             state.rules = batch.rules
-        sets = _join_operation_codes(state.apply_set, batch.sets)
+        sets = _join_operation_codes(state.apply_set_operation, batch.sets)
         heartbeats = _join_operation_codes(state.renew_lease, batch.heartbeats)
         cancels = _join_operation_codes(state.cancel_task, batch.cancels)
         creates = _join_operation_codes(state.create_task, batch.creates)
@@ -286,7 +286,7 @@ class CheckpointSchedule:
         self._begun_at = 0
         self._saved: _Counters | None = None
 
-    def get_next_time(self, state: LaneState) -> int | None:
+    def get_next_checkpoint_time(self, state: LaneState) -> int | None:
         """Return when the next checkpoint is due; None if nothing has changed since the last one."""
         if self._saved is None:
             return 0
@@ -298,7 +298,7 @@ class CheckpointSchedule:
 
     def is_due(self, state: LaneState, now: int) -> bool:
         """Return whether the next checkpoint may begin."""
-        at = self.get_next_time(state)
+        at = self.get_next_checkpoint_time(state)
         return at is not None and at - self.pace.early_ms <= now
 
     def begin_checkpoint(self, state: LaneState, type_: str, pos: int, now: int) -> CheckpointInput:

@@ -209,7 +209,7 @@ class LaneState:
         self._head.held += len(held)
         return held
 
-    def apply_set(self, set_operation: SetOperation) -> OperationCodeText:
+    def apply_set_operation(self, set_operation: SetOperation) -> OperationCodeText:
         """Apply a worker's result to a task that it still holds; return an `OperationCode`."""
         task = self.tasks.get(set_operation.key)
         if task is None:

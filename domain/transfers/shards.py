@@ -216,7 +216,7 @@ class ShardProgress:
                 target.silent_since, target.silent_answers = None, 0
                 self._apply_record(target, record, now, only_success=task.broken)
             elif not task.broken:
-                self._note_answer_without_record(target, now)
+                self._note_missing_record_and_fail_if_lasting(target, now)
         upload = results.upload
         if upload is not None and upload.verdict is GseVerdict.SUCCESS and task.uploaded_at is None:
             self.tasks[task.number] = task.model_copy(update={"uploaded_at": now})
@@ -240,12 +240,12 @@ class ShardProgress:
         self._query_errors[task.number] = error
         self._note_trouble(task, error, again_at)
 
-    def mark_cancelling(self, targets: Iterable[ShardTarget]) -> None:
+    def mark_targets_as_being_terminated(self, targets: Iterable[ShardTarget]) -> None:
         """Mark targets that GSE is asked to terminate; each ends when GSE reports how, or at the deadline."""
         for target in targets:
             target.is_cancelling = True
 
-    def end_cancelled(self, targets: Iterable[ShardTarget]) -> None:
+    def end_cancelled_targets_not_being_sent(self, targets: Iterable[ShardTarget]) -> None:
         """End cancelled targets that no known GSE task sends to."""
         for target in targets:
             task = self.tasks.get(target.task_number)
@@ -280,7 +280,7 @@ class ShardProgress:
             if not target.state.is_final:
                 self._end_target(target, outcome.state, outcome.reason, outcome.code, outcome.message)
 
-    def take_changed_targets(self) -> list[ShardTarget]:
+    def list_and_clear_changed_targets(self) -> list[ShardTarget]:
         """Return the targets that changed since the last call."""
         changed = list(self._changed.values())
         self._changed.clear()
@@ -301,7 +301,7 @@ class ShardProgress:
         else:
             self._end_target(target, TransferState.FAILED, FailureReason.GSE_CODE, record.error_code, record.message)
 
-    def _note_answer_without_record(self, target: ShardTarget, now: float) -> None:
+    def _note_missing_record_and_fail_if_lasting(self, target: ShardTarget, now: float) -> None:
         """Note an answer of GSE without a record of the target; end the target if that lasts too long."""
         since = target.silent_since = now if target.silent_since is None else target.silent_since
         target.silent_answers += 1

@@ -14,7 +14,7 @@ from typing import Final
 from domain.limits import PermitShare
 from infra import log
 from infra.database import DATABASE_ERRORS
-from infra.limits.limiter import Limiter, SharingRules
+from infra.limits.limiter import Limiter, PermitSharingRules
 
 TTL_SECONDS: Final = 10.0
 """How long a killed process keeps its permits."""
@@ -43,7 +43,7 @@ class HostRequestLimiter:
         self.holder = f"gate_{secrets.token_hex(8)}"
         self._limiter = limiter
         ttl = timedelta(seconds=ttl_seconds)
-        self._rules = SharingRules(limit, turn=ttl / RENEWALS, ttl=ttl)
+        self._rules = PermitSharingRules(limit, turn=ttl / RENEWALS, ttl=ttl)
         self._hosts: dict[str, HostPermitPool] = {}
 
     async def __aenter__(self) -> HostRequestLimiter:
@@ -96,7 +96,7 @@ class HostPermitPool:
         rules: How the limiter divides the permits.
     """
 
-    def __init__(self, ask: AskForShare, rules: SharingRules) -> None:
+    def __init__(self, ask: AskForShare, rules: PermitSharingRules) -> None:
         self._ask = ask
         self._limit = rules.limit
         self._ttl_seconds = rules.ttl.total_seconds()

@@ -14,15 +14,15 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import Field, col, select
 
 from domain.limits import (
+    FairPermitAllocation,
     HeldSlot,
     LimitDecision,
-    PermitAllocation,
     PermitClaim,
     PermitShare,
     RateDemand,
     SlotDemand,
+    SpendingBeyondLimit,
     SpentAmount,
-    UncheckedSpending,
     compute_time_when_spent_amount_returns,
 )
 from infra.database import Database, Session, TableRow, UtcTime
@@ -70,7 +70,7 @@ class PermitShareRow(TableRow, table=True):
 
 
 @dataclass(frozen=True, slots=True)
-class SharingRules:
+class PermitSharingRules:
     """How processes share permits: how many there are, how long a turn lasts, and how long an unrenewed share lives."""
 
     limit: int
@@ -123,7 +123,7 @@ class Limiter:
             await _save_leases(session, slots, now)
 
     async def release_slots_and_spend_once(
-        self, keys: Iterable[str], holder: str, spending: Sequence[UncheckedSpending] = ()
+        self, keys: Iterable[str], holder: str, spending: Sequence[SpendingBeyondLimit] = ()
     ) -> None:
         """Return a holder's slots. If it still had one, spend the bookings in the same transaction.
 
@@ -152,7 +152,9 @@ class Limiter:
             seconds = (await session.exec(statement)).one()
         return None if seconds is None else float(seconds)
 
-    async def renew_share(self, key: str, holder: str, *, in_use: int, demand: int, rules: SharingRules) -> PermitShare:
+    async def renew_share(
+        self, key: str, holder: str, *, in_use: int, demand: int, rules: PermitSharingRules
+    ) -> PermitShare:
         """Return a holder's share of the permits under a key, renewed for a while; with no demand and no use it ends.
 
         Args:
@@ -163,7 +165,7 @@ class Limiter:
             claims = await _load_permit_claims(session, key, now)
             before = claims.pop(holder, PermitClaim(holder, 0, 0, now))
             mine = replace(before.with_permits(in_use, now), demand=demand)
-            result = PermitAllocation(rules.limit, rules.turn, now).compute_share(mine, list(claims.values()))
+            result = FairPermitAllocation(rules.limit, rules.turn, now).compute_share(mine, list(claims.values()))
             await _save_or_delete_share(session, key, mine.with_permits(result.permits, now), now + rules.ttl)
         return result
 
@@ -232,7 +234,7 @@ def _compute_lock_number(key: str) -> int:
     return int.from_bytes(hashlib.sha256(f"limit {key}".encode()).digest()[:8], signed=True)
 
 
-async def _save_spending(session: Session, rates: Sequence[RateDemand | UncheckedSpending], now: datetime) -> None:
+async def _save_spending(session: Session, rates: Sequence[RateDemand | SpendingBeyondLimit], now: datetime) -> None:
     """Add amounts to what their buckets have spent."""
     for rate in rates:
         if rate.amount:

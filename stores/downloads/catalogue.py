@@ -66,7 +66,7 @@ async def record_processing_start(database: Database, record: RecordStartInput) 
     begun_again = {**begun, "started_at": func.coalesce(col(Download.started_at), now)}
     async with database.session() as session:
         await session.exec(statement.on_conflict_do_update(index_elements=["task_id"], set_=begun_again))
-        await notify_change(database, session, spec, DownloadState.RUNNING)
+        await notify_api_processes_on_commit(database, session, spec, DownloadState.RUNNING)
 
 
 def _build_first_values(spec: DownloadSpec) -> dict[str, object]:
@@ -106,7 +106,7 @@ async def record_result_and_notify(database: Database, finish: RecordEndInput) -
         }
     async with database.session() as session:
         await session.exec(update(Download).where(col(Download.task_id) == spec.task_id).values(**values))
-        await notify_change(database, session, spec, outcome.state)
+        await notify_api_processes_on_commit(database, session, spec, outcome.state)
 
 
 async def list_expired_downloads(database: Database, limit: int) -> list[Download]:
@@ -118,7 +118,7 @@ async def list_expired_downloads(database: Database, limit: int) -> list[Downloa
         return list(await session.exec(due.order_by(col(Download.expires_at)).limit(limit)))
 
 
-async def purge(database: Database, before: datetime, limit: int) -> int:
+async def purge_rows_of_ended_downloads(database: Database, before: datetime, limit: int) -> int:
     """Delete rows of downloads from before a time that have ended and have no file; return how many."""
     async with database.connection() as connection:
         deleted = await connection.execute(_PURGE, before, limit)
@@ -133,10 +133,12 @@ async def delete_file_and_mark_expired(database: Database, objects: ObjectStore,
     async with database.session() as session:
         values = {"state": DownloadState.EXPIRED, "file": None, "expires_at": over}
         await session.exec(update(Download).where(col(Download.task_id) == spec.task_id).values(**values))
-        await notify_change(database, session, spec, DownloadState.EXPIRED)
+        await notify_api_processes_on_commit(database, session, spec, DownloadState.EXPIRED)
 
 
-async def notify_change(database: Database, session: AsyncSession, spec: DownloadSpec, state: DownloadState) -> None:
+async def notify_api_processes_on_commit(
+    database: Database, session: AsyncSession, spec: DownloadSpec, state: DownloadState
+) -> None:
     """Notify every API process when the session commits."""
     changed = {"project_id": spec.project_id, "task_id": spec.task_id, "state": state}
     await database.notify_on_commit(session, CHANNEL, json.dumps(changed))

@@ -67,7 +67,7 @@ async def fail_backfill(database: Database, backfill_id: str, fault: FaultRecord
         return await _close_record(session, backfill_id, fault)
 
 
-async def list_running(database: Database) -> list[OrderBackfill]:
+async def list_running_backfills(database: Database) -> list[OrderBackfill]:
     """List the records of running backfills."""
     async with database.session() as session:
         return list(await session.exec(select(OrderBackfill).where(OrderBackfill.state == BackfillState.RUNNING)))
@@ -115,12 +115,12 @@ async def find(session: Session, platform: str, backfill_id: str) -> OrderBackfi
     return None if row is None or row.platform != platform else row
 
 
-async def find_newest(session: Session, platform: str) -> OrderBackfill | None:
+async def find_newest_backfill(session: Session, platform: str) -> OrderBackfill | None:
     """Return the newest backfill of a platform, or None."""
     return next(iter(await list_page_plus_one(session, platform, None, None, 1)), None)
 
 
-async def find_running(session: Session, workflow_id: str) -> OrderBackfill | None:
+async def find_running_backfill(session: Session, workflow_id: str) -> OrderBackfill | None:
     """Return the running backfill of a workflow, or None."""
     statement = select(OrderBackfill).where(
         OrderBackfill.workflow_id == workflow_id, OrderBackfill.state == BackfillState.RUNNING

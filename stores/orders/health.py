@@ -166,7 +166,7 @@ async def list_stale_slices(database: Database, stale_after: timedelta, limit: i
     return OverdueSlices(slices, now, now - stale_after)
 
 
-async def mark_stale_reported(
+async def mark_stale_slices_as_reported(
     database: Database, overdue: OverdueSlices, ids: Sequence[int | None]
 ) -> tuple[set[int | None], dict[str, OrderPlatform]]:
     """Mark these slices as reported, unless another scan did or they have ended.

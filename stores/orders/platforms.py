@@ -147,7 +147,7 @@ async def find_including_removed(session: Session, platform: str, *, lock: bool 
     return await session.get(OrderPlatform, platform, with_for_update=lock or None)
 
 
-async def require(session: Session, platform: str) -> OrderPlatform:
+async def require_platform(session: Session, platform: str) -> OrderPlatform:
     """Return a platform's row.
 
     Raises:
@@ -170,7 +170,7 @@ async def list_page_plus_one(
     return (await session.exec(keyset.select_page_plus_one(statement, place, after, limit))).all()
 
 
-def create_or_update(
+def create_or_update_platform(
     session: Session, platform: str, setup: DeclaredPlatformSetup, before: OrderPlatform | None
 ) -> OrderPlatform:
     """Set up a platform, or change its row; with another address or capability, its zone is checked again."""
@@ -187,13 +187,13 @@ def create_or_update(
     return row
 
 
-async def count_of_project(session: Session, project_id: str) -> int:
+async def count_platforms_of_project(session: Session, project_id: str) -> int:
     """Return how many platforms a project has."""
     counted = select(func.count()).select_from(OrderPlatform).where(OrderPlatform.project_id == project_id, _IS_THERE)
     return (await session.exec(counted)).one()
 
 
-async def remove(session: Session, row: OrderPlatform) -> None:
+async def remove_platform_but_keep_row(session: Session, row: OrderPlatform) -> None:
     """Delete the slices, the backfills and the options of a platform; its row says whose its orders are."""
     for table in (OrderSlice, OrderBackfill, OrderOptionsVersion):
         await session.execute(delete(table).where(col(table.platform) == row.platform))

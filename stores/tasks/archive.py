@@ -118,14 +118,14 @@ async def find(database: Database, task_ids: Sequence[str]) -> dict[str, Task]:
         return dict(map(_build_task, await connection.fetch(_FIND, list(task_ids))))
 
 
-async def find_type(database: Database, task_id: str) -> str | None:
+async def find_type_of_archived_task(database: Database, task_id: str) -> str | None:
     """Return the type of an archived task."""
     async with database.connection() as connection:
         type_: str | None = await connection.fetchval(_FIND_TYPE, task_id)
     return type_
 
 
-async def list_newest(
+async def list_newest_archived_tasks(
     database: Database, type_: str, statuses: Collection[int], filters: ArchiveFilter, limit: int
 ) -> list[tuple[str, Task]]:
     """Return the newest tasks of a type that match, with their ids."""
@@ -209,7 +209,7 @@ async def list_all_types(database: Database) -> list[str]:
         return list((await session.execute(_TYPES)).scalars())
 
 
-async def list_expired(
+async def list_expired_archived_tasks(
     database: Database, type_: str, status: int, since: int, before: int, limit: int
 ) -> list[ExpiredArchivedTask]:
     """Return tasks that ended before a time and were created since another, oldest first."""

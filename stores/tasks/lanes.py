@@ -238,7 +238,7 @@ async def _insert_lanes_and_extend_range(session: Session, type_: str, first: in
     await session.execute(_MOVE_RANGE, {"type": type_, "end": last})
 
 
-async def count_open(database: Database, project_id: str) -> int:
+async def count_open_tasks_of_project(database: Database, project_id: str) -> int:
     """Return how many tasks of a project have not ended, at most a second late."""
     async with database.connection() as connection:
         return int(await connection.fetchval(_OPEN, project_id))

@@ -191,7 +191,7 @@ async def list_page_plus_one(
         ]
 
 
-async def count(database: Database, project_id: str) -> int:
+async def count_types_of_project(database: Database, project_id: str) -> int:
     """Return how many types a project has."""
     async with database.connection() as connection:
         return int(await connection.fetchval(_COUNT, project_id))

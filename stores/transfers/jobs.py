@@ -173,7 +173,7 @@ async def list_page_plus_one(
     return [JobRow(*(row[name] for name in _NAMES)) for row in rows]
 
 
-async def count_open(database: Database, project_id: str) -> dict[str, int]:
+async def count_unfinished_targets_by_open_job(database: Database, project_id: str) -> dict[str, int]:
     """Return the jobs of a project that have not ended, each with how many of its targets have not."""
     async with database.connection() as connection:
         return {row["job_id"]: row["count"] for row in await connection.fetch(_COUNT_OPEN, project_id)}

@@ -15,19 +15,19 @@ from stores.tables.transfers import TransferOpening
 _LOCK: Final = text("LOCK TABLE transfer_openings IN SHARE ROW EXCLUSIVE MODE")
 
 
-async def lock(session: Session) -> None:
+async def lock_openings(session: Session) -> None:
     """Exclude other writers until the transaction ends, since two could open one biz and app for two projects."""
     await session.execute(_LOCK)
 
 
-async def list_of_project(session: Session, project_id: str) -> list[SendPermission]:
+async def list_openings_of_project(session: Session, project_id: str) -> list[SendPermission]:
     """Return the openings of a project, in the order of the request that set them."""
     statement = select(TransferOpening).where(TransferOpening.project_id == project_id)
     rows = await session.exec(statement.order_by(col(TransferOpening.id)))
     return [_build_opening(row) for row in rows]
 
 
-async def list_of_other_projects(
+async def list_openings_of_other_projects(
     session: Session, project_id: str, biz_ids: Collection[int]
 ) -> list[tuple[str, SendPermission]]:
     """Return the openings of other projects for these businesses, each with its project."""
@@ -38,7 +38,7 @@ async def list_of_other_projects(
     return [(row.project_id, _build_opening(row)) for row in rows]
 
 
-async def has_any(session: Session) -> bool:
+async def has_any_opening(session: Session) -> bool:
     """Return whether any project has an opening."""
     return bool((await session.exec(select(exists(select(TransferOpening.id))))).one())
 

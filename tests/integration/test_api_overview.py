@@ -259,7 +259,7 @@ async def test_a_worker_that_is_suspended_counts_no_more(
             assert (
                 "Others hang or were killed, and their queues have another: 1@gone (silent for 41 s)" in checked.found
             )
-            await worker_heartbeats.delete_heartbeat(database, "1@gone")
+            await worker_heartbeats.delete_heartbeat_and_day_old_ones(database, "1@gone")
             await connection.execute(set_age, age)
         checked = await check_workers()
         assert not checked.ok

@@ -248,7 +248,7 @@ async def test_a_start_takes_seconds_and_keeps_addresses(tmp_path: Path) -> None
             pids += running.list_pids().values()
     _log.info("measured_start", cold_seconds=round(seconds[0], 2), warm_seconds=round(seconds[1], 2))
     assert addresses == [addresses[0]] * STARTS
-    assert not any(processes.read_identity(pid) for pid in pids)
+    assert not any(processes.read_process_identity(pid) for pid in pids)
     left = [path for port in ports for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")]
     # Another store may have, or have had before it was killed, one of these ports.
     assert not [path for path in left if path.stat().st_mtime >= first_began and not _listens(path)]
@@ -282,7 +282,7 @@ async def test_no_orphan_survives_a_killed_supervisor_and_a_new_start(tmp_path: 
     assert {recorded.pid for recorded in left.parts.values()} <= {process.pid for process in family}
 
     async with run_stack(tmp_path, ui=False, ports=parts.ANY_PORTS) as again:
-        assert not [process for process in family if processes.read_identity(process.pid)]
+        assert not [process for process in family if processes.read_process_identity(process.pid)]
         assert again.ports.by_name == left.ports
         assert set(again.list_pids()) == set(left.parts)
 

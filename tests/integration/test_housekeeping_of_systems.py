@@ -23,7 +23,7 @@ from tests.support.lanes import TYPE, add_type, new_key
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker
 from workflows import systems
-from workflows.systems import list_names_modules
+from workflows.systems import import_names_modules
 
 pytestmark = pytest.mark.stack
 
@@ -53,11 +53,11 @@ async def test_every_queue_is_in_the_table_once_and_every_workflow_is_served(set
 
     names = [queue.name for queue in table]
     assert len(names) == len(set(names))
-    assert {queue for each in list_names_modules() for queue in each.QUEUES} <= set(names)
+    assert {queue for each in import_names_modules() for queue in each.QUEUES} <= set(names)
     assert {workflow for queue in table for workflow in queue.workflows} == set(worker.list_workflows())
 
 
-@pytest.mark.parametrize("names", [pytest.param(each, id=each.SYSTEM) for each in list_names_modules()])
+@pytest.mark.parametrize("names", [pytest.param(each, id=each.SYSTEM) for each in import_names_modules()])
 async def test_a_worker_of_one_system_runs_its_housekeeping(
     settings: Settings, database: Database, names: SystemNames
 ) -> None:
@@ -109,6 +109,6 @@ async def test_the_schedule_of_all_systems_is_replaced(settings: Settings, datab
         assert "housekeeping" not in found
         return found
 
-    assert {housekeeping.build_schedule_id(names.SYSTEM) for names in list_names_modules()} <= await eventually(
+    assert {housekeeping.build_schedule_id(names.SYSTEM) for names in import_names_modules()} <= await eventually(
         list_schedules
     )

@@ -11,11 +11,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from domain.limits import LimitDecision, RateDemand, SlotDemand, UncheckedSpending
+from domain.limits import LimitDecision, RateDemand, SlotDemand, SpendingBeyondLimit
 from infra.database import Database
 from infra.limits import Limiter
 from infra.limits import limiter as counting
-from infra.limits.limiter import SharingRules
+from infra.limits.limiter import PermitSharingRules
 
 DAY = 86_400.0
 
@@ -188,7 +188,7 @@ async def test_what_crosses_does_not_deadlock(limiters: Sequence[Limiter]) -> No
 
 async def test_a_booking_is_made_once_with_the_release(limiter: Limiter) -> None:
     """However often the end of some work is told; also past the capacity, as it has happened."""
-    booking = [UncheckedSpending("bytes", 30, DAY)]
+    booking = [SpendingBeyondLimit("bytes", 30, DAY)]
     await take_slot(limiter, "k", "a", limit=1, ttl_seconds=DAY)
     await asyncio.gather(*(limiter.release_slots_and_spend_once(["k", "other"], "a", booking) for _ in range(3)))
 
@@ -216,7 +216,7 @@ async def test_a_sweep_deletes_what_counts_no_more(database: Database, limiter: 
         await spend(limiter, name, 1, capacity=1, window_seconds=seconds)
         await take_slot(limiter, name, "a", limit=1, ttl_seconds=seconds)
         ttl = timedelta(seconds=seconds)
-        await limiter.renew_share(name, "a", in_use=0, demand=1, rules=SharingRules(limit=1, turn=ttl, ttl=ttl))
+        await limiter.renew_share(name, "a", in_use=0, demand=1, rules=PermitSharingRules(limit=1, turn=ttl, ttl=ttl))
     swept = 0
     while swept < 3:
         swept += await limiter.delete_expired()

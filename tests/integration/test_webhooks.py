@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from domain.webhooks import DeliveryState, WebhookProgress
+from domain.webhooks import DeliveryState, DeliveryStateAfterAttempt
 from infra.settings import Settings
 from sims.source import running_source
 from tests.support.pace import measure_pace
@@ -188,7 +188,7 @@ async def test_the_workflow_says_how_it_stands(settings: Settings) -> None:
         asked = await handle.query(delivery.WebhookDelivery.status)
         history = (await handle.fetch_history()).to_json()
 
-    assert result == asked == WebhookProgress(state=DeliveryState.SUCCEEDED, number=1, status=200)
+    assert result == asked == DeliveryStateAfterAttempt(state=DeliveryState.SUCCEEDED, number=1, status=200)
     assert "planted-key" not in history
     assert secret not in history
 

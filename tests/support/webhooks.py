@@ -15,7 +15,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from domain import webhooks
 from domain.downloads import names as downloads_names
-from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner, WebhookProgress
+from domain.webhooks import DeliveryStateAfterAttempt, WebhookDeliveryInput, WebhookEvent, WebhookOwner
 from infra.secrets import Sealer
 from infra.settings import Settings
 from services.services import Services
@@ -29,7 +29,7 @@ from workflows.webhooks.delivery import WebhookDelivery
 TASK_ID = "dl_" + "0" * 24
 DATA = {"task_id": TASK_ID, "file_name": "订单.csv", "rows": 3}
 
-Handle = WorkflowHandle[WebhookDelivery, WebhookProgress]
+Handle = WorkflowHandle[WebhookDelivery, DeliveryStateAfterAttempt]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from infra.address_settings import AddressSettings, AllModulesSettings, ModuleSettings
-from services.addresses import apply_options
+from services.addresses import apply_options_to_settings
 from stores.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions, apply_changes
 
 BEFORE = AddressOptions(
@@ -68,12 +68,12 @@ def test_what_is_not_set_comes_from_the_environment() -> None:
         retries=8, minimum_share=0, auto_purge=False, modules=AddressModulesOptions(ed=AddressModuleOptions(batch=5))
     )
 
-    settings = apply_options(environment, options)
+    settings = apply_options_to_settings(environment, options)
 
     assert (settings.threshold, settings.retries, settings.kept_days) == (100, 8, 40)
     assert (settings.minimum_share, settings.auto_purge) == (0, False)
     assert (settings.modules.ed.base_url, settings.modules.ed.batch, settings.modules.od.batch) == ("http://ed", 5, 4)
-    assert apply_options(environment, AddressOptions()) == environment
+    assert apply_options_to_settings(environment, AddressOptions()) == environment
 
 
 def test_what_no_process_could_start_with_is_refused() -> None:

@@ -34,7 +34,7 @@ def test_an_address_is_removable_when_all_three_say_no(
     told: Mapping[Module, Set[int] | None], busy: set[Module], removable: bool
 ) -> None:
     """IM has no say: it looks itself when it removes."""
-    checked = LISTED.with_reported_orders({**NOBODY, **told})
+    checked = LISTED.with_orders_in_flight_as_checked({**NOBODY, **told})
 
     assert (set(checked.busy), checked.is_removable) == (busy, removable)
 
@@ -46,7 +46,7 @@ def test_what_was_not_checked_is_not_removable() -> None:
 
 def test_a_module_may_find_orders_when_it_removes() -> None:
     """Whatever it had said a moment before."""
-    assert not LISTED.with_reported_orders(NOBODY).with_more_busy_modules({Module.IM}).is_removable
+    assert not LISTED.with_orders_in_flight_as_checked(NOBODY).with_more_busy_modules({Module.IM}).is_removable
 
 
 def test_a_purge_names_the_delete_that_it_follows() -> None:

@@ -13,7 +13,7 @@ from api.app import ROUTE_GROUPS
 from api.http import openapi
 from api.http.routes import Access
 
-DOCUMENT = openapi.build_document(ROUTE_GROUPS)
+DOCUMENT = openapi.build_openapi_document(ROUTE_GROUPS)
 ROUTES = [route for room in ROUTE_GROUPS for route in room]
 
 

@@ -94,7 +94,7 @@ async def test_forks_end_with_the_preloader_which_comes_back(running: Running) -
         before = [forked.pid, running.root.pid]
         running.supervisor.kill_and_let_restart("preloader")
         assert await asyncio.wait_for(forked.wait(), PATIENCE_SECONDS) == -signal.SIGKILL
-    await eventually(lambda: not any(processes.read_identity(pid) for pid in before))
+    await eventually(lambda: not any(processes.read_process_identity(pid) for pid in before))
     await running.supervisor.wait_until_ready("preloader")
     again = await running.preloader.fork_command("worker", ["--help"], env, running.folder, running.folder / "two.log")
     assert await asyncio.wait_for(again.wait(), PATIENCE_SECONDS) == 0

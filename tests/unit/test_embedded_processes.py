@@ -53,11 +53,11 @@ async def test_a_process_that_got_the_pid_of_a_leftover_is_spared(
 
 def test_identities_tell_processes_apart(child: subprocess.Popen[bytes]) -> None:
     """The same for one process whenever asked, None for one that ended even before its parent took notice."""
-    own = processes.read_identity(os.getpid())
-    assert own == processes.read_identity(os.getpid()) != processes.read_identity(child.pid)
+    own = processes.read_process_identity(os.getpid())
+    assert own == processes.read_process_identity(os.getpid()) != processes.read_process_identity(child.pid)
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert processes.read_identity(child.pid) is None
+    assert processes.read_process_identity(child.pid) is None
 
 
 def test_a_held_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:

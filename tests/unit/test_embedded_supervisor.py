@@ -57,7 +57,7 @@ async def test_a_part_that_dies_is_started_again(supervisor: Supervisor, tmp_pat
     supervisor.kill_and_let_restart("lamp")
     await supervisor.wait_until_ready("lamp")
     assert supervisor.list_pids()["lamp"] != first
-    assert processes.read_identity(first) is None
+    assert processes.read_process_identity(first) is None
 
 
 async def test_a_part_that_cannot_start_says_why(supervisor: Supervisor, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_a_silent_part_is_given_up(supervisor: Supervisor, tmp_path: Path)
     assert not supervisor.list_pids()
     started = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(started) == supervisors.FIRST_ATTEMPTS
-    await eventually(lambda: not any(processes.read_identity(pid) for pid in started))
+    await eventually(lambda: not any(processes.read_process_identity(pid) for pid in started))
 
 
 SLOW = """
@@ -177,5 +177,5 @@ async def test_a_part_that_ignores_the_request_to_stop_is_killed(tmp_path: Path)
         async with run_supervisor(run_file, tmp_path / "logs") as supervisor:
             await supervisor.start(script(tmp_path, "mule", text, stop_timeout_seconds=0.1))
             pids = [supervisor.list_pids()["mule"], int((tmp_path / "child").read_text())]
-    await eventually(lambda: not any(processes.read_identity(pid) for pid in pids))
+    await eventually(lambda: not any(processes.read_process_identity(pid) for pid in pids))
     assert run_file.state.parts == {}

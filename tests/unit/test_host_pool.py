@@ -11,7 +11,7 @@ import pytest
 
 from domain.limits import PermitShare
 from infra.limits.host_gate import HostPermitPool
-from infra.limits.limiter import SharingRules
+from infra.limits.limiter import PermitSharingRules
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 LIMIT = 4
@@ -44,7 +44,7 @@ def books() -> Books:
 @pytest.fixture
 async def pool(books: Books) -> AsyncIterator[HostPermitPool]:
     """A pool that holds four permits, all idle."""
-    pool = HostPermitPool(books.ask, SharingRules(LIMIT, turn=TTL / 10, ttl=TTL))
+    pool = HostPermitPool(books.ask, PermitSharingRules(LIMIT, turn=TTL / 10, ttl=TTL))
     await asyncio.gather(*(pool.wait_for_permit() for _ in range(LIMIT)))
     for _ in range(LIMIT):
         pool.return_permit()

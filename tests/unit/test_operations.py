@@ -24,7 +24,7 @@ from tests.support.operations.standstills import COMPONENT, OVERVIEW_LINES, STAN
 
 CONSOLE: Final = ROOT / "api/console/js"
 ROUTES: dict[str, DeclaredRoute] = {route.name: route for group in ROUTE_GROUPS for route in group}
-DOCUMENT = openapi.build_document(ROUTE_GROUPS)
+DOCUMENT = openapi.build_openapi_document(ROUTE_GROUPS)
 CELLS = list(iterate_cells())
 COMMANDS = typer.main.get_group(app)
 PAGES = {

@@ -47,10 +47,10 @@ def test_a_day_is_over_by_the_platform_s_clock(hour: int, over: bool) -> None:
     """In Beijing that is eight hours before it is in Greenwich."""
     now = datetime(2026, 3, 1, hour, tzinfo=UTC)
     if over:
-        assert windows.find_comparable_window(DAY, BEIJING, ALL, now) == windows.build_day_window(DAY, BEIJING)
+        assert windows.find_comparable_part_of_day(DAY, BEIJING, ALL, now) == windows.build_day_window(DAY, BEIJING)
     else:
         with pytest.raises(Invalid, match="is not over") as refusal:
-            windows.find_comparable_window(DAY, BEIJING, ALL, now)
+            windows.find_comparable_part_of_day(DAY, BEIJING, ALL, now)
         assert refusal.value.field == "day"
         assert "+08:00" in str(refusal.value)
 
@@ -58,7 +58,9 @@ def test_a_day_is_over_by_the_platform_s_clock(hour: int, over: bool) -> None:
 def test_only_what_is_complete_is_compared() -> None:
     """From where orders are fetched, up to `complete_to`."""
     noon, evening = datetime(2026, 3, 1, 12, tzinfo=UTC), datetime(2026, 3, 1, 20, tzinfo=UTC)
-    assert windows.find_comparable_window(DAY, 0, marks(noon, evening), LATER) == TimeWindow(start=noon, end=evening)
+    assert windows.find_comparable_part_of_day(DAY, 0, marks(noon, evening), LATER) == TimeWindow(
+        start=noon, end=evening
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,4 +74,4 @@ def test_only_what_is_complete_is_compared() -> None:
 def test_a_day_of_which_nothing_is_complete_is_refused(known: Watermarks | None) -> None:
     """Nothing was claimed yet, it lies before the beginning, or behind `complete_to`."""
     with pytest.raises(Invalid, match="can be compared"):
-        windows.find_comparable_window(DAY, 0, known, LATER)
+        windows.find_comparable_part_of_day(DAY, 0, known, LATER)

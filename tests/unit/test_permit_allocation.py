@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.limits import PermitAllocation, PermitClaim
+from domain.limits import FairPermitAllocation, PermitClaim
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 TURN = timedelta(seconds=1)
@@ -39,13 +39,13 @@ def test_parts_are_equal_and_what_one_leaves_goes_to_the_others(
     demands: tuple[int, ...], parts: tuple[int, ...]
 ) -> None:
     """Ten permits for these demands."""
-    assert tuple(PermitAllocation(10, TURN, NOON).divide_fairly(claims(*demands)).values()) == parts
+    assert tuple(FairPermitAllocation(10, TURN, NOON).divide_fairly(claims(*demands)).values()) == parts
 
 
 @given(DEMANDS, LIMITS)
 def test_no_process_could_get_more_without_another_getting_less(demands: list[int], limit: int) -> None:
     """All demands are met as far as the limit goes, and shares of unmet demands differ by at most one."""
-    parts = PermitAllocation(limit, TURN, NOON).divide_fairly(claims(*demands))
+    parts = FairPermitAllocation(limit, TURN, NOON).divide_fairly(claims(*demands))
     assert sum(parts.values()) == min(limit, sum(demands))
     for part, demand in zip(parts.values(), demands, strict=True):
         assert part <= demand
@@ -58,7 +58,7 @@ def test_who_waits_comes_after_who_is_in_turn_and_before_who_had_it() -> None:
     waiting = [PermitClaim("late", 0, 1, NOON + TURN / 2), PermitClaim("early", 0, 1, NOON)]
 
     def owner(after: timedelta) -> str:
-        parts = PermitAllocation(1, TURN, NOON + after).divide_fairly([holder, *waiting])
+        parts = FairPermitAllocation(1, TURN, NOON + after).divide_fairly([holder, *waiting])
         return max(parts, key=lambda name: parts[name])
 
     assert [owner(TURN / 2), owner(TURN), owner(TURN * 10)] == ["holder", "early", "early"]
@@ -68,14 +68,14 @@ def test_what_another_waits_for_is_not_taken_by_who_asks_first() -> None:
     """Two processes wait for the one permit that is free: it is kept for the one that waits longer."""
     holder, late = PermitClaim("holder", 2, 2, NOON), PermitClaim("late", 0, 1, NOON + TURN / 2)
     early = PermitClaim("early", 0, 1, NOON)
-    table = PermitAllocation(3, TURN, NOON + TURN)
+    table = FairPermitAllocation(3, TURN, NOON + TURN)
     assert table.compute_share(late, [holder, early]).usable == 0
     assert table.compute_share(early, [holder, late]).usable == 1
 
 
 def test_where_more_is_in_use_than_there_is_nothing_new_begins() -> None:
     """A process whose permits had expired while it used them: it lets them run out, and the others see them."""
-    table = PermitAllocation(10, TURN, NOON)
+    table = FairPermitAllocation(10, TURN, NOON)
     share = table.compute_share(PermitClaim("back", 4, 4, NOON), [PermitClaim("other", 10, 10, NOON)])
     assert (share.usable, share.permits) == (0, 4)
 
@@ -97,7 +97,7 @@ class Processes:
         row = self.rows.get(name, PermitClaim(name, 0, 0, self.now)).with_permits(declared, self.now)
         mine = PermitClaim(name, declared, demand, row.since)
         others = [claim for other, claim in self.rows.items() if other != name]
-        share = PermitAllocation(self.limit, TURN, self.now).compute_share(mine, others)
+        share = FairPermitAllocation(self.limit, TURN, self.now).compute_share(mine, others)
         self.rows[name] = mine.with_permits(share.permits, self.now)
         self.usable[name] = share.usable
         self.in_use[name] = max(self.in_use[name], min(demand, share.usable))

@@ -24,7 +24,7 @@ def test_every_table_has_a_retention() -> None:
 
 def test_what_is_kept_for_a_time_is_removed_by_a_schedule_that_exists() -> None:
     """A setting alone removes nothing."""
-    schedules = {f"{names.SYSTEM}-housekeeping" for names in systems.list_names_modules()}
+    schedules = {f"{names.SYSTEM}-housekeeping" for names in systems.import_names_modules()}
     assert {kept.by for kept in RETENTIONS if kept.setting} <= schedules
     assert all(bool(kept.setting) != bool(kept.fixed) for kept in RETENTIONS)
 

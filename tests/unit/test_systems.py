@@ -45,7 +45,7 @@ import workflows.tasks.queues
 import workflows.transfers.handle
 import workflows.transfers.queues
 import workflows.webhooks.queues
-from api.app import ROUTE_GROUPS, SystemApi, import_apis
+from api.app import ROUTE_GROUPS, SystemApi, import_api_packages
 from api.http.routes import Routes
 from api.overview import QUEUES, SystemOverview, import_overviews
 from api.quotas import SystemQuotas, import_quotas
@@ -55,7 +55,7 @@ from infra.settings import Settings
 from services.services import Services
 from systems import SYSTEMS, System
 from systems.protocol import QueuesModule, SystemModules, SystemNames
-from workflows.systems import SystemSchedules, import_queues, import_schedules, list_names_modules
+from workflows.systems import SystemSchedules, import_names_modules, import_queues, import_schedules
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,12 @@ each_system = pytest.mark.parametrize("system", SYSTEMS)
 def test_what_is_compared_is_what_processes_import() -> None:
     """In the order of the list, and nothing else."""
     assert list(MODULES) == list(SYSTEMS)
-    assert import_apis() == {system: modules.api for system, modules in MODULES.items()}
+    assert import_api_packages() == {system: modules.api for system, modules in MODULES.items()}
     assert import_overviews() == {system: modules.overview for system, modules in MODULES.items()}
     assert import_quotas() == {system: modules.quotas for system, modules in MODULES.items()}
     assert import_queues() == {system: modules.queues.QUEUES for system, modules in MODULES.items()}
     assert import_schedules() == {system: modules.schedules for system, modules in MODULES.items()}
-    assert list_names_modules() == [*(modules.names for modules in MODULES.values()), domain.webhooks]
+    assert import_names_modules() == [*(modules.names for modules in MODULES.values()), domain.webhooks]
     assert list(worker.SYSTEM_QUEUES) == [
         *(modules.queues.QUEUES for modules in MODULES.values()),
         workflows.webhooks.queues.QUEUES,

@@ -21,7 +21,7 @@ def state() -> LaneState:
     for number in range(4):
         state.create_task(CreateOperation(f"{number:032x}", "", "text"))
     for task in state.hold_tasks(HoldOperation(3), 1_000_000):
-        state.apply_set(SetOperation(task.key, TaskStatus.SUCCESS, task.lease))
+        state.apply_set_operation(SetOperation(task.key, TaskStatus.SUCCESS, task.lease))
     return state
 
 
@@ -43,7 +43,7 @@ def test_a_step_is_taken_when_its_time_has_come(
     assert schedule.is_due(state, NOW), "at first nobody knows of the lane"
     schedule.begin_checkpoint(state, "t", 1, NOW)
 
-    assert schedule.get_next_time(state) == NOW + next_at
+    assert schedule.get_next_checkpoint_time(state) == NOW + next_at
     assert not schedule.is_due(state, NOW + due_at - 1)
     assert schedule.is_due(state, NOW + due_at)
 
@@ -55,7 +55,7 @@ def test_no_step_is_taken_for_nothing(state: LaneState) -> None:
     state.remove_archived([task.key for task in checkpoint.ended])
 
     assert (len(checkpoint.ended), checkpoint.is_first) == (3, True)
-    assert schedule.get_next_time(state) is None
+    assert schedule.get_next_checkpoint_time(state) is None
     assert not schedule.is_due(state, NOW + 10 * CHECKPOINT_PAUSE_MS)
 
 

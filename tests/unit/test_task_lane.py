@@ -226,11 +226,11 @@ def test_a_full_lane_takes_no_more_and_serves_on() -> None:
     assert (
         asked.ask(creates=[CreateOperation(keys[4], "user", ""), CreateOperation(keys[1], "user", "")]).creates == "31"
     )
-    assert not asked.lane.is_done
+    assert not asked.lane.is_full_without_tasks
     for task in held[1:]:
         asked.set(task, 4)
     asked.lane.state.remove_archived(keys)
-    assert asked.lane.is_done
+    assert asked.lane.is_full_without_tasks
 
 
 def test_a_cancelled_task_is_told_from_a_failed_one() -> None:

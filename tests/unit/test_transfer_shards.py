@@ -63,7 +63,7 @@ def test_what_is_dropped_may_have_arrived_where_gse_never_said_whether_it_began(
     progress.remove_unaccepted_task(progress.add_task([unsure], SOURCE), 5)
     task = begin(progress, [failed], "gse-1")
     progress.apply_results(task, GseResults.from_records([GseRecord(GseSide.DOWNLOAD, "0:2", "", TRANSFER_ERROR)]), 1)
-    progress.end_cancelled(progress.targets)
+    progress.end_cancelled_targets_not_being_sent(progress.targets)
 
     assert {(item.state, item.reason) for item in progress.targets} == {(TransferState.FAILED, FailureReason.CANCELLED)}
     assert "may still arrive" in unsure.message
@@ -273,11 +273,11 @@ def test_what_was_written_down_is_gone_on_from() -> None:
 def test_progress_is_written_in_steps_and_never_backwards() -> None:
     """A poll of 500 targets must not write 500 rows for a per cent each."""
     progress, task = begin_all(1)
-    progress.take_changed_targets()
+    progress.list_and_clear_changed_targets()
     written = []
     for percent in (0, 1, 4, 5, 3, 9, 10, 100):
         progress.apply_results(task, GseResults.from_records([down(0, RUNNING, percent)]), 1)
-        written += [item.progress for item in progress.take_changed_targets()]
+        written += [item.progress for item in progress.list_and_clear_changed_targets()]
 
     assert written == [0, 5, 10, 100]
 

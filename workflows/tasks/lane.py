@@ -102,7 +102,10 @@ class TaskLane:
         if self._is_run_long():
             # It waits for the checkpoint under way, or until the replies of this moment have been sent.
             times += [] if self._checkpoint else [_get_now_ms() + SOON_MS]
-        elif self._checkpoint is None and (next_time := self._schedule.get_next_time(self._lane.state)) is not None:
+        elif (
+            self._checkpoint is None
+            and (next_time := self._schedule.get_next_checkpoint_time(self._lane.state)) is not None
+        ):
             times.append(next_time)
         return min(times, default=None)
 
@@ -113,7 +116,7 @@ class TaskLane:
         return is_earlier or is_near or self._is_done() or self._should_continue_as_new()
 
     def _is_done(self) -> bool:
-        return self._checkpoint is None and self._lane.is_done
+        return self._checkpoint is None and self._lane.is_full_without_tasks
 
     def _is_run_long(self) -> bool:
         return self._batches >= RUN_BATCHES_MAX or workflow.info().is_continue_as_new_suggested()

@@ -15,7 +15,7 @@ from temporalio.workflow import ChildWorkflowCancellationType, ParentClosePolicy
 with workflow.unsafe.imports_passed_through():
     from activities.webhooks import WebhookActivities
     from domain import webhooks
-    from domain.webhooks import DeliveryState, WebhookAttemptInput, WebhookDeliveryInput, WebhookProgress
+    from domain.webhooks import DeliveryState, DeliveryStateAfterAttempt, WebhookAttemptInput, WebhookDeliveryInput
     from infra import temporal
     from workflows.activity_calls import SHORT_ACTIVITY, WEBHOOK_ATTEMPT, disable_retry_on_error_types
     from workflows.webhooks.handle import build_priority, build_search_attributes
@@ -54,13 +54,13 @@ class WebhookDelivery:
     @workflow.init
     def __init__(self, delivery: WebhookDeliveryInput) -> None:
         self._delivery = delivery
-        self._progress = WebhookProgress()
+        self._progress = DeliveryStateAfterAttempt()
         self._redelivery_requested = False
 
     @workflow.run
-    async def run(self, delivery: WebhookDeliveryInput) -> WebhookProgress:
+    async def run(self, delivery: WebhookDeliveryInput) -> DeliveryStateAfterAttempt:
         """Save the delivery, then attempt it until it ends; return its last state."""
-        self._publish_progress(WebhookProgress(state=await self._save_delivery()))
+        self._publish_progress(DeliveryStateAfterAttempt(state=await self._save_delivery()))
         if self._progress.state is DeliveryState.DISABLED and not self._redelivery_requested:
             return self._progress
         for number in itertools.count(1):
@@ -78,7 +78,7 @@ class WebhookDelivery:
         self._redelivery_requested = True
 
     @workflow.query
-    def status(self) -> WebhookProgress:
+    def status(self) -> DeliveryStateAfterAttempt:
         """Return the state of the delivery."""
         return self._progress
 
@@ -90,7 +90,7 @@ class WebhookDelivery:
             **_SAVE_DELIVERY,
         )
 
-    async def _make_attempt(self, number: int) -> WebhookProgress:
+    async def _make_attempt(self, number: int) -> DeliveryStateAfterAttempt:
         return await workflow.execute_activity_method(
             WebhookActivities.attempt_delivery,
             WebhookAttemptInput(delivery_id=self._delivery.delivery_id, number=number),
@@ -111,7 +111,7 @@ class WebhookDelivery:
             )
         return self._redelivery_requested
 
-    def _publish_progress(self, progress: WebhookProgress) -> None:
+    def _publish_progress(self, progress: DeliveryStateAfterAttempt) -> None:
         """Keep the state, and show it in the search attributes and the Web UI."""
         self._progress = progress
         workflow.upsert_search_attributes([temporal.STATE.value_set(progress.state)])

@@ -57,8 +57,8 @@ DEFECTS = (
         "what-is-cancelled-has-ended",
         "transfers",
         "activities/transfers/sending.py",
-        "        self._progress.mark_cancelling(sent)\n",
-        "        self._progress.end_cancelled(sent)\n",
+        "        self._progress.mark_targets_as_being_terminated(sent)\n",
+        "        self._progress.end_cancelled_targets_not_being_sent(sent)\n",
         ("tests/integration/test_transfer_ends.py", "-k", "under_way"),
     ),
     Defect(

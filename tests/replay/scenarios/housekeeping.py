@@ -8,14 +8,14 @@ from infra import housekeeping
 from infra.housekeeping import HousekeepingInput
 from tests.replay.recorder import Recorder
 from workflows.housekeeping import HousekeepingWorkflow
-from workflows.systems import list_names_modules
+from workflows.systems import import_names_modules
 
 VARIABLES: Mapping[str, str] = {}
 
 
 async def record(recorder: Recorder) -> None:
     """Keep installation once in each system."""
-    for names in list_names_modules():
+    for names in import_names_modules():
         workflow_id = f"{housekeeping.build_schedule_id(names.SYSTEM)}-recorded"
         order = HousekeepingInput(activities=names.HOUSEKEEPING)
         await recorder.engine.execute_workflow(HousekeepingWorkflow.run, order, id=workflow_id, task_queue=names.QUEUE)
