@@ -30,6 +30,7 @@ from typer.exceptions import TyperException
 from cli import addresses, command, downloads, steering, transfers
 from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay, Reason, Who
 from dev.embedded import data_folder
+from domain import VERSION
 from domain.faults import Fault
 from haulage import DownloadRequest, Encoding, FileType, LateColumnPolicy
 from infra import log, settings
@@ -48,6 +49,21 @@ _PYDANTIC_WORDINGS: Final = {"Value error, ": "", "Input should be": "it should 
 Queues = Annotated[
     list[str] | None, typer.Option(help="Task queue to serve; may be given several times. All by default.")
 ]
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"haulage {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def accept_options_of_all_commands(
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Durable exports, transfers, orders, addresses and tasks, on Temporal."""
 
 
 @app.command()

@@ -11,6 +11,7 @@ import typer.main
 
 from cli import command
 from cli.__main__ import app, main
+from domain import VERSION
 from domain.faults import Invalid
 from infra.component_settings import ObjectSettings
 from infra.objects import ObjectStore
@@ -84,3 +85,9 @@ def test_missing_settings_are_faults() -> None:
         Sealer(SecretSettings())
     with pytest.raises(Invalid, match="must not be empty"):
         ObjectStore(ObjectSettings())
+
+
+def test_the_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """That of the tree, and of the wheel of its clients."""
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"haulage {VERSION}\n"
