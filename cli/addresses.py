@@ -71,8 +71,8 @@ def publish(
         if not wait:
             return CommandOutput({"published": numbers}, (f"{len(numbers):,} messages are published.",))
         async for delivery in addresses.watch_published(numbers, since):
-            progress.show("addresses", delivery.ended, delivery.total, _describe_delivery(delivery))
-        return _require_delivered(delivery)
+            progress.show("addresses", delivery.ended, delivery.total, _describe_published_messages_progress(delivery))
+        return _describe_delivery_or_raise_unless_all_done(delivery)
 
     _run_as_admin(work, api, data_dir, as_json=as_json)
 
@@ -368,19 +368,19 @@ def _describe_figures(figures: UnfinishedCounts) -> Iterable[str]:
         yield f"{figures.logical_deletes:,} deleted addresses are kept by a module, {figures.removable:,} removable"
 
 
-def _describe_delivery(delivery: PublishedMessagesProgress) -> str:
+def _describe_published_messages_progress(delivery: PublishedMessagesProgress) -> str:
     return (
         f"{delivery.done:,} of {delivery.total:,} messages are done, {delivery.given_up:,} given up, "
         f"{delivery.quarantined:,} in quarantine"
     )
 
 
-def _require_delivered(delivery: PublishedMessagesProgress) -> CommandOutput:
+def _describe_delivery_or_raise_unless_all_done(delivery: PublishedMessagesProgress) -> CommandOutput:
     fields = {
         **delivery.model_dump(exclude={"messages"}),
         "unfinished": [each.id for each in delivery.messages if each.state != "done"],
     }
-    sentence = _describe_delivery(delivery)
+    sentence = _describe_published_messages_progress(delivery)
     if delivery.done < delivery.total:
         hint = "`haulage addresses list --state given_up` and the console's quarantine say why."
         raise AddressWorkFailed(f"{sentence}. {hint}", fields)

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from clients.http import BUSY_STATUSES, GuardedClient, HttpResponse, ReadPauseThreshold, parse_retry_after
 from domain import egress
 from domain.downloads.pages import LARGE_BYTES
-from domain.downloads.retries import TIMEOUTS_MAX, PageAttempts, RetryRules, RetryWait
+from domain.downloads.retries import TIMEOUTS_MAX, PageAttempts, PageRetryRules, RetryWait
 from domain.faults import SourceFault
 from domain.redaction import Redactor
 from infra import log, metrics
@@ -139,7 +139,7 @@ class RetryingPageReader:
         redactor: Redactor | None = None,
         table: int = 0,
     ) -> None:
-        self._rules = RetryRules(
+        self._rules = PageRetryRules(
             retries=settings.page_retries,
             pause_seconds=settings.retry_pause_seconds,
             retry_after_max_seconds=settings.retry_after_max_seconds,

@@ -96,7 +96,7 @@ def compute_sheet_column_widths(tables: Sequence[PlacedTable]) -> list[float]:
 def _draw_area(worksheet: Worksheet, area: Area, style: Format) -> None:
     if area.rows * area.columns > 1:
         worksheet.merge_range(area.row, area.column, area.last_row, area.last_column, "", style)
-    fragments = list(_split_runs(area.runs, area.style))
+    fragments = list(_split_runs_into_formatted_texts(area.runs, area.style))
     if not fragments:
         worksheet.write_blank(area.row, area.column, None, style)
     elif len(fragments) == 1:
@@ -106,20 +106,20 @@ def _draw_area(worksheet: Worksheet, area: Area, style: Format) -> None:
         worksheet.write_rich_string(area.row, area.column, *pieces, style)
 
 
-def _split_runs(runs: Sequence[TextRun], style: CellStyle) -> Iterator[tuple[Format, str]]:
+def _split_runs_into_formatted_texts(runs: Sequence[TextRun], style: CellStyle) -> Iterator[tuple[Format, str]]:
     """Yield texts with their fonts: a single one is a plain text in the font of the cell, several are rich text.
 
     xlsxwriter escapes rich text twice: what looks like an escape is parted within, and no control character is left.
     """
     parts = [(run, text) for run in runs for text in _ESCAPE_LIKE.split(run.text) if text]
-    if len(parts) == 1 and not _needs_no_font(*parts[0]):
+    if len(parts) == 1 and not _is_plain_text_safe_for_xlsxwriter(*parts[0]):
         run, text = parts[0]
         parts = [(run, text[:1]), (run, text[1:])] if text[1:] else parts
     for run, text in parts:
         yield _build_font(run, style), text if len(parts) == 1 else replace_control_characters(text)
 
 
-def _needs_no_font(run: TextRun, text: str) -> bool:
+def _is_plain_text_safe_for_xlsxwriter(run: TextRun, text: str) -> bool:
     """Return whether a text needs no font of its own and xlsxwriter does not take it for the XML of rich text."""
     return run == TextRun(run.text) and not (text.startswith("<r>") and text.endswith("</r>"))
 

@@ -189,7 +189,7 @@ class _RunCollector:
 
     def _open_element(self, name: str, attributes: str) -> None:
         self._open.append((name, self._look))
-        self._look = _apply_element(self._look, name, attributes)
+        self._look = _compute_font_within_element(self._look, name, attributes)
         if name in _LISTS:
             self._lists.append(0 if name == "ol" else None)
         elif name == "li":
@@ -222,10 +222,10 @@ class _RunCollector:
         self._pieces[-1][1].append(text)
 
 
-def _apply_element(look: TextRun, name: str, attributes: str) -> TextRun:
+def _compute_font_within_element(look: TextRun, name: str, attributes: str) -> TextRun:
     """Return the font within an element."""
     values = {found[1].lower(): found[2].strip("\"'") for found in _ATTRIBUTE.finditer(attributes)}
-    styles = dict(_parse_declarations(values.get("style", "")))
+    styles = dict(_parse_css_declarations(values.get("style", "")))
     if name in {"b", "strong", "th"} | _HEADINGS or styles.get("font-weight") in {
         "bold",
         "bolder",
@@ -242,7 +242,7 @@ def _apply_element(look: TextRun, name: str, attributes: str) -> TextRun:
     return replace(look, color=_parse_color(html.unescape(named)) or look.color) if named else look
 
 
-def _parse_declarations(style: str) -> Iterator[tuple[str, str]]:
+def _parse_css_declarations(style: str) -> Iterator[tuple[str, str]]:
     for declaration in html.unescape(style).lower().split(";"):
         name, colon, value = declaration.partition(":")
         if colon:

@@ -200,7 +200,7 @@ def count_lines(texts: pa.Array, width: float, *, wraps: bool) -> Lines | None:
         None if each takes one.
     """
     seen = view_bytes(texts)
-    feeds = _count_line_feeds(seen)
+    feeds = _count_line_feeds_or_none(seen)
     if feeds is None and not wraps:
         return None
     # No character takes more than this for each of its bytes.
@@ -268,7 +268,7 @@ def _build_height_attribute(height: float | None) -> str:
     return "" if height is None else f' ht="{height:g}" customHeight="1"'
 
 
-def _count_line_feeds(seen: BytesView) -> Lines | None:
+def _count_line_feeds_or_none(seen: BytesView) -> Lines | None:
     """Return the line feeds of each text; None if the column has none."""
     if not len(seen.starts):
         return None

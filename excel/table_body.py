@@ -28,7 +28,7 @@ _CHUNKS_PER_THREAD: Final = 2
 
 
 @dataclass(frozen=True)
-class WorkbookResources:
+class SharedWorkbookResources:
     """What the tables of a workbook share."""
 
     styles: StyleSheet
@@ -64,7 +64,7 @@ class TableBody:
     """
 
     def __init__(
-        self, frame: TableFrame, template: Template | None, keys: Sequence[str], resources: WorkbookResources
+        self, frame: TableFrame, template: Template | None, keys: Sequence[str], resources: SharedWorkbookResources
     ) -> None:
         self._frame = frame
         self._places = {key: place for place, key in reversed(list(enumerate(keys)))}
@@ -145,18 +145,20 @@ class TableBody:
         if self._frame.compute_end_row(self._body_rows + rows) > SHEET_ROWS_MAX:
             raise SheetFull(f"A sheet has {SHEET_ROWS_MAX:,} rows at most; ask for fewer rows, or for several files.")
         if not self._samples:
-            self._samples = self._render_samples(self._select_cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
+            self._samples = self._render_samples(
+                self._select_cells_of_columns([batch.slice(0, SAMPLE_ROWS) for batch in chunk])
+            )
             self._set_encoder_column_widths()
         work = _EncodingJob(chunk, first_row, rows, heads, self._get_heights_beside_row_heads(rows))
         self._body_rows += rows
         if self._resources.executor is None:
-            self._store_piece(*self._encode_job(work))
+            self._add_piece_or_raise_sheet_full(*self._encode_job(work))
             return
         self._running.append(self._resources.executor.submit(self._encode_job, work))
         while len(self._running) >= self._resources.threads * _CHUNKS_PER_THREAD:
-            self._store_piece(*self._running.popleft().result())
+            self._add_piece_or_raise_sheet_full(*self._running.popleft().result())
 
-    def _select_cells(self, chunk: Chunk) -> list[pa.Array | None]:
+    def _select_cells_of_columns(self, chunk: Chunk) -> list[pa.Array | None]:
         """Return the cells of each column; None for a column that the data do not have."""
         rows = pa.concat_batches(chunk) if chunk else None
         return [
@@ -166,7 +168,7 @@ class TableBody:
 
     def _encode_job(self, work: _EncodingJob) -> tuple[DeflatedPiece, EncodedRowCounts]:
         xml, tally = self._encoder.encode_rows(
-            self._select_cells(work.chunk), work.first_row, work.rows, work.heads, heights=work.heights
+            self._select_cells_of_columns(work.chunk), work.first_row, work.rows, work.heads, heights=work.heights
         )
         return deflate(*xml), tally
 
@@ -190,7 +192,7 @@ class TableBody:
         """Return the least heights of the next rows for the row heads."""
         return None if self._head_points is None else self._head_points[self._body_rows : self._body_rows + rows]
 
-    def _store_piece(self, piece: DeflatedPiece, tally: EncodedRowCounts) -> None:
+    def _add_piece_or_raise_sheet_full(self, piece: DeflatedPiece, tally: EncodedRowCounts) -> None:
         if self._spool.length + piece.length > SHEET_BYTES_MAX:
             raise SheetFull(
                 f"The rows of a sheet take {SHEET_BYTES_MAX >> 20:,} MiB at most, unpacked; "
@@ -205,7 +207,7 @@ class TableBody:
         for chunk in self._chunks.flush():
             self._submit_chunk_for_encoding(chunk, _count_rows(chunk))
         while self._running:
-            self._store_piece(*self._running.popleft().result())
+            self._add_piece_or_raise_sheet_full(*self._running.popleft().result())
 
     def _render_samples(self, cells: Sequence[pa.Array | None]) -> list[list[str]]:
         return [

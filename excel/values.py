@@ -52,7 +52,7 @@ def read_cell_values_by_kind(cells: pa.Array, kind: CellKind, zone: TimeZone) ->
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     is_json = pa.types.is_binary(cells.type)
-    values = read_json_cells(cells) if is_json else _read_typed_cells(cells, zone)
+    values = read_json_cells(cells) if is_json else _read_cells_by_arrow_type(cells, zone)
     if kind is CellKind.TEXT:
         return _convert_to_texts(values)
     if not pa.types.is_floating(cells.type):
@@ -233,7 +233,7 @@ def _decode_texts(sources: pa.Array) -> list[str]:
         return [replace_invalid_characters(json.loads(source, strict=False)) for source in sources.to_pylist()]
 
 
-def _read_typed_cells(cells: pa.Array, zone: TimeZone) -> CellValues:
+def _read_cells_by_arrow_type(cells: pa.Array, zone: TimeZone) -> CellValues:
     """Read cells by the type of their column alone."""
     kind = cells.type
     if pa.types.is_string(kind):
@@ -251,7 +251,7 @@ def _read_typed_cells(cells: pa.Array, zone: TimeZone) -> CellValues:
     if pa.types.is_timestamp(kind):
         ms = _view_milliseconds(cells.cast(pa.timestamp("ms", tz=kind.tz), safe=False))
         return _build_moment_values(to_local_within_excel_range(ms, zone) if kind.tz else ms, cells, CellForm.MOMENT)
-    return _build_values_of_form(_to_text_column(cells), CellForm.TEXT)
+    return _build_values_of_form(_cast_to_text_or_encode_as_json(cells), CellForm.TEXT)
 
 
 def _build_values_of_form(payload: pa.Array, form: CellForm) -> CellValues:
@@ -291,7 +291,7 @@ def _build_moment_values(ms: Milliseconds, cells: pa.Array, form: CellForm) -> C
     )
 
 
-def _to_text_column(cells: pa.Array) -> pa.Array:
+def _cast_to_text_or_encode_as_json(cells: pa.Array) -> pa.Array:
     """Cast another type to text; nested values become JSON."""
     try:
         return cells.cast(pa.string())

@@ -23,7 +23,7 @@ from excel.frame import draw_frames_and_set_up_sheet, set_document_title
 from excel.layout import GAP_ROWS, lay_out_table
 from excel.limits import LINKS_MAX, WorkbookReport
 from excel.moments import TimeZone
-from excel.table_body import TableBody, WorkbookResources
+from excel.table_body import SharedWorkbookResources, TableBody
 from excel.template.models import CellKind, Drawing, TableArrangement, TableDrawing
 from excel.template.reading import is_empty_template, read_template
 from excel.texts import choose_sheet_name
@@ -57,7 +57,7 @@ class Workbook:
         self._file = io.BytesIO()
         self._workbook = xlsxwriter.Workbook(self._file, {"in_memory": True})
         self._pool = ThreadPoolExecutor(threads, "excel") if threads > 1 else None
-        self._resources = WorkbookResources(
+        self._resources = SharedWorkbookResources(
             StyleSheet(self._workbook), TimeZone(time_zone), self._pool, threads, folder
         )
         self._sheets: list[_WorkbookSheet] = []

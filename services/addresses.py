@@ -19,7 +19,7 @@ from infra import log
 from infra.address_settings import AddressSettings, AllModulesSettings
 from infra.database import Database
 from stores.addresses import configuration as versions
-from stores.addresses.configuration import NO_VERSION, AddressOptions, OptionsVersion
+from stores.addresses.configuration import NO_VERSION, AddressOptions, AddressOptionsAndVersion
 from stores.pauses import Pause
 
 
@@ -89,7 +89,7 @@ class ConfigurationLoader:
             return self._build_effective(NO_VERSION)
         return self._build_effective(await versions.load_version(self._database, version))
 
-    def _build_effective(self, version: OptionsVersion) -> EffectiveAddressConfiguration:
+    def _build_effective(self, version: AddressOptionsAndVersion) -> EffectiveAddressConfiguration:
         settings = apply_options_to_settings(self._defaults, version.options)
         return EffectiveAddressConfiguration(version.version, settings, self._modules.with_settings(settings))
 

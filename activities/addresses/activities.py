@@ -158,7 +158,7 @@ class AddressIntakeActivities:
         if not self._settings.pubsub.project:
             return PullTopicResult(is_off=True)
         async with send_heartbeats_during_block(), PubSubClient(self._settings.pubsub) as pubsub:
-            slice_ = _TimedPuller(
+            slice_ = _ConcurrentTopicPuller(
                 pubsub, self._inbox, self._trigger, params, get_subscription_name(self._settings, params.topic)
             )
             return PullTopicResult(taken=await slice_.pull_until_end(self._settings.pubsub.pulls))
@@ -170,7 +170,7 @@ def get_subscription_name(settings: AddressSettings, topic: Topic) -> str:
     return {Topic.SWAP: names.swap, Topic.CREATE_UPDATE: names.create_update, Topic.DELETE: names.delete}[topic]
 
 
-class _TimedPuller:
+class _ConcurrentTopicPuller:
     """Pulls one topic for a while with several pulls at a time: while one writes, another waits for messages."""
 
     def __init__(

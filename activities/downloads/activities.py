@@ -35,7 +35,7 @@ from domain.downloads.activity_models import (
     StagingCleanupResult,
     TableProbe,
 )
-from domain.downloads.models import DownloadSpec, DownloadState, FetchProgress, StoredFile
+from domain.downloads.models import DownloadSpec, DownloadState, RangeFetcherProgress, StoredFile
 from domain.downloads.staging import RenderedSegment, StagedPartsInvalid, StagedRowsTooOld
 from domain.redaction import Redactor
 from excel.template.models import Drawing
@@ -97,7 +97,7 @@ class DownloadActivities:
         with _convert_missing_to_staging_error():
             stager, source = await self._open_stager(fetch), self._open_source(spec)
             async with send_heartbeats_during_block(
-                lambda: [FetchProgress(range=fetch.pages.number_among_all_tables, rows=stager.rows)]
+                lambda: [RangeFetcherProgress(range=fetch.pages.number_among_all_tables, rows=stager.rows)]
             ):
                 with source.redact_faults_and_release_slot():
                     report = await RangeFetcher(source, stager, fetch).fetch_until(

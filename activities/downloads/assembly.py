@@ -17,11 +17,11 @@ from domain.downloads.models import DownloadSpec, FileType, StoredFile
 from domain.downloads.staging import (
     AssemblyRecord,
     FilePiece,
-    PartRecord,
     RangeLedger,
     RenderedSegment,
     StagedFrame,
     StagedPartsInvalid,
+    UploadedPartRecord,
     UploadedPiece,
     read_frames,
 )
@@ -103,7 +103,7 @@ def _build_warnings_of_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str
     pages: dict[str, int] = {}
     for ledger in ledgers:
         for key, page in ledger.repeated_keys.items():
-            pages = repeats.merge_repeated_keys(pages, [key], page)
+            pages = repeats.add_repeated_keys_with_first_page(pages, [key], page)
     return repeats.build_warning_for_each_repeated_key(pages)
 
 
@@ -126,7 +126,7 @@ class _JoinedTable:
     """The rows of a table, joined to one object."""
 
     rows: int
-    parts: list[PartRecord]
+    parts: list[UploadedPartRecord]
     etag: str
 
     @property
@@ -182,7 +182,7 @@ class _TableJoiner:
         placed = await self._upload_missing_parts(staging.list_file_pieces(self._ledgers))
         return _JoinedTable(rows, placed, await self._complete_and_verify_upload(placed))
 
-    async def _upload_missing_parts(self, pieces: Sequence[FilePiece]) -> list[PartRecord]:
+    async def _upload_missing_parts(self, pieces: Sequence[FilePiece]) -> list[UploadedPartRecord]:
         """Upload the missing parts and record all of them: after completion no part can be uploaded again."""
         key = names.build_assembly_record_key(self._spec)
         try:
@@ -195,14 +195,16 @@ class _TableJoiner:
             await self._objects.put(key, record.model_dump_json().encode())
         return record.parts
 
-    async def _upload_or_reuse_part(self, piece: FilePiece) -> PartRecord:
+    async def _upload_or_reuse_part(self, piece: FilePiece) -> UploadedPartRecord:
         if isinstance(piece, UploadedPiece):
             return piece.part
         data = b"".join(await asyncio.gather(*(self._objects.get(tail.key) for tail in piece.tails)))
         part = await self._objects.put_part(self._joined_key, self._probe.upload_id, piece.number, data)
-        return PartRecord(number=part.number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=piece.rows)
+        return UploadedPartRecord(
+            number=part.number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=piece.rows
+        )
 
-    async def _complete_and_verify_upload(self, placed: Sequence[PartRecord]) -> str:
+    async def _complete_and_verify_upload(self, placed: Sequence[UploadedPartRecord]) -> str:
         """Complete the upload, unless an earlier attempt did, and verify the object by size and ETag."""
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         if await self._objects.head(self._joined_key) is None:
@@ -216,7 +218,7 @@ class _TableJoiner:
             await self._require_content_matches_part_digests(placed)
         return head.etag
 
-    async def _require_content_matches_part_digests(self, placed: Sequence[PartRecord]) -> None:
+    async def _require_content_matches_part_digests(self, placed: Sequence[UploadedPartRecord]) -> None:
         """Read the object once and compare it with the digests of the parts."""
         content = self._objects.stream(self._joined_key)
         rest = b""

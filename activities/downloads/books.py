@@ -28,10 +28,10 @@ from domain.downloads.plan import RowSegment, TooManyRowsForBook, plan_segments,
 from domain.downloads.sinks import build_sink
 from domain.downloads.staging import (
     ZIP_CONTENT_TYPE,
-    PartRecord,
     RenderedBook,
     RenderedSegment,
     StagedPartsInvalid,
+    UploadedPartRecord,
     ZipMemberSizeAndChecksum,
     ZipTooLarge,
     encode_central_directory,
@@ -228,7 +228,7 @@ class _SegmentBookWriter:
         number = self._segment.number + 1
         part = await self._objects.put_part(names.build_archive_key(self._spec), upload_id, number, data)
         rows = sum(book.report.rows for book in books)
-        record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
+        record = UploadedPartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
         return RenderedSegment(books=books, part=record)
 
     def _build_rendered_book(self, file: TemporaryBookFile, place: int, etag: str = "") -> RenderedBook:
@@ -329,7 +329,7 @@ async def _complete_archive(
     objects: ObjectStore,
     params: CombineBooksInput,
     members: Sequence[ZipMemberSizeAndChecksum],
-    placed: Sequence[PartRecord],
+    placed: Sequence[UploadedPartRecord],
 ) -> SizeAndEtag:
     """Complete the archive, whose parts are the books and, at last, its directory."""
     key = names.build_archive_key(params.spec)

@@ -14,7 +14,7 @@ from activities.downloads.stager import RangeStager
 from clients.sources import RetryingPageReader, RetryLater, means_beyond_last_page
 from domain.downloads import plan, repeats, sinks
 from domain.downloads.activity_models import FetchRangeInput, FetchRangeResult
-from domain.downloads.models import FetchProgress, NewColumnPolicy
+from domain.downloads.models import NewColumnPolicy, RangeFetcherProgress
 from domain.downloads.pages import (
     NewColumnsFound,
     build_new_column_fault,
@@ -106,7 +106,7 @@ class RangeFetcher:
 
     async def _decide_transience_and_add_notes(self, fault: SourceFault) -> None:
         """Add to a fault the progress of the range, and what may help: waiting for the source, or smaller pages."""
-        progress = FetchProgress(range=self._pages.number_among_all_tables, rows=self._stager.rows)
+        progress = RangeFetcherProgress(range=self._pages.number_among_all_tables, rows=self._stager.rows)
         if fault.transient:
             # If the source answers other requests, the fault concerns this page and does not pass with time.
             is_there = await self._source.does_source_answer_first_page()

@@ -11,7 +11,7 @@ from activities.downloads import books
 from activities.downloads.book_rendering import BufferedRowReader
 from domain.downloads import names, repeats, staging
 from domain.downloads.activity_models import FetchRangeInput
-from domain.downloads.staging import PartRecord, RangeLedger, RenderedSegment, TailPageEnd, TailRecord
+from domain.downloads.staging import RangeLedger, RenderedSegment, StagedTailRecord, TailPageEnd, UploadedPartRecord
 from infra import metrics
 from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
 
@@ -98,7 +98,9 @@ class RangeStager:
             has_lone_surrogate: Whether it contains a lone surrogate.
         """
         source_number = self._fetch.probe.extent.to_source_page_number(self.next_page)
-        self._repeated_keys = repeats.merge_repeated_keys(self._repeated_keys, repeated_keys, source_number)
+        self._repeated_keys = repeats.add_repeated_keys_with_first_page(
+            self._repeated_keys, repeated_keys, source_number
+        )
         if has_lone_surrogate and self._lone_surrogate_page is None:
             self._lone_surrogate_page = source_number
         self.rows += rows
@@ -119,7 +121,7 @@ class RangeStager:
         self._pieces.append(_StagedPiece(data, self.next_page, self.rows))
         self._pieces_bytes += len(data)
 
-    def _restore_tail(self, tail: TailRecord, tail_content: bytes) -> None:
+    def _restore_tail(self, tail: StagedTailRecord, tail_content: bytes) -> None:
         start = 0
         for mark in tail.marks:
             self._pieces.append(_StagedPiece(tail_content[start : start + mark.bytes], mark.next_page, mark.rows))
@@ -158,7 +160,7 @@ class RangeStager:
             names.build_joined_parts_key(self._spec), self.ledger.upload_id, number, data
         )
         rows = last.rows - self._rows_in_parts
-        record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
+        record = UploadedPartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
         await self._write_ledger_and_delete_old_tail([*self.ledger.parts, record], None, last.next_page, last.rows)
 
     async def store_tail(self) -> None:
@@ -169,7 +171,7 @@ class RangeStager:
         key = names.build_tail_key(self._spec, self.ledger.range, self.next_page)
         stored = await self._objects.put(key, data, content_type=PART_TYPE)
         rows = self.rows - self._rows_in_parts
-        tail = TailRecord(
+        tail = StagedTailRecord(
             key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_build_tail_page_ends(self._pieces)
         )
         await self._write_ledger_and_delete_old_tail(self.ledger.parts, tail, self.next_page, self.rows)
@@ -180,8 +182,8 @@ class RangeStager:
 
     async def _write_ledger_and_delete_old_tail(
         self,
-        parts: list[PartRecord],
-        tail: TailRecord | None,
+        parts: list[UploadedPartRecord],
+        tail: StagedTailRecord | None,
         next_page: int,
         rows: int,
         rendered: RenderedSegment | None = None,

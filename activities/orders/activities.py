@@ -29,11 +29,11 @@ from domain.orders.activity_models import (
     BackfillInput,
     ClaimSlicesInput,
     ClaimSlicesResult,
-    ClockInput,
     ClockResult,
     ClockSkew,
     EndBackfillInput,
     FailSliceInput,
+    MeasureClockInput,
     PlatformFaultInput,
     PlatformInput,
     ReadSliceInput,
@@ -150,13 +150,13 @@ class PlatformActivities:
         """Answer, to show that a worker serves the platform."""
 
     @activity.defn(name="order_clock")
-    async def measure_clock_skew(self, params: ClockInput) -> ClockResult:
+    async def measure_clock_skew(self, params: MeasureClockInput) -> ClockResult:
         """Measure how far the platform's clock is ahead of the database's."""
         async with send_heartbeats_during_block(at_once=False):
             with slice_attempts.convert_platform_failures(), slice_attempts.convert_outages_to_lost_worker():
                 return await self._measure_clock_skew(params)
 
-    async def _measure_clock_skew(self, params: ClockInput) -> ClockResult:
+    async def _measure_clock_skew(self, params: MeasureClockInput) -> ClockResult:
         state = await platforms.load_in_own_transaction(self._database, params.platform)
         try:
             connector = self.build_connector(state, budget=TimeBudget(answer_seconds=CLOCK_ANSWER_SECONDS))
@@ -177,7 +177,7 @@ class PlatformActivities:
         )
         return ClockResult(clock=clock, alarm=build_alarm(row, row.notify, "orders.clock_off", message))
 
-    async def _record_first_clock_failure(self, params: ClockInput, failure: PlatformFailure) -> None:
+    async def _record_first_clock_failure(self, params: MeasureClockInput, failure: PlatformFailure) -> None:
         """Record a failure that the next attempt may end; the workflow sends the alarm once it has lasted."""
         fault = slice_attempts.to_attempt_failure(failure).fault
         order = PlatformFaultInput(platform=params.platform, fault=fault, asked_at=datetime.now(UTC))

@@ -25,7 +25,7 @@ DETAILS_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class RawPage:
+class RawOrderPage:
     """One page as received."""
 
     number: int
@@ -38,7 +38,7 @@ class WindowContents:
     """The content of a window: the newest copy of each order that was listed."""
 
     copies: dict[str, FetchedOrder] = field(default_factory=dict)
-    pages: list[RawPage] = field(default_factory=list)
+    pages: list[RawOrderPage] = field(default_factory=list)
     total: int | None = None
     passes: int = 0
     outside: int = 0
@@ -49,7 +49,7 @@ class WindowContents:
 
     def add_page(self, page: OrderPage) -> None:
         """Add the orders of a page."""
-        self.pages.append(RawPage(page.number, page.asked_at, page.body))
+        self.pages.append(RawOrderPage(page.number, page.asked_at, page.body))
         self.outside += page.outside
         self.undated += page.undated
         self.largest_page = max(self.largest_page, len(page.orders))

@@ -12,7 +12,7 @@ from typing import Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.orders.reading import RawPage
+from activities.orders.reading import RawOrderPage
 from clients.platforms import (
     AnswerLog,
     AttemptTimeUsedUp,
@@ -74,13 +74,13 @@ async def delete_stored_answers(objects: ObjectStore, params: ReadSliceInput) ->
 CONTENT_TYPE: Final = "application/vnd.apache.parquet"
 
 
-async def store_pages(objects: ObjectStore, key: str, pages: Sequence[RawPage]) -> None:
+async def store_pages(objects: ObjectStore, key: str, pages: Sequence[RawOrderPage]) -> None:
     """Write the pages of a reading as Parquet, in the order they were read."""
     body = await asyncio.to_thread(_encode_parquet, pages)
     await objects.put(key, body, content_type=CONTENT_TYPE)
 
 
-def _encode_parquet(pages: Sequence[RawPage]) -> bytes:
+def _encode_parquet(pages: Sequence[RawOrderPage]) -> bytes:
     # Workflows import activities for their signatures, and must not pay for Arrow.
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415

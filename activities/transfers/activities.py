@@ -30,7 +30,7 @@ from domain.transfers.activity_models import (
 from domain.transfers.gse import explain_certain_agent_absence
 from domain.transfers.joining import TransferJobInput
 from domain.transfers.models import JobOutcome, derive_job_outcome
-from domain.transfers.shards import SendingRules, ShardProgress
+from domain.transfers.shards import RetryAndSilenceLimits, ShardProgress
 from infra import log, metrics
 from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
@@ -126,7 +126,7 @@ class TransferActivities:
         async with send_heartbeats_during_block(pause_seconds=SEND_HEARTBEAT_SECONDS):
             spec, shard_targets, tasks = await lease.acquire()
             settings = self._settings
-            rules = SendingRules(settings.retries, settings.retry_pause_seconds, settings.silence_seconds)
+            rules = RetryAndSilenceLimits(settings.retries, settings.retry_pause_seconds, settings.silence_seconds)
             progress = ShardProgress(shard_targets, rules, tasks)
             fetch = self._repository.build_file_writer(file, input_.signature)
 

@@ -18,7 +18,7 @@ from infra.address_settings import AddressSettings
 from services import addresses
 from stores.addresses import configuration as addresses_configuration
 from stores.addresses.actions import Actor
-from stores.addresses.configuration import AddressOptions, OptionsVersion, apply_changes
+from stores.addresses.configuration import AddressOptions, AddressOptionsAndVersion, apply_changes
 from workflows.addresses import handle
 
 _PROBLEMS = {"config_invalid": Invalid}
@@ -174,7 +174,7 @@ def _validate_options(call: Call, options: AddressOptions) -> None:
             )
 
 
-def _build_config_response(call: Call, version: OptionsVersion) -> AddressConfigResponse:
+def _build_config_response(call: Call, version: AddressOptionsAndVersion) -> AddressConfigResponse:
     settings = addresses.apply_options_to_settings(call.services.settings.addresses, version.options)
     return AddressConfigResponse(
         version=version.version, effective=EffectiveSettings.from_settings(settings), own=version.options

@@ -20,8 +20,8 @@ from domain.downloads.models import (
     DownloadState,
     DownloadStatus,
     DownloadTrouble,
-    FetchProgress,
     FileType,
+    RangeFetcherProgress,
     StoredFile,
     add_rows_of_running_fetchers,
 )
@@ -189,7 +189,7 @@ DownloadKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class RunSnapshot:
+class DownloadRunSnapshot:
     """The answer of the engine about a run."""
 
     memo: DownloadMemo
@@ -227,7 +227,7 @@ class StatusReader:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._engine = services.engine
-        self._reads: dict[DownloadKey, asyncio.Task[RunSnapshot]] = {}
+        self._reads: dict[DownloadKey, asyncio.Task[DownloadRunSnapshot]] = {}
         self._engine_slots = asyncio.Semaphore(ENGINE_READS_MAX)
         self._high_water_marks = HighestReportedRows()
 
@@ -273,7 +273,7 @@ class StatusReader:
         """Drop the cached status, after a change by this process."""
         self._reads.pop((project_id, task_id), None)
 
-    async def _read_cached_or_query_run(self, project_id: str, task_id: str) -> RunSnapshot:
+    async def _read_cached_or_query_run(self, project_id: str, task_id: str) -> DownloadRunSnapshot:
         key = (project_id, task_id)
         read = self._reads.get(key)
         if read is None:
@@ -282,7 +282,7 @@ class StatusReader:
         # The query is shared, so a cancelled caller must not cancel it.
         return await asyncio.shield(read)
 
-    def _schedule_cache_expiry(self, key: DownloadKey, read: asyncio.Task[RunSnapshot]) -> None:
+    def _schedule_cache_expiry(self, key: DownloadKey, read: asyncio.Task[DownloadRunSnapshot]) -> None:
         def drop() -> None:
             if self._reads.get(key) is read:
                 del self._reads[key]
@@ -292,7 +292,7 @@ class StatusReader:
         else:
             asyncio.get_running_loop().call_later(STATUS_CACHE_SECONDS, drop)
 
-    async def _query_engine(self, project_id: str, task_id: str) -> RunSnapshot:
+    async def _query_engine(self, project_id: str, task_id: str) -> DownloadRunSnapshot:
         """Query the workflow's memo, and add the rows that running fetchers reported."""
         handle = self._engine.get_workflow_handle(names.build_download_workflow_id(project_id, task_id))
         try:
@@ -304,11 +304,11 @@ class StatusReader:
                 raise
             raise build_missing_download_fault(task_id) from None
         status = await description.memo_value(names.STATUS_MEMO, type_hint=DownloadStatus)
-        heartbeats = await temporal.list_heartbeat_details(self._engine, description, FetchProgress)
+        heartbeats = await temporal.list_heartbeat_details(self._engine, description, RangeFetcherProgress)
         # A run that continues as new keeps the id of its first run.
         first_run_id = description.raw_description.workflow_execution_info.first_run_id
         reported = _mark_failed_if_terminated(add_rows_of_running_fetchers(status, heartbeats), description)
-        return RunSnapshot(
+        return DownloadRunSnapshot(
             memo=await description.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo),
             status=self._high_water_marks.apply((project_id, task_id), first_run_id, reported),
             started_at=description.start_time,

@@ -43,7 +43,7 @@ class WatchRegistry:
         self._database = database
         self._streams_per_project = streams_per_project
         self._streams: Counter[str] = Counter()
-        self._pollers: dict[DownloadKey, DownloadPoller] = {}
+        self._pollers: dict[DownloadKey, DownloadStatusPoller] = {}
         self._projects: defaultdict[str, set[Subscription]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None
         self._is_stopping = False
@@ -135,23 +135,23 @@ class WatchRegistry:
         if self._is_stopping:
             subscription.end(SubscriptionEndReason.STOPPING)
 
-    def _get_or_start_poller(self, project_id: str, task_id: str) -> DownloadPoller:
+    def _get_or_start_poller(self, project_id: str, task_id: str) -> DownloadStatusPoller:
         key = (project_id, task_id)
         if key not in self._pollers or self._pollers[key].task.done():
-            poller = self._pollers[key] = DownloadPoller(self._status_reader, key, self._projects)
+            poller = self._pollers[key] = DownloadStatusPoller(self._status_reader, key, self._projects)
             poller.task.add_done_callback(lambda _: self._remove_poller(poller))
         return self._pollers[key]
 
-    def _list_pollers(self, project_id: str) -> list[DownloadPoller]:
+    def _list_pollers(self, project_id: str) -> list[DownloadStatusPoller]:
         return [poller for key, poller in self._pollers.items() if key[0] == project_id]
 
-    def _stop_unwatched_pollers(self, pollers: Iterable[DownloadPoller]) -> None:
+    def _stop_unwatched_pollers(self, pollers: Iterable[DownloadStatusPoller]) -> None:
         for poller in pollers:
             if not poller.has_subscribers:
                 poller.task.cancel()
                 self._remove_poller(poller)
 
-    def _remove_poller(self, poller: DownloadPoller) -> None:
+    def _remove_poller(self, poller: DownloadStatusPoller) -> None:
         if self._pollers.get(poller.key) is poller:
             del self._pollers[poller.key]
 
@@ -209,7 +209,7 @@ def add_status_reader_and_watch_registry(app: web.Application, services: Service
     app.on_shutdown.append(watches.stop)
 
 
-class DownloadPoller:
+class DownloadStatusPoller:
     """Reads the status of one download until its end, and pushes every change to its subscriptions.
 
     Args:

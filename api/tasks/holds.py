@@ -142,7 +142,7 @@ async def _hold_for_caller(call: Call, body: HoldTasksRequest) -> web.Response:
         limit = min(body.limit or task_type.schedule_limit, task_type.schedule_limit)
         paused = await _describe_pause(call, task_type)
         with metrics.TASK_HOLD_SECONDS.time():
-            held = [] if paused else await _hold_in_lanes(context, task_type, limit)
+            held = [] if paused else await _hold_from_lanes_in_order_of_due_tasks(context, task_type, limit)
         left = until - time.monotonic()
         if held or left <= 0 or _is_disconnected(call):
             break
@@ -168,7 +168,9 @@ async def _describe_pause(call: Call, task_type: CachedTaskType) -> str:
     return (pause or Pause(None, "an operator", "")).describe(f"Tasks of the type {task_type.name!r} are")
 
 
-async def _hold_in_lanes(context: TaskContext, task_type: CachedTaskType, limit: int) -> list[tuple[TaskId, Task]]:
+async def _hold_from_lanes_in_order_of_due_tasks(
+    context: TaskContext, task_type: CachedTaskType, limit: int
+) -> list[tuple[TaskId, Task]]:
     """Hold up to `limit` tasks, from the lane with the earliest due task first."""
     held: list[tuple[TaskId, Task]] = []
     await context.heads.refresh_if_stale(task_type.type)
@@ -294,10 +296,10 @@ async def _store_long_texts_and_set_in_lane(
     context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation
 ) -> OperationCodeText:
     """Set a task in its lane; texts that do not fit there are stored outside."""
-    await _store_texts(context, task_id, setting, is_too_long_for_lane)
+    await _store_long_texts_and_set_references(context, task_id, setting, is_too_long_for_lane)
     code = await context.change_task(task_type, task_id, setting)
     if code == OperationCode.NO_ROOM:
-        await _store_texts(context, task_id, setting, bool)
+        await _store_long_texts_and_set_references(context, task_id, setting, bool)
         code = await context.change_task(task_type, task_id, setting)
     return code
 
@@ -312,7 +314,7 @@ async def _renew_lease(call: Call, lease: TaskLease) -> TaskIdText:
     return lease.task_id
 
 
-async def _store_texts(
+async def _store_long_texts_and_set_references(
     context: TaskContext, task_id: TaskId, setting: SetOperation, must_be_stored: Callable[[str], bool]
 ) -> None:
     """Store texts outside the lane, and put references in their place."""

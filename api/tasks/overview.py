@@ -36,7 +36,7 @@ from infra.settings import Settings
 from services.services import Services
 from stores.tasks import archive, contents, lanes
 from stores.tasks.archive import ArchiveFilter
-from stores.tasks.lanes import LaneRow
+from stores.tasks.lanes import OpenLaneRow
 from stores.tasks.types import TaskTypeCounts
 
 UNIT: Final = "tasks"
@@ -231,7 +231,7 @@ async def get_task_lanes(call: Call, query: TaskLanesQuery) -> LanePageResponse:
     )
 
 
-def _build_lane_response(type_: str, lane: LaneRow) -> LaneResponse:
+def _build_lane_response(type_: str, lane: OpenLaneRow) -> LaneResponse:
     others = {
         "workflow_id": build_lane_workflow_id((type_, lane.pos)),
         "full": lane.is_full,

@@ -42,7 +42,7 @@ from api.transfers.responses import (
 from domain.faults import Conflict, Forbidden, Gone, Invalid, Missing, Paused, QuotaExhausted
 from domain.transfers import names
 from domain.transfers import openings as rules
-from domain.transfers.joining import JobRetry, TargetGroup
+from domain.transfers.joining import JobRetry, TargetsWithSameSpec
 from domain.transfers.models import JOB_ID_MAX_BYTES, FailureReason, TransferFile, TransferSpec
 from domain.transfers.names import TransferJobKey
 from domain.transfers.openings import NOT_OPENED, SendPermission
@@ -206,12 +206,12 @@ async def _join_job(call: Call, body: TransferFileRequest, targets: Sequence[tup
     agent_ids = [agent_id for agent_id, _ in targets]
     await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)
     keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
-    group = TargetGroup(spec=spec, file_name=body.file_name, targets=keyed)
+    group = TargetsWithSameSpec(spec=spec, file_name=body.file_name, targets=keyed)
     job_id, window_number = await _join_within_quota(call, file, group)
     return job_id, [context.create_task_id(file, window_number, key, call.project_id) for key, _, _ in keyed]
 
 
-async def _join_within_quota(call: Call, file: TransferFile, group: TargetGroup) -> tuple[str, int]:
+async def _join_within_quota(call: Call, file: TransferFile, group: TargetsWithSameSpec) -> tuple[str, int]:
     """Join targets within the project's quotas; return the id of the job, and the number of its window."""
     context, transfers = get_transfer_context(call), call.request.app[OPEN_TRANSFERS]
     targets = len(group.targets)

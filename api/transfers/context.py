@@ -34,7 +34,7 @@ from domain.transfers.openings import SendPermission
 from infra import outages
 from services.services import Services
 from stores.transfers import jobs, openings, targets
-from stores.transfers.jobs import JobRow, OutcomeCount
+from stores.transfers.jobs import JobRow, TargetOutcomeCount
 from stores.transfers.targets import ProjectTarget, TargetDetails
 from workflows.transfers import handle as transfers_handle
 
@@ -179,7 +179,7 @@ class SavedJob:
     """A job whose window has ended, as a project sees it."""
 
     row: JobRow
-    outcomes: Sequence[OutcomeCount]
+    outcomes: Sequence[TargetOutcomeCount]
     """The number of targets by state, reason and code."""
 
     @property
@@ -201,7 +201,7 @@ class TransferLookup:
         self._targets = BatchedLookup(self._find_targets, TARGETS_AT_A_TIME)
         self._cancelled = BatchedLookup(self._find_cancelled, TARGETS_AT_A_TIME)
         # Of ended jobs: counting 50,000 targets for each page of them would take longer than the page.
-        self._outcomes: BoundedCache[tuple[int, str | None], Sequence[OutcomeCount]] = BoundedCache()
+        self._outcomes: BoundedCache[tuple[int, str | None], Sequence[TargetOutcomeCount]] = BoundedCache()
 
     async def find_target(self, job_id: str, key: int, project_id: str) -> TargetDetails | None:
         """Return the state of a target in the database; None before its window has ended, and after its retention."""

@@ -31,7 +31,7 @@ from domain.transfers.joining import (
     JobRetry,
     JoinBatch,
     JoinResult,
-    TargetGroup,
+    TargetsWithSameSpec,
     TransferJobInput,
 )
 from domain.transfers.models import TransferFile, TransferSpec
@@ -56,7 +56,7 @@ class JoinTimeout(outages.EngineUnresponsive):
     """The engine did not accept a batch in time; the caller may try again."""
 
 
-class _FileBatcher(AbstractBatcher[TargetGroup, int]):
+class _FileBatcher(AbstractBatcher[TargetsWithSameSpec, int]):
     """Batches the requests for one file; each is answered with the number of the window that it has joined.
 
     Args:
@@ -69,7 +69,7 @@ class _FileBatcher(AbstractBatcher[TargetGroup, int]):
         self,
         file: TransferFile,
         compute_pause: Callable[[_FileBatcher], float],
-        join: Callable[[_FileBatcher, list[BatchItem[TargetGroup, int]]], Awaitable[None]],
+        join: Callable[[_FileBatcher, list[BatchItem[TargetsWithSameSpec, int]]], Awaitable[None]],
         on_idle: Callable[[_FileBatcher], None],
     ) -> None:
         super().__init__()
@@ -84,12 +84,12 @@ class _FileBatcher(AbstractBatcher[TargetGroup, int]):
         # How many requests were in the last batch.
         self.last_batch_requests = 0
 
-    def make_fit_check(self) -> Callable[[BatchItem[TargetGroup, int]], bool]:
+    def make_fit_check(self) -> Callable[[BatchItem[TargetsWithSameSpec, int]], bool]:
         """See base class. A batch has as many targets and specs as one message carries."""
         specs: set[TransferSpec] = set()
         targets = 0
 
-        def fits(request: BatchItem[TargetGroup, int]) -> bool:
+        def fits(request: BatchItem[TargetsWithSameSpec, int]) -> bool:
             nonlocal targets
             targets += request.weight
             specs.add(request.value.spec)
@@ -105,7 +105,7 @@ class _FileBatcher(AbstractBatcher[TargetGroup, int]):
         """See base class."""
         await self.wait_until_ready(self._compute_pause(self))
 
-    async def send_batch(self, batch: list[BatchItem[TargetGroup, int]]) -> None:
+    async def send_batch(self, batch: list[BatchItem[TargetsWithSameSpec, int]]) -> None:
         """See base class."""
         self.last_batch_requests = len(batch)
         await self._join(self, batch)
@@ -123,7 +123,7 @@ class JobJoiner:
         self._settings = services.settings.transfers
         self._batchers: dict[TransferFile, _FileBatcher] = {}
 
-    async def join_job(self, file: TransferFile, group: TargetGroup) -> int:
+    async def join_job(self, file: TransferFile, group: TargetsWithSameSpec) -> int:
         """Join targets to a job of the file; return the number of its window once that is durable.
 
         Raises:
@@ -155,7 +155,7 @@ class JobJoiner:
             batcher.batches, BATCHES_MAX, end - time.time(), batcher.last_batch_requests
         )
 
-    async def _join_requests(self, batcher: _FileBatcher, requests: list[BatchItem[TargetGroup, int]]) -> None:
+    async def _join_requests(self, batcher: _FileBatcher, requests: list[BatchItem[TargetsWithSameSpec, int]]) -> None:
         """Join the requests of a batch; answer each with its window, or with an error if no window accepts it."""
         groups = _merge_by_spec([request.value for request in requests])
         try:
@@ -172,7 +172,7 @@ class JobJoiner:
             else:
                 request.resolve(window_number)
 
-    async def _join_groups(self, batcher: _FileBatcher, groups: list[TargetGroup]) -> list[int | None]:
+    async def _join_groups(self, batcher: _FileBatcher, groups: list[TargetsWithSameSpec]) -> list[int | None]:
         """Join groups to the first windows that accept them; return the window of each, None if none accepts it."""
         window_numbers: list[int | None] = [None] * len(groups)
         left = list(range(len(groups)))
@@ -289,12 +289,12 @@ def _build_window_full_fault(window_seconds: int) -> QuotaExhausted:
     )
 
 
-def _merge_by_spec(groups: list[TargetGroup]) -> dict[TransferSpec, TargetGroup]:
+def _merge_by_spec(groups: list[TargetsWithSameSpec]) -> dict[TransferSpec, TargetsWithSameSpec]:
     """Return the groups of a batch by spec, merging those of the same spec."""
-    merged: dict[TransferSpec, TargetGroup] = {}
+    merged: dict[TransferSpec, TargetsWithSameSpec] = {}
     for group in groups:
         spec = group.spec
         if spec not in merged:
-            merged[spec] = TargetGroup(spec=spec, file_name=group.file_name, targets=[])
+            merged[spec] = TargetsWithSameSpec(spec=spec, file_name=group.file_name, targets=[])
         merged[spec].targets.extend(group.targets)
     return merged

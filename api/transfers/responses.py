@@ -12,7 +12,7 @@ from api.http.models import Response
 from domain.transfers.gse import explain_code
 from domain.transfers.models import FailureReason, TransferState, derive_job_outcome
 from domain.transfers.names import TransferJobKey
-from stores.transfers.jobs import OutcomeCount
+from stores.transfers.jobs import TargetOutcomeCount
 from stores.transfers.targets import TargetRow
 
 
@@ -210,7 +210,7 @@ def build_job_summary_fields(
     }
 
 
-def build_failure_groups(outcomes: Sequence[OutcomeCount]) -> list[FailureGroup]:
+def build_failure_groups(outcomes: Sequence[TargetOutcomeCount]) -> list[FailureGroup]:
     """Return the failures among outcomes, the most frequent first."""
     failures = [
         FailureGroup(
@@ -228,7 +228,7 @@ def build_failure_groups(outcomes: Sequence[OutcomeCount]) -> list[FailureGroup]
     return sorted(failures, key=lambda each: -each.count)
 
 
-def _explain_failure(outcome: OutcomeCount) -> str:
+def _explain_failure(outcome: TargetOutcomeCount) -> str:
     if outcome.trouble:
         return outcome.trouble.describe()
     if outcome.code is None or outcome.reason is not FailureReason.GSE_CODE:

@@ -31,7 +31,7 @@ class IntakeMessageCounts(BaseModel):
         )
 
 
-class IntakeInput(BaseModel):
+class IntakeWorkflowInput(BaseModel):
     """The topic to pull, and the counts of the runs that this one continues."""
 
     model_config = ConfigDict(frozen=True)

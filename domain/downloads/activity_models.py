@@ -10,7 +10,7 @@ from domain.downloads.models import DownloadResult, DownloadSpec, StoredFile
 from domain.downloads.plan import PageRange, RowSegment, SourceExtent
 from domain.downloads.retries import PageAttempts, RetryWait
 from domain.downloads.shape import TableShape
-from domain.downloads.staging import PartRecord, RenderedBook, RenderedSegment
+from domain.downloads.staging import RenderedBook, RenderedSegment, UploadedPartRecord
 
 
 class TableProbe(BaseModel):
@@ -222,7 +222,7 @@ class FileManifest(StoredFile):
 
     task_id: str
     columns: list[str]
-    parts: list[PartRecord]
+    parts: list[UploadedPartRecord]
     """The parts of the object; none if it was rendered."""
 
     @property

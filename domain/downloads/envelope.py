@@ -89,11 +89,11 @@ def unwrap_page(text: bytes) -> PageEnvelope:
     """
     try:
         page = msgspec.json.decode(text, type=PageEnvelope)
-        require_no_reported_failure(page, text, has_rows=not _equals_any(page.data, _EMPTIES))
+        require_no_reported_failure(page, text, has_rows=not _equals_any_of_short_texts(page.data, _EMPTIES))
         if json_starts_with(page.data, b"{") and bytes(page.total) == b"null":
             inner = msgspec.json.decode(page.data, type=PageEnvelope)
             inner.force_continue = inner.force_continue or page.force_continue
-            page = page if _equals_any(inner.data, (b"null",)) else inner
+            page = page if _equals_any_of_short_texts(inner.data, (b"null",)) else inner
     except msgspec.ValidationError:
         if text.strip() == b"null":
             raise _build_no_data_fault("The source answered null.") from None
@@ -104,10 +104,10 @@ def unwrap_page(text: bytes) -> PageEnvelope:
         if _TRUNCATED in str(error) or (_is_object_without_closing_brace(text) and _TRAILING not in str(error)):
             raise _build_truncated_fault(text) from None
         raise (_build_nan_fault(text, str(error)) or _build_not_json_fault(text, str(error))) from None
-    if _equals_any(page.data, _EMPTIES) and bytes(page.total).strip(b'"') == b"0":
+    if _equals_any_of_short_texts(page.data, _EMPTIES) and bytes(page.total).strip(b'"') == b"0":
         # Some languages cannot distinguish an empty list from an empty map or from null.
         page.data = msgspec.Raw(b"[]")
-    if _equals_any(page.data, (b"null",)):
+    if _equals_any_of_short_texts(page.data, (b"null",)):
         raise _build_no_data_fault("The source's answer has no `data`.")
     return page
 
@@ -117,7 +117,7 @@ def json_starts_with(raw: msgspec.Raw, start: bytes) -> bool:
     return bytes(memoryview(raw)[: len(start)]) == start
 
 
-def _equals_any(raw: msgspec.Raw, short: Sequence[bytes]) -> bool:
+def _equals_any_of_short_texts(raw: msgspec.Raw, short: Sequence[bytes]) -> bool:
     return len(raw) <= max(map(len, short)) and bytes(raw) in short
 
 

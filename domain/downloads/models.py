@@ -245,7 +245,7 @@ class DownloadStatus(BaseModel):
     """What is being retried, if anything is."""
 
 
-class FetchProgress(BaseModel):
+class RangeFetcherProgress(BaseModel):
     """The progress of a fetcher, in its heartbeats and the details of its errors; a resume does not rely on it."""
 
     range: int
@@ -254,7 +254,7 @@ class FetchProgress(BaseModel):
     """The page size to continue with, if a page timed out and a single row did not."""
 
 
-def add_rows_of_running_fetchers(status: DownloadStatus, reports: Sequence[FetchProgress]) -> DownloadStatus:
+def add_rows_of_running_fetchers(status: DownloadStatus, reports: Sequence[RangeFetcherProgress]) -> DownloadStatus:
     """Add the rows that running fetchers report beyond those the workflow knows of their ranges."""
     more = sum(
         max(0, beat.rows - status.under_way.get(beat.range, 0)) for beat in reports if beat.range in status.under_way

@@ -230,7 +230,7 @@ def count_json_keys(data: bytes) -> int:
     return text.count(b'":') - text.count(b'\\":')
 
 
-def merge_repeated_keys(before: Mapping[str, int], keys: Iterable[str], page: int) -> dict[str, int]:
+def add_repeated_keys_with_first_page(before: Mapping[str, int], keys: Iterable[str], page: int) -> dict[str, int]:
     """Add the repeated keys of a page to the first page of each key."""
     merged = dict(before)
     for key in keys:

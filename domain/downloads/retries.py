@@ -18,7 +18,7 @@ _FINAL_WHEN_REPEATED: Final = frozenset({"source_cut_off"})
 """Faults that may pass, but are final if they come twice in a row and are equal."""
 
 
-class RetryRules(BaseModel):
+class PageRetryRules(BaseModel):
     """Limits of retries."""
 
     model_config = ConfigDict(frozen=True)
@@ -69,7 +69,7 @@ class PageAttempts(BaseModel):
             }
         )
 
-    def compute_pause(self, fault: SourceFault, rules: RetryRules) -> float | None:
+    def compute_pause(self, fault: SourceFault, rules: PageRetryRules) -> float | None:
         """Return the pause in seconds before the next attempt; None if the fault is final.
 
         Args:

@@ -42,7 +42,7 @@ _STORED = 0
 _FRAME_HEAD = struct.Struct(">III")
 
 
-class PartRecord(BaseModel):
+class UploadedPartRecord(BaseModel):
     """One uploaded part of the final object."""
 
     number: int
@@ -61,7 +61,7 @@ class TailPageEnd(BaseModel):
     """Rows of the whole range up to here."""
 
 
-class TailRecord(BaseModel):
+class StagedTailRecord(BaseModel):
     """Bytes that do not fill a part yet: an object of its own in the staging area.
 
     With its marks, a resume can make a part of its first pages. A tail that could only be used as a whole would grow
@@ -79,7 +79,7 @@ class RenderedSegment(BaseModel):
     """The books of a segment of rows, in order."""
 
     books: list[RenderedBook]
-    part: PartRecord | None = None
+    part: UploadedPartRecord | None = None
     """The part of the archive that holds the books; without it, each book is an object."""
 
 
@@ -90,8 +90,8 @@ class RangeLedger(BaseModel):
     range: int
     next_page: int
     rows: int = 0
-    parts: list[PartRecord] = []
-    tail: TailRecord | None = None
+    parts: list[UploadedPartRecord] = []
+    tail: StagedTailRecord | None = None
     marks: list[str] = []
     """Marks of its pages, to notice repetition."""
     row_marks: list[str] = []
@@ -110,13 +110,13 @@ class AssemblyRecord(BaseModel):
     """All parts of the final object, uploaded and in order, written before the upload is completed."""
 
     upload_id: str
-    parts: list[PartRecord]
+    parts: list[UploadedPartRecord]
 
 
 class UploadedPiece(BaseModel):
     """A part that is uploaded."""
 
-    part: PartRecord
+    part: UploadedPartRecord
 
     @property
     def bytes(self) -> int:
@@ -128,7 +128,7 @@ class JoinedTailsPiece(BaseModel):
     """Tails that are uploaded together as one part."""
 
     number: int
-    tails: list[TailRecord]
+    tails: list[StagedTailRecord]
 
     @property
     def bytes(self) -> int:
@@ -186,7 +186,7 @@ def list_file_pieces(ledgers: Sequence[RangeLedger]) -> list[FilePiece]:
     return pieces
 
 
-def _append_or_join_tail(pieces: list[FilePiece], tail: TailRecord, number: int) -> None:
+def _append_or_join_tail(pieces: list[FilePiece], tail: StagedTailRecord, number: int) -> None:
     last = pieces[-1] if pieces else None
     if isinstance(last, JoinedTailsPiece) and min(last.bytes, tail.bytes) < PART_MIN_BYTES:
         last.tails.append(tail)

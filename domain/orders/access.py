@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from domain.orders.declarations import Declaration, Parameters, Seconds, Text, TimeFormat
+from domain.orders.declarations import Parameters, PlatformDeclarationBase, Seconds, Text, TimeFormat
 
 
 class ClientAuthentication(StrEnum):
@@ -23,7 +23,7 @@ class ClientAuthentication(StrEnum):
     """Client id and secret are user and password of basic authentication."""
 
 
-class TokenRenewal(Declaration):
+class TokenRenewal(PlatformDeclarationBase):
     """The endpoint where access tokens are fetched with a refresh token: OAuth 2.0, as in Login with Amazon."""
 
     url: Text = Field(
@@ -49,7 +49,7 @@ class AuthenticationMethod(StrEnum):
     """The MD5 of all parameters, sorted, between the secret: Taobao, Pinduoduo."""
 
 
-class PlatformAccess(Declaration):
+class PlatformAccess(PlatformDeclarationBase):
     """Which parts of an account's credentials a request carries, and where."""
 
     signing: AuthenticationMethod = Field(

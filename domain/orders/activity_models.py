@@ -31,7 +31,7 @@ class PlatformInput(_FrozenModel):
     platform: str
 
 
-class ClockInput(PlatformInput):
+class MeasureClockInput(PlatformInput):
     """Which platform's clock is read, and whether a failed attempt is recorded at once."""
 
     records_failure: bool = True

@@ -15,11 +15,11 @@ from domain.orders.declarations import VERSION_PLACEHOLDER as PATH_VERSION
 from domain.orders.declarations import (
     ApiVersion,
     Count,
-    Declaration,
     DetailCall,
     ErrorFormat,
     JsonPathText,
     Parameters,
+    PlatformDeclarationBase,
     RateLimit,
     Seconds,
     Text,
@@ -56,7 +56,7 @@ class FilteredTimestamp(StrEnum):
     MODIFIED = "modified"
 
 
-class OrderQuery(Declaration):
+class OrderQuery(PlatformDeclarationBase):
     """How the orders of a window are queried."""
 
     path: Text = Field(description="below `base_url`; the same for each page")
@@ -89,7 +89,7 @@ class PagingKind(StrEnum):
     """By the address in the header Link."""
 
 
-class Paging(Declaration):
+class Paging(PlatformDeclarationBase):
     """How the rows of a window are paged."""
 
     kind: PagingKind = Field(
@@ -119,7 +119,7 @@ class Paging(Declaration):
         return self
 
 
-class TotalCall(Declaration):
+class TotalCall(PlatformDeclarationBase):
     """How the number of rows of a window is requested."""
 
     path: Text | None = Field(default=None, description="path of a call of its own; by default the query's")
@@ -135,7 +135,7 @@ class TotalCall(Declaration):
         return self
 
 
-class ClockCall(Declaration):
+class ClockCall(PlatformDeclarationBase):
     """The call that returns the platform's time."""
 
     path: Text = Field(description="of any call whose answer tells the time, below `base_url`")
@@ -145,7 +145,7 @@ class ClockCall(Declaration):
     counted: bool = Field(default=True, description="whether the rate limit counts the call")
 
 
-class RowFields(Declaration):
+class OrderRowFields(PlatformDeclarationBase):
     """Where an answer has its rows, and which of their fields are read; everything else stays as received."""
 
     list: JsonPathText = Field(description="where a page's answer has its rows")
@@ -156,7 +156,7 @@ class RowFields(Declaration):
     absent_when_empty: bool = Field(default=False, description="whether an empty answer leaves the list out")
 
 
-class Capability(Declaration):
+class Capability(PlatformDeclarationBase):
     """What a connector needs to know of a kind of platform."""
 
     kind: Text = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$", description="its name")
@@ -166,7 +166,7 @@ class Capability(Declaration):
     total: TotalCall | None = Field(default=None, description="where a window's number of rows is told, if it is")
     clock: ClockCall
     rate: RateLimit
-    rows: RowFields
+    rows: OrderRowFields
     detail: DetailCall | None = Field(default=None, description="a second call for each order, if one is needed")
     access: PlatformAccess = PlatformAccess()
     errors: ErrorFormat = ErrorFormat()

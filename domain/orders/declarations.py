@@ -38,13 +38,13 @@ JsonPathText = Annotated[
 Seconds = Annotated[float, Field(gt=0)]
 
 
-class Declaration(BaseModel):
+class PlatformDeclarationBase(BaseModel):
     """Base of all parts of a declared platform."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class RateLimit(Declaration):
+class RateLimit(PlatformDeclarationBase):
     """Rate limit of one account, shared by all workers."""
 
     per_second: float = Field(gt=0, description="requests of all workers together")
@@ -155,7 +155,7 @@ def _parse_with_zone(text: str | int) -> datetime:
     return moment.astimezone(UTC)
 
 
-class DetailCall(Declaration):
+class DetailCall(PlatformDeclarationBase):
     """A second call for each order, where the list has only part of it."""
 
     path: Text = Field(description="may hold {id}, where the order's id is put in, percent-encoded")
@@ -196,7 +196,7 @@ class DetailCall(Declaration):
         return {**self.parameters, **named, **({} if token is None else {self.next_parameter: token})}
 
 
-class ApiVersion(Declaration):
+class ApiVersion(PlatformDeclarationBase):
     """The API version that a platform is called with; the setting `api_version` overrides it."""
 
     value: Text = Field(pattern=VERSION_PATTERN, description="where nothing else is set")
@@ -222,7 +222,7 @@ class ErrorMeaning(StrEnum):
     """Request again with fresh credentials."""
 
 
-class ErrorRule(Declaration):
+class ErrorRule(PlatformDeclarationBase):
     """An error by its status, code or message, and what it means; the first matching rule applies."""
 
     meaning: ErrorMeaning = Field(
@@ -249,7 +249,7 @@ class ErrorRule(Declaration):
         return self
 
 
-class ErrorFormat(Declaration):
+class ErrorFormat(PlatformDeclarationBase):
     """Where errors are reported besides the status of an answer."""
 
     code: JsonPathText | None = Field(default=None, description="where an answer tells the error's code; 0 is none")

@@ -95,7 +95,7 @@ class JsonReader:
         tree: dict[Step, Any] = {}
         for name, (path, kind) in paths.items():
             _insert_path(tree, ("$", *path.steps), name, kind)
-        compiled = _compile_node(tree["$"]) if paths else _CompiledNode(msgspec.Raw, {})
+        compiled = _compile_node(tree["$"]) if paths else _CompiledJsonNode(msgspec.Raw, {})
         self._decoder = msgspec.json.Decoder(compiled.type)
         self._picks = compiled.picks
 
@@ -119,13 +119,13 @@ class JsonReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
+class _JsonPathLeaf:
     name: str
     type: Any
 
 
 @dataclass(frozen=True, slots=True)
-class _CompiledNode:
+class _CompiledJsonNode:
     type: Any
     picks: Mapping[str, Pick]
     """Each takes a value that is present, never None."""
@@ -138,19 +138,19 @@ def _insert_path(tree: dict[Step, Any], steps: tuple[Step, ...], name: str, kind
             raise InvalidJsonPath(
                 f"Two values are read from one place, or one inside the other: {name}. Give each its own path."
             )
-        tree[step] = _Leaf(name, kind)
+        tree[step] = _JsonPathLeaf(name, kind)
         return
     branch = tree.setdefault(step, {})
-    if isinstance(branch, _Leaf):
+    if isinstance(branch, _JsonPathLeaf):
         raise InvalidJsonPath(f"The value {name} lies inside {branch.name}. Give each its own path.")
     _insert_path(branch, tuple(rest), name, kind)
 
 
-def _compile_node(node: dict[Step, Any] | _Leaf) -> _CompiledNode:
-    if isinstance(node, _Leaf):
+def _compile_node(node: dict[Step, Any] | _JsonPathLeaf) -> _CompiledJsonNode:
+    if isinstance(node, _JsonPathLeaf):
         # Raw accepts a null by itself and cannot be part of a union.
         is_raw = node.type is msgspec.Raw
-        return _CompiledNode(
+        return _CompiledJsonNode(
             node.type if is_raw else node.type | None, {node.name: _return_none_for_null if is_raw else _return_value}
         )
     kinds = {type(step) for step in node}
@@ -161,7 +161,7 @@ def _compile_node(node: dict[Step, Any] | _Leaf) -> _CompiledNode:
     return _compile_list(node) if kinds == {int} else _compile_object(node)
 
 
-def _compile_object(node: dict[Step, Any]) -> _CompiledNode:
+def _compile_object(node: dict[Step, Any]) -> _CompiledJsonNode:
     children = [(step, _compile_node(child)) for step, child in node.items()]
     fields = [(f"field_{number}", child.type, None) for number, (_, child) in enumerate(children)]
     names = {f"field_{number}": str(step) for number, (step, _) in enumerate(children)}
@@ -171,15 +171,15 @@ def _compile_object(node: dict[Step, Any]) -> _CompiledNode:
         for number, (_, child) in enumerate(children)
         for name, pick in child.picks.items()
     }
-    return _CompiledNode(kind | None, picks)
+    return _CompiledJsonNode(kind | None, picks)
 
 
-def _compile_list(node: dict[Step, Any]) -> _CompiledNode:
+def _compile_list(node: dict[Step, Any]) -> _CompiledJsonNode:
     if len(node) > 1:
         raise InvalidJsonPath("Two places of one list are asked for. Ask for one.")
     [(place, child)] = node.items()
     compiled = _compile_node(child)
-    return _CompiledNode(
+    return _CompiledJsonNode(
         list[compiled.type] | None,  # type: ignore[name-defined]
         {name: _build_item_reader(int(place), pick) for name, pick in compiled.picks.items()},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from domain.orders.access import AuthenticationMethod, PlatformAccess, TokenRenewal
-from domain.orders.capability import Capability, ClockCall, OrderQuery, Paging, PagingKind, RowFields, TotalCall
+from domain.orders.capability import Capability, ClockCall, OrderQuery, OrderRowFields, Paging, PagingKind, TotalCall
 from domain.orders.declarations import (
     ApiVersion,
     DetailCall,
@@ -60,7 +60,7 @@ TAOBAO: Final = Capability(
         moments=_BEIJING_TIME,
     ),
     rate=RateLimit(per_second=10, burst=10),
-    rows=RowFields(
+    rows=OrderRowFields(
         list="$.trades_sold_increment_get_response.trades.trade",
         id="$.tid",
         modified="$.modified",
@@ -137,7 +137,7 @@ PINDUODUO: Final = Capability(
         moments=_BEIJING_TIME,
     ),
     rate=RateLimit(per_second=5, burst=5),
-    rows=RowFields(
+    rows=OrderRowFields(
         list="$.order_sn_increment_get_response.order_sn_list",
         id="$.order_sn",
         modified="$.updated_at",
@@ -182,7 +182,7 @@ SHOPIFY: Final = Capability(
     total=TotalCall(path="/admin/api/{version}/orders/count.json", value="$.count", max=25_001),
     clock=ClockCall(path="/admin/api/{version}/shop.json"),
     rate=RateLimit(per_second=2, burst=40),
-    rows=RowFields(list="$.orders", id="$.id", modified="$.updated_at"),
+    rows=OrderRowFields(list="$.orders", id="$.id", modified="$.updated_at"),
     access=PlatformAccess(signing=AuthenticationMethod.HEADER, header="X-Shopify-Access-Token"),
     errors=ErrorFormat(rules=(ErrorRule(meaning=ErrorMeaning.BUSY, statuses=(429,), retry_after_seconds=2),)),
 )
@@ -209,7 +209,9 @@ WOOCOMMERCE: Final = Capability(
     total=TotalCall(header="X-WP-Total", parameters={"page": "1", "per_page": "1"}),
     clock=ClockCall(path="/wp-json/"),
     rate=RateLimit(per_second=5, burst=10),
-    rows=RowFields(list="$", id="$.id", modified="$.date_modified_gmt", moments=TimeFormat(form=TimeNotation.NAIVE)),
+    rows=OrderRowFields(
+        list="$", id="$.id", modified="$.date_modified_gmt", moments=TimeFormat(form=TimeNotation.NAIVE)
+    ),
     access=PlatformAccess(signing=AuthenticationMethod.BASIC),
 )
 
@@ -234,7 +236,7 @@ AMAZON: Final = Capability(
     ),
     clock=ClockCall(path="/", counted=False),
     rate=RateLimit(per_second=0.0167, burst=20),
-    rows=RowFields(list="$.payload.Orders", id="$.AmazonOrderId", modified="$.LastUpdateDate"),
+    rows=OrderRowFields(list="$.payload.Orders", id="$.AmazonOrderId", modified="$.LastUpdateDate"),
     detail=DetailCall(
         path="/orders/v0/orders/{id}/orderItems",
         row="$.payload.OrderItems",

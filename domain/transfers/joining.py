@@ -28,7 +28,7 @@ REQUESTS_PAUSE_MAX_SECONDS: Final = 0.04
 """A batch costs 10 ms of processors whatever its size, therefore many requests make fewer and larger batches."""
 
 
-class TargetGroup(BaseModel):
+class TargetsWithSameSpec(BaseModel):
     """Targets with the same spec."""
 
     spec: TransferSpec
@@ -39,7 +39,7 @@ class TargetGroup(BaseModel):
 class JoinBatch(BaseModel):
     """Requests that join a job together."""
 
-    groups: list[TargetGroup]
+    groups: list[TargetsWithSameSpec]
 
 
 class JoinResult(BaseModel):
@@ -117,7 +117,7 @@ class TargetRegistry:
             self.batches += 1
         return JoinResult(refused=refused, batches=self.batches, targets=self.targets)
 
-    def _add_group_if_it_fits(self, group: TargetGroup, now: datetime) -> bool:
+    def _add_group_if_it_fits(self, group: TargetsWithSameSpec, now: datetime) -> bool:
         if not self._is_within_limits(group):
             return False
         registered = self._targets.setdefault(group.spec, {})
@@ -171,7 +171,7 @@ class TargetRegistry:
             for start in range(0, len(targets), size):
                 yield spec, targets[start : start + size]
 
-    def _is_within_limits(self, group: TargetGroup) -> bool:
+    def _is_within_limits(self, group: TargetsWithSameSpec) -> bool:
         return (
             self.targets + len(group.targets) <= self._job.targets_max
             and (group.spec in self._targets or self._has_room_for_spec(group.spec.project_id))

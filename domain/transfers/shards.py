@@ -101,7 +101,7 @@ NEVER_TOLD = (
 
 
 @dataclass(frozen=True, slots=True)
-class SendingRules:
+class RetryAndSilenceLimits:
     """The limits of retries and waiting."""
 
     retries: int
@@ -115,7 +115,7 @@ class ShardProgress:
     """The targets of a shard, and the GSE tasks that send to them."""
 
     targets: Sequence[ShardTarget]
-    rules: SendingRules
+    rules: RetryAndSilenceLimits
     tasks: dict[int, GseTask] = field(default_factory=dict)
     has_unsaved_tasks: bool = False
     """Whether a time of a GSE task, or the trouble with GSE, is not saved yet."""

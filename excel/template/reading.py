@@ -272,7 +272,7 @@ def find_sheet_name_faults(names: Sequence[str | None]) -> Iterator[tuple[int, s
     """Yield what is wrong with the names of a workbook's sheets: the place of each, and a sentence."""
     taken: dict[str, int] = {}
     for index, given in enumerate(names):
-        if given is not None and (sentence := _find_name_fault(given)):
+        if given is not None and (sentence := _describe_sheet_name_fault(given)):
             yield index, sentence
             continue
         name = get_default_sheet_name(index) if given is None else given
@@ -280,7 +280,7 @@ def find_sheet_name_faults(names: Sequence[str | None]) -> Iterator[tuple[int, s
             yield index, f"“{name}” is the name of sheet {other + 1}, too; Excel ignores case in names."
 
 
-def _find_name_fault(name: str) -> str | None:
+def _describe_sheet_name_fault(name: str) -> str | None:
     units = len(name.encode("utf-16-le")) // 2
     if not 1 <= units <= SHEET_NAME_MAX_UNITS:
         return f"it has {units} characters as Excel counts them; send 1–{SHEET_NAME_MAX_UNITS}."

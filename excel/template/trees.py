@@ -184,12 +184,12 @@ def _is_single_node_and_no_map(value: dict[str, JsonValue], known: tuple[str, ..
     """Return whether an object is a single node and not a map: it has what a map cannot have."""
     if "name" not in value and "title" not in value:
         return False
-    if not all(_may_be_map_entry(key, item) for key, item in value.items()):
+    if not all(_can_be_entry_of_node_map(key, item) for key, item in value.items()):
         return True
     return not top and value.keys() <= set(known)
 
 
-def _may_be_map_entry(key: str, item: JsonValue) -> bool:
+def _can_be_entry_of_node_map(key: str, item: JsonValue) -> bool:
     match item:
         case None | str() | []:
             return True

@@ -130,29 +130,29 @@ def _apply_module_changes(before: AddressOptions, changes: AddressModulesOptions
 
 
 @dataclass(frozen=True, slots=True)
-class OptionsVersion:
+class AddressOptionsAndVersion:
     """One version of the options; 0 sets nothing."""
 
     version: int
     options: AddressOptions
 
 
-NO_VERSION: Final = OptionsVersion(0, AddressOptions())
+NO_VERSION: Final = AddressOptionsAndVersion(0, AddressOptions())
 _LOCK: Final = text("LOCK TABLE addr_settings IN SHARE ROW EXCLUSIVE MODE")
 
 
-async def load_newest_version_in_session(session: Session) -> OptionsVersion:
+async def load_newest_version_in_session(session: Session) -> AddressOptionsAndVersion:
     statement = select(AddressOptionsVersion).order_by(col(AddressOptionsVersion.version).desc()).limit(1)
     return _build_version((await session.exec(statement)).one_or_none())
 
 
-async def load_newest_version(database: Database) -> OptionsVersion:
+async def load_newest_version(database: Database) -> AddressOptionsAndVersion:
     """Return the newest version, in a transaction of its own."""
     async with database.session() as session:
         return await load_newest_version_in_session(session)
 
 
-async def load_version(database: Database, version: int) -> OptionsVersion:
+async def load_version(database: Database, version: int) -> AddressOptionsAndVersion:
     async with database.session() as session:
         return _build_version(await session.get_one(AddressOptionsVersion, version))
 
@@ -186,14 +186,18 @@ async def lock_options_versions_until_commit(session: Session) -> None:
     await session.execute(_LOCK)
 
 
-async def add_version(session: Session, options: AddressOptions, actor: Actor) -> OptionsVersion:
+async def add_version(session: Session, options: AddressOptions, actor: Actor) -> AddressOptionsAndVersion:
     """Insert a new version, which is in force once the transaction commits."""
     values = options.model_dump(mode="json", exclude_none=True)
     row = AddressOptionsVersion(options=values, who=actor.who, reason=actor.reason)  # type: ignore[call-arg] # by the database
     session.add(row)
     await session.flush()
-    return OptionsVersion(row.version or 0, options)
+    return AddressOptionsAndVersion(row.version or 0, options)
 
 
-def _build_version(row: AddressOptionsVersion | None) -> OptionsVersion:
-    return NO_VERSION if row is None else OptionsVersion(row.version or 0, AddressOptions.model_validate(row.options))
+def _build_version(row: AddressOptionsVersion | None) -> AddressOptionsAndVersion:
+    return (
+        NO_VERSION
+        if row is None
+        else AddressOptionsAndVersion(row.version or 0, AddressOptions.model_validate(row.options))
+    )

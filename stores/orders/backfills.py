@@ -58,13 +58,13 @@ async def end_backfill(
     """Save the progress of a backfill, and close its record; return an alarm if it has failed."""
     async with database.session() as session:
         await _save_progress(session, backfill_id, progress)
-        return await _close_record(session, backfill_id, fault)
+        return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault)
 
 
 async def fail_backfill(database: Database, backfill_id: str, fault: FaultRecord) -> Alarm | None:
     """Close the record of a backfill that has failed, with its progress so far; return an alarm."""
     async with database.session() as session:
-        return await _close_record(session, backfill_id, fault)
+        return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault)
 
 
 async def list_running_backfills(database: Database) -> list[OrderBackfill]:
@@ -81,7 +81,9 @@ async def _save_progress(session: Session, backfill_id: str, progress: BackfillP
     )
 
 
-async def _close_record(session: Session, backfill_id: str, fault: FaultRecord | None) -> Alarm | None:
+async def _close_record_and_build_alarm_if_failed(
+    session: Session, backfill_id: str, fault: FaultRecord | None
+) -> Alarm | None:
     """Close a record if it is open; return an alarm if it has failed and its platform has an address for alarms."""
     row = await session.get_one(OrderBackfill, backfill_id, with_for_update=True)
     if row.state != BackfillState.RUNNING:

@@ -58,7 +58,7 @@ _FAILED: Final = """
 
 
 @dataclass(frozen=True, slots=True)
-class LaneRow:
+class OpenLaneRow:
     """An open lane with its last saved head."""
 
     pos: int
@@ -131,7 +131,7 @@ _TOTALS = text("""
     FROM task_heads GROUP BY type
 """)
 _PAGE = text(
-    f"SELECT {', '.join(LaneRow.__slots__)} FROM task_heads "  # noqa: S608 - constants
+    f"SELECT {', '.join(OpenLaneRow.__slots__)} FROM task_heads "  # noqa: S608 - constants
     f"WHERE type = :type AND {_KEYSET.format_after_condition(':after')} {_KEYSET.order_by} LIMIT :limit"
 )
 _NAMED = text(
@@ -170,11 +170,11 @@ async def notify_head_listeners(database: Database, payloads: Sequence[str]) -> 
         await connection.execute(_NOTIFY, HEADS_CHANNEL, payloads)
 
 
-async def list_page_plus_one(database: Database, type_: str, after: int, limit: int) -> list[LaneRow]:
+async def list_page_plus_one(database: Database, type_: str, after: int, limit: int) -> list[OpenLaneRow]:
     """Return a type's open lanes behind a position, and one more than the limit if another page follows."""
     async with database.session() as session:
         rows = await session.execute(_PAGE, {"type": type_, "after": after, "limit": limit + 1})
-        return [LaneRow(*row) for row in rows]
+        return [OpenLaneRow(*row) for row in rows]
 
 
 async def list_open_lanes_by_name(database: Database, names: Collection[str]) -> list[OpenLane]:

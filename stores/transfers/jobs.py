@@ -82,7 +82,7 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeCount:
+class TargetOutcomeCount:
     """How many targets of a job have a state, a reason and a code."""
 
     state: TransferState
@@ -121,12 +121,12 @@ async def find(database: Database, job_id: str, project_id: str | None) -> JobRo
     return None if row is None else JobRow(*(row[name] for name in _NAMES))
 
 
-async def count_outcomes(database: Database, job: int, project_id: str | None) -> list[OutcomeCount]:
+async def count_outcomes(database: Database, job: int, project_id: str | None) -> list[TargetOutcomeCount]:
     """Count the targets of a job by state, reason and code."""
     async with database.connection() as connection:
         rows = await connection.fetch(_COUNT_OUTCOMES, job, project_id)
     return [
-        OutcomeCount(
+        TargetOutcomeCount(
             state=TransferState(row["state"]),
             reason=None if row["reason"] is None else FailureReason(row["reason"]),
             code=row["code"],

@@ -12,7 +12,7 @@ import asyncpg
 
 from domain.transfers.activity_models import SavedShard
 from domain.transfers.gse import GseTrouble
-from domain.transfers.joining import JobRetry, JoinBatch, Shard, TargetGroup, TargetRegistry, TransferJobInput
+from domain.transfers.joining import JobRetry, JoinBatch, Shard, TargetRegistry, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import FailureReason, TransferSpec, TransferState
 from domain.transfers.shards import GseTask, ShardTarget
 from infra.database import Database
@@ -220,14 +220,14 @@ async def _insert_shard(connection: Connection, job: int, shard: Shard) -> bool:
     return str(inserted).endswith(" 1")
 
 
-async def _load_failed_targets(database: Database, retry: JobRetry) -> list[TargetGroup]:
+async def _load_failed_targets(database: Database, retry: JobRetry) -> list[TargetsWithSameSpec]:
     """Return the failed targets of a job that no retry has, grouped by spec."""
     async with database.connection() as connection:
         rows = await connection.fetch(_SELECT_FAILED, retry.job_id, retry.project_id, retry.reason)
-    groups: dict[TransferSpec, TargetGroup] = {}
+    groups: dict[TransferSpec, TargetsWithSameSpec] = {}
     for row in rows:
         spec = _build_spec(row)
-        group = groups.setdefault(spec, TargetGroup(spec=spec, file_name=row["file_name"], targets=[]))
+        group = groups.setdefault(spec, TargetsWithSameSpec(spec=spec, file_name=row["file_name"], targets=[]))
         group.targets.append((row["key"], row["agent_id"], row["container_id"]))
     return list(groups.values())
 

@@ -156,7 +156,7 @@ class TargetDetails(TargetRow):
 
 
 @dataclass(frozen=True, slots=True)
-class HostTarget:
+class HostTargetAndJob:
     """A target of a host, and its job."""
 
     job: int
@@ -215,7 +215,7 @@ async def list_host_target_page_plus_one(
     filter_: TargetFilter,
     after: tuple[int, int] | None,
     limit: int,
-) -> list[HostTarget]:
+) -> list[HostTargetAndJob]:
     """Return the targets of a host in all jobs within their retention, newest first, and one more if more follow.
 
     Args:
@@ -224,7 +224,7 @@ async def list_host_target_page_plus_one(
     place = after or (2**63 - 1, 2**63 - 1)
     async with database.connection() as connection:
         rows = await connection.fetch(_OF_HOST, agent_id, project_id, *place, filter_.state, filter_.reason, limit + 1)
-    return [HostTarget(row["job"], row["job_id"], _build_row(row, TargetRow, _LISTED)) for row in rows]
+    return [HostTargetAndJob(row["job"], row["job_id"], _build_row(row, TargetRow, _LISTED)) for row in rows]
 
 
 async def count_failed_without_retry(

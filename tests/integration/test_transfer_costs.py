@@ -15,7 +15,7 @@ from temporalio.client import WorkflowHandle
 
 from domain.transfers import names
 from domain.transfers.activity_models import TransferJobStatus
-from domain.transfers.joining import JoinBatch, Shard, TargetGroup, TransferJobInput
+from domain.transfers.joining import JoinBatch, Shard, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import TransferFile, TransferSpec
 from infra.database import Database
 from infra.settings import Settings
@@ -36,9 +36,9 @@ def order(number: int = 1) -> TransferJobInput:
     return TransferJobInput(job_id=f"AsyncDownloadJob:2:7:/f:{number}", file=file, closes_at=soon, deadline_at=soon)
 
 
-def make_group(first: int, count: int) -> TargetGroup:
+def make_group(first: int, count: int) -> TargetsWithSameSpec:
     """Return a group of targets."""
-    return TargetGroup(
+    return TargetsWithSameSpec(
         spec=WANTED, file_name="f", targets=[(key, f"a{key:09}", "") for key in range(first, first + count)]
     )
 

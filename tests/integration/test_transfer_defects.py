@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
 
 from api.transfers.joins import JobJoiner
 from domain.transfers import names
-from domain.transfers.joining import TargetGroup, TransferJobInput
+from domain.transfers.joining import TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import TransferFile, TransferSpec
 from domain.transfers.names import TransferJobKey, compute_target_key
 from infra.settings import Settings
@@ -312,7 +312,9 @@ async def test_a_join_whose_answer_was_lost_is_not_made_twice(settings: Settings
         file = TransferFile(biz_id=2, app_id=transfers.app_id, path=transfers.path)
         wanted = TransferSpec(project_id=transfers.project_id, signature=sha256(CONTENT), user="root", folder="/data")
         target = (compute_target_key(wanted, "agent-1", ""), "agent-1", "")
-        window_number = await joins.join_job(file, TargetGroup(spec=wanted, file_name="app.conf", targets=[target]))
+        window_number = await joins.join_job(
+            file, TargetsWithSameSpec(spec=wanted, file_name="app.conf", targets=[target])
+        )
         job = await transfers.wait_for_job_end(str(TransferJobKey(file, window_number)))
 
     assert engine.joins >= 2  # more where the window closed meanwhile

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from domain.transfers import names
-from domain.transfers.joining import JoinBatch, TargetGroup, TransferJobInput
+from domain.transfers.joining import JoinBatch, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import TransferFile, TransferSpec
 from infra.settings import Settings
 from sims.gse.scenario import GseCall
@@ -67,7 +67,7 @@ async def test_a_full_job_answers_next(settings: Settings) -> None:
 
         async def join(group_id: str, *keys: int) -> tuple[bool, int, int]:
             wanted = TransferSpec(project_id="p", signature=sha256(b"nothing"), user="root", folder="/data")
-            group = TargetGroup(spec=wanted, file_name="f", targets=[(key, f"a{key}", "") for key in keys])
+            group = TargetsWithSameSpec(spec=wanted, file_name="f", targets=[(key, f"a{key}", "") for key in keys])
             reply = await handle.execute_update(TransferJob.join, JoinBatch(groups=[group]), id=group_id)
             return not reply.refused, reply.batches, reply.targets
 

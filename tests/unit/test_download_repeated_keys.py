@@ -71,10 +71,10 @@ def test_it_is_told_of_exactly_those_rows_that_lose_a_value(rows: list[list[tupl
 
 def test_the_first_page_of_each_key_is_told_and_not_too_many() -> None:
     """Of a source that gives thousands of keys twice, some are enough."""
-    pages = repeats.merge_repeated_keys({"a": 7}, ["a", "b"], 3)
+    pages = repeats.add_repeated_keys_with_first_page({"a": 7}, ["a", "b"], 3)
     assert pages == {"a": 3, "b": 3}
-    assert repeats.merge_repeated_keys(pages, ["a"], 9) == pages
-    many = repeats.merge_repeated_keys(pages, [f"k{n}" for n in range(1_000)], 5)
+    assert repeats.add_repeated_keys_with_first_page(pages, ["a"], 9) == pages
+    many = repeats.add_repeated_keys_with_first_page(pages, [f"k{n}" for n in range(1_000)], 5)
     assert len(many) == repeats.REPEATED_KEYS_MAX
     assert repeats.build_warning_for_each_repeated_key(pages)[0] == (
         "Rows of the source have the key `a` twice, first on page 3; the file has the last value."

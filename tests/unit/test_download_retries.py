@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from domain.downloads.plan import SourceExtent
-from domain.downloads.retries import PageAttempts, RetryRules
+from domain.downloads.retries import PageAttempts, PageRetryRules
 from domain.faults import SourceFault
 from infra.settings import DownloadSettings
 
-RULES = RetryRules(retries=5, pause_seconds=0.5)
+RULES = PageRetryRules(retries=5, pause_seconds=0.5)
 FIRST = PageAttempts(page=7, page_size=100)
 
 
@@ -94,7 +94,7 @@ def test_time_outs_are_counted_by_themselves() -> None:
 def test_what_is_wrong_for_good_is_told_within_20_seconds() -> None:
     """The pauses after the second equal answer, as installed by default, leave time for the answers themselves."""
     settings = DownloadSettings()
-    rules = RetryRules(retries=settings.page_retries, pause_seconds=settings.retry_pause_seconds)
+    rules = PageRetryRules(retries=settings.page_retries, pause_seconds=settings.retry_pause_seconds)
     for fault in (
         make_wrong(),
         make_unreachable(),

@@ -8,10 +8,10 @@ from domain.downloads import staging
 from domain.downloads.staging import (
     MIB,
     JoinedTailsPiece,
-    PartRecord,
     RangeLedger,
     StagedPartsInvalid,
-    TailRecord,
+    StagedTailRecord,
+    UploadedPartRecord,
     UploadedPiece,
 )
 
@@ -24,12 +24,12 @@ def build_ledger(index: int, parts: list[int], tail: int | None, ranges: int = R
         range=index,
         next_page=0,
         parts=[
-            PartRecord(
+            UploadedPartRecord(
                 number=staging.compute_part_number(index, place, ranges), bytes=size, etag="e", sha256="s", rows=1
             )
             for place, size in enumerate(parts)
         ],
-        tail=None if tail is None else TailRecord(key=f"t{index}", bytes=tail, sha256="s", rows=1),
+        tail=None if tail is None else StagedTailRecord(key=f"t{index}", bytes=tail, sha256="s", rows=1),
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from api.downloads import responses, watching
 from api.downloads.responses import DownloadResponse, StatusReader
-from api.downloads.watching import DownloadPoller, Subscription, SubscriptionEndReason
+from api.downloads.watching import DownloadStatusPoller, Subscription, SubscriptionEndReason
 from domain.downloads.models import DownloadPhase, DownloadState, FileType
 
 
@@ -59,7 +59,7 @@ class ScriptedStatusReader(StatusReader):
 async def collect_updates(looks: Sequence[DownloadResponse | Exception]) -> list[DownloadResponse]:
     """All updates that a subscription receives while a poller runs."""
     watcher, heard = Subscription(), []
-    polling = DownloadPoller(ScriptedStatusReader(looks), ("prj_1", "dl_1"), {})
+    polling = DownloadStatusPoller(ScriptedStatusReader(looks), ("prj_1", "dl_1"), {})
     polling.subscriptions.add(watcher)
     while (news := await watcher.wait_for_updates()) is not None:
         heard += news

@@ -15,7 +15,7 @@ from domain.tasks.messages import CreateOperation, LaneHead, LaneStatus, SetOper
 from haulage.tasks import models
 from stores.tables.tasks import ArchivedTask, OpenLaneHead, TaskType
 from stores.tasks import archive
-from stores.tasks.lanes import LaneRow
+from stores.tasks.lanes import OpenLaneRow
 from stores.tasks.types import TaskTypeChange, TaskTypeCounts, TaskTypeRow
 
 
@@ -68,10 +68,10 @@ TASK_ALIASES = {"task_stage", "priority", "context"}
             id="counters and response of a type",
         ),
         pytest.param(
-            OpenLaneHead, LaneRow, {"type", "number", "updated_at"}, (), id="table of heads and the row of a lane"
+            OpenLaneHead, OpenLaneRow, {"type", "number", "updated_at"}, (), id="table of heads and the row of a lane"
         ),
         pytest.param(
-            LaneRow, responses.LaneResponse, {"is_full"}, {"workflow_id", "full"}, id="row and response of a lane"
+            OpenLaneRow, responses.LaneResponse, {"is_full"}, {"workflow_id", "full"}, id="row and response of a lane"
         ),
         pytest.param(
             OpenLaneHead,

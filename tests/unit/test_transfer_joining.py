@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.transfers import joining
-from domain.transfers.joining import JoinBatch, Shard, TargetGroup, TargetRegistry, TransferJobInput
+from domain.transfers.joining import JoinBatch, Shard, TargetRegistry, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import (
     Target,
     TransferFile,
@@ -38,7 +38,9 @@ def make_spec(folder: str = "/data", signature: str = "a", project_id: str = "p"
 
 def batch(*targets: int, spec: TransferSpec | None = None) -> JoinBatch:
     """These targets of one spec."""
-    group = TargetGroup(spec=spec or make_spec(), file_name="f", targets=[(key, f"a{key}", "") for key in targets])
+    group = TargetsWithSameSpec(
+        spec=spec or make_spec(), file_name="f", targets=[(key, f"a{key}", "") for key in targets]
+    )
     return JoinBatch(groups=[group])
 
 

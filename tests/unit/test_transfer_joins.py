@@ -10,14 +10,14 @@ import pytest
 
 from api.transfers.joins import JobJoiner
 from domain.transfers import names
-from domain.transfers.joining import JoinBatch, JoinResult, TargetGroup, TransferJobInput
+from domain.transfers.joining import JoinBatch, JoinResult, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import TransferFile, TransferSpec
 from infra.settings import Settings
 from services.services import Services
 from workflows.transfers import handle
 
 WINDOW_SECONDS = 2
-GROUP = TargetGroup(
+GROUP = TargetsWithSameSpec(
     spec=TransferSpec(project_id="p", signature="a", user="root", folder="/data"),
     file_name="f",
     targets=[(1, "agent-1", "")],

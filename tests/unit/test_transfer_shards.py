@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from activities.transfers.sending import PollSchedule
 from domain.transfers.gse import FileLocation, GseAgent, GseRecord, GseResults, GseSide
 from domain.transfers.models import FailureReason, TargetOutcome, TransferState, derive_job_outcome, normalize_folder
-from domain.transfers.shards import REFUSALS_MAX, GseTask, SendingRules, ShardProgress, ShardTarget
+from domain.transfers.shards import REFUSALS_MAX, GseTask, RetryAndSilenceLimits, ShardProgress, ShardTarget
 from stores.tables.transfers import STATES
 
 SOURCE = GseAgent("source", "", "root")
-RULES = SendingRules(retries=2, retry_pause_seconds=5)
+RULES = RetryAndSilenceLimits(retries=2, retry_pause_seconds=5)
 OK, RUNNING, TRANSFER_ERROR, NO_USER, TERMINATED = 0, 115, 701, 122, 126
 
 
@@ -34,7 +34,7 @@ def up(code: int) -> GseRecord:
     return GseRecord(GseSide.UPLOAD, "source", "", code)
 
 
-def begin_all(count: int, rules: SendingRules = RULES) -> tuple[ShardProgress, GseTask]:
+def begin_all(count: int, rules: RetryAndSilenceLimits = RULES) -> tuple[ShardProgress, GseTask]:
     """All targets in their first GSE task."""
     progress = ShardProgress(items(count), rules)
     return progress, begin(progress, progress.list_due_targets(0), "gse-1")

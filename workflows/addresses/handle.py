@@ -28,7 +28,7 @@ from domain.addresses.activity_models import (
     AddressCycleInput,
     AddressCycleStatus,
     CompareModulesInput,
-    IntakeInput,
+    IntakeWorkflowInput,
     PurgeAddressesInput,
 )
 from domain.addresses.messages import Topic
@@ -138,7 +138,7 @@ async def start_intakes(engine: Client) -> None:
     for topic in Topic:
         intake = WorkflowStart(
             workflow=names.INTAKE_WORKFLOW,
-            argument=IntakeInput(topic=topic),
+            argument=IntakeWorkflowInput(topic=topic),
             id=names.build_intake_workflow_id(topic),
             queue=names.INTAKE_QUEUE,
             same_id=SameIdPolicy.JOIN_WHILE_RUNNING,

@@ -11,8 +11,8 @@ with workflow.unsafe.imports_passed_through():
     from domain.addresses.activity_models import (
         CompareModulesInput,
         CompareModulesResult,
-        IntakeInput,
         IntakeMessageCounts,
+        IntakeWorkflowInput,
         LogicalDeleteCheckResult,
         PullTopicInput,
         PullTopicResult,
@@ -28,12 +28,12 @@ class AddressIntake:
     """The intake of one topic."""
 
     @workflow.init
-    def __init__(self, params: IntakeInput) -> None:
+    def __init__(self, params: IntakeWorkflowInput) -> None:
         self._params = params
         self._taken = params.taken
 
     @workflow.run
-    async def run(self, params: IntakeInput) -> IntakeMessageCounts:
+    async def run(self, params: IntakeWorkflowInput) -> IntakeMessageCounts:
         while True:
             report = await self._pull()
             self._taken = self._taken.add(report.taken)

@@ -33,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
         DownloadState,
         DownloadStatus,
         DownloadTrouble,
-        FetchProgress,
+        RangeFetcherProgress,
         StoredFile,
     )
     from domain.downloads.plan import PageRange
@@ -269,7 +269,7 @@ class DownloadWorkflow:
         if has_error_type(error, StagedRowsTooOld.__name__):
             self._progress.expirations += 1
             return True
-        progress = read_fault_note(error, FetchProgress)
+        progress = read_fault_note(error, RangeFetcherProgress)
         # At most once, since starting over reads all rows again.
         if progress is not None and progress.smaller_page_size is not None and self._progress.page_size_max is None:
             self._progress.page_size_max = progress.smaller_page_size

@@ -27,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
         RenderSegmentInput,
         SourcesProbe,
     )
-    from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadTrouble, FetchProgress, StoredFile
+    from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadTrouble, RangeFetcherProgress, StoredFile
     from domain.downloads.plan import PageRange, RowSegment
     from domain.downloads.retries import PageAttempts, RetryWait, replace_request_attempts
     from domain.downloads.staging import RenderedSegment, StagedPartsInvalid, StagedRowsTooOld
@@ -95,7 +95,7 @@ class RangeFetchers:
             await asyncio.gather(*fetching)
         except ActivityError as error:
             await cancel_and_wait(*fetching)
-            progress = read_fault_note(error, FetchProgress)
+            progress = read_fault_note(error, RangeFetcherProgress)
             if progress is not None:
                 self._under_way[progress.range] = progress.rows
                 self._publish_rows()

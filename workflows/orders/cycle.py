@@ -31,8 +31,8 @@ with workflow.unsafe.imports_passed_through():
         BackfillInput,
         ClaimSlicesInput,
         ClaimSlicesResult,
-        ClockInput,
         ClockResult,
+        MeasureClockInput,
         OrderCycleInput,
         OrderCycleStatus,
         PlatformFaultInput,
@@ -154,7 +154,7 @@ class OrderCycleWorkflow:
     async def _measure_clock_skew(self) -> ClockResult:
         return await workflow.execute_activity_method(
             PlatformActivities.measure_clock_skew,
-            ClockInput(platform=self._params.platform, records_failure=self._skew is None),
+            MeasureClockInput(platform=self._params.platform, records_failure=self._skew is None),
             task_queue=names.build_control_queue_name(self._params.platform),
             **CLOCK_READING,
             summary="look at the platform's clock",

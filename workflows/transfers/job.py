@@ -184,7 +184,7 @@ class TransferJob:
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            await self._end_unfinished_targets([shard.number], _build_file_outcome(error))
+            await self._end_unfinished_targets([shard.number], _build_outcome_of_unfetched_file(error))
         self._status.sent += 1
 
     async def _send_from_host(self, signature: str, number: int) -> bool:
@@ -239,7 +239,7 @@ def _is_host_lost(error: ActivityError) -> bool:
     return isinstance(error.cause, StepTimeout) and error.cause.type is TimeoutType.SCHEDULE_TO_START
 
 
-def _build_file_outcome(error: ActivityError) -> TargetOutcome:
+def _build_outcome_of_unfetched_file(error: ActivityError) -> TargetOutcome:
     """Return how targets end whose file no host could fetch: Failed for a fault, else Timeout."""
     if has_error_type(error, FAULT_TYPE):
         return TargetOutcome(

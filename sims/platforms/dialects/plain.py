@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from domain.orders.access import AuthenticationMethod, PlatformAccess
-from domain.orders.capability import Capability, ClockCall, OrderQuery, Paging, PagingKind, RowFields, TotalCall
+from domain.orders.capability import Capability, ClockCall, OrderQuery, OrderRowFields, Paging, PagingKind, TotalCall
 from domain.orders.declarations import DetailCall, RateLimit, TimeFormat, TimeNotation, TimeResolution
 from sims.platforms import texts
 from sims.platforms.clock import MICRO
@@ -37,7 +37,7 @@ PLAIN = Capability(
     total=TotalCall(value="$.total", parameters={"page": "1", "page_size": "1"}),
     clock=ClockCall(path=CLOCK, value="$.now_ms", moments=TimeFormat(form=TimeNotation.EPOCH_MS)),
     rate=RateLimit(per_second=1_000, burst=10_000),
-    rows=RowFields(list="$.orders", id="$.id", modified="$.updated_at", version="$.version"),
+    rows=OrderRowFields(list="$.orders", id="$.id", modified="$.updated_at", version="$.version"),
     access=PlatformAccess(signing=AuthenticationMethod.HEADER, header="Authorization", prefix="Bearer "),
 )
 """The capability that is declared of it."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from temporalio.common import WorkflowIDConflictPolicy
 
 from domain.addresses import names as addresses_names
-from domain.addresses.activity_models import IntakeInput, IntakeMessageCounts
+from domain.addresses.activity_models import IntakeMessageCounts, IntakeWorkflowInput
 from domain.addresses.messages import Topic
 from sims.pubsub.server import running_pubsub
 from tests.replay.recorder import Recorder
@@ -32,7 +32,7 @@ async def record(recorder: Recorder) -> None:
         # Instead of the worker's own intake, whose slices are long, and which would take the messages.
         handle = await recorder.engine.start_workflow(
             AddressIntake.run,
-            IntakeInput(topic=Topic.CREATE_UPDATE, slice_seconds=0.5),
+            IntakeWorkflowInput(topic=Topic.CREATE_UPDATE, slice_seconds=0.5),
             id=addresses_names.build_intake_workflow_id(Topic.CREATE_UPDATE),
             task_queue=addresses_names.INTAKE_QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,

@@ -8,9 +8,9 @@ from domain.orders.capability import (
     ClockCall,
     FilteredTimestamp,
     OrderQuery,
+    OrderRowFields,
     Paging,
     PagingKind,
-    RowFields,
     TotalCall,
 )
 from domain.orders.declarations import (
@@ -90,7 +90,7 @@ def draw_record(world: World) -> Capability:
         total=_total(world),
         clock=_clock(world),
         rate=RateLimit(per_second=1_000, burst=10_000),
-        rows=RowFields(
+        rows=OrderRowFields(
             list="$.orders",
             id="$.id",
             modified="$.modified",
