@@ -36,7 +36,7 @@ class Tables:
 def tables(monkeypatch: pytest.MonkeyPatch) -> Tables:
     """An empty database."""
     tables = Tables()
-    monkeypatch.setattr(jobs, "count_open", tables.count_open)
+    monkeypatch.setattr(jobs, "count_unfinished_targets_by_open_job", tables.count_open)
     monkeypatch.setattr(jobs, "filter_saved_job_ids", tables.filter_saved_job_ids)
     return tables
 
