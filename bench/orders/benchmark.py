@@ -83,7 +83,7 @@ def _known(platforms: Platforms, folder: Path) -> Iterator[Settings]:
     """Yield settings that allow the platforms, also set in the environment for the processes."""
     credentials = folder / "credentials"
     credentials.mkdir()
-    (credentials / f"{CREDENTIALS}.json").write_text(json.dumps({"token": "token-1"}))
+    (credentials / f"{CREDENTIALS}.json").write_text(json.dumps({"token": "token-of-this-shop-1"}))
     variables = {
         "HAULAGE_GUARD__ALLOW": json.dumps([platforms.base.removeprefix("http://")]),
         "HAULAGE_ORDERS__CREDENTIALS_FOLDER": str(credentials),

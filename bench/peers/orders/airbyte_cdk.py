@@ -70,7 +70,7 @@ def manifest(url: str, start: str, step: str, lag_seconds: int, page_size: int) 
         "path": "/orders",
         "http_method": "GET",
         "request_parameters": {"sort": "updated_at"},
-        "authenticator": {"type": "BearerAuthenticator", "api_token": "token-1"},
+        "authenticator": {"type": "BearerAuthenticator", "api_token": "token-of-this-shop-1"},
     }
     # A first page is asked for by its number, too.
     paginator["pagination_strategy"]["inject_on_first_request"] = True  # type: ignore[index]

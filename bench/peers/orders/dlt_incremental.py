@@ -52,7 +52,7 @@ def run(url: str, database: str, folder: str, start: str, lag_seconds: int, page
     columns["updated_at"]["dedup_sort"] = "desc"  # of two copies in one run the newer one stays
     source = rest_api_source(
         {
-            "client": {"base_url": f"{url}/", "auth": {"type": "bearer", "token": "token-1"}},
+            "client": {"base_url": f"{url}/", "auth": {"type": "bearer", "token": "token-of-this-shop-1"}},
             "resources": [
                 {
                     "name": "orders",
