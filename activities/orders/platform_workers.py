@@ -116,13 +116,21 @@ class PlatformWorkers:
 
 
 async def serve_platforms(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Serve the platforms among these queues until *stop* is set; new platforms are picked up while it runs."""
+    """Serve the platforms among these queues until *stop* is set; new platforms are picked up while it runs.
+
+    A change of platforms or options notifies this process. It reads them every few seconds as well, as a notification
+    is lost while there is no connection.
+    """
     named = {platform for queue in queues if (platform := names.parse_platform_of_queue(queue))}
     if not named and names.PLATFORM_QUEUES not in queues:
         return
     steps, counters = PlatformActivities(services), dict[str, PlatformWorkers]()
+    changed = asyncio.Event()
     async with asyncio.TaskGroup() as group:
+        stopping = group.create_task(stop.wait())
+        listening = group.create_task(_follow_changes(services, changed))
         while not stop.is_set():
+            changed.clear()
             for platform, threads in (await _read_threads_or_empty(services)).items():
                 if platform in counters:
                     counters[platform].threads.set_limit(threads)
@@ -131,11 +139,20 @@ async def serve_platforms(services: Services, queues: Sequence[str], stop: async
                     for worker in counter.workers:
                         group.create_task(worker.run())
                     _log.info("platform_served", platform=platform, threads=threads)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), services.settings.orders.serve_seconds)
+            change = group.create_task(changed.wait())
+            seconds = services.settings.orders.serve_seconds
+            await asyncio.wait([stopping, change], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            change.cancel()
+        listening.cancel()
         for counter in counters.values():
             for worker in counter.workers:
                 group.create_task(worker.shutdown())
+
+
+async def _follow_changes(services: Services, changed: asyncio.Event) -> None:
+    """Set the event whenever platforms or their options have changed, or may have while nobody listened."""
+    async for _ in services.database.listen(platforms.CHANNEL):
+        changed.set()
 
 
 async def _read_threads_or_empty(services: Services) -> dict[str, int]:

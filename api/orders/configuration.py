@@ -111,6 +111,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
         record = None if body.capability is None else body.capability.model_dump(mode="json", exclude_unset=True)
         setup = DeclaredPlatformSetup(body.project_id, body.kind, body.shop, body.base_url, record, notify)
         row = platforms.create_or_update_platform(session, path.platform, setup, before)
+        await call.services.database.notify_on_commit(session, platforms.CHANNEL, path.platform)
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
         state = platforms.combine_platform_with_options(
             row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS)
@@ -136,6 +137,7 @@ async def _change_options(
         # Unchanged options make no new version.
         is_same = options == before.options
         level = before if is_same else await platforms.insert_options_version(session, path.platform, options)
+        await call.services.database.notify_on_commit(session, platforms.CHANNEL, path.platform)
         levels[path.platform] = level
         standings = _build_states(rows, levels)
         for state in standings:

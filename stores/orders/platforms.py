@@ -38,6 +38,8 @@ class PlatformOptionsVersion:
     options: PlatformOptions
 
 
+CHANNEL: Final = "order_platforms"
+"""Notified of each platform that is set up and each level whose options change."""
 KEPT_FIELDS: Final = frozenset({"platform", "project_id", "kind", "shop", "base_url", "created_at", "revision"})
 """What the row of a removed platform keeps: whose its orders are, and a revision that marks do not repeat."""
 _IS_THERE: Final = col(OrderPlatform.removed_at).is_(None)

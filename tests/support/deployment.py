@@ -222,7 +222,7 @@ def _settings(stack: Stack, folder: Path, database_url: str) -> Settings:
 
 def _with_orders(settings: Settings, platforms: Platforms, folder: Path) -> Settings:
     allow = [*settings.guard.allow, platforms.base.removeprefix("http://")]
-    orders = {"credentials_folder": folder / "credentials", "serve_seconds": 0.3}
+    orders = {"credentials_folder": folder / "credentials"}
     (folder / "credentials").mkdir()
     return settings.model_copy(
         update={

@@ -227,8 +227,8 @@ def _us(moment: datetime) -> int:
 
 
 def with_platforms(settings: Settings, platforms: str, **changes: Any) -> Settings:
-    """Settings that let these platforms through and look for changes often."""
-    orders = {"credentials_folder": settings.data_dir / "credentials", "serve_seconds": 0.2, **changes}
+    """Settings that let these platforms through."""
+    orders = {"credentials_folder": settings.data_dir / "credentials", **changes}
     allow = [*settings.guard.allow, platforms.removeprefix("http://")]
     return settings.model_copy(
         update={

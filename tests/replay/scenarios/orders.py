@@ -33,7 +33,7 @@ from workflows.orders.cycle import OrderCycleWorkflow
 from workflows.orders.handle import build_search_attributes
 from workflows.orders.slice import OrderSliceWorkflow
 
-VARIABLES: Mapping[str, str] = {"HAULAGE_ORDERS__SERVE_SECONDS": "0.2", "HAULAGE_ORDERS__SLICES_AHEAD": "4"}
+VARIABLES: Mapping[str, str] = {"HAULAGE_ORDERS__SLICES_AHEAD": "4"}
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SPAN_SECONDS = 7_200
 CREDENTIALS = "recorded"

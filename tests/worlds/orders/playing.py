@@ -44,8 +44,6 @@ SWEEPS_MAX = 4
 RATE = {"requests_per_second": 300, "burst": 60, "daily_quota": 100_000}
 """Less than the kind allows, and enough for a world."""
 PAGE = 100
-SERVE_SECONDS = 1.0
-"""How often the worker looks for platforms that are new."""
 
 
 @dataclass
@@ -392,5 +390,5 @@ async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
     """API, worker and platforms."""
     async with running_world_platforms() as platforms:
         base = Platforms(base=platforms.base)
-        async with running_orders(settings, platforms=base, serve_seconds=SERVE_SECONDS) as orders:
+        async with running_orders(settings, platforms=base) as orders:
             yield Stage(orders, platforms)
