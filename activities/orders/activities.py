@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from activities.orders import slice_attempts
 from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
@@ -56,6 +58,7 @@ from stores.orders.platforms import PlatformWithSettingsInForce, build_alarm
 
 CLOCK_PATIENCE: Final = timedelta(minutes=3)
 """How long a clock may be unreadable before an alarm is sent."""
+FURTHER_SECONDS: Final = 10.0
 CLOCK_ANSWER_SECONDS: Final = 10.0
 """Timeout of a request for the time: three of them, and a wait for a permit, fit into the activity's timeout."""
 
@@ -188,17 +191,38 @@ class PlatformActivities:
     async def read_slice(self, params: ReadSliceInput) -> ReadSliceResult:
         """Make one attempt at a slice: read, confirm, and commit orders and the ledger's row in one transaction."""
         async with send_heartbeats_during_block(at_once=False):
+            began = time.monotonic()
             with slice_attempts.convert_platform_failures():
-                return await self._make_slice_attempt(params)
+                result = await self._make_slice_attempt(params)
+            if result.ending is ReadOutcome.DONE and params.further:
+                until = began + min(FURTHER_SECONDS, params.settings.timeout / 2)
+                result = result.model_copy(update={"further_done": await self._read_further_slices(params, until)})
+            return result
 
-    async def _make_slice_attempt(self, params: ReadSliceInput) -> ReadSliceResult:
+    async def _read_further_slices(self, params: ReadSliceInput, until: float) -> int:
+        """Read the further slices as long as all goes well, and return how many; others stay due."""
+        for done, window in enumerate(params.further):
+            if time.monotonic() >= until:
+                return done
+            try:
+                with slice_attempts.convert_platform_failures(), slice_attempts.convert_own_outages():
+                    read = await self._make_slice_attempt(
+                        params.model_copy(update={"window": window, "place": None, "further": []}), is_further=True
+                    )
+            except ApplicationError:
+                return done
+            if read.ending is not ReadOutcome.DONE:
+                return done
+        return len(params.further)
+
+    async def _make_slice_attempt(self, params: ReadSliceInput, *, is_further: bool = False) -> ReadSliceResult:
         attempt = await attempts.take_slice_unless_ended_or_refused(self._database, params)
         state = attempt.state
         if attempt.refusal is not None:
             raise slice_attempts.to_application_error(
                 AttemptFailure(trouble=FailureKind.EXPIRED, fault=attempt.refusal, place=params.place)
             )
-        if attempt.taken is SliceTakingResult.NOT:
+        if attempt.taken is SliceTakingResult.NOT or (is_further and state.settings.version != params.settings.version):
             return ReadSliceResult(ending=ReadOutcome.OVER)
         answers = await slice_attempts.load_answers_of_earlier_attempts(self._objects, params, state.capability)
         try:
@@ -206,6 +230,8 @@ class PlatformActivities:
                 state, params, answers, may_split=attempt.taken is SliceTakingResult.OPEN
             )
         except PlatformFailure as failure:
+            if is_further:
+                raise
             raise slice_attempts.to_application_error(
                 await self._store_answers_and_build_failure(state.capability, params, answers, failure)
             ) from None
@@ -303,30 +329,7 @@ class PlatformActivities:
         result = await attempts.commit_orders(self._database, state, params, reading)
         if result.ending is ReadOutcome.OVER:
             return result
-        if contents.may_be_cut:
-            log.get(__name__).warning(
-                "order_window_may_be_incomplete",
-                platform=params.platform,
-                window=str(params.window),
-                orders=result.orders,
-            )
-        for event, count in (("orders_outside_window", result.outside), ("orders_undated", result.undated)):
-            if count:
-                log.get(__name__).warning(event, platform=params.platform, window=str(params.window), orders=count)
-        log.get(__name__).info(
-            "order_slice_done",
-            platform=params.platform,
-            window=str(params.window),
-            purpose=params.purpose.value,
-            orders=result.orders,
-            changed=result.changed,
-            missed=result.missed,
-            pages=reading.pages,
-            passes=reading.passes,
-        )
-        metrics.SLICES_ENDED.labels(params.platform, params.purpose.value, "done", "").inc()
-        metrics.ORDERS.labels(params.platform).inc(result.changed)
-        metrics.ORDERS_MISSED.labels(params.platform).inc(result.missed)
+        slice_attempts.log_and_count_end(params, reading, result, may_be_cut=contents.may_be_cut)
         return result
 
 

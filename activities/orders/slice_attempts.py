@@ -25,11 +25,12 @@ from clients.platforms import (
 )
 from domain.faults import FaultRecord
 from domain.orders import names
-from domain.orders.activity_models import ReadSliceInput
+from domain.orders.activity_models import ReadSliceInput, ReadSliceResult
 from domain.orders.capability import Capability, PagingKind
 from domain.orders.slices import AttemptFailure, FailureKind, ResumePoint
-from infra import log, outages
+from infra import log, metrics, outages
 from infra.objects import ObjectMissing, ObjectStore
+from stores.orders.attempts import SliceReading
 
 
 async def load_answers_of_earlier_attempts(
@@ -189,3 +190,33 @@ def to_attempt_failure(failure: PlatformFailure) -> AttemptFailure:
             return AttemptFailure(trouble=FailureKind.REFUSED, fault=fault)
         case _:
             return AttemptFailure(trouble=FailureKind.FAILED, fault=fault)
+
+
+def log_and_count_end(
+    params: ReadSliceInput, reading: SliceReading, result: ReadSliceResult, *, may_be_cut: bool
+) -> None:
+    """Log the end of a slice in one line, and what is doubtful of it in others; count it."""
+    if may_be_cut:
+        log.get(__name__).warning(
+            "order_window_may_be_incomplete",
+            platform=params.platform,
+            window=str(params.window),
+            orders=result.orders,
+        )
+    for event, count in (("orders_outside_window", result.outside), ("orders_undated", result.undated)):
+        if count:
+            log.get(__name__).warning(event, platform=params.platform, window=str(params.window), orders=count)
+    log.get(__name__).info(
+        "order_slice_done",
+        platform=params.platform,
+        window=str(params.window),
+        purpose=params.purpose.value,
+        orders=result.orders,
+        changed=result.changed,
+        missed=result.missed,
+        pages=reading.pages,
+        passes=reading.passes,
+    )
+    metrics.SLICES_ENDED.labels(params.platform, params.purpose.value, "done", "").inc()
+    metrics.ORDERS.labels(params.platform).inc(result.changed)
+    metrics.ORDERS_MISSED.labels(params.platform).inc(result.missed)

@@ -81,6 +81,13 @@ class SliceJob(_FrozenModel):
     track: SliceTrack = SliceTrack.LIVE
     purpose: ReadPurpose = ReadPurpose.FIRST
     suffix: str = ""
+    further: list[TimeWindow] = []
+    """Small slices that the same reading goes on with; what it leaves of them is claimed again."""
+
+    @property
+    def windows(self) -> list[TimeWindow]:
+        """The slice and the further ones."""
+        return [self.window, *self.further]
 
 
 class ClaimSlicesResult(_FrozenModel):
@@ -121,6 +128,8 @@ class ReadSliceInput(PlatformInput):
     """Where the previous attempt stopped."""
     holder: str
     """Identifies the attempt in the ledger: once a later attempt has taken the slice, this one can no longer commit."""
+    further: list[TimeWindow] = []
+    """Small slices that are read next, where all goes well."""
 
 
 class ReadSliceResult(_FrozenModel):
@@ -136,6 +145,8 @@ class ReadSliceResult(_FrozenModel):
     undated: int = 0
     missed: int = 0
     halves: list[SliceJob] = []
+    further_done: int = 0
+    """How many of the further slices are read."""
 
 
 class FailSliceInput(PlatformInput):
@@ -156,6 +167,7 @@ class SliceResult(_FrozenModel):
     done: bool
     orders: int = 0
     halves: int = 0
+    further_done: int = 0
     fault: FaultRecord | None = None
 
 

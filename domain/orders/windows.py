@@ -10,11 +10,11 @@ Whatever is claimed is open until it is read and confirmed, or skipped with a re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from enum import StrEnum
 from itertools import chain
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, model_validator
 
@@ -120,6 +120,37 @@ def split_into_slices(start: datetime, until: datetime, interval_seconds: int, m
     if len(found) < most and rest < until:
         found.append(TimeWindow(start=rest, end=until))
     return found
+
+
+FEW_SLICES: Final = 8
+"""Up to as many waiting slices are read one by one."""
+_SLICES_PER_READING_MAX: Final = 16
+_ORDERS_PER_READING: Final = 10_000
+
+
+class ReadingShare(NamedTuple):
+    """How many slices one reading takes, and how many readings are begun."""
+
+    slices: int
+    readings_max: int | None = None
+
+
+def plan_slices_per_reading(waiting: int, sizes: Sequence[int], threads: int) -> ReadingShare:
+    """Return how many of the waiting slices one reading takes.
+
+    A workflow of its own costs more than to read a few hundred orders. Of the first slices of a platform only some are
+    begun: they show how many orders the others may have.
+
+    Args:
+        sizes: Orders of the slices that were read last.
+        threads: How many slices each worker reads at a time.
+    """
+    if waiting <= FEW_SLICES:
+        return ReadingShare(1)
+    if not sizes:
+        return ReadingShare(1, max(FEW_SLICES // 2, 2 * threads))
+    slices = min(_SLICES_PER_READING_MAX, _ORDERS_PER_READING // max(1, *sizes), -(-waiting // (2 * threads)))
+    return ReadingShare(max(1, slices))
 
 
 class SliceTrack(StrEnum):

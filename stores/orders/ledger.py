@@ -263,7 +263,8 @@ async def claim_slices(
             await session.flush()
         room = max(0, ahead - len(params.running))
         jobs = await _list_due_slices(session, params.platform, SliceTrack.LIVE, params.running, ahead)
-        jobs += await _list_due_slices(session, params.platform, SliceTrack.HISTORY, params.running, room)
+        history = await _list_due_slices(session, params.platform, SliceTrack.HISTORY, params.running, room)
+        jobs += await _combine_small_slices(session, params.platform, history, threads)
         jobs = jobs[:room] if is_refused else jobs
         if not jobs:
             jobs = await _list_due_sweeps(session, state, params.running, min(room, threads))
@@ -321,6 +322,22 @@ async def _list_due_slices(
     )
     jobs = [SliceJob(window=build_window(row), track=track) for row in await session.exec(statement)]
     return [job for job in jobs if job.window not in running][:most]
+
+
+async def _combine_small_slices(session: Session, platform: str, jobs: list[SliceJob], threads: int) -> list[SliceJob]:
+    """Let one reading take several slices, as many as the last ones that were read allow."""
+    statement = (
+        select(OrderSlice.orders)
+        .where(OrderSlice.platform == platform, col(OrderSlice.done_at).is_not(None))
+        .order_by(col(OrderSlice.done_at).desc())
+        .limit(windows.FEW_SLICES)
+    )
+    is_few = len(jobs) <= windows.FEW_SLICES
+    sizes = [] if is_few else [orders or 0 for orders in await session.exec(statement)]
+    share = windows.plan_slices_per_reading(len(jobs), sizes, threads)
+    starts = range(0, len(jobs), share.slices)[: share.readings_max]
+    groups = [jobs[first : first + share.slices] for first in starts]
+    return [first.model_copy(update={"further": [job.window for job in further]}) for first, *further in groups]
 
 
 async def _list_due_sweeps(

@@ -161,7 +161,8 @@ class OrderCycleWorkflow:
         )
 
     def _start_slice_task(self, project_id: str, job: SliceJob) -> None:
-        self._running[job.window] = asyncio.create_task(self._run_slice(project_id, job))
+        task = asyncio.create_task(self._run_slice(project_id, job))
+        self._running |= dict.fromkeys(job.windows, task)
 
     async def _run_slice(self, project_id: str, job: SliceJob) -> None:
         """Start a slice and wait for its end; one that is already running is left alone."""
@@ -174,14 +175,15 @@ class OrderCycleWorkflow:
         except ChildWorkflowError:
             # It was terminated by an operator: this run does not start it again.
             self._terminated.add(job.window)
-        del self._running[job.window]
+        for window in job.windows:
+            del self._running[window]
         self._has_changed = True
 
     def _count_result(self, sliced: SliceResult) -> None:
         self._failures_in_row = 0 if sliced.fault is None else self._failures_in_row + 1
         self._status = self._status.model_copy(
             update={
-                "finished": self._status.finished + (sliced.fault is None),
+                "finished": self._status.finished + (sliced.fault is None) + sliced.further_done,
                 "failed": self._status.failed + (sliced.fault is not None),
             }
         )
@@ -242,7 +244,7 @@ class OrderCycleWorkflow:
 
     async def _wait_for_slices(self) -> None:
         if self._running:
-            await workflow.wait(list(self._running.values()))
+            await workflow.wait(list(dict.fromkeys(self._running.values())))
 
     def _end_or_fail_without_clock(self, claimed: ClaimSlicesResult) -> OrderCycleStatus:
         """End the run; one that could claim nothing without a clock fails."""

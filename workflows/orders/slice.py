@@ -117,9 +117,11 @@ class OrderSliceWorkflow:
                 settings=settings,
                 place=self._place,
                 holder=f"{info.workflow_id}/{info.run_id}-{self._attempt}",
+                further=job.further,
             ),
             task_queue=names.build_slice_queue_name(self._params.platform),
-            start_to_close_timeout=timedelta(seconds=settings.timeout),
+            # Further slices are begun within half of the time.
+            start_to_close_timeout=timedelta(seconds=settings.timeout * (2 if job.further else 1)),
             heartbeat_timeout=HEARTBEAT,
             retry_policy=ONCE,
             priority=Priority(priority_key=_PRIORITIES.get((job.purpose, job.track), _READ_AGAIN)),
@@ -167,7 +169,12 @@ class OrderSliceWorkflow:
 
     def _build_result(self, read: ReadSliceResult) -> SliceResult:
         self._show_progress(read.ending, None, None)
-        return SliceResult(done=read.ending is not ReadOutcome.OVER, orders=read.orders, halves=len(read.halves))
+        return SliceResult(
+            done=read.ending is not ReadOutcome.OVER,
+            orders=read.orders,
+            halves=len(read.halves),
+            further_done=read.further_done,
+        )
 
     def _show_progress(self, state: str, pause: float | None, fault: FaultRecord | None) -> None:
         """Show the state in the search attributes and the Web UI."""
