@@ -129,6 +129,7 @@ class RetryingPageReader:
         first_page: The number that the source gives to its first page.
         redactor: Removes secrets from quotes of the source's answers.
         table: The number of its table.
+        pause_max_seconds: How long it pauses by itself; a longer pause is left to the caller.
     """
 
     def __init__(
@@ -138,6 +139,7 @@ class RetryingPageReader:
         first_page: int = 0,
         redactor: Redactor | None = None,
         table: int = 0,
+        pause_max_seconds: float = SLOT_HELD_MAX_SECONDS,
     ) -> None:
         self._rules = PageRetryRules(
             retries=settings.page_retries,
@@ -148,6 +150,7 @@ class RetryingPageReader:
         self._first_page = first_page
         self._redactor = redactor or Redactor()
         self._table = table
+        self._pause_max_seconds = pause_max_seconds
 
     async def read_page(
         self,
@@ -192,7 +195,7 @@ class RetryingPageReader:
                     page=number,
                     retry=tries_so_far.total_attempts,
                 )
-                if time.monotonic() - began + pause > SLOT_HELD_MAX_SECONDS:
+                if time.monotonic() - began + pause > self._pause_max_seconds:
                     raise RetryLater(RetryWait(tries=tries_so_far, seconds=pause)) from None
                 await asyncio.sleep(pause)
             else:

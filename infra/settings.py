@@ -141,6 +141,9 @@ class DownloadSettings(BaseModel):
     slice_seconds: float = Field(
         default=10.0, ge=0, description="how long a fetcher keeps its slot before it queues again"
     )
+    small_file_max_bytes: int = Field(
+        default=4 * 1024 * 1024, ge=0, description="a CSV file up to this size is made while its source is probed"
+    )
     resume_window_seconds: int = Field(default=300, ge=0, description="how long staged rows can be resumed from")
     requests_per_host: int = Field(default=10, ge=1, description="requests at a time, over all workers")
     excel_file_max_bytes: int = Field(default=10_000_000, ge=100_000, description="a larger Excel file is split")
@@ -257,7 +260,11 @@ class OrderSettings(BaseModel):
         description="this API's address for workers, like http://api:8080, allowed for /v1/orders/source",
     )
     slices_ahead: int = Field(default=64, ge=1, le=500, description="slices of a platform that are claimed ahead")
-    serve_seconds: float = Field(default=2.0, gt=0, description="how often a worker looks for new platforms")
+    serve_seconds: float = Field(
+        default=2.0,
+        gt=0,
+        description="how often a worker looks for platforms that no notification told it of",
+    )
     skew_max_seconds: float = Field(default=300.0, gt=0, description="a larger difference of clocks is reported")
     stale_hours: float = Field(default=24.0, gt=0, description="a slice that is unfinished for this long is reported")
     copies_kept_days: int = Field(default=7, ge=1, description="how long exports can be made at a mark")

@@ -15,10 +15,10 @@ from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from activities.downloads import assembly, books, probing
+from activities.downloads import assembly, books, probing, small_files
 from activities.downloads.fetching import SLOW_PAGE_SECONDS, RangeFetcher
 from activities.downloads.stager import BookStager, RangeStager, load_ledger_and_tail
-from clients.sources import InlineRowsPageClient, RetryingPageReader, RetryLater, SourceClient
+from clients.sources import SLOT_HELD_MAX_SECONDS, InlineRowsPageClient, RetryingPageReader, RetryLater, SourceClient
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
     AssembleInput,
@@ -67,6 +67,7 @@ class DownloadActivities:
         # Fetchers render books themselves; each takes a core and some memory.
         self._render_slots = asyncio.Semaphore(services.settings.worker.render_slots)
         self._large_pages = asyncio.Semaphore(LARGE_PAGES_MAX)
+        self._small_files = asyncio.Semaphore(services.settings.worker.fetch_slots)
 
     @activity.defn(name="download_record")
     async def record_processing(self, record: RecordStartInput) -> None:
@@ -77,13 +78,15 @@ class DownloadActivities:
 
     @activity.defn(name="download_probe")
     async def prepare_fetching(self, request: ProbeInput) -> ProbeResult:
-        """Probe the sources; keep staged rows if they may be used, otherwise delete them and begin new uploads."""
+        """Probe the sources; keep staged rows if they may be used, otherwise delete them and begin new uploads.
+
+        A small file is made at once.
+        """
         async with send_heartbeats_during_block():
-            began = time.monotonic()
+            if request.processings:
+                await self.record_processing(RecordStartInput(spec=request.spec, processings=request.processings))
             try:
-                sources = await self._probe_and_resume_or_start_over(request)
-                sources.is_slow = time.monotonic() - began > SLOW_PAGE_SECONDS
-                return ProbeResult(sources=sources)
+                return await self._probe_and_resume_or_start_over(request)
             except RetryLater as later:
                 return ProbeResult(wait=later.wait)
 
@@ -156,24 +159,34 @@ class DownloadActivities:
         await catalogue.record_result_and_notify(self._database, finish)
         _count_and_log_end(finish)
 
-    async def _probe_and_resume_or_start_over(self, request: ProbeInput) -> SourcesProbe:
-        spec, earlier = request.spec, request.earlier
+    async def _probe_and_resume_or_start_over(self, request: ProbeInput) -> ProbeResult:
+        spec, earlier, began = request.spec, request.earlier, time.monotonic()
         tables = [await self._probe_table(request, table) for table in range(spec.table_count)]
         probes, drawing = [table.probe for table in tables], _build_drawing(spec, tables)
+        seconds = time.monotonic() - began
+        is_slow = seconds > SLOW_PAGE_SECONDS
         books.require_rows_within_single_book(spec, drawing, probes)
-        if (
-            earlier
-            and _have_sources_same_extent_and_first_rows(earlier.tables, probes)
-            and await self._is_staging_recent(spec)
-        ):
-            return earlier.model_copy(update={"resumed": True})
+        if earlier and _have_sources_same_extent_and_first_rows(earlier.tables, probes) and await self._is_staging_recent(spec):
+            return ProbeResult(sources=earlier.model_copy(update={"resumed": True, "is_slow": is_slow}))
         if drawing is not None and not request.single_fetcher:
             probes[0].books = await books.count_books_rendered_by_fetchers(spec, drawing, probes[0], tables[0].sample)
         # An attempt that died after it began an upload left that behind.
         await self._delete_objects_and_uploads(spec)
         if drawing is not None:
             await self._objects.put(names.build_drawing_key(spec), drawing.model_dump_json().encode())
-        return await self._begin_uploads(spec, probes)
+        small = None
+        max_bytes = self._services.settings.downloads.small_file_max_bytes
+        # The probe took two requests or more.
+        if not self._small_files.locked() and small_files.is_small(spec, probes, max_bytes, seconds / 2):
+            async with self._small_files:
+                small = small_files.SmallFile.create(self._objects, spec, probes[0])
+                if (file := await small.make(self._open_source(spec, pause_max_seconds=0.0))) is not None:
+                    return ProbeResult(sources=SourcesProbe(tables=probes), file=file)
+        sources = await self._begin_uploads(spec, probes)
+        sources.is_slow = is_slow or (small is not None and small.is_slow)
+        if small is not None:
+            await small.stage_for_fetchers(probes[0].upload_id)
+        return ProbeResult(sources=sources, wait=small.wait if small else None)
 
     async def _open_stager(self, fetch: FetchRangeInput) -> RangeStager:
         ledger, gathered = await load_ledger_and_tail(self._objects, fetch)
@@ -181,18 +194,20 @@ class DownloadActivities:
             return BookStager(self._objects, fetch, ledger, gathered, self._render_slots)
         return RangeStager(self._objects, fetch, ledger, gathered)
 
-    def _open_source(self, spec: DownloadSpec) -> RetryingPageReader:
+    def _open_source(self, spec: DownloadSpec, pause_max_seconds: float = SLOT_HELD_MAX_SECONDS) -> RetryingPageReader:
         """Open the source of a download, or the rows that were sent with it."""
         services, settings = self._services, self._services.settings.downloads
         if spec.inline_key is not None:
-            return RetryingPageReader(settings, InlineRowsPageClient(services.objects, spec.inline_key))
+            inline = InlineRowsPageClient(services.objects, spec.inline_key)
+            return RetryingPageReader(settings, inline, pause_max_seconds=pause_max_seconds)
         if spec.source_url is None:
             raise ValueError(f"download {spec.task_id} has neither a source URL nor rows of its own")
         sealed = spec.source_headers
         headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
         url = services.sealer.open(spec.source_url)
         pages = SourceClient(services.http, services.gate, settings, url, headers, self._large_pages)
-        return RetryingPageReader(settings, pages, spec.first_page, Redactor(url, headers), spec.table)
+        redactor = Redactor(url, headers)
+        return RetryingPageReader(settings, pages, spec.first_page, redactor, spec.table, pause_max_seconds)
 
     async def _probe_table(self, request: ProbeInput, table: int) -> probing.ProbedTable:
         spec, more = request.spec, request.columns.get(table, [])

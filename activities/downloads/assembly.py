@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from activities.downloads import books
 from activities.downloads.books import read_manifest_and_delete_staging, write_manifest_and_delete_staging
 from domain.downloads import names, repeats, sinks, staging
-from domain.downloads.activity_models import AssembleInput, AssembleResult, FileManifest, TableProbe
+from domain.downloads.activity_models import AssembleInput, AssembleResult, FileManifest, SourcesProbe, TableProbe
 from domain.downloads.models import DownloadSpec, FileType, StoredFile
 from domain.downloads.staging import (
     AssemblyRecord,
@@ -42,16 +42,7 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
     ledgers = [
         await _read_ledgers(objects, spec.build_table_spec(table), count) for table, count in enumerate(assemble.ranges)
     ]
-    warnings = assemble.warnings + [
-        warning
-        for table, probe in enumerate(sources.tables)
-        for warning in (
-            *_require_allowed_repeats_and_list_warnings(spec, probe, assemble.pages[table], ledgers[table]),
-            *_build_doubtful_end_warning_if_any(probe, ledgers[table]),
-            *_build_warnings_of_repeated_keys(ledgers[table]),
-            *_build_lone_surrogates_warning_if_any(ledgers[table]),
-        )
-    ]
+    warnings = assemble.warnings + collect_warnings(spec, sources, assemble.pages, ledgers)
     known = AssembleResult(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
     if sources.archive:
         return known.model_copy(
@@ -67,6 +58,40 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
         )
         return shared.model_copy(update={"warnings": known.warnings, "has_gaps": known.has_gaps})
     return AssembleResult(file=await _make_file_and_manifest(objects, spec, sources.tables[0], joined[0], warnings))
+
+
+def collect_warnings(
+    spec: DownloadSpec, sources: SourcesProbe, pages: Sequence[Sequence[int]], ledgers: Sequence[Sequence[RangeLedger]]
+) -> list[str]:
+    """Check for pages that came twice, and return warnings about the rows of all tables.
+
+    Args:
+        pages: The first page of each range of each table.
+        ledgers: The ledger of each range of each table.
+    """
+    return [
+        warning
+        for table, probe in enumerate(sources.tables)
+        for warning in (
+            *_require_allowed_repeats_and_list_warnings(spec, probe, pages[table], ledgers[table]),
+            *_build_doubtful_end_warning_if_any(probe, ledgers[table]),
+            *_build_warnings_of_repeated_keys(ledgers[table]),
+            *_build_lone_surrogates_warning_if_any(ledgers[table]),
+        )
+    ]
+
+
+def require_all_rows(probe: TableProbe, ledgers: Sequence[RangeLedger]) -> int:
+    """Return the number of rows of a table.
+
+    Raises:
+        StagedPartsInvalid: The source has another number of rows.
+    """
+    rows = sum(ledger.rows for ledger in ledgers)
+    has_gaps = any(ledger.has_gaps for ledger in ledgers)
+    if probe.extent.is_exact and not has_gaps and rows != probe.extent.total:
+        raise StagedPartsInvalid(f"{rows} rows are staged where the source has {probe.extent.total}")
+    return rows
 
 
 def _require_all_rendered_segments(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
@@ -175,10 +200,7 @@ class _TableJoiner:
 
     async def join(self) -> _JoinedTable:
         """Join the ranges, and check that all rows are there."""
-        rows = sum(ledger.rows for ledger in self._ledgers)
-        has_gaps = any(ledger.has_gaps for ledger in self._ledgers)
-        if self._probe.extent.is_exact and not has_gaps and rows != self._probe.extent.total:
-            raise StagedPartsInvalid(f"{rows} rows are staged where the source has {self._probe.extent.total}")
+        rows = require_all_rows(self._probe, self._ledgers)
         placed = await self._upload_missing_parts(staging.list_file_pieces(self._ledgers))
         return _JoinedTable(rows, placed, await self._complete_and_verify_upload(placed))
 

@@ -11,7 +11,14 @@ from activities.downloads import books
 from activities.downloads.book_rendering import BufferedRowReader
 from domain.downloads import names, repeats, staging
 from domain.downloads.activity_models import FetchRangeInput
-from domain.downloads.staging import RangeLedger, RenderedSegment, StagedTailRecord, TailPageEnd, UploadedPartRecord
+from domain.downloads.staging import (
+    UploadedPartRecord,
+    RangeLedger,
+    RenderedSegment,
+    StagedPartsInvalid,
+    TailPageEnd,
+    StagedTailRecord,
+)
 from infra import metrics
 from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
 
@@ -189,7 +196,22 @@ class RangeStager:
         rendered: RenderedSegment | None = None,
     ) -> None:
         before = self.ledger.tail
-        self.ledger = self.ledger.model_copy(
+        self.ledger = self._build_ledger(parts, tail, next_page, rows, rendered)
+        key = names.build_range_ledger_key(self._spec, self.ledger.range)
+        await self._objects.put(key, self.ledger.model_dump_json().encode())
+        if before is not None and (tail is None or tail.key != before.key):
+            await self._objects.delete(before.key)
+        self._secured_at = time.monotonic()
+
+    def _build_ledger(
+        self,
+        parts: list[UploadedPartRecord],
+        tail: StagedTailRecord | None,
+        next_page: int,
+        rows: int,
+        rendered: RenderedSegment | None = None,
+    ) -> RangeLedger:
+        return self.ledger.model_copy(
             update={
                 "parts": parts,
                 "tail": tail,
@@ -203,11 +225,6 @@ class RangeStager:
                 "lone_surrogate_page": self._lone_surrogate_page,
             }
         )
-        key = names.build_range_ledger_key(self._spec, self.ledger.range)
-        await self._objects.put(key, self.ledger.model_dump_json().encode())
-        if before is not None and (tail is None or tail.key != before.key):
-            await self._objects.delete(before.key)
-        self._secured_at = time.monotonic()
 
 
 class BookStager(RangeStager):
@@ -239,6 +256,34 @@ class BookStager(RangeStager):
 
     async def _upload_part_if_full(self) -> bool:
         return False
+
+
+class WholeFileStager(RangeStager):
+    """A stager that collects all pages of a small file, which is stored at once, or staged later."""
+
+    async def finish_range(self) -> RangeLedger:
+        """Store nothing."""
+        return self.ledger
+
+    async def store_tail(self) -> None:
+        """Store nothing."""
+
+    def build_whole_ledger(self) -> RangeLedger:
+        """Return the ledger of the range as if it were staged."""
+        return self._build_ledger([], None, self.next_page, self.rows)
+
+    def take_content(self) -> bytes:
+        """Return the joined pages."""
+        return _join_pieces(self._pieces)
+
+    async def stage(self, upload_id: str) -> None:
+        """Stage what was collected for an upload."""
+        self.ledger = self.ledger.model_copy(update={"upload_id": upload_id})
+        if self.next_page > self.ledger.next_page:
+            await super().store_tail()
+
+    async def _upload_part_if_full(self) -> bool:
+        raise StagedPartsInvalid("the rows are larger than those of the first page, too large for a small file")
 
 
 def _join_pieces(pieces: Sequence[_StagedPiece]) -> bytes:

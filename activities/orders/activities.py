@@ -205,7 +205,7 @@ class PlatformActivities:
             if time.monotonic() >= until:
                 return done
             try:
-                with slice_attempts.convert_platform_failures(), slice_attempts.convert_own_outages():
+                with slice_attempts.convert_platform_failures(), slice_attempts.convert_outages_to_lost_worker():
                     read = await self._make_slice_attempt(
                         params.model_copy(update={"window": window, "place": None, "further": []}), is_further=True
                     )

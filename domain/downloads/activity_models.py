@@ -101,13 +101,17 @@ class ProbeInput(BaseModel):
     """Upper bound of the page size, after larger pages timed out."""
     tries: list[PageAttempts] = []
     """Failed attempts of each request before the last wait."""
+    processings: int = 0
+    """The number of the processing, where the activity also records that it began; otherwise 0."""
 
 
 class ProbeResult(BaseModel):
-    """The probed sources, or how long to wait before probing again."""
+    """The probed sources, or how long to wait before probing again; of both, the wait comes before fetching."""
 
     sources: SourcesProbe | None = None
     wait: RetryWait | None = None
+    file: StoredFile | None = None
+    """The file, if it is so small that it was made at once."""
 
 
 class FetchRangeInput(BaseModel):

@@ -7,6 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from domain.downloads.models import DownloadTrouble
 from domain.faults import FaultRecord, SourceFault
 
 BUSY_PAUSE_MAX_SECONDS: Final = 60.0
@@ -125,3 +126,23 @@ def is_timeout(fault: SourceFault) -> bool:
 def is_source_asking_to_wait(fault: SourceFault) -> bool:
     """Return whether the source asked to be called later, which says nothing about the page."""
     return fault.transient and (fault.is_busy or fault.retry_after_seconds is not None)
+
+
+def build_time_limit_fault(seconds: int, trouble: DownloadTrouble | None) -> FaultRecord:
+    """Build the fault of a download that was not done in time; it says what that waited for at last."""
+    at_last = f" At last it waited, after {trouble.tries} tries: {trouble.message}" if trouble else ""
+    return FaultRecord(
+        code="max_exec_time",
+        message=f"The download was not done within {seconds:,} s, its `max_exec_time`.{at_last}",
+        hint="Ask for less, give it more time, or retry soon: what is fetched already is kept for a while.",
+        retryable=True,
+    )
+
+
+def build_columns_changing_fault(names: list[str]) -> FaultRecord:
+    """Build the fault of a source whose rows have new keys at every reading."""
+    return FaultRecord(
+        code="source_columns_changing",
+        message=f"New keys keep turning up at every reading of the source; at last: {', '.join(names[:20])}.",
+        hint="Give every row the same keys, with null where there is no value.",
+    )

@@ -28,7 +28,7 @@ from domain.downloads.models import DownloadSpec
 from domain.downloads.plan import PageRange
 from domain.downloads.staging import RangeLedger, StagedPartsInvalid, StagedRowsTooOld
 from infra.objects import ObjectMissing, ObjectStore
-from infra.settings import Settings
+from infra.settings import DownloadSettings, Settings
 from services import services
 from services.services import Services
 from sims.source import Source, running_source
@@ -91,9 +91,10 @@ async def source() -> AsyncIterator[Source]:
 
 @pytest.fixture
 async def held(settings: Settings, source: Source) -> AsyncIterator[Services]:
-    """The clients, with the guard open for the sample source."""
+    """The clients, with the guard open for the sample source; also small files are made step by step."""
     guard = settings.guard.model_copy(update={"allow": [source.base.removeprefix("http://")]})
-    async with services.open_services(settings.model_copy(update={"guard": guard})) as opened:
+    downloads = settings.downloads.model_copy(update={"small_file_max_bytes": 0})
+    async with services.open_services(settings.model_copy(update={"guard": guard, "downloads": downloads})) as opened:
         yield opened
 
 
@@ -191,6 +192,52 @@ async def test_every_crash_point_is_survived(held: Services, source: Source) -> 
         crash_points += 1
 
     assert crash_points > 20
+
+
+def allow_small_files(held: Services) -> Services:
+    downloads = held.settings.downloads.model_copy(
+        update={"small_file_max_bytes": DownloadSettings().small_file_max_bytes}
+    )
+    return replace(held, settings=held.settings.model_copy(update={"downloads": downloads}))
+
+
+async def test_every_crash_point_of_a_small_file_is_survived(held: Services, source: Source) -> None:
+    """Die before and after every call of the store: the second attempt makes the file, and leaves nothing else."""
+    rows, crash_points, crashed = 3_000, 0, True
+    while crashed:
+        spec = build_spec(held, source.url(rows=rows, seed=SEED))
+        store = CrashingStore(held.objects, at=crash_points)
+        looked: ProbeResult | None = None
+        while looked is None:
+            with suppress(Crash):
+                doing = make_activities(allow_small_files(held), store)
+                looked = await ActivityEnvironment().run(doing.prepare_fetching, ProbeInput(spec=spec))
+        assert looked.file is not None
+        assert looked.file.rows == rows
+        assert parse_csv(await held.objects.get(names.build_file_key(spec))) == expected_rows(SEED, range(rows))
+        assert [listed.key for listed in await held.objects.list("")] == [
+            names.build_file_key(spec),
+            names.build_manifest_key(spec),
+        ]
+        assert await held.objects.list_open_uploads("") == []
+        crashed, crash_points = store.crashed, crash_points + 1
+
+    assert crash_points > 8
+
+
+async def test_what_was_read_of_a_small_file_is_staged_where_it_takes_too_long(held: Services, source: Source) -> None:
+    """A fetcher goes on behind the pages that were read, and makes the same file."""
+    spec = build_spec(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"slice_seconds": 0})
+    doing = make_activities(allow_small_files(held))
+    looked: ProbeResult = await ActivityEnvironment().run(doing.prepare_fetching, ProbeInput(spec=spec))
+    assert looked.sources is not None
+    assert looked.file is None
+    ledger = RangeLedger.model_validate_json(await held.objects.get(names.build_range_ledger_key(spec, 0)))
+    await fetch_all(doing, spec, looked.sources, [PageRange(index=0, first=0, end=3)])
+    await assemble(doing, spec, looked.sources, 1)
+
+    assert (ledger.next_page, ledger.rows) == (1, 1_000)
+    assert parse_csv(await held.objects.get(names.build_file_key(spec))) == expected_rows(SEED, range(3_000))
 
 
 async def test_a_slow_source_is_secured_in_between(

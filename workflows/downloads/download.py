@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
         DownloadInput,
         DownloadProgress,
         ProbeInput,
+        ProbeResult,
         RecordEndInput,
         RecordStartInput,
         SourcesProbe,
@@ -37,7 +38,12 @@ with workflow.unsafe.imports_passed_through():
         StoredFile,
     )
     from domain.downloads.plan import PageRange
-    from domain.downloads.retries import RetryWait, replace_request_attempts
+    from domain.downloads.retries import (
+        RetryWait,
+        build_columns_changing_fault,
+        build_time_limit_fault,
+        replace_request_attempts,
+    )
     from domain.downloads.staging import StagedPartsInvalid, StagedRowsTooOld
     from domain.faults import FaultRecord
     from domain.secrets import SealedText
@@ -54,6 +60,7 @@ WIDENINGS_MAX = 3
 RESETS_MAX = 2
 # After these faults staged rows may be wrong, so a retry must not resume from them.
 _DISCARD_STAGED_ON = frozenset({"source_pages_repeat", "source_bad_total", "source_total_changed"})
+_RECORDED_WITH_PROBE = "recorded-with-probe"
 
 
 class WorkflowFault(Exception):
@@ -74,6 +81,7 @@ class DownloadWorkflow:
         self._progress = run.progress or DownloadProgress(began=workflow.now())
         self._status = DownloadStatus()
         self._is_retry_wanted = False
+        self._probed = ProbeResult()
         self._file_maker = FileMaker(
             self._spec, self._progress, lambda phase: self._publish_status(DownloadState.RUNNING, phase)
         )
@@ -118,7 +126,7 @@ class DownloadWorkflow:
             await cancel_and_wait(processing)
             if _has_succeeded(processing):
                 return processing.result()
-            return self._set_fault_and_build_result(_build_time_limit_fault(self._spec.max_exec_seconds, trouble))
+            return self._set_fault_and_build_result(build_time_limit_fault(self._spec.max_exec_seconds, trouble))
         except asyncio.CancelledError:
             await cancel_and_wait(processing)
             await _finish_despite_cancellation(self._delete_unfinished_data())
@@ -181,8 +189,10 @@ class DownloadWorkflow:
         """Process once, and start over from nothing where an error or new columns require it."""
         while True:
             sources, ranges = await self._probe_unless_fetching()
+            if self._probed.file is not None:
+                return self._probed.file
             try:
-                new_columns = await self._fetchers.fetch_all(sources, ranges, self._status.fetchers)
+                new_columns = await self._fetchers.fetch_all(sources, ranges, self._status.fetchers, self._probed.wait)
                 if not new_columns:
                     return await self._file_maker.make_file(sources, ranges)
                 self._add_columns(new_columns)
@@ -201,10 +211,11 @@ class DownloadWorkflow:
             trouble = self._status.trouble
             self._status = DownloadStatus(processings=progress.processings, started_at=workflow.now(), trouble=trouble)
             self._publish_status(DownloadState.RUNNING, DownloadPhase.PROBING)
-            await self._run_activity(
-                DownloadActivities.record_processing,
-                RecordStartInput(spec=self._spec, processings=progress.processings),
-            )
+            if not workflow.patched(_RECORDED_WITH_PROBE):
+                await self._run_activity(
+                    DownloadActivities.record_processing,
+                    RecordStartInput(spec=self._spec, processings=progress.processings),
+                )
             progress.sources = await self._probe_sources()
             progress.is_fetching = True
         self._status.total = progress.sources.total_rows
@@ -221,6 +232,7 @@ class DownloadWorkflow:
             columns=self._progress.new_columns,
             single_fetcher=self._progress.single_fetcher,
             page_size_max=self._progress.page_size_max,
+            processings=self._progress.processings if workflow.patched(_RECORDED_WITH_PROBE) else 0,
         )
         while True:
             looked = await workflow.execute_activity_method(
@@ -232,7 +244,8 @@ class DownloadWorkflow:
                 summary="ask the source for its total and columns",
             )
             if looked.sources is not None:
-                self._status.trouble = None
+                self._probed, self._status.trouble = looked, None
+                self._status.rows = looked.file.rows if looked.file else 0
                 return looked.sources
             if looked.wait is not None:
                 await self._wait_for_retry(looked.wait)
@@ -258,7 +271,7 @@ class DownloadWorkflow:
         self._progress.column_additions += 1
         if self._progress.column_additions > WIDENINGS_MAX:
             raise WorkflowFault(
-                _build_columns_changing_fault([name for names in new_columns.values() for name in names])
+                build_columns_changing_fault([name for names in new_columns.values() for name in names])
             )
 
     def _prepare_restart_if_useful(self, error: ActivityError) -> bool:
@@ -280,16 +293,23 @@ class DownloadWorkflow:
         return False
 
     async def _record_end_and_notify(self, outcome: DownloadResult) -> None:
-        await self._run_activity(
-            DownloadActivities.record_end_and_release_slots,
-            RecordEndInput(
-                spec=self._spec,
-                outcome=outcome,
-                processings=self._progress.processings,
-                fetchers=self._status.fetchers,
-                rows=self._status.rows,
-            ),
+        end = RecordEndInput(
+            spec=self._spec,
+            outcome=outcome,
+            processings=self._progress.processings,
+            fetchers=self._status.fetchers,
+            rows=self._status.rows,
         )
+        if self._probed.file is None:
+            await self._run_activity(DownloadActivities.record_end_and_release_slots, end)
+        else:
+            # A local activity costs the engine one task less.
+            await workflow.execute_local_activity_method(
+                DownloadActivities.record_end_and_release_slots,
+                end,
+                **SHORT_ACTIVITY,
+                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            )
         self._publish_status(outcome.state, DownloadPhase.DONE)
         if self._spec.callback is not None:
             await delivery.start_delivery(self._build_webhook(self._spec.callback, outcome))
@@ -378,21 +398,3 @@ async def _finish_despite_cancellation(step: Coroutine[Any, Any, None]) -> bool:
 def _build_trouble(fault: FaultRecord, tries: int, seconds: float) -> DownloadTrouble:
     next_try_at = workflow.now() + timedelta(seconds=seconds)
     return DownloadTrouble(code=fault.code, message=fault.sentence, tries=tries, next_try_at=next_try_at)
-
-
-def _build_time_limit_fault(seconds: int, trouble: DownloadTrouble | None) -> FaultRecord:
-    at_last = f" At last it waited, after {trouble.tries} tries: {trouble.message}" if trouble else ""
-    return FaultRecord(
-        code="max_exec_time",
-        message=f"The download was not done within {seconds:,} s, its `max_exec_time`.{at_last}",
-        hint="Ask for less, give it more time, or retry soon: what is fetched already is kept for a while.",
-        retryable=True,
-    )
-
-
-def _build_columns_changing_fault(names: list[str]) -> FaultRecord:
-    return FaultRecord(
-        code="source_columns_changing",
-        message=f"New keys keep turning up at every reading of the source; at last: {', '.join(names[:20])}.",
-        hint="Give every row the same keys, with null where there is no value.",
-    )

@@ -73,9 +73,10 @@ class RangeFetchers:
         self._published_at = workflow.now()
         self._under_way: dict[int, int] = {}
         self._results: list[tuple[PageRange, FetchRangeResult]] = []
+        self._first_wait: RetryWait | None = None
 
     async def fetch_all(
-        self, sources: SourcesProbe, ranges: list[list[PageRange]], fetchers: int
+        self, sources: SourcesProbe, ranges: list[list[PageRange]], fetchers: int, wait: RetryWait | None = None
     ) -> dict[int, list[str]]:
         """Fetch all ranges; the first failure cancels the others. Return the new columns of each table.
 
@@ -83,10 +84,12 @@ class RangeFetchers:
 
         Args:
             ranges: The ranges of each table.
+            wait: The pause of a page of the first range that failed before.
         """
         done = set(self._progress.done)
         waiting = [pages for pages in reversed([*chain(*ranges)]) if pages.number_among_all_tables not in done]
         self._results = []
+        self._first_wait = wait
         self._under_way = {pages.number_among_all_tables: 0 for pages in waiting[-fetchers:]}
         self._publish_rows()
         counts = [len(pages) for pages in ranges]
@@ -118,6 +121,10 @@ class RangeFetchers:
         """Fetch a range in slices, so that fetchers of other projects get their turn in between."""
         tries: list[PageAttempts] = []
         trouble: DownloadTrouble | None = None
+        wait, self._first_wait = self._first_wait, None
+        if wait is not None:
+            tries = [wait.tries]
+            trouble = await self._on_wait(wait)
         while True:
             self._under_way.setdefault(pages.number_among_all_tables, 0)
             if workflow.now() - self._published_at >= _SHOW_EVERY:

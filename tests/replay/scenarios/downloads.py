@@ -35,6 +35,9 @@ EXPORTS: dict[str, tuple[str | list[str], dict[str, Any]]] = {
     "told-to-wait": ("rows=1000&faults=429&rate=1&only_page=3&fail_first=1&retry_after=2", {}),
     "total-changed": ("rows=1000&faults=total&rate=1&only_page=3&fail_first=3", {}),
     "given-up": ("rows=1000&faults=short&rate=1&only_page=3", {}),
+    "small": ("rows=100", {}),
+    "small-after-a-wait": ("rows=200&tag=wait&faults=429&rate=1&only_page=1&fail_first=1&retry_after=2", {}),
+    "recorded-with-probe": ("rows=1000", {"type": "parquet"}),
     "too-long": ("rows=100000&delay_ms=500", {"max_exec_time": 2}),
 }
 
