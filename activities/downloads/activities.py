@@ -166,7 +166,11 @@ class DownloadActivities:
         seconds = time.monotonic() - began
         is_slow = seconds > SLOW_PAGE_SECONDS
         books.require_rows_within_single_book(spec, drawing, probes)
-        if earlier and _have_sources_same_extent_and_first_rows(earlier.tables, probes) and await self._is_staging_recent(spec):
+        if (
+            earlier
+            and _have_sources_same_extent_and_first_rows(earlier.tables, probes)
+            and await self._is_staging_recent(spec)
+        ):
             return ProbeResult(sources=earlier.model_copy(update={"resumed": True, "is_slow": is_slow}))
         if drawing is not None and not request.single_fetcher:
             probes[0].books = await books.count_books_rendered_by_fetchers(spec, drawing, probes[0], tables[0].sample)

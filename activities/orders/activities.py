@@ -191,13 +191,11 @@ class PlatformActivities:
     async def read_slice(self, params: ReadSliceInput) -> ReadSliceResult:
         """Make one attempt at a slice: read, confirm, and commit orders and the ledger's row in one transaction."""
         async with send_heartbeats_during_block(at_once=False):
-            began = time.monotonic()
+            until = time.monotonic() + min(FURTHER_SECONDS, params.settings.timeout / 2)
             with slice_attempts.convert_platform_failures():
                 result = await self._make_slice_attempt(params)
-            if result.ending is ReadOutcome.DONE and params.further:
-                until = began + min(FURTHER_SECONDS, params.settings.timeout / 2)
-                result = result.model_copy(update={"further_done": await self._read_further_slices(params, until)})
-            return result
+            further_done = await self._read_further_slices(params, until) if result.ending is ReadOutcome.DONE else 0
+            return result.model_copy(update={"further_done": further_done})
 
     async def _read_further_slices(self, params: ReadSliceInput, until: float) -> int:
         """Read the further slices as long as all goes well, and return how many; others stay due."""

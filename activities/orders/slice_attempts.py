@@ -30,7 +30,7 @@ from domain.orders.capability import Capability, PagingKind
 from domain.orders.slices import AttemptFailure, FailureKind, ResumePoint
 from infra import log, metrics, outages
 from infra.objects import ObjectMissing, ObjectStore
-from stores.orders.attempts import SliceReading
+from stores.orders.attempts import SliceReadingResult
 
 
 async def load_answers_of_earlier_attempts(
@@ -193,7 +193,7 @@ def to_attempt_failure(failure: PlatformFailure) -> AttemptFailure:
 
 
 def log_and_count_end(
-    params: ReadSliceInput, reading: SliceReading, result: ReadSliceResult, *, may_be_cut: bool
+    params: ReadSliceInput, reading: SliceReadingResult, result: ReadSliceResult, *, may_be_cut: bool
 ) -> None:
     """Log the end of a slice in one line, and what is doubtful of it in others; count it."""
     if may_be_cut:

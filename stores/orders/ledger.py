@@ -335,8 +335,7 @@ async def _combine_small_slices(session: Session, platform: str, jobs: list[Slic
     is_few = len(jobs) <= windows.FEW_SLICES
     sizes = [] if is_few else [orders or 0 for orders in await session.exec(statement)]
     share = windows.plan_slices_per_reading(len(jobs), sizes, threads)
-    starts = range(0, len(jobs), share.slices)[: share.readings_max]
-    groups = [jobs[first : first + share.slices] for first in starts]
+    groups = [jobs[first : first + share.slices] for first in range(0, len(jobs), share.slices)][: share.readings_max]
     return [first.model_copy(update={"further": [job.window for job in further]}) for first, *further in groups]
 
 
