@@ -231,11 +231,15 @@ class OrderCycleWorkflow:
         return None
 
     async def _wait_until_claim_is_due(self, claimed: ClaimSlicesResult) -> None:
-        """Wait until enough slices have ended to claim several at once, or more may have settled."""
-        few = min(len(self._running) // 2, 2 * claimed.threads)
+        """Wait until enough readings have ended to claim several slices at once, or more may have settled."""
+
+        def count_readings() -> int:
+            return len(set(self._running.values()))
+
+        few = min(count_readings() // 2, 2 * claimed.threads)
 
         def is_due() -> bool:
-            return self._has_changed and (len(self._running) <= max(few, claimed.threads))
+            return self._has_changed and count_readings() <= max(few, claimed.threads)
 
         with suppress(TimeoutError):
             await workflow.wait_condition(is_due, timeout=_FRESH_SECONDS)
