@@ -42,9 +42,9 @@ async def has_workflow(orders: Orders, workflow_id: str) -> bool:
 async def test_small_slices_of_a_history_share_readings(settings: Settings) -> None:
     """Most slices have no workflow of their own; all are in the ledger, each with its own orders and pages."""
     async with running_orders(settings) as orders:
-        platform = orders.play(PlatformScenario(orders=2_000, span_seconds=20 * 600))
+        platform = orders.play(PlatformScenario(orders=2_000, span_seconds=40 * 600))
         await orders.set_up()
-        await orders.configure(starttime=since(platform, seconds=20 * 600))
+        await orders.configure(starttime=since(platform, seconds=40 * 600), threads=1)
 
         ended = await orders.fetch()
 
