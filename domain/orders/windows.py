@@ -139,7 +139,7 @@ def plan_slices_per_reading(waiting: int, sizes: Sequence[int], threads: int) ->
     """Return how many of the waiting slices one reading takes.
 
     A workflow of its own costs more than to read a few hundred orders. Of the first slices of a platform only some are
-    begun: they show how many orders the others may have. There are enough readings for four workers.
+    begun: they show how many orders the others may have. There are enough readings for two workers.
 
     Args:
         sizes: Orders of the slices that were read last.
@@ -149,7 +149,7 @@ def plan_slices_per_reading(waiting: int, sizes: Sequence[int], threads: int) ->
         return ReadingShare(1)
     if not sizes:
         return ReadingShare(1, max(FEW_SLICES // 2, 2 * threads))
-    slices = min(_SLICES_PER_READING_MAX, _ORDERS_PER_READING // max(1, *sizes), -(-waiting // (4 * threads)))
+    slices = min(_SLICES_PER_READING_MAX, _ORDERS_PER_READING // max(1, *sizes), -(-waiting // (2 * threads)))
     return ReadingShare(max(1, slices))
 
 
