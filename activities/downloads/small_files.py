@@ -18,7 +18,7 @@ from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import FetchRangeInput, FetchRangeResult, FileManifest, SourcesProbe, TableProbe
 from domain.downloads.models import DownloadSpec, StoredFile
 from domain.downloads.retries import RetryWait
-from domain.downloads.staging import UploadedPartRecord, RangeLedger, StagedPartsInvalid
+from domain.downloads.staging import RangeLedger, StagedPartsInvalid, UploadedPartRecord
 from domain.faults import SourceFault
 from infra.objects import ObjectStore
 
@@ -94,7 +94,9 @@ class SmallFile:
         content_type = sinks.build_sink(spec).content_type
         key, data = names.build_file_key(spec), self._stager.take_content()
         stored = await self.objects.put(key, data, content_type=content_type, metadata={"task": spec.task_id})
-        part = UploadedPartRecord(number=1, bytes=stored.size, etag=stored.etag, sha256=stored.sha256, rows=self._stager.rows)
+        part = UploadedPartRecord(
+            number=1, bytes=stored.size, etag=stored.etag, sha256=stored.sha256, rows=self._stager.rows
+        )
         manifest = FileManifest(
             task_id=spec.task_id,
             key=key,

@@ -12,12 +12,12 @@ from activities.downloads.book_rendering import BufferedRowReader
 from domain.downloads import names, repeats, staging
 from domain.downloads.activity_models import FetchRangeInput
 from domain.downloads.staging import (
-    UploadedPartRecord,
     RangeLedger,
     RenderedSegment,
     StagedPartsInvalid,
-    TailPageEnd,
     StagedTailRecord,
+    TailPageEnd,
+    UploadedPartRecord,
 )
 from infra import metrics
 from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
