@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from domain import egress
 from domain.faults import Invalid
@@ -344,6 +344,10 @@ def load() -> Settings:
             f"{_build_variable_name(each['loc'])}: {_clean_message(each['msg'])}."
             for each in error.errors(include_input=False)
         ]
+    except SettingsError as error:
+        # Lists and objects are read as JSON before any field is checked. The text names the section alone.
+        section = str(error).split('"')[1]
+        wrong = [f"{_build_variable_name([section])}__… holds a list or an object that is no JSON; quote its quotes."]
     raise Invalid("settings_invalid", " ".join(wrong), "Correct the environment, or the file .env.")
 
 

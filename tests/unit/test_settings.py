@@ -52,6 +52,19 @@ def test_what_is_wrong_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch)
     assert "hush" not in sentence
 
 
+def test_a_list_that_is_no_json_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a shell leaves it that read a file of variables without quotes around the quotes."""
+    monkeypatch.setenv("HAULAGE_SECRETS__SEAL", "[hush]")
+
+    with pytest.raises(Invalid) as caught:
+        load.__wrapped__()
+
+    sentence = caught.value.record.sentence
+    assert sentence.startswith("HAULAGE_SECRETS__")
+    assert "no JSON" in sentence
+    assert "hush" not in sentence
+
+
 def test_variables_that_a_local_installation_replaces_are_listed() -> None:
     """Those that were given and are not used, with the names to set them by; what was only added to is used."""
     given = Settings.model_validate(
