@@ -169,6 +169,7 @@ class Host:
         await run_command("ip", "link", "set", self.name, "master", BRIDGE, "up")
         await self.run("ip", "address", "add", f"{self.spec.address}/{NETWORK_BITS}", "dev", "eth0")
         await self.run("ip", "link", "set", "eth0", "up")
+        await self.run("sysctl", "--quiet", "--load", "/etc/sysctl.d/haulage.conf")
 
     async def lose(self) -> None:
         """End all processes of the host at once and take it off the network, as when its power fails."""
@@ -250,11 +251,11 @@ class Host:
     async def delay(self, seconds: float, loss: float = 0.0) -> None:
         """Delay all packets to and from the host by this time each, and lose a share of them."""
         tap = f"{self.name}-relay"
-        await self.cut()
         module = [sys.executable, "-m", "lab.relay", self.name, tap, str(seconds), str(loss), "1"]
         self._relay = await asyncio.create_subprocess_exec(*module, cwd=ROOT, stdout=subprocess.PIPE)
         if self._relay.stdout is None or await self._relay.stdout.readline() != b"ready\n":
             raise HostFailed(f"the relay of {self.name} did not start")
+        await self.cut()
         await run_command("ip", "link", "set", tap, "master", BRIDGE, "up")
 
     async def set_clock(self, seconds: int) -> None:

@@ -78,7 +78,7 @@ async def _play(
         began = time.monotonic()
         await asyncio.sleep(WARM_SECONDS)
         await _wait_for_recovery(loads, began)
-        for fault in _draw_faults(deployment.lab, faults, random.Random(seed), kinds):
+        for fault in draw_faults(deployment.lab, faults, random.Random(seed), kinds):
             records.append(await _play_fault(deployment, loads, fault))
             say(records[-1].render())
         over.set()
@@ -86,7 +86,7 @@ async def _play(
     return records, {load.name: await load.check() for load in loads}
 
 
-def _draw_faults(lab: Lab, count: int, draw: random.Random, kinds: Sequence[str]) -> Iterator[Fault]:
+def draw_faults(lab: Lab, count: int, draw: random.Random, kinds: Sequence[str]) -> Iterator[Fault]:
     """Yield the faults: every kind once, then by weight, and the restart of everything last."""
     chosen = list(kinds or KINDS)
     once = [kind for kind in chosen if WEIGHTS.get(kind, 1)]
