@@ -52,7 +52,7 @@ WORDS_OF_FAULTS = (
     "unauth",
     "problem",
     "refus",
-    "__init__",
+    "quota",
 )
 
 
