@@ -154,9 +154,10 @@ async def test_the_admin_sees_projects_by_their_names(admin_page: Page, console:
     later = await console.make_project()
     done = await console.exports(later).run(console.source.url(rows=3), file_name=f"of {later.name}")
     await admin_page.get_by_label("File", exact=True).fill(later.name)
-    await expect(admin_page.locator("data-list tbody tr")).to_have_count(1)
-    await expect(admin_page.locator("data-list tbody tr")).to_contain_text(later.name + later.project_id)
-    await admin_page.locator("data-list tbody tr").get_by_role("link").click()
+    rows = admin_page.locator("data-list tbody tr")
+    await expect(rows.filter(has_text=later.name + later.project_id)).to_have_count(1)
+    await expect(rows).to_have_count(1)
+    await rows.get_by_role("link").click()
     await expect(admin_page.get_by_role("heading", level=1)).to_have_text(done["file_name"])
     await expect(admin_page.locator("dl.facts")).to_contain_text(f"Project{later.name}{later.project_id}")
     assert sum(path.startswith("/v1/projects") and "cursor" not in path for path in asked) == 2

@@ -78,7 +78,7 @@ async def test_a_page_does_what_it_says(up: Up, page: Path) -> None:
 
     await run_page(text, up)
 
-    written = sorted(path.name for path in up.folder.iterdir() if path.name != ".venv")
+    written = sorted(path.name + "/" * path.is_dir() for path in up.folder.iterdir() if path.name != ".venv")
     assert list_ignored(written) == written, "what a reader's commands write must not look like a change of the tree"
 
 

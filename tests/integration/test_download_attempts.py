@@ -18,6 +18,18 @@ def exports(shared_downloads: Downloads) -> Downloads:
     return shared_downloads
 
 
+SLOW_MS = 1_000
+"""A file of three such pages is not small: fetchers read it."""
+
+
+async def test_a_small_file_takes_one_step(exports: Downloads) -> None:
+    """What probes the source makes the file."""
+    done = await exports.run(exports.source.url(rows=300), page_size=100)
+    told = (await attempts(exports, done["task_id"])).body
+
+    assert [(step["step"], step["state"]) for step in told["steps"]] == [("probe", "succeeded")]
+
+
 class RecordedProgress:
     """Keeps what a command shows of its progress."""
 
@@ -36,11 +48,11 @@ async def attempts(exports: Downloads, task_id: str, query: str = "") -> Reply:
 
 async def test_steps_are_told_newest_first(exports: Downloads) -> None:
     """Each step of a good run is there once, with its times, and none has a fault."""
-    done = await exports.run(exports.source.url(rows=300), page_size=100)
+    done = await exports.run(exports.source.url(rows=300, delay_ms=SLOW_MS), page_size=100)
     told = (await attempts(exports, done["task_id"])).body
 
     steps = told["steps"]
-    assert [step["step"] for step in steps] == ["finish", "assemble", "fetch_range", "probe", "record"]
+    assert [step["step"] for step in steps] == ["finish", "assemble", "fetch_range", "probe"]
     assert {(step["state"], step["attempts"], step["fault"]) for step in steps} == {("succeeded", 1, None)}
     assert all(step["ended_at"] >= step["scheduled_at"] for step in steps)
     assert steps[2]["summary"] == "pages 0 to 2"
@@ -49,7 +61,7 @@ async def test_steps_are_told_newest_first(exports: Downloads) -> None:
 
 async def test_only_so_many_steps_are_told(exports: Downloads) -> None:
     """With a limit only the newest are returned, and that there were others."""
-    done = await exports.run(exports.source.url(rows=300), page_size=100)
+    done = await exports.run(exports.source.url(rows=300, delay_ms=SLOW_MS), page_size=100)
     told = (await attempts(exports, done["task_id"], "?limit=2")).body
 
     assert [step["step"] for step in told["steps"]] == ["finish", "assemble"]
@@ -116,7 +128,7 @@ async def test_trouble_of_ours_is_told_without_its_text(exports: Downloads, monk
     done = await exports.run(exports.source.url(rows=10))
     told = await attempts(exports, done["task_id"])
 
-    [step] = [step for step in told.body["steps"] if step["step"] == "record"]
+    [step] = [step for step in told.body["steps"] if step["step"] == "probe"]
     assert (step["state"], step["attempts"], step["fault"]["code"]) == ("succeeded", 2, "internal")
     assert "inside-7" not in str(told.body)
 

@@ -144,7 +144,7 @@ async def test_what_is_over_stays_as_it_is(exports: Downloads) -> None:
 
 async def test_retry_within_the_window_goes_on(settings: Settings) -> None:
     """A failed download that can still be gone on from is taken up under its id, and counted."""
-    short = settings.downloads.model_copy(update={"page_retries": 0, "max_task_retries": 0})
+    short = settings.downloads.model_copy(update={"page_retries": 0, "max_task_retries": 0, "small_file_max_bytes": 0})
     async with running_downloads(settings.model_copy(update={"downloads": short}), resume_window_seconds=60) as exports:
         url = exports.source.url(rows=10_000, seed=SEED, faults="5xx", rate=0.02)
         status = await exports.run(url, page_size=100)

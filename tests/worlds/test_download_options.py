@@ -312,7 +312,7 @@ async def test_every_field_of_a_question_makes_a_difference(options: DownloadOpt
     ]
     questions += [
         ("GET", "/v1/downloads/quotas?", "operator_id", ("one", "somebody-else")),
-        ("GET", f"/v1/downloads/{first['task_id']}/attempts?", "limit", ("1", "2")),
+        ("GET", f"/v1/downloads/{second['task_id']}/attempts?", "limit", ("1", "2")),
         ("POST", f"/v1/downloads/{first['task_id']}/link?", "expires_in", ("60", "3600")),
     ]
     others = {name for model in (QuotasQuery, AttemptsQuery, LinkQuery) for name in model.model_fields}
