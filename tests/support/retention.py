@@ -122,6 +122,7 @@ RETENTIONS: Final = (
         fixed="for ever: a row for each key",
     ),
     Kept("heartbeats of workers", ("worker_heartbeats",), fixed="until the process ends; a day if it was killed"),
+    Kept("migrations that the database has had", ("schema_revisions",), fixed="for ever: a row for each migration"),
     Kept("pauses of systems and of types of tasks", ("system_pauses",), fixed="until it is resumed"),
     Kept(
         "platforms, types, options, openings",
