@@ -143,7 +143,7 @@ async def list_projects(call: Call, query: PageQuery) -> PageResponse[ProjectRes
 async def read_project(call: Call, path: ProjectPath) -> ProjectResponse:
     """Read one project."""
     async with call.services.database.session() as session:
-        return _build_project_response(_require_found_row(await store.find(session, path.project_id)))
+        return _build_project_response(_return_row_or_raise_missing(await store.find(session, path.project_id)))
 
 
 @routes.post("/v1/projects/{project_id}/revoke", access=Access.ADMIN)
@@ -153,7 +153,7 @@ async def revoke_project(call: Call, path: ProjectPath) -> ProjectResponse:
     What it owns is kept. Revoking it again changes nothing.
     """
     async with call.services.database.session() as session:
-        project = _require_found_row(await store.revoke_project(session, path.project_id))
+        project = _return_row_or_raise_missing(await store.revoke_project(session, path.project_id))
     log.get(__name__).info("project_revoked", project_id=path.project_id)
     return _build_project_response(project)
 
@@ -184,7 +184,7 @@ async def create_key(call: Call, path: ProjectPath, body: CreateKeyRequest) -> N
 async def list_keys(call: Call, path: ProjectPath, query: PageQuery) -> PageResponse[KeyResponse]:
     """List a project's keys, newest first, revoked ones too."""
     async with call.services.database.session() as session:
-        _require_found_row(await store.find(session, path.project_id))
+        _return_row_or_raise_missing(await store.find(session, path.project_id))
         rows = await store.list_key_page_plus_one(session, path.project_id, query.after, query.limit)
     return pagination.build_page(rows, query.limit, _build_key_response, lambda row: (row.created_at, row.key_id))
 
@@ -204,7 +204,7 @@ async def rotate_key(call: Call, path: KeyPath, body: RotateKeyRequest) -> NewKe
     A key that may do more, or expires later, than the one that you call with is not rotated.
     """
     async with call.services.database.session() as session:
-        old = _require_found_row(await store.find_and_lock_key(session, path.project_id, path.key_id))
+        old = _return_row_or_raise_missing(await store.find_and_lock_key(session, path.project_id, path.key_id))
         permissions = _build_permissions_of_key(old)
         _require_key_within_caller(call, permissions, _OTHER_KEY_HINT)
         if old.revoked_at is not None:
@@ -223,7 +223,7 @@ async def revoke_key(call: Call, path: KeyPath) -> None:
     revoked.
     """
     async with call.services.database.session() as session:
-        key = _require_found_row(await store.find_and_lock_key(session, path.project_id, path.key_id))
+        key = _return_row_or_raise_missing(await store.find_and_lock_key(session, path.project_id, path.key_id))
         _require_key_within_caller(call, _build_permissions_of_key(key), _OTHER_KEY_HINT)
         await store.revoke_key(session, key)
     log.get(__name__).info("key_revoked", key_id=path.key_id)
@@ -266,7 +266,7 @@ def require_key_without_expiry(caller: Caller, purpose: str) -> None:
 async def require_active_project(database: Database, project_id: str) -> None:
     """Require that a project in which the admin key acts is not revoked; raises Conflict."""
     async with database.session() as session:
-        require_not_revoked(_require_found_row(await store.find(session, project_id)))
+        require_not_revoked(_return_row_or_raise_missing(await store.find(session, project_id)))
 
 
 def require_not_revoked(project: Project) -> None:
@@ -304,7 +304,7 @@ def _require_key_within_caller(call: Call, key: KeyPermissions, systems_hint: st
         )
 
 
-def _require_found_row(row: Found | None) -> Found:
+def _return_row_or_raise_missing(row: Found | None) -> Found:
     if row is None:
         raise build_missing_to_caller_fault()
     return row
@@ -314,7 +314,7 @@ async def _create_key_within_limit(
     call: Call, session: Session, project_id: str, permissions: KeyPermissions
 ) -> NewKeyResponse:
     # The project's row is locked, so that two calls at once cannot both create the last key.
-    project = _require_found_row(await store.find(session, project_id, lock=True))
+    project = _return_row_or_raise_missing(await store.find(session, project_id, lock=True))
     if project.revoked_at is not None:
         raise Conflict("project_revoked", "This project was revoked, so it gets no new keys.", "Make a new project.")
     if await store.count_live_keys(session, project_id) >= LIVE_KEYS_MAX:

@@ -168,7 +168,9 @@ class RangeStager:
         )
         rows = last.rows - self._rows_in_parts
         record = UploadedPartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
-        await self._write_ledger_and_delete_old_tail([*self.ledger.parts, record], None, last.next_page, last.rows)
+        await self._write_ledger_and_delete_old_tail(
+            self._build_ledger([*self.ledger.parts, record], None, last.next_page, last.rows)
+        )
 
     async def store_tail(self) -> None:
         """Store the remaining pieces as a tail, from which a retry resumes."""
@@ -181,25 +183,19 @@ class RangeStager:
         tail = StagedTailRecord(
             key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_build_tail_page_ends(self._pieces)
         )
-        await self._write_ledger_and_delete_old_tail(self.ledger.parts, tail, self.next_page, self.rows)
+        await self._write_ledger_and_delete_old_tail(
+            self._build_ledger(self.ledger.parts, tail, self.next_page, self.rows)
+        )
 
     @property
     def _rows_in_parts(self) -> int:
         return sum(part.rows for part in self.ledger.parts)
 
-    async def _write_ledger_and_delete_old_tail(
-        self,
-        parts: list[UploadedPartRecord],
-        tail: StagedTailRecord | None,
-        next_page: int,
-        rows: int,
-        rendered: RenderedSegment | None = None,
-    ) -> None:
-        before = self.ledger.tail
-        self.ledger = self._build_ledger(parts, tail, next_page, rows, rendered)
+    async def _write_ledger_and_delete_old_tail(self, ledger: RangeLedger) -> None:
+        before, self.ledger = self.ledger.tail, ledger
         key = names.build_range_ledger_key(self._spec, self.ledger.range)
         await self._objects.put(key, self.ledger.model_dump_json().encode())
-        if before is not None and (tail is None or tail.key != before.key):
+        if before is not None and (ledger.tail is None or ledger.tail.key != before.key):
             await self._objects.delete(before.key)
         self._secured_at = time.monotonic()
 
@@ -251,7 +247,9 @@ class BookStager(RangeStager):
             async with self._render_slots:
                 rows = BufferedRowReader(_join_pieces(self._pieces), self.rows, self._fetch.probe.shape)
                 rendered = await books.render_fetched_rows(self._objects, self._fetch, rows)
-            await self._write_ledger_and_delete_old_tail([], None, self.next_page, self.rows, rendered)
+            await self._write_ledger_and_delete_old_tail(
+                self._build_ledger([], None, self.next_page, self.rows, rendered)
+            )
         return self.ledger
 
     async def _upload_part_if_full(self) -> bool:
