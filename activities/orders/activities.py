@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
@@ -46,6 +47,7 @@ from domain.orders.config import PlatformSettings
 from domain.orders.slices import AttemptFailure, FailureKind, ReadOutcome, ReadPurpose
 from domain.orders.windows import TimeWindow
 from infra import log, metrics
+from infra.database import DATABASE_ERRORS
 from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
 from infra.limits import Limiter
@@ -126,7 +128,10 @@ class OrderActivities:
             return AlarmsResult(
                 alarms=[
                     build_alarm(
-                        state.row, state.row.notify, "orders.sweep_failed", _build_failed_sweep_message(state, params)
+                        state.row,
+                        state.row.notify,
+                        "orders.sweep_failed",
+                        slice_attempts.build_failed_sweep_message(state, params),
                     )
                 ]
             )
@@ -202,25 +207,28 @@ class PlatformActivities:
         for done, window in enumerate(params.further):
             if time.monotonic() >= until:
                 return done
+            further = params.model_copy(update={"window": window, "place": None, "further": []})
             try:
                 with slice_attempts.convert_platform_failures(), slice_attempts.convert_outages_to_lost_worker():
-                    read = await self._make_slice_attempt(
-                        params.model_copy(update={"window": window, "place": None, "further": []}), is_further=True
-                    )
+                    read = await self._make_slice_attempt(further, is_further=True)
             except ApplicationError:
+                with suppress(*DATABASE_ERRORS):
+                    await attempts.release_slice(self._database, further)
                 return done
             if read.ending is not ReadOutcome.DONE:
                 return done
         return len(params.further)
 
     async def _make_slice_attempt(self, params: ReadSliceInput, *, is_further: bool = False) -> ReadSliceResult:
-        attempt = await attempts.take_slice_unless_ended_or_refused(self._database, params)
+        attempt = await attempts.take_slice_unless_ended_or_refused(
+            self._database, params, only_if_settings_unchanged=is_further
+        )
         state = attempt.state
         if attempt.refusal is not None:
             raise slice_attempts.to_application_error(
                 AttemptFailure(trouble=FailureKind.EXPIRED, fault=attempt.refusal, place=params.place)
             )
-        if attempt.taken is SliceTakingResult.NOT or (is_further and state.settings.version != params.settings.version):
+        if attempt.taken is SliceTakingResult.NOT:
             return ReadSliceResult(ending=ReadOutcome.OVER)
         answers = await slice_attempts.load_answers_of_earlier_attempts(self._objects, params, state.capability)
         try:
@@ -354,15 +362,6 @@ class BackfillActivities:
         fault = params.fault or params.progress.fault
         clock = await backfills.end_backfill(self._database, params.backfill_id, params.progress, fault)
         return AlarmsResult(alarms=[clock] if clock else [])
-
-
-def _build_failed_sweep_message(state: PlatformWithSettingsInForce, params: FailSliceInput) -> str:
-    return (
-        f"The sweep of the slice {params.window} of platform {params.platform} has failed twice in a row, this time "
-        f"after {params.attempts} attempts: {params.fault.sentence} What was read before is kept; orders that appeared "
-        f"later may be missing. It is repeated every {state.settings.sweep_after} seconds. "
-        f"GET /v1/platforms/{params.platform}/slices?sweep=failed lists all such slices."
-    )
 
 
 PURGE_BATCH: Final = 10_000

@@ -25,12 +25,13 @@ from clients.platforms import (
 )
 from domain.faults import FaultRecord
 from domain.orders import names
-from domain.orders.activity_models import ReadSliceInput, ReadSliceResult
+from domain.orders.activity_models import FailSliceInput, ReadSliceInput, ReadSliceResult
 from domain.orders.capability import Capability, PagingKind
 from domain.orders.slices import AttemptFailure, FailureKind, ResumePoint
 from infra import log, metrics, outages
 from infra.objects import ObjectMissing, ObjectStore
 from stores.orders.attempts import SliceReadingResult
+from stores.orders.platforms import PlatformWithSettingsInForce
 
 
 async def load_answers_of_earlier_attempts(
@@ -220,3 +221,13 @@ def log_and_count_end(
     metrics.SLICES_ENDED.labels(params.platform, params.purpose.value, "done", "").inc()
     metrics.ORDERS.labels(params.platform).inc(result.changed)
     metrics.ORDERS_MISSED.labels(params.platform).inc(result.missed)
+
+
+def build_failed_sweep_message(state: PlatformWithSettingsInForce, params: FailSliceInput) -> str:
+    """Build the text of the alarm about a slice whose sweep has failed twice in a row."""
+    return (
+        f"The sweep of the slice {params.window} of platform {params.platform} has failed twice in a row, this time "
+        f"after {params.attempts} attempts: {params.fault.sentence} What was read before is kept; orders that appeared "
+        f"later may be missing. It is repeated every {state.settings.sweep_after} seconds. "
+        f"GET /v1/platforms/{params.platform}/slices?sweep=failed lists all such slices."
+    )

@@ -47,7 +47,9 @@ class SliceReadingResult:
     """Whether the platform's filter was seen to use the declared time zone."""
 
 
-async def take_slice_unless_ended_or_refused(database: Database, params: ReadSliceInput) -> SliceAttemptOrRefusal:
+async def take_slice_unless_ended_or_refused(
+    database: Database, params: ReadSliceInput, *, only_if_settings_unchanged: bool = False
+) -> SliceAttemptOrRefusal:
     """Take a slice for an attempt, unless it has ended, or its platform refuses the credentials.
 
     Raises:
@@ -55,6 +57,8 @@ async def take_slice_unless_ended_or_refused(database: Database, params: ReadSli
     """
     async with database.session() as session:
         state = await platforms.load(session, params.platform)
+        if only_if_settings_unchanged and state.settings.version != params.settings.version:
+            return SliceAttemptOrRefusal(state, SliceTakingResult.NOT)
         if state.row.credentials_failed_since is not None and (
             refusal := await _take_credentials_try_or_get_refusal(session, params)
         ):
@@ -125,6 +129,15 @@ async def commit_orders(
         session.add(row)
         await ledger.advance_complete_to(session, platform)
     return result
+
+
+async def release_slice(database: Database, params: ReadSliceInput) -> None:
+    """Release the slice of an attempt that has ended, unless another attempt has taken it."""
+    async with database.session() as session:
+        row = await ledger.find_slice(session, params.platform, params.window, lock=True)
+        if row is not None and row.done_at is None and row.holder == params.holder:
+            row.holder = None
+            session.add(row)
 
 
 async def fail_slice(database: Database, params: FailSliceInput) -> PlatformWithSettingsInForce | None:

@@ -71,6 +71,7 @@ class OrderCycleWorkflow:
         self._status = OrderCycleStatus()
         self._failures_in_row = 0
         self._has_changed = False
+        self._has_left_slices_due = False
         self._skew: float | None = None
         self._clock_message = ""
         self._skew_at = workflow.now()
@@ -86,7 +87,8 @@ class OrderCycleWorkflow:
         while True:
             for job in claimed.jobs:
                 self._start_slice_task(claimed.project_id, job)
-            if not self._running:
+            # A reading that ended during the claim may have left slices that the claim took for running.
+            if not self._running and not self._has_left_slices_due:
                 return self._end_or_fail_without_clock(claimed)
             await self._wait_until_claim_is_due(claimed)
             if self._failures_in_row >= FAILURES_STOP:
@@ -114,6 +116,7 @@ class OrderCycleWorkflow:
             scheduled_at=scheduled_at,
             running=sorted({*self._running, *self._list_slices_not_to_start()}, key=str),
         )
+        self._has_left_slices_due = False
         return await workflow.execute_activity_method(OrderActivities.claim_slices, order, **CLAIM)
 
     def _list_slices_not_to_start(self) -> set[TimeWindow]:
@@ -171,7 +174,7 @@ class OrderCycleWorkflow:
             if handle is None:
                 self._running_elsewhere[job.window] = workflow.now()
             else:
-                self._count_result(await handle)
+                self._count_result(job, await handle)
         except ChildWorkflowError:
             # It was terminated by an operator: this run does not start it again.
             self._terminated.add(job.window)
@@ -179,7 +182,10 @@ class OrderCycleWorkflow:
             del self._running[window]
         self._has_changed = True
 
-    def _count_result(self, sliced: SliceResult) -> None:
+    def _count_result(self, job: SliceJob, sliced: SliceResult) -> None:
+        has_ended = sliced.done or sliced.fault is not None
+        if not has_ended or sliced.halves or sliced.further_done < len(job.further):
+            self._has_left_slices_due = True
         self._failures_in_row = 0 if sliced.fault is None else self._failures_in_row + 1
         self._status = self._status.model_copy(
             update={
