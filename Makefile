@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
+DOCS := $(VENV)/.docs
 SEED ?=
 # Tests wait more than they compute: three for each of two cores keep both busy.
 PROCESSES ?= 5
@@ -14,7 +15,7 @@ export SIZE
 # Where compiled modules are not kept, every process that is started compiles all of ours anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo up test test-fast fuzz worlds lab lab-down cluster compat planted check shape words fmt bench soak lock clean
+.PHONY: help demo up test test-fast fuzz worlds lab lab-down cluster compat planted check shape words fmt docs bench soak lock clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +33,10 @@ $(READY): requirements-up.lock requirements-uv.lock
 
 $(TOOLS): $(READY) requirements-dev.lock
 	@$(call install,requirements-dev.lock,checks and tests)
+	@touch $@
+
+$(DOCS): $(TOOLS) requirements-docs.lock
+	@$(call install,requirements-docs.lock,the site of the documents)
 	@touch $@
 
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --requirement
@@ -97,6 +102,9 @@ fmt: $(TOOLS) ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(DOCS) ## build the documents and the references of API, problems and commands into build/docs/html; fails at a broken link
+	$(BIN)/python -m tests.support.site
+
 bench: $(TOOLS) ## measure; `make bench-foundation` runs one system, SIZE=small is quick
 	$(BIN)/python -m bench
 
@@ -112,7 +120,8 @@ lock: $(TOOLS) ## renew the pinned versions and the bill of materials; fails if 
 	$(LOCK) --upgrade --extra server --extra embedded --extra dev pyproject.toml -o requirements-dev.lock
 	$(LOCK) --constraint requirements-dev.lock --extra server --extra embedded pyproject.toml -o requirements-up.lock
 	$(LOCK) --constraint requirements-dev.lock --extra server pyproject.toml -o requirements.lock
-	@$(MAKE) --no-print-directory $(TOOLS)
+	$(LOCK) --constraint requirements-dev.lock --extra docs pyproject.toml -o requirements-docs.lock
+	@$(MAKE) --no-print-directory $(DOCS)
 	$(BIN)/python -m checks.sbom
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url

@@ -25,9 +25,10 @@ LOCKS: Final = {
     "requirements.lock": "required",
     "requirements-up.lock": "optional",
     "requirements-dev.lock": "excluded",
+    "requirements-docs.lock": "excluded",
     "requirements-uv.lock": "excluded",
 }
-"""Locks with the scope of what they are the first to name: the server, the embedded parts, checks and tests."""
+"""Locks with the scope of what they are the first to name: the server, the embedded parts, checks and tests, the site."""
 
 PERMITTED: Final = frozenset(
     {
@@ -177,7 +178,7 @@ def main() -> int:
     refused = [f"{each.name} {each.version}: {each.licence}" for each in packages if not each.is_permitted]
     found = [f"The licence is not permitted: {each}" for each in refused]
     found += [f"It is abandoned: {name}" for name in find_abandoned(each.name for each in packages)]
-    for lock in ("requirements-dev.lock", "requirements-uv.lock"):
+    for lock in ("requirements-dev.lock", "requirements-docs.lock", "requirements-uv.lock"):
         found += find_yanked((FOLDER / lock).read_text())
     for line in found:
         print(line)

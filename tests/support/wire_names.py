@@ -53,7 +53,10 @@ WORDS_OF_FAULTS = (
     "problem",
     "refus",
     "quota",
+    "paused",
 )
+CALLS_WITH_STATUS = {"RequestRejected", "build_problem"}
+"""Their first argument is the status, the second the code."""
 
 
 class Placeholder(str):
@@ -168,7 +171,12 @@ def _call_with_placeholders(function: Callable[..., Any]) -> str:
 
 
 def list_codes() -> Iterator[str]:
-    """List the codes of problems and faults: those that calls say in which a fault is made."""
+    """List the codes of problems and faults."""
+    yield from (f"code {code}" for code, _ in find_calls_with_codes())
+
+
+def find_calls_with_codes() -> Iterator[tuple[str, ast.Call]]:
+    """Find the calls in which a fault is made, each with the code that it says."""
     trees = [
         ast.parse(path.read_text()) for layer in LAYERS_WITH_CODES for path in sorted((ROOT / layer).rglob("*.py"))
     ]
@@ -176,7 +184,7 @@ def list_codes() -> Iterator[str]:
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
-                yield from (f"code {code}" for code in _find_codes(node, constants))
+                yield from ((code, node) for code in _find_codes(node, constants))
 
 
 def _find_constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -196,7 +204,7 @@ def _find_constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
 def _find_codes(call: ast.Call, constants: Mapping[str, str]) -> Iterator[str]:
     name = ast.unparse(call.func).rsplit(".", 1)[-1]
     makes_fault = any(word in name.lower() for word in WORDS_OF_FAULTS)
-    given = [*(call.args[:1] if makes_fault else ()), *(each.value for each in call.keywords if each.arg == "code")]
+    given = [*(call.args[1:2] if name in CALLS_WITH_STATUS else call.args[:1] if makes_fault else ()), *(each.value for each in call.keywords if each.arg == "code")]
     for each in given:
         value = each.value if isinstance(each, ast.Constant) else constants.get(ast.unparse(each).rsplit(".", 1)[-1])
         if isinstance(value, str) and re.fullmatch(CODE, value):
