@@ -8,6 +8,9 @@ import re
 import signal
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime, time
+from email.utils import format_datetime
+from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 from aiohttp import web
@@ -15,8 +18,8 @@ from pydantic import BaseModel
 
 from api import audit, codec, console, docs, health, overview, pauses, projects, quotas, session, webhooks
 from api.http import auth, middleware, parsing, rates, server
-from api.http.models import EmptyQuery
-from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, Route, Routes
+from api.http.models import EmptyQuery, find_deprecated_fields
+from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, RequestState, Route, Routes
 from domain.faults import Invalid
 from domain.secrets import ADMIN_KEY_MIN_CHARACTERS, PEPPER_MIN_CHARACTERS
 from infra import log, tracing
@@ -126,6 +129,7 @@ def build_handler(
         if route.begins_work:
             await request.app[pauses.CACHE].require_running(route.tag)
         inputs = await _check_owner_and_parse_inputs(route, request, caller, limits)
+        _announce_deprecations(route, request[REQUEST_STATE], caller, inputs)
         call = Call(request, caller, services, route)
         body = inputs.get("body")
         if not audit.is_audited(route):
@@ -208,6 +212,26 @@ async def _check_owner_and_parse_inputs(
             request = request.clone(client_max_size=route.body_max_bytes)
         inputs["body"] = await parsing.parse_body(request, route.body, limits, headerless=route.headerless)
     return inputs
+
+
+def _announce_deprecations(route: Route, state: RequestState, caller: Caller, inputs: Mapping[str, BaseModel]) -> None:
+    """Name by headers and in the log what a request uses that a later release will not have."""
+    used = [(route.name, route.deprecated)] if route.deprecated else []
+    used += [found for model in inputs.values() for found in find_deprecated_fields(model)]
+    if not used:
+        return
+    since = min(datetime.combine(mark.since, time.min, UTC) for _, mark in used)
+    until = min(datetime.combine(mark.until, time.min, UTC) for _, mark in used)
+    state.headers["Deprecation"] = f"@{since.timestamp():.0f}"  # RFC 9745
+    state.headers["Sunset"] = format_datetime(until, usegmt=True)  # RFC 8594
+    for name, mark in used:
+        _log_deprecation(caller.actor, route.name, name, mark.instead)
+
+
+@lru_cache(maxsize=10_000)
+def _log_deprecation(actor: str, route: str, name: str, instead: str) -> None:
+    """Log it once for each key: a caller that does nothing else would fill the log."""
+    log.get(__name__).warning("deprecated_name_used", actor=actor, route=route, name=name, instead=instead)
 
 
 def _build_response(route: Route, answer: BaseModel | web.StreamResponse | None) -> web.StreamResponse:

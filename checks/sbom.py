@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -25,10 +25,11 @@ LOCKS: Final = {
     "requirements.lock": "required",
     "requirements-up.lock": "optional",
     "requirements-dev.lock": "excluded",
-    "requirements-docs.lock": "excluded",
     "requirements-uv.lock": "excluded",
 }
-"""Locks with the scope of what they are the first to name: the server, the embedded parts, checks and tests, the site."""
+"""Locks with the scope of what they are the first to name: the server, the embedded parts, checks and tests."""
+DOCS_LOCKS: Final = {"requirements-docs.lock": "excluded"}
+"""Only `make docs` installs it, so that its packages are judged by `make lock` alone and not in the bill."""
 
 PERMITTED: Final = frozenset(
     {
@@ -76,10 +77,10 @@ class LockedPackage:
         return any(all(part in permitted for part in choice if part) for choice in choices)
 
 
-def read_packages() -> list[LockedPackage]:
-    """Return the packages of all locks, each with the first scope that names it."""
+def read_packages(locks: Mapping[str, str] = LOCKS) -> list[LockedPackage]:
+    """Return the packages of locks, each with the first scope that names it."""
     scopes: dict[tuple[str, str], str] = {}
-    for lock, scope in LOCKS.items():
+    for lock, scope in locks.items():
         for name, version in read_lock((FOLDER / lock).read_text()):
             scopes.setdefault((name, version), scope)
     return [
@@ -175,10 +176,11 @@ def main() -> int:
     """Write the document; return 1 if a licence is not permitted, or a package was withdrawn or is abandoned."""
     packages = read_packages()
     SBOM.write_text(build_sbom(packages))
-    refused = [f"{each.name} {each.version}: {each.licence}" for each in packages if not each.is_permitted]
+    judged = [*packages, *read_packages(DOCS_LOCKS)]
+    refused = [f"{each.name} {each.version}: {each.licence}" for each in judged if not each.is_permitted]
     found = [f"The licence is not permitted: {each}" for each in refused]
-    found += [f"It is abandoned: {name}" for name in find_abandoned(each.name for each in packages)]
-    for lock in ("requirements-dev.lock", "requirements-docs.lock", "requirements-uv.lock"):
+    found += [f"It is abandoned: {name}" for name in find_abandoned(each.name for each in judged)]
+    for lock in ("requirements-dev.lock", *DOCS_LOCKS, "requirements-uv.lock"):
         found += find_yanked((FOLDER / lock).read_text())
     for line in found:
         print(line)

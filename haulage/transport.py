@@ -42,6 +42,7 @@ class Transport:
         self._headers = {"Authorization": f"Bearer {key}"}
         self._session: aiohttp.ClientSession | None = None
         self._waits_logged_at: dict[str, float] = {}
+        self._is_deprecation_logged = False
 
     async def open(self) -> None:
         """Open the session."""
@@ -116,6 +117,12 @@ class Transport:
         )
         try:
             async with self._session.request(method, url, allow_redirects=False, **options) as response:
+                if "Deprecation" in response.headers and not self._is_deprecation_logged:
+                    self._is_deprecation_logged = True
+                    _log.warning(
+                        "request_deprecated: %s %s may fail after %s; update the client",
+                        *(method, url, response.headers.get("Sunset")),
+                    )
                 return _Response(response.status, response.headers, _parse_object_or_none(await response.read()))
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
             return error

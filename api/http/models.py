@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 
 _VISIBLE = r"\S"
 """A name of blanks alone is refused."""
@@ -35,3 +42,37 @@ class Response(BaseModel):
 
 class EmptyQuery(Request):
     """The query of a route that takes no parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deprecated:
+    """Mark a route, or a field of a request (in `Annotated`), that a later release will not have."""
+
+    since: date
+    until: date
+    """No release before this day is without it."""
+    instead: str
+    """What to do instead, as a sentence."""
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the schema of the field, marked."""
+        return {**handler(schema), "deprecated": True}
+
+
+def find_deprecated_fields(model: BaseModel, path: str = "") -> Iterator[tuple[str, Deprecated]]:
+    """Yield the deprecated fields that a request gives, each with its path."""
+    if not _has_deprecated_fields(type(model)):
+        return
+    for name in sorted(model.model_fields_set):
+        field = type(model).model_fields[name]
+        own = path + (field.alias or name)
+        yield from ((own, mark) for mark in field.metadata if isinstance(mark, Deprecated))
+        value = getattr(model, name)
+        for inner in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(inner, BaseModel):
+                yield from find_deprecated_fields(inner, f"{own}.")
+
+
+@cache
+def _has_deprecated_fields(model: type[BaseModel]) -> bool:
+    return '"deprecated": true' in json.dumps(model.model_json_schema())

@@ -215,6 +215,8 @@ def _build_operation(route: Route, schemas: Schemas) -> Json:
     }
     if route.description:
         operation["description"] = route.description
+    if route.deprecated:
+        operation["deprecated"] = True
     if route.body:
         content = {JSON: {"schema": schemas[route.body, "validation"]}}
         operation["requestBody"] = {"required": not route.body_optional, "content": content}

@@ -27,7 +27,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from api.http.deadlines import Deadline
-from api.http.models import LenientRequest
+from api.http.models import Deprecated, LenientRequest
 from api.http.problems import Renderer, render_problem
 from domain.faults import Fault
 from domain.quotas import QuotaLimits
@@ -162,6 +162,7 @@ class RouteOptions(TypedDict, total=False):
     for_web_ui: bool  # whether pages of Temporal's Web UI may call it with the console's session
     is_audited: bool  # False for routes that only submit or do work, which has its own record
     begins_work: bool  # whether it is refused while its system is paused
+    deprecated: Deprecated  # whether a later release will not have it
     also: Mapping[HTTPStatus, str]  # further successful statuses, with their media types
     problems: Mapping[str, type[Fault]]  # the problem codes that this handler raises
 
@@ -194,6 +195,7 @@ class Route:
     for_web_ui: bool = False
     begins_work: bool = False
     headerless: bool = False
+    deprecated: Deprecated | None = None
     also: Mapping[HTTPStatus, str] = field(default_factory=dict)
     problems: Mapping[str, type[Fault]] = field(default_factory=dict)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from datetime import date
+from typing import Annotated, Any
 
 import pytest
 from aiohttp import web
 from pydantic import Field, SecretStr
 from structlog.testing import capture_logs
 
-from api.http.models import Request, Response
+from api.http.models import Deprecated, Request, Response
+from api.http.openapi import build_openapi_document
 from api.http.problems import Problem
 from api.http.routes import Access, Call, Routes
 from domain.faults import Conflict, Fault, Gone, Invalid, Missing, QuotaExhausted, SourceFault, Unauthenticated
@@ -61,6 +63,35 @@ async def make(_call: Call, body: Toy) -> Echo:
 async def browse(_call: Call, query: ToyQuery) -> Echo:
     """Echo a query."""
     return Echo(seen=query.model_dump())
+
+
+OLD = Deprecated(since=date(2026, 12, 1), until=date(2027, 6, 1), instead="Send `size`.")
+
+
+class OldPart(Request):
+    """A part of an old toy."""
+
+    weight: Annotated[int | None, OLD] = None
+
+
+class OldToy(Request):
+    """What is sent, with a field of before."""
+
+    size: int = 0
+    length: Annotated[int | None, OLD] = Field(default=None, description="the size")
+    parts: list[OldPart] = Field(default=[])
+
+
+@toys.put("/toys/old", access=Access.PUBLIC)
+async def replace(_call: Call, body: OldToy) -> Echo:
+    """Echo a body, with names of before."""
+    return Echo(seen=body.model_dump())
+
+
+@toys.get("/toys/old", access=Access.PUBLIC, deprecated=OLD)
+async def browse_as_before(_call: Call) -> Echo:
+    """Echo nothing."""
+    return Echo(seen={})
 
 
 @toys.delete("/toys", access=Access.PUBLIC)
@@ -343,3 +374,35 @@ async def test_an_unreadable_path_variable_names_nothing(api_client: ApiClient) 
     for kind in ("%00", "1", "%ff", "a%2Fb", "%F0%9F%9A%9A"):
         reply = await api_client.ask("GET", f"/toys/faults/{kind}")
         assert (reply.status, reply.code) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "used"),
+    [
+        ("GET", "/toys/old", None, ["GET /toys/old"]),
+        ("PUT", "/toys/old", {"length": 1}, ["length"]),
+        ("PUT", "/toys/old", {"parts": [{}, {"weight": 2}]}, ["parts.weight"]),
+        ("PUT", "/toys/old", {"size": 1, "parts": [{}]}, []),
+    ],
+)
+async def test_what_is_deprecated_is_named_by_headers_and_once_in_the_log(
+    api_client: ApiClient, method: str, path: str, body: dict[str, Any] | None, used: list[str]
+) -> None:
+    """A route, a field, and a field within; each works as before."""
+    with capture_logs() as lines:
+        replies = [await api_client.ask(method, path, json=body) for _ in range(2)]
+    assert [reply.status for reply in replies] == [200, 200]
+    for reply in replies:
+        assert reply.headers.get("Deprecation") == ("@1796083200" if used else None)
+        assert reply.headers.get("Sunset") == ("Tue, 01 Jun 2027 00:00:00 GMT" if used else None)
+    logged = [line for line in lines if line["event"] == "deprecated_name_used"]
+    assert [(line["name"], line["instead"]) for line in logged] == [(name, "Send `size`.") for name in used]
+
+
+def test_the_reference_marks_what_is_deprecated() -> None:
+    """Readers and generated clients see it before they use it."""
+    document = build_openapi_document([toys])
+    assert document["paths"]["/toys/old"]["get"]["deprecated"]
+    fields = document["components"]["schemas"]["OldToy"]["properties"]
+    assert [name for name, schema in fields.items() if schema.get("deprecated")] == ["length"]
+    assert fields["length"]["description"] == "the size"

@@ -56,7 +56,7 @@ def main() -> int:
     command += [part for name, value in OPTIONS.items() for part in ("-D", f"{name}={value}")]
     done = subprocess.run([*command, "-d", FOLDER / "doctrees", source, html], check=False)
     if done.returncode == 0:
-        print(f"{html / 'index.html'}: {sum(1 for _ in html.rglob('*.html'))} pages")
+        sys.stdout.write(f"{html / 'index.html'}: {sum(1 for _ in html.rglob('*.html'))} pages\n")
     return done.returncode
 
 

@@ -145,7 +145,8 @@ def _build_codes(document: Json) -> str:
     for code, call in wire_names.find_calls_with_codes():
         sentences[code] |= dict.fromkeys(_find_sentences(call))
     text = (
-        "# Codes of problems\n\nA refused request is answered with one of these as `code`; a failed download, transfer or"
+        "# Codes of problems\n\n"
+        "A refused request is answered with one of these as `code`; a failed download, transfer or"
         " slice has one in its status. Sentences are those of the code, with names in braces for what they quote.\n"
     )
     for code in sorted({*routes, *sentences}):
@@ -153,7 +154,7 @@ def _build_codes(document: Json) -> str:
         links = list(dict.fromkeys(link for _, link in routes[code]))
         text += f"\n## `{code}`\n\n" + "".join(f"> {sentence}\n\n" for sentence in sentences[code])
         where = f"{len(links)} routes" if len(links) > ROUTES_MAX else ", ".join(links)
-        text += f"HTTP {' and '.join(statuses)}: {where}.\n" if statuses else "Of work that was begun, or of a command.\n"
+        text += f"HTTP {' and '.join(statuses)}: {where}.\n" if statuses else "Of work that was begun, or a command.\n"
     return text
 
 

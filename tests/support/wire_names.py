@@ -54,6 +54,7 @@ WORDS_OF_FAULTS = (
     "refus",
     "quota",
     "paused",
+    "rejected",
 )
 CALLS_WITH_STATUS = {"RequestRejected", "build_problem"}
 """Their first argument is the status, the second the code."""
@@ -204,7 +205,11 @@ def _find_constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
 def _find_codes(call: ast.Call, constants: Mapping[str, str]) -> Iterator[str]:
     name = ast.unparse(call.func).rsplit(".", 1)[-1]
     makes_fault = any(word in name.lower() for word in WORDS_OF_FAULTS)
-    given = [*(call.args[1:2] if name in CALLS_WITH_STATUS else call.args[:1] if makes_fault else ()), *(each.value for each in call.keywords if each.arg == "code")]
+    position = 1 if name in CALLS_WITH_STATUS else 0
+    given = [
+        *(call.args[position : position + 1] if makes_fault else ()),
+        *(each.value for each in call.keywords if each.arg == "code"),
+    ]
     for each in given:
         value = each.value if isinstance(each, ast.Constant) else constants.get(ast.unparse(each).rsplit(".", 1)[-1])
         if isinstance(value, str) and re.fullmatch(CODE, value):

@@ -205,3 +205,15 @@ def test_models_have_the_fields_of_the_api(
     """Except for those that are named here with the pair: what the API adds is noticed."""
     assert server.model_fields.keys() - client_model.model_fields.keys() == set(only_server)
     assert client_model.model_fields.keys() - server.model_fields.keys() == set()
+
+
+async def test_an_answer_that_calls_the_request_deprecated_is_logged_once(
+    peer: ApiPeer, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that is newer than the client says until when it takes the request."""
+    for _ in range(2):
+        peer.says(200, status(), Deprecation="@1796083200", Sunset="Tue, 01 Jun 2027 00:00:00 GMT")
+        await client.read(TASK)
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("request_deprecated: GET ")
+    assert line.endswith(" may fail after Tue, 01 Jun 2027 00:00:00 GMT; update the client")

@@ -16,6 +16,7 @@ from domain import VERSION
 
 ROOT = Path(__file__).parents[2]
 RUN, DEVELOPMENT, UV = "requirements-up.lock", "requirements-dev.lock", "requirements-uv.lock"
+DOCS = "requirements-docs.lock"
 TOOLS = {"mypy", "playwright", "schemathesis", "pytest", "ruff"}
 
 
@@ -31,7 +32,7 @@ def plan(target: str) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("name", [RUN, DEVELOPMENT, UV, "requirements.lock"])
+@pytest.mark.parametrize("name", [RUN, DEVELOPMENT, DOCS, UV, "requirements.lock"])
 def test_every_package_has_hashes(name: str) -> None:
     """What a registry serves in its place is refused."""
     assert [package for package, entry in read_lock(name).items() if "--hash=sha256:" not in entry] == []
@@ -52,6 +53,17 @@ def test_what_is_run_installs_no_tools(target: str) -> None:
     planned = plan(target)
     assert RUN in planned
     assert DEVELOPMENT not in planned
+
+
+def test_only_the_site_of_the_documents_waits_for_its_tools() -> None:
+    """They are in none of the other locks, and do not change what is installed before them."""
+    assert plan("docs").index(DEVELOPMENT) < plan("docs").index(DOCS)
+    assert DOCS not in plan("test") + plan("check")
+    docs, development = read_lock(DOCS), read_lock(DEVELOPMENT)
+    shared = docs.keys() & development.keys()
+    assert {name: docs[name].partition(" ")[0] for name in shared} == {
+        name: development[name].partition(" ")[0] for name in shared
+    }
 
 
 @pytest.mark.parametrize("target", ["check", "test", "test-fast", "bench-foundation"])
