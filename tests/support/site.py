@@ -74,15 +74,14 @@ def write_sources(folder: Path) -> None:
 
 
 def build_index(pages: Mapping[str, str]) -> str:
-    """Return the first page: its navigation has every page once, under the head of its kind."""
+    """Return the first page: its navigation has every page but those of the API, which are below theirs."""
     text = f"# Haulage {VERSION}\n\nNew here? Begin with [what it is](README.md) and [what to read](docs/README.md).\n"
-    sections: dict[str, str] = dict.fromkeys(SECTIONS.values(), "")
+    sections: dict[str, dict[str, str]] = {head: {} for head in SECTIONS.values()}
     for name, page in pages.items():
         head = SECTIONS.get(str(PurePosixPath(name).parent), list(SECTIONS.values())[-1])
-        sections[head] += f"{_read_title(page)} <{name.removesuffix('.md')}>\n"
-    for head, entries in sections.items():
-        text += f"\n```{{toctree}}\n:caption: {head}\n:maxdepth: 1\n\n{entries}```\n"
-    return text
+        if not name.startswith(site_pages.API_PAGES):
+            sections[head][name.removesuffix(".md")] = _read_title(page)
+    return text + "".join(site_pages.build_navigation(head, entries) for head, entries in sections.items())
 
 
 def _read_title(page: str) -> str:

@@ -7,7 +7,7 @@ import inspect
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from http import HTTPStatus
 from typing import Any, Final, get_args
@@ -22,6 +22,7 @@ from tests.support import wire_names
 Json = dict[str, Any]
 
 FOLDER: Final = "docs/reference/"
+API_PAGES: Final = f"{FOLDER}api-"
 LIMITS: Final = {
     "minimum": "≥ {}",
     "exclusiveMinimum": "> {}",
@@ -44,12 +45,20 @@ def build_pages() -> dict[str, str]:
     return {
         f"{FOLDER}api.md": f"# API\n\n{document['info']['description']}\n"
         + _build_table(("routes", ""), [(f"[{name}](api-{name}.md)", about) for name, about in groups.items()])
-        + "\nThe fields of bodies are in [models of the API](api-models.md).\n",
-        **{f"{FOLDER}api-{name}.md": _build_group(name, about, document) for name, about in groups.items()},
-        f"{FOLDER}api-models.md": _build_models(document["components"]["schemas"]),
+        + "\nThe fields of bodies are in [models of the API](api-models.md).\n"
+        + build_navigation("", {f"api-{name}": name for name in (*groups, "models")}),
+        **{f"{API_PAGES}{name}.md": _build_group(name, about, document) for name, about in groups.items()},
+        f"{API_PAGES}models.md": _build_models(document["components"]["schemas"]),
         f"{FOLDER}problem-codes.md": _build_codes(document),
         f"{FOLDER}command-line.md": "# The command line\n" + "".join(_build_commands(typer.main.get_command(app))),
     }
+
+
+def build_navigation(head: str, pages: Mapping[str, str]) -> str:
+    """Return entries of the navigation, from paths to titles; without a head they are not shown on the page itself."""
+    option = f":caption: {head}" if head else ":hidden:"
+    entries = "".join(f"{title} <{page}>\n" for page, title in pages.items())
+    return f"\n```{{toctree}}\n{option}\n:maxdepth: 1\n\n{entries}```\n"
 
 
 def to_anchor(heading: str) -> str:
@@ -75,7 +84,7 @@ def _build_group(name: str, about: str, document: Json) -> str:
 def _build_operation(operation: Json) -> str:
     ways = [" with ".join(way).replace("_", " ") for way in operation["security"]]
     text = f"{operation['summary']}.{' **Deprecated.**' * bool(operation.get('deprecated'))}\n\n"
-    text += f"{operation.get('description', '')}\n\nNeeds: {'; '.join(ways) or 'nothing'}.\n\n"
+    text += f"{operation.get('description', '')}\n\nOpened by any of: {'; '.join(ways) or 'nothing is needed'}.\n\n"
     text += _build_table(
         ("parameter", "in", "type", "default", ""),
         [(f"`{each['name']}`", each["in"], *_describe(each, each["schema"])) for each in operation["parameters"]],
