@@ -31,7 +31,7 @@ SMALL: Final = f"modules under {SMALL_LINES} lines that only one other imports"
 
 BOUNDS: Final = {
     FILES: Bound(most=368, target=368),
-    LINES: Bound(most=70_250, target=70_250),
+    LINES: Bound(most=70_350, target=70_350),
     MEDIAN: Bound(least=120, most=250, target_least=120, target=250),
     LONG: Bound(most=0, target=0),
     CROWDED: Bound(most=0, target=0),
