@@ -50,7 +50,7 @@ class Size:
     sink_alone: int
 
 
-FULL: Final = Size(100_000, 10_000, 10_000, 3_000, 20_000, 1_000, 10_000, 2_000)
+FULL: Final = Size(100_000, 10_000, 10_000, 3_000, 20_000, 2_000, 33_333, 2_000)
 SMALL: Final = Size(6_000, 1_000, 1_000, 600, 3_000, 300, 1_000, 300)
 WARM_UP: Final = 1_000
 ROUNDS: Final = 3
@@ -109,7 +109,7 @@ async def _measure_pulls(folder: Path, size: Size) -> Pulled:
             cycle_events=await contender.events("AddressCycle"),
             intake_events=await contender.events("AddressIntake"),
         )
-        rounds.check(figures.OURS, modules, whole.before, await contender.messages())
+        rounds.check(figures.OURS, modules.live(), whole.before, await contender.messages())
         return pulled
 
 
@@ -125,7 +125,7 @@ async def _measure_pushes(folder: Path, size: Size) -> Turns:
     async with running_modules(tables) as modules, _run_ours(folder, modules, 1, None) as contender:
         await rounds.burst(contender, warm.messages)
         turns = await _measure_in_turn(figures.OURS_ALONE, contender, modules, whole, mains, peers)
-        rounds.check(figures.OURS_ALONE, modules, whole.before, await contender.messages())
+        rounds.check(figures.OURS_ALONE, modules.live(), whole.before, await contender.messages())
         return turns
 
 

@@ -173,7 +173,7 @@ async def peer(
         given["modules"] = json.dumps(dict(modules.bases))
         arguments = (str(word) for name, value in given.items() for word in (f"--{name}", value))
         took = json.loads((await environments.run_peer(SYSTEM, module, *arguments)).splitlines()[-1])
-        check(module, modules, before, messages)
+        check(module, modules.live(), before, messages)
         return Run(
             messages=took["done"],
             seconds=took["seconds"],
@@ -183,10 +183,12 @@ async def peer(
         )
 
 
-def check(name: str, modules: ModuleProcesses, before: Mapping[int, Address], messages: Sequence[Sent]) -> None:
+def check(
+    name: str, found: Mapping[str, dict[int, Address]], before: Mapping[int, Address], messages: Sequence[Sent]
+) -> None:
     """Nothing counts unless each module has what plain Python makes of the same messages."""
     expected = compute_outcome(dict(before), messages)
-    for module, live in modules.live().items():
+    for module, live in found.items():
         wrong = [uprn for uprn in expected.keys() | live.keys() if expected.get(uprn) != live.get(uprn)]
         if wrong:
             first = wrong[0]

@@ -1,18 +1,17 @@
-"""What all contenders find: four modules, each a process with tables that begin alike, and a Pub/Sub."""
+"""What all contenders find: four modules, each a process whose addresses begin alike, and a Pub/Sub."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sys
-import tempfile
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import urlopen
 
 import aiohttp
 import msgspec
@@ -22,15 +21,11 @@ from bench.addresses.stream import Address, Sent, Stream
 from bench.usage import sum_cpu_seconds
 from domain.addresses.messages import Topic
 from infra.address_settings import SubscriptionSettings
-from sims.oss.module import OssModule
 from sims.oss.scenario import MODULES
 from sims.oss.server import TOKEN
 from sims.pubsub.scenario import Scenario
 
 ROOT: Final = Path(__file__).parent.parent.parent
-MEMORY: Final = Path("/dev/shm")  # noqa: S108 - folders of our own are made in it
-MODULES_FOLDER: Final = MEMORY if MEMORY.is_dir() else None
-"""Where the modules' tables lie: in memory if there is such a folder, so that disks measure nothing."""
 BUSY_MODULES: Final = ("wfm", "od")
 PROJECT: Final = "bench"
 PUBLISH_MESSAGES: Final = 500
@@ -40,7 +35,14 @@ SUBSCRIPTIONS: Final = {
     Topic.DELETE: SubscriptionSettings().delete,
 }
 
-_RECORD: Final = msgspec.json.Decoder(dict[str, Any])
+
+class Content(msgspec.Struct):
+    """What a module has."""
+
+    live: dict[int, Address]
+    """By UPRN."""
+    busy: set[int] = set()
+    """Ids of addresses with orders in flight."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,6 @@ class ModuleProcesses:
     """Four running modules."""
 
     bases: Mapping[str, str]
-    _tables: Mapping[str, OssModule]
     _pids: Sequence[int]
 
     def cpu_seconds(self) -> float:
@@ -56,43 +57,41 @@ class ModuleProcesses:
         return sum(sum_cpu_seconds(psutil.Process(pid)) for pid in self._pids)
 
     def live(self) -> dict[str, dict[int, Address]]:
-        """The live addresses in the tables of each, by UPRN."""
-        return {name: _live(module) for name, module in self._tables.items()}
+        """The live addresses of each, by UPRN."""
+        return {name: _read_live(base) for name, base in self.bases.items()}
 
 
 def build_tables(folder: Path, stream: Stream) -> Path:
-    """A folder with the tables as every contender finds them."""
+    """A folder with what each module has before any contender: a file of JSON for each."""
     folder.mkdir()
-    rows = [
-        (uprn, address_id, msgspec.json.encode(record).decode()) for uprn, (address_id, record) in stream.before.items()
-    ]
     for name in MODULES:
-        module = _open_module(folder, name)
-        with closing(module.connect()) as connection:
-            connection.execute("BEGIN")
-            connection.executemany("INSERT INTO haulage_addresses (uprn, address_id, record) VALUES (?, ?, ?)", rows)
-            connection.execute("COMMIT")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        if name in BUSY_MODULES:
-            module.begin_orders(stream.busy)
+        content = Content(stream.before, stream.busy if name in BUSY_MODULES else set())
+        (folder / f"{name}.json").write_bytes(msgspec.json.encode(content))
     return folder
 
 
 @asynccontextmanager
 async def running_modules(tables: Path) -> AsyncIterator[ModuleProcesses]:
-    """Each in a process and a folder of its own, with a copy of these tables."""
+    """Each in a process of its own, with these tables in its memory."""
     async with AsyncExitStack() as stack:
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=MODULES_FOLDER)))
         bases: dict[str, str] = {}
-        found: dict[str, OssModule] = {}
         pids: list[int] = []
         for name in MODULES:
-            folder = _copy_tables(tables, home, name)
-            base, pid = await stack.enter_async_context(_process("sims.oss", "--folder", str(folder)))
+            running = _process("bench.addresses.module", str(tables / f"{name}.json"))
+            base, pid = await stack.enter_async_context(running)
             bases[name] = f"{base}/{name}"
-            found[name] = _open_module(folder, name)
             pids.append(pid)
-        yield ModuleProcesses(bases, found, pids)
+        yield ModuleProcesses(bases, pids)
+
+
+def decode_content(content: bytes) -> Content:
+    """Return what a module had when it wrote this."""
+    return msgspec.json.decode(content, type=Content)
+
+
+def _read_live(base: str) -> dict[int, Address]:
+    with urlopen(f"{base}/content") as answer:  # noqa: S310 - of a module that was started here
+        return decode_content(answer.read()).live
 
 
 @dataclass(frozen=True)
@@ -141,12 +140,6 @@ async def running_pubsub(repeated: float) -> AsyncIterator[PubSub]:
         yield pubsub
 
 
-def _live(module: OssModule) -> dict[int, Address]:
-    with closing(module.connect()) as connection:
-        rows = connection.execute("SELECT uprn, address_id, record FROM haulage_addresses")
-        return {uprn: (address_id, _RECORD.decode(record)) for uprn, address_id, record in rows}
-
-
 def write_credentials(folder: Path, name: str) -> None:
     """A file with what the modules want to see."""
     folder.mkdir(exist_ok=True)
@@ -155,19 +148,6 @@ def write_credentials(folder: Path, name: str) -> None:
 
 def _build_topic(topic: Topic) -> str:
     return f"projects/{PROJECT}/topics/{topic}"
-
-
-def _copy_tables(tables: Path, home: Path, name: str) -> Path:
-    """A folder with the tables of one module."""
-    folder = home / name
-    folder.mkdir()
-    for file in tables.glob(f"{name}.sqlite*"):
-        shutil.copy(file, folder)
-    return folder
-
-
-def _open_module(folder: Path, name: str) -> OssModule:
-    return OssModule(name, folder / f"{name}.sqlite", TOKEN)
 
 
 @asynccontextmanager

@@ -5,26 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench import load
 from bench.addresses import figures, surroundings
+from bench.addresses import module as module_messages
 from bench.addresses.figures import Pulled, Results
+from bench.addresses.module import Content, MemoryModule
 from bench.addresses.ours import Lag, RunFailed
 from bench.addresses.rounds import Arrivals, Backlog, Run, Turns, check, median
 from bench.addresses.stream import Address, build_stream, compute_outcome, merge_streams
-from bench.addresses.surroundings import ModuleProcesses
 from bench.peers.addresses.buffered_sink import reduce_buffer
 from bench.report import Figure
 from domain.addresses.messages import Topic
-from sims.oss.module import OssModule
+from domain.addresses.operations import Operation, OperationOutcome
 from sims.oss.scenario import MODULES
+from tests.support.address_oracle import ModuleOracle
+from tests.support.module_tables import ADDRESSES, histories
 
 MESSAGES = 2_000
 RUN = Run(messages=10_000, seconds=4, calls=400, cpu_seconds=5, modules_cpu_seconds=2)
@@ -144,11 +150,24 @@ def test_wrong_tables_count_for_nothing(tmp_path: Path) -> None:
     """One module of four that differs at one UPRN is reported."""
     made = build_stream(4, 50)
     tables = surroundings.build_tables(tmp_path / "tables", made)
-    modules = {name: OssModule(name, tables / f"{name}.sqlite", "") for name in MODULES}
-    check("contender", ModuleProcesses({}, modules, []), made.before, [])
-    modules["wfm"].spoil([next(iter(made.before))])
+    found = {name: surroundings.decode_content((tables / f"{name}.json").read_bytes()).live for name in MODULES}
+    check("contender", found, made.before, [])
+    found["wfm"][next(iter(made.before))] = (0, {})
     with pytest.raises(RunFailed, match="1 UPRNs of module wfm are wrong"):
-        check("contender", ModuleProcesses({}, modules, []), made.before, [])
+        check("contender", found, made.before, [])
+
+
+@given(histories(), st.sets(ADDRESSES))
+def test_the_modules_of_the_bench_hold_the_contract(history: Sequence[Operation], busy: set[int]) -> None:
+    """The same outcomes and the same addresses as of the oracle, which the reference handler is compared with, too."""
+    module, book = MemoryModule(Content(busy=busy)), ModuleOracle(busy=busy)
+
+    for operation in history:
+        result = module.apply(msgspec.json.decode(operation.json_bytes, type=module_messages.Operation))
+        assert result.outcome == book.apply(operation)
+        assert bool(result.missing) == (result.outcome == OperationOutcome.MISSING)
+    assert {uprn: (id_, msgspec.json.decode(record)) for uprn, (id_, record) in module.live.items()} == book.live
+    assert set(module.logical) == set(book.logical)
 
 
 def test_the_sink_keeps_the_last_write_between_swaps() -> None:
