@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 
+DEPRECATED_DAYS = 180
 _VISIBLE = r"\S"
 """A name of blanks alone is refused."""
 
@@ -53,6 +54,11 @@ class Deprecated:
     """No release before this day is without it."""
     instead: str
     """What to do instead, as a sentence."""
+
+    def __post_init__(self) -> None:
+        """Refuse a time that is shorter than what `docs/reference/compatibility.md` promises."""
+        if (self.until - self.since).days < DEPRECATED_DAYS:
+            raise ValueError(f"What is deprecated works for at least {DEPRECATED_DAYS} days.")
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Return the schema of the field, marked."""

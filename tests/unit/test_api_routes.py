@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import date
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from api.app import ROUTE_GROUPS, build_path_pattern, group_remainders_by_prefix
-from api.http.models import Request, Response
+from api.http.models import Deprecated, Request, Response
 from api.http.routes import Access, Call, Route, Routes
 
 ROUTES = [route for group in ROUTE_GROUPS for route in group]
@@ -174,3 +175,9 @@ def test_every_input_is_bounded() -> None:
     """No number outgrows a PostgreSQL column, and no text, list or map is as long as its sender likes."""
     unbounded = [where for route in ROUTES for where, schema in _inputs(route) if not _is_bounded(schema)]
     assert unbounded == []
+
+
+def test_what_is_deprecated_works_for_half_a_year() -> None:
+    """A shorter time is refused where it is declared."""
+    with pytest.raises(ValueError, match="180 days"):
+        Deprecated(since=date(2027, 1, 1), until=date(2027, 6, 29), instead="Use another.")

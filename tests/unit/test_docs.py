@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import typer
 
 from cli.__main__ import app
-from tests.support import settings_reference
+from tests.support import deploy_files, settings_reference
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests" / "support" / "README.md"]
@@ -71,6 +72,18 @@ def test_named_settings_exist(page: Path) -> None:
 def test_the_settings_reference_is_current() -> None:
     """The page is what the tree says today; `python -m tests.support.settings_reference` renews it."""
     assert settings_reference.PAGE.read_text() == settings_reference.markdown()
+
+
+def test_versions_are_those_of_the_tests() -> None:
+    """What the page says that it runs on is what the tests run on."""
+    page = (ROOT / "docs" / "reference" / "compatibility.md").read_text()
+    images = [each["image"] for each in deploy_files.compose()["services"].values()]
+    versions = {
+        name: re.search(rf"/?{name}:([\d.]+)", " ".join(images)) for name in ("postgres", "server", "seaweedfs")
+    }
+    assert [name for name, found in versions.items() if not found or found[1] not in page] == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"| Python, server | {project['requires-python'].removeprefix('>=')} |" in page
 
 
 def test_every_decision_is_listed() -> None:
