@@ -88,6 +88,16 @@ def list_ignored(names: list[str]) -> list[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
 
 
+async def test_the_readme_shows_what_is_printed_at_the_start(up: Up) -> None:
+    """Line by line, and each line to paste is in it."""
+    text = PAGES[0].read_text()
+    [shown] = re.findall(r"```text\n(Ready after .*?)```", text, re.DOTALL)
+    for line in use_ports(shown, up).splitlines():
+        assert re.search(".*".join(re.escape(piece) for piece in line.split("…")), up.printed), line
+    lines = re.findall(r"^  (\.venv/bin/haulage .+)$", up.printed, re.MULTILINE)
+    assert [line for line in lines if line not in use_ports(text, up)] == []
+
+
 async def test_printed_examples_run(up: Up) -> None:
     """What `haulage up` prints to paste can be pasted, one line for each system."""
     lines = re.findall(r"^  (\.venv/bin/haulage .+)$", up.printed, re.MULTILINE)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from demo.part import Demo, Part, WrongOutcome
 from demo.running import PARTS
 from demo.tasks import TasksPart
+from tests.demo.conftest import ROOT
+
+README = (ROOT / "README.md").read_text()
 
 LIARS: dict[str, dict[str, str]] = {
     "downloads": {"source": "The row 0 of"},
@@ -33,9 +38,15 @@ async def test_a_part_checks_its_outcome(demo: Demo, kind: type[Part]) -> None:
     done = await part.run(demo, lambda count, total, _: shown.append((count, total)))
     checked = await part.check(demo)
 
-    assert done
-    assert checked
+    assert_readme_shows(part.system, done, checked)
     assert shown[-1][0] == shown[-1][1]
+
+
+def assert_readme_shows(system: str, done: str, checked: str) -> None:
+    """The row of a part in the README is what it says; `…` there stands for anything."""
+    [cells] = re.findall(rf"^│ {system} +│ (.*?) +│ (.*)$", README, re.MULTILINE)
+    for written, printed in zip(cells, (done, checked), strict=True):
+        assert re.fullmatch(".+".join(re.escape(piece) for piece in written.split("…")), printed), (written, printed)
 
 
 @pytest.mark.parametrize(("kind", "liar", "found"), CASES, ids=[liar for _, liar, _ in CASES])
