@@ -75,7 +75,7 @@ async def _take_all(browser: Browser, console: Console, showcase: Showcase) -> N
     address, troubles = console.address, Troubles()
     async with AsyncExitStack() as held:
         pages = {
-            "nobody": await held.enter_async_context(visiting(browser, address, troubles)),
+            "visitor": await held.enter_async_context(visiting(browser, address, troubles)),
             "project": await held.enter_async_context(signed_in(browser, address, showcase.project.key, troubles)),
             "admin": await held.enter_async_context(signed_in(browser, address, console.admin_key, troubles)),
         }
