@@ -29,7 +29,6 @@ from domain.downloads.activity_models import (
     ProbeInput,
     ProbeResult,
     RecordEndInput,
-    RecordStartInput,
     RenderSegmentInput,
     SourcesProbe,
     StagingCleanupResult,
@@ -69,22 +68,17 @@ class DownloadActivities:
         self._large_pages = asyncio.Semaphore(LARGE_PAGES_MAX)
         self._small_files = asyncio.Semaphore(services.settings.worker.fetch_slots)
 
-    @activity.defn(name="download_record")
-    async def record_processing(self, record: RecordStartInput) -> None:
-        """Insert the download into the catalogue, or record that it is processed once more."""
-        await catalogue.record_processing_start(self._database, record)
-        # Also for a retry, or for a start whose answer was lost.
-        await quotas.take_active_slots_beyond_quota(self._database, record.spec)
-
     @activity.defn(name="download_probe")
     async def prepare_fetching(self, request: ProbeInput) -> ProbeResult:
-        """Probe the sources; keep staged rows if they may be used, otherwise delete them and begin new uploads.
+        """Record in the catalogue that a processing begins, and probe the sources.
 
-        A small file is made at once.
+        Staged rows are kept if they may be used; otherwise they are deleted, and new uploads begin. A small file is
+        made at once.
         """
         async with send_heartbeats_during_block():
-            if request.processings:
-                await self.record_processing(RecordStartInput(spec=request.spec, processings=request.processings))
+            await catalogue.record_processing_start(self._database, request.spec, request.processings)
+            # Also for a retry, or for a start whose answer was lost.
+            await quotas.take_active_slots_beyond_quota(self._database, request.spec)
             try:
                 return await self._probe_and_resume_or_start_over(request)
             except RetryLater as later:

@@ -89,9 +89,11 @@ class DownloadInput(BaseModel):
 
 
 class ProbeInput(BaseModel):
-    """Probe the sources; keep staged rows if they are recent and the sources have not changed."""
+    """Record that a processing begins, and probe the sources; keep staged rows if they may be used."""
 
     spec: DownloadSpec
+    processings: int
+    """Number of this processing, from 1."""
     earlier: SourcesProbe | None = None
     columns: dict[int, list[str]] = {}
     """Known new columns of each table, beyond those of its first page."""
@@ -101,8 +103,6 @@ class ProbeInput(BaseModel):
     """Upper bound of the page size, after larger pages timed out."""
     tries: list[PageAttempts] = []
     """Failed attempts of each request before the last wait."""
-    processings: int = 0
-    """The number of the processing, where the activity also records that it began; otherwise 0."""
 
 
 class ProbeResult(BaseModel):
@@ -201,13 +201,6 @@ class CombineBooksInput(BaseModel):
     def books(self) -> list[RenderedBook]:
         """All books, in order."""
         return [book for rendered in self.rendered for book in rendered.books]
-
-
-class RecordStartInput(BaseModel):
-    """Record that a processing began."""
-
-    spec: DownloadSpec
-    processings: int
 
 
 class RecordEndInput(BaseModel):

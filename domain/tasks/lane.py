@@ -273,8 +273,6 @@ class CheckpointPace(Struct, frozen=True):
     """A checkpoint may be this much early if a batch arrives: it then needs no workflow task of its own."""
 
 
-FIRST_PACE: Final = CheckpointPace(batch_tasks=500, full_pause_ms=500, early_ms=0)
-"""Pace of lanes that were started before `PACE`; their recorded histories follow it."""
 PACE: Final = CheckpointPace(batch_tasks=1_500, full_pause_ms=1_000, early_ms=150)
 
 

@@ -14,7 +14,7 @@ from sqlmodel import and_, col, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain.downloads import names
-from domain.downloads.activity_models import RecordEndInput, RecordStartInput
+from domain.downloads.activity_models import RecordEndInput
 from domain.downloads.models import DownloadSpec, DownloadState, FileType
 from domain.workload import ConcernKind, Workloads, merge_workloads, parse_details, parse_workloads
 from infra.database import Database
@@ -57,10 +57,10 @@ async def insert_accepted_download_if_new(database: Database, spec: DownloadSpec
         await session.exec(statement.on_conflict_do_nothing(index_elements=["task_id"]))
 
 
-async def record_processing_start(database: Database, record: RecordStartInput) -> None:
+async def record_processing_start(database: Database, spec: DownloadSpec, processings: int) -> None:
     """Record that the download is processed, for the first time or once more."""
-    spec, now = record.spec, datetime.now(UTC)
-    begun = {"state": DownloadState.RUNNING, "processings": record.processings, "finished_at": None, "fault": None}
+    now = datetime.now(UTC)
+    begun = {"state": DownloadState.RUNNING, "processings": processings, "finished_at": None, "fault": None}
     # The API inserts the row after it has started the workflow: it may not have come to that yet, or have failed to.
     statement = insert(Download).values(**_build_first_values(spec), started_at=now, **begun)
     begun_again = {**begun, "started_at": func.coalesce(col(Download.started_at), now)}

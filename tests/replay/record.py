@@ -1,6 +1,7 @@
 """Records histories of real runs for the replay tests: `python -m tests.replay.record` on a machine with the parts.
 
-It records all scenarios, or those that it is given: `python -m tests.replay.record webhooks`.
+They go into the folder of the version: those of released versions stay as they are. It records all scenarios, or those
+that it is given: `python -m tests.replay.record webhooks`.
 """
 
 from __future__ import annotations
@@ -32,15 +33,10 @@ async def record(names: Sequence[str]) -> None:
     async with recording(variables) as recorder:
         for scenario in scenarios:
             await scenario.record(recorder)
-    if orders in scenarios:
-        async with recording(variables, orders.EVENTS_MAX) as recorder:
-            await orders.record_continued(recorder)
-    if cycles in scenarios:
-        async with recording(variables, cycles.EVENTS_MAX) as recorder:
-            await cycles.record_continued(recorder)
-    if tasks in scenarios:
-        async with recording(variables, tasks.EVENTS_MAX) as recorder:
-            await tasks.record_continued(recorder)
+    for scenario in scenarios:
+        if hasattr(scenario, "record_continued"):
+            async with recording(variables, scenario.EVENTS_MAX) as recorder:
+                await scenario.record_continued(recorder)
 
 
 if __name__ == "__main__":

@@ -18,13 +18,15 @@ from temporalio.client import Client
 from dev.embedded import flags
 from dev.embedded.flags import ComponentFlag
 from dev.local import LocalInstallation, run_installation
+from domain import VERSION
 from infra import temporal
 from infra.settings import Settings
 from sims.platforms.server import Platforms, running_platforms
 from sims.receiver import Receiver, running_receiver
 
 _CONTINUE = "limit.historyCount.suggestContinueAsNew"
-HISTORIES = Path(__file__).parent / "histories"
+HISTORIES = Path(__file__).parent / "histories" / VERSION
+"""Histories of this version; those of released versions stay as they are."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from domain.tasks.activity_models import LaneSnapshot
-from domain.tasks.lane import CHECKPOINT_PAUSE_MS, FIRST_PACE, PACE, CheckpointPace, CheckpointSchedule
+from domain.tasks.lane import CHECKPOINT_PAUSE_MS, PACE, CheckpointPace, CheckpointSchedule
 from domain.tasks.messages import CreateOperation, HoldOperation, LaneHead, SetOperation, TaskStatus, TaskTypeRules
 from domain.tasks.state import LaneState
 
@@ -31,7 +31,6 @@ def state() -> LaneState:
         (CheckpointPace(batch_tasks=4, full_pause_ms=300, early_ms=0), CHECKPOINT_PAUSE_MS, CHECKPOINT_PAUSE_MS),
         (CheckpointPace(batch_tasks=3, full_pause_ms=300, early_ms=0), 300, 300),
         (CheckpointPace(batch_tasks=3, full_pause_ms=300, early_ms=50), 300, 250),
-        (FIRST_PACE, CHECKPOINT_PAUSE_MS, CHECKPOINT_PAUSE_MS),
         (PACE, CHECKPOINT_PAUSE_MS, CHECKPOINT_PAUSE_MS - PACE.early_ms),
     ],
 )

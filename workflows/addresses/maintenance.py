@@ -96,8 +96,7 @@ class AddressPurge:
             **ADDRESS_BATCH,
             summary=f"purge {len(params.address_ids)} for {params.who}",
         )
-        if workflow.patched("state-shown"):
-            workflow.upsert_search_attributes([temporal.STATE.value_set(names.SUCCEEDED)])
+        workflow.upsert_search_attributes([temporal.STATE.value_set(names.SUCCEEDED)])
         return self._result
 
     @workflow.query
@@ -121,8 +120,7 @@ class ModuleComparison:
             **MODULE_COMPARISON,
             summary=f"compare modules for {params.report}",
         )
-        if workflow.patched("state-shown"):
-            workflow.upsert_search_attributes([temporal.STATE.value_set(names.SUCCEEDED)])
+        workflow.upsert_search_attributes([temporal.STATE.value_set(names.SUCCEEDED)])
         return self._result
 
     @workflow.query

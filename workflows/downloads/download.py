@@ -24,7 +24,6 @@ with workflow.unsafe.imports_passed_through():
         ProbeInput,
         ProbeResult,
         RecordEndInput,
-        RecordStartInput,
         SourcesProbe,
         TableProbe,
     )
@@ -60,7 +59,6 @@ WIDENINGS_MAX = 3
 RESETS_MAX = 2
 # After these faults staged rows may be wrong, so a retry must not resume from them.
 _DISCARD_STAGED_ON = frozenset({"source_pages_repeat", "source_bad_total", "source_total_changed"})
-_RECORDED_WITH_PROBE = "recorded-with-probe"
 
 
 class WorkflowFault(Exception):
@@ -211,11 +209,6 @@ class DownloadWorkflow:
             trouble = self._status.trouble
             self._status = DownloadStatus(processings=progress.processings, started_at=workflow.now(), trouble=trouble)
             self._publish_status(DownloadState.RUNNING, DownloadPhase.PROBING)
-            if not workflow.patched(_RECORDED_WITH_PROBE):
-                await self._run_activity(
-                    DownloadActivities.record_processing,
-                    RecordStartInput(spec=self._spec, processings=progress.processings),
-                )
             progress.sources = await self._probe_sources()
             progress.is_fetching = True
         self._status.total = progress.sources.total_rows
@@ -232,7 +225,7 @@ class DownloadWorkflow:
             columns=self._progress.new_columns,
             single_fetcher=self._progress.single_fetcher,
             page_size_max=self._progress.page_size_max,
-            processings=self._progress.processings if workflow.patched(_RECORDED_WITH_PROBE) else 0,
+            processings=self._progress.processings,
         )
         while True:
             looked = await workflow.execute_activity_method(

@@ -22,7 +22,6 @@ def build_queues(services: Services) -> list[TaskQueue]:
             name=names.QUEUE,
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
             activities=[
-                steps.record_processing,
                 steps.prepare_fetching,
                 steps.assemble_ranges,
                 steps.combine_books,

@@ -165,8 +165,7 @@ class OrderReportWorkflow:
             **REPORT_WRITING,
             summary=f"compare {params.day}",
         )
-        if workflow.patched("state-shown"):
-            workflow.upsert_search_attributes([temporal.STATE.value_set("succeeded")])
+        workflow.upsert_search_attributes([temporal.STATE.value_set("succeeded")])
         return report
 
     @workflow.query

@@ -11,7 +11,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.tasks.activities import LaneActivities
     from domain.tasks import names
     from domain.tasks.activity_models import CheckpointResult, CloseLaneInput, FinishedTaskCounts, LaneInput
-    from domain.tasks.lane import FIRST_PACE, PACE, CheckpointSchedule, Lane
+    from domain.tasks.lane import PACE, CheckpointSchedule, Lane
     from domain.tasks.messages import (
         LaneBatch,
         LaneBatchReply,
@@ -42,7 +42,7 @@ class TaskLane:
     def __init__(self, lane: LaneInput) -> None:
         self._input = lane
         self._lane = Lane(lane.rules, lane.carried)
-        self._schedule = CheckpointSchedule(PACE if workflow.patched("paced") else FIRST_PACE)
+        self._schedule = CheckpointSchedule(PACE)
         self._checkpoint: asyncio.Task[None] | None = None
         self._batches = 0
 

@@ -16,7 +16,8 @@ VARIABLES: Mapping[str, str] = {
     "HAULAGE_DOWNLOADS__SLICE_SECONDS": "0.2",
     "HAULAGE_DOWNLOADS__EXCEL_FILE_MAX_ROWS": "20000",
 }
-POLL_SECONDS = 0.1
+EVENTS_MAX = 60
+"""Runs of a few ranges go on in another."""
 WORKFLOW = "DownloadWorkflow"
 # What to export, by the name of the history that it gives: one source for each table.
 EXPORTS: dict[str, tuple[str | list[str], dict[str, Any]]] = {
@@ -37,7 +38,6 @@ EXPORTS: dict[str, tuple[str | list[str], dict[str, Any]]] = {
     "given-up": ("rows=1000&faults=short&rate=1&only_page=3", {}),
     "small": ("rows=100", {}),
     "small-after-a-wait": ("rows=200&tag=wait&faults=429&rate=1&only_page=1&fail_first=1&retry_after=2", {}),
-    "recorded-with-probe": ("rows=1000", {"type": "parquet"}),
     "too-long": ("rows=100000&delay_ms=500", {"max_exec_time": 2}),
 }
 
@@ -52,6 +52,16 @@ async def record(recorder: Recorder) -> None:
     await asyncio.sleep(1)
     await recorder.session.post(f"/v1/downloads/{cancelled}/cancel")
     await _save_history(recorder, await _wait_for_end(recorder, cancelled), "cancelled")
+
+
+async def record_continued(recorder: Recorder) -> None:
+    """The first and the last run of an export whose history has grown long."""
+    workflow_id = names.build_download_workflow_id(recorder.project_id, await _start(recorder, *EXPORTS["parallel"]))
+    handle = recorder.engine.get_workflow_handle(workflow_id)
+    first = (await handle.describe()).run_id
+    await handle.result()
+    await recorder.keep(workflow_id, WORKFLOW, "continued", run_id=first)
+    await recorder.keep(workflow_id, WORKFLOW, "went-on")
 
 
 async def _start(recorder: Recorder, query: str | list[str], request: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from temporalio.client import WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
 
 from domain.addresses import names as addresses_names
@@ -17,6 +18,8 @@ from workflows.addresses.maintenance import AddressIntake
 
 PORT = 18_978
 SUBSCRIPTION = "recorded"
+EVENTS_MAX = 40
+"""Runs of a few slices go on in another."""
 VARIABLES: Mapping[str, str] = {
     "HAULAGE_ADDRESSES__PUBSUB__PROJECT": PROJECT,
     "HAULAGE_ADDRESSES__PUBSUB__BASE_URL": f"http://127.0.0.1:{PORT}",
@@ -26,17 +29,10 @@ WORKFLOW = AddressIntake.__name__
 
 
 async def record(recorder: Recorder) -> None:
-    """Pull for some slices, and keep the history of a run that goes on."""
+    """Pull for some slices, and keep the history of a run that goes on; and that of a topic without subscription."""
     async with running_pubsub(port=PORT) as sim, publisher(sim.base) as publishing:
         await publishing.subscribe(Topic.CREATE_UPDATE, SUBSCRIPTION)
-        # Instead of the worker's own intake, whose slices are long, and which would take the messages.
-        handle = await recorder.engine.start_workflow(
-            AddressIntake.run,
-            IntakeWorkflowInput(topic=Topic.CREATE_UPDATE, slice_seconds=0.5),
-            id=addresses_names.build_intake_workflow_id(Topic.CREATE_UPDATE),
-            task_queue=addresses_names.INTAKE_QUEUE,
-            id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
-        )
+        handle = await _start(recorder, Topic.CREATE_UPDATE)
 
         async def has_taken() -> bool:
             await publishing.publish(Topic.CREATE_UPDATE, create_update())
@@ -46,3 +42,32 @@ async def record(recorder: Recorder) -> None:
         await eventually(has_taken)
         await recorder.keep(handle.id, WORKFLOW, "pulls", run_id=handle.result_run_id)
         await handle.terminate()
+        off = await _start(recorder, Topic.SWAP)
+        await off.result()
+        await recorder.keep(off.id, WORKFLOW, "off", run_id=off.result_run_id)
+
+
+async def record_continued(recorder: Recorder) -> None:
+    """The first run of an intake whose history has grown long."""
+    async with running_pubsub(port=PORT) as sim, publisher(sim.base) as publishing:
+        await publishing.subscribe(Topic.CREATE_UPDATE, SUBSCRIPTION)
+        handle = await _start(recorder, Topic.CREATE_UPDATE)
+        newest = recorder.engine.get_workflow_handle(handle.id)
+
+        async def has_gone_on() -> bool:
+            return (await newest.describe()).run_id != handle.result_run_id
+
+        await eventually(has_gone_on)
+        await recorder.keep(handle.id, WORKFLOW, "continued", run_id=handle.result_run_id)
+        await newest.terminate()
+
+
+async def _start(recorder: Recorder, topic: Topic) -> WorkflowHandle[AddressIntake, IntakeMessageCounts]:
+    """Start instead of the worker's own intake, whose slices are long, and which would take the messages."""
+    return await recorder.engine.start_workflow(
+        AddressIntake.run,
+        IntakeWorkflowInput(topic=topic, slice_seconds=0.5),
+        id=addresses_names.build_intake_workflow_id(topic),
+        task_queue=addresses_names.INTAKE_QUEUE,
+        id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
+    )

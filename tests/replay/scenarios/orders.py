@@ -46,7 +46,7 @@ async def record(recorder: Recorder) -> None:
     await _record_cycles(recorder)
     await _record_slices(recorder)
     await _record_backfills(recorder)
-    await _record_report(recorder)
+    await _record_report(recorder, "good", "compared")
     await _record_watch(recorder)
 
 
@@ -67,6 +67,10 @@ async def record_continued(recorder: Recorder) -> None:
         )
         await cycle.result()
     await recorder.keep(cycle.id, OrderCycleWorkflow.__name__, "continued", run_id=cycle.first_execution_run_id)
+    # A part of a report takes half a minute.
+    slow = PlatformScenario(orders=300, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=3_000))
+    await _set_up(recorder, "slow", slow, interval=200)
+    await _record_report(recorder, "slow", "continued")
     backfill_id, first_run = await _backfill(recorder, "long", hours=2)
     await recorder.keep(backfill_id, OrderBackfillWorkflow.__name__, "continued", run_id=first_run)
     [waited, *_] = await _slices(recorder, "waits", 9)
@@ -84,6 +88,9 @@ async def _record_cycles(recorder: Recorder) -> None:
     broken = PlatformScenario(orders=30, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1))
     await _set_up(recorder, "dead", broken, retries=0)
     await _cycle(recorder, "dead", "slice-after-slice-failed")
+    await _set_up(recorder, "clockless", broken, base_url="http://127.0.0.1:1")
+    with suppress(WorkflowFailureError):
+        await _cycle(recorder, "clockless", "clock-unread")
     await _record_refused_credentials(recorder)
 
 
@@ -167,19 +174,20 @@ async def _backfill(recorder: Recorder, number: str, *, hours: int, cancelled: b
     return record["workflow_id"], first_run
 
 
-async def _record_report(recorder: Recorder) -> None:
-    workflow_id = names.build_report_workflow_id("good", "2026-01-01")
-    await recorder.engine.execute_workflow(
+async def _record_report(recorder: Recorder, number: str, name: str) -> None:
+    """Compare the orders of a platform, and keep the history of the first run."""
+    handle = await recorder.engine.start_workflow(
         OrderReportWorkflow.run,
         ReportInput(
-            platform="good",
+            platform=number,
             day=START.date(),
             window=TimeWindow(start=START, end=START + timedelta(seconds=SPAN_SECONDS)),
         ),
-        id=workflow_id,
+        id=names.build_report_workflow_id(number, "2026-01-01"),
         task_queue=names.QUEUE,
     )
-    await recorder.keep(workflow_id, OrderReportWorkflow.__name__, "compared-with-state")
+    await handle.result()
+    await recorder.keep(handle.id, OrderReportWorkflow.__name__, name, run_id=handle.first_execution_run_id)
 
 
 async def _record_watch(recorder: Recorder) -> None:
@@ -190,7 +198,9 @@ async def _record_watch(recorder: Recorder) -> None:
     await recorder.keep(workflow_id, OrderWatchWorkflow.__name__, "served")
 
 
-async def _set_up(recorder: Recorder, number: str, scenario: PlatformScenario, **options: Any) -> None:
+async def _set_up(
+    recorder: Recorder, number: str, scenario: PlatformScenario, base_url: str = "", **options: Any
+) -> None:
     platform = recorder.platforms.add(number, scenario)
     folder = Path(os.environ["HAULAGE_ORDERS__CREDENTIALS_FOLDER"])
     (folder / f"{CREDENTIALS}.json").write_text(json.dumps(platform.dialect.credentials(platform.tokens.good)))
@@ -198,7 +208,7 @@ async def _set_up(recorder: Recorder, number: str, scenario: PlatformScenario, *
         "project_id": recorder.project_id,
         "kind": "plain",
         "shop": "shop",
-        "base_url": recorder.platforms.url(number),
+        "base_url": base_url or recorder.platforms.url(number),
         "capability": PLAIN.model_dump(mode="json"),
         "notify_url": recorder.receiver.url(tag=number),
     }
@@ -210,15 +220,17 @@ async def _set_up(recorder: Recorder, number: str, scenario: PlatformScenario, *
 
 async def _cycle(recorder: Recorder, number: str, name: str) -> None:
     workflow_id = f"{names.build_cycle_schedule_id(number)}-recorded"
-    await recorder.engine.execute_workflow(
-        OrderCycleWorkflow.run,
-        OrderCycleInput(platform=number),
-        id=workflow_id,
-        task_queue=names.QUEUE,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        search_attributes=build_search_attributes(recorder.project_id),
-    )
-    await recorder.keep(workflow_id, OrderCycleWorkflow.__name__, name)
+    try:
+        await recorder.engine.execute_workflow(
+            OrderCycleWorkflow.run,
+            OrderCycleInput(platform=number),
+            id=workflow_id,
+            task_queue=names.QUEUE,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            search_attributes=build_search_attributes(recorder.project_id),
+        )
+    finally:
+        await recorder.keep(workflow_id, OrderCycleWorkflow.__name__, name)
 
 
 async def _reread(recorder: Recorder, number: str) -> None:

@@ -41,11 +41,11 @@ async def record(recorder: Recorder) -> None:
         await recorder.keep(check, LogicalDeleteCheck.__name__, "nothing-listed")
         order = PurgeAddressesInput(address_ids=[1], who="recorder")
         await engine.execute_workflow(AddressPurge.run, order, id=purge, task_queue=addresses_names.QUEUE)
-        await recorder.keep(purge, AddressPurge.__name__, "not-listed-with-state")
+        await recorder.keep(purge, AddressPurge.__name__, "not-listed")
         await engine.execute_workflow(
             ModuleComparison.run, CompareModulesInput(report="1"), id=drift, task_queue=addresses_names.QUEUE
         )
-        await recorder.keep(drift, ModuleComparison.__name__, "no-addresses-with-state")
+        await recorder.keep(drift, ModuleComparison.__name__, "no-addresses")
 
 
 def make_folder() -> None:
