@@ -29,7 +29,7 @@ WORKFLOW = AddressIntake.__name__
 
 
 async def record(recorder: Recorder) -> None:
-    """Pull for some slices, and keep the history of a run that goes on; and that of a topic without subscription."""
+    """Pull for some slices, and keep the history of a run that goes on."""
     async with running_pubsub(port=PORT) as sim, publisher(sim.base) as publishing:
         await publishing.subscribe(Topic.CREATE_UPDATE, SUBSCRIPTION)
         handle = await _start(recorder, Topic.CREATE_UPDATE)
@@ -42,9 +42,6 @@ async def record(recorder: Recorder) -> None:
         await eventually(has_taken)
         await recorder.keep(handle.id, WORKFLOW, "pulls", run_id=handle.result_run_id)
         await handle.terminate()
-        off = await _start(recorder, Topic.SWAP)
-        await off.result()
-        await recorder.keep(off.id, WORKFLOW, "off", run_id=off.result_run_id)
 
 
 async def record_continued(recorder: Recorder) -> None:

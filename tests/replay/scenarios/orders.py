@@ -68,7 +68,7 @@ async def record_continued(recorder: Recorder) -> None:
         await cycle.result()
     await recorder.keep(cycle.id, OrderCycleWorkflow.__name__, "continued", run_id=cycle.first_execution_run_id)
     # A part of a report takes half a minute.
-    slow = PlatformScenario(orders=300, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=3_000))
+    slow = PlatformScenario(orders=300, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=1_500))
     await _set_up(recorder, "slow", slow, interval=200)
     await _record_report(recorder, "slow", "continued")
     backfill_id, first_run = await _backfill(recorder, "long", hours=2)
@@ -88,7 +88,7 @@ async def _record_cycles(recorder: Recorder) -> None:
     broken = PlatformScenario(orders=30, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1))
     await _set_up(recorder, "dead", broken, retries=0)
     await _cycle(recorder, "dead", "slice-after-slice-failed")
-    await _set_up(recorder, "clockless", broken, base_url="http://127.0.0.1:1")
+    await _set_up(recorder, "clockless", broken, base_url=f"{recorder.platforms.base}/none")
     with suppress(WorkflowFailureError):
         await _cycle(recorder, "clockless", "clock-unread")
     await _record_refused_credentials(recorder)
