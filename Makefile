@@ -15,7 +15,7 @@ export SIZE
 # Where compiled modules are not kept, every process that is started compiles all of ours anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo up test test-fast fuzz worlds lab lab-down cluster compat planted check shape words fmt docs bench soak lock clean
+.PHONY: help demo up test test-fast fuzz worlds lab lab-down cluster compat planted check shape words fmt docs bench soak lock clean rehearsal
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ lab-down: ## end the lab of this folder
 
 cluster: $(TOOLS) ## lose hosts of the lab, and cut them off, under load of all systems: N=100 faults, SEED=1
 	$(BIN)/python -m tests.cluster $(or $(N),100) $(or $(SEED),1) $(KINDS)
+
+rehearsal: $(TOOLS) ## roll the next version in and back under load of all systems: about ten minutes; before a release
+	$(BIN)/python -m tests.rehearsal $(SEED)
 
 compat: $(TOOLS) ## build flowSvr's own Go SDK and have its workers do 2,000 tasks; COMPAT_SDK=… names a checkout of it
 	@command -v go >/dev/null || { echo "Go is missing: apt-get install --no-install-recommends golang-go"; exit 1; }

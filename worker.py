@@ -14,7 +14,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 from infra import log, memory
 from infra.component_settings import EngineClientSettings
 from infra.database import DATABASE_ERRORS, IDLE_TIMEOUT_SECONDS, Database
-from infra.temporal import BUILD_ID
+from infra.temporal import BUILD_ID, build_patch_check
 from services.services import Services
 from stores import worker_heartbeats
 from systems.protocol import TaskQueue
@@ -63,6 +63,7 @@ def build_worker(client: Client, engine: EngineClientSettings, queue: TaskQueue)
         max_heartbeat_throttle_interval=timedelta(seconds=1),
         default_heartbeat_throttle_interval=timedelta(seconds=1),
         graceful_shutdown_timeout=timedelta(seconds=engine.graceful_shutdown_seconds),
+        patch_activation_callback=build_patch_check(engine.compatible_with),
     )
 
 

@@ -101,4 +101,10 @@ class EngineClientSettings(BaseModel):
     sticky_timeout_seconds: float = 1.0
     task_timeout_seconds: float = 2.0
     graceful_shutdown_seconds: float = 10.0
+    compatible_with: str = Field(
+        default="",
+        pattern=r"^(\d+\.\d+\.\d+)?$",
+        description="oldest version whose workers still run, while versions are replaced: workflows do not take the "
+        "steps that later ones brought yet; empty otherwise",
+    )
     ui_url: str = Field(default="", description="address of the Temporal Web UI, for links")

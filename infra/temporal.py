@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -38,7 +38,7 @@ from temporalio.runtime import (
     TelemetryFilter,
 )
 from temporalio.service import KeepAliveConfig
-from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowRunner
+from temporalio.worker import PatchActivationInput, UnsandboxedWorkflowRunner, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from domain import VERSION
@@ -197,6 +197,22 @@ def _replace_core_log_by_its_fields(record: logging.LogRecord) -> bool:
     if (core := record.__dict__.pop("temporal_log", None)) is not None:
         record.__dict__["target"], record.__dict__["fields"] = core.target, core.fields
     return True
+
+
+def build_patch_check(compatible_with: str) -> Callable[[PatchActivationInput], bool] | None:
+    """Return the check whether a workflow takes a changed step: not while workers of an older version may replay it.
+
+    A patch is named by the version that brought it and what it changes: `workflow.patched("0.2.0 waits first")`.
+    Workflows that took a step keep it, whatever is checked later.
+    """
+    if not compatible_with:
+        return None
+    oldest = _parse_version(compatible_with)
+    return lambda patch: _parse_version(patch.patch_id.partition(" ")[0]) <= oldest
+
+
+def _parse_version(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 async def connect(

@@ -6,7 +6,7 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import aiohttp
 
@@ -16,29 +16,22 @@ from lab.tools import prepare_tools
 from tests.cluster.faults import KINDS, WEIGHTS, Fault
 from tests.cluster.installation import CALL_TIMEOUT, LabDeployment, running_lab_deployment
 from tests.cluster.load import Load, build_loads
+from tests.cluster.outcome import make_project, print_verdicts, say, wait_for_recovery
 from tests.cluster.record import FaultRecord, Verdict, publish_record, summarize
-from tests.support.caller import Caller
 
 FAULTS, SEED = 100, 1
 WARM_SECONDS = 20.0
-RECOVERY_SECONDS = 180.0
-POLL_SECONDS = 0.2
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    print(line, flush=True)
 
 
 async def run(faults: int, seed: int, kinds: Sequence[str]) -> int:
     """Run the lab, its load and the faults; return the exit code."""
     async with running_lab_deployment(say) as deployment:
         headers = {"Authorization": f"Bearer {deployment.installation.admin_key}"}
-        traces = [deployment.count_answers()]
+        traces = [deployment.answers.build_trace()]
         async with aiohttp.ClientSession(
             base_url=deployment.api, timeout=CALL_TIMEOUT, trace_configs=traces
         ) as session:
-            caller = await _make_project(session, headers)
+            caller = await make_project(session, headers)
             loads = build_loads(deployment, caller, seed)
             records, verdicts = await _play(deployment, loads, faults, seed, kinds)
     figures = summarize(records, verdicts)
@@ -48,23 +41,6 @@ async def run(faults: int, seed: int, kinds: Sequence[str]) -> int:
     else:
         publish_record(figures)
     return print_verdicts(verdicts)
-
-
-def print_verdicts(verdicts: Mapping[str, Verdict]) -> int:
-    """Print what came of the work; return 1 if something was lost or doubled."""
-    for system, verdict in verdicts.items():
-        say(f"{system:10} accepted {verdict.accepted}, lost {verdict.lost}, doubled {verdict.doubled}")
-        for note in verdict.notes[:10]:
-            say(f"           {note}")
-    return int(any(verdict.lost or verdict.doubled for verdict in verdicts.values()))
-
-
-async def _make_project(session: aiohttp.ClientSession, headers: Mapping[str, str]) -> Caller:
-    caller = Caller(session)
-    answer = await caller.call("POST", "/v1/projects", 201, json={"name": "lab"}, headers=headers)
-    made = await answer.json()
-    session.headers["Authorization"] = f"Bearer {made['key']['api_key']}"
-    return Caller(session, made["project_id"])
 
 
 async def _play(
@@ -77,7 +53,7 @@ async def _play(
             group.create_task(load.run(over), name=load.name)
         began = time.monotonic()
         await asyncio.sleep(WARM_SECONDS)
-        await _wait_for_recovery(loads, began)
+        await wait_for_recovery(loads, began)
         for fault in draw_faults(deployment.lab, faults, random.Random(seed), kinds):
             records.append(await _play_fault(deployment, loads, fault))
             say(records[-1].render())
@@ -109,7 +85,7 @@ async def _play_fault(deployment: LabDeployment, loads: Sequence[Load], fault: F
     await asyncio.sleep(max(0.0, fault.lasts_seconds - (injected - began)))
     await fault.undo(deployment.lab)
     undone = time.monotonic()
-    recovered = await _wait_for_recovery(loads, injected)
+    recovered = await wait_for_recovery(loads, injected)
     return FaultRecord(
         kind=fault.kind,
         target=fault.target,
@@ -120,24 +96,6 @@ async def _play_fault(deployment: LabDeployment, loads: Sequence[Load], fault: F
         unavailable=answers.unavailable - unavailable,
         longest_silence_seconds=round(answers.find_longest_silence(began, time.monotonic()), 1),
     )
-
-
-async def _wait_for_recovery(loads: Sequence[Load], since: float) -> dict[str, float]:
-    """Return when each system ended its first piece of work that began after a moment.
-
-    Raises:
-        AssertionError: A system does not work again.
-    """
-    found: dict[str, float] = {}
-    deadline = time.monotonic() + RECOVERY_SECONDS
-    while len(found) < len(loads):
-        for load in loads:
-            if load.name not in found and (at := load.work.find_first_end(since)) is not None:
-                found[load.name] = at
-        missing = [load.name for load in loads if load.name not in found]
-        assert time.monotonic() < deadline, f"{', '.join(missing)} did no work for {RECOVERY_SECONDS:.0f} s"
-        await asyncio.sleep(POLL_SECONDS)
-    return found
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import ssl
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -40,7 +39,6 @@ from tests.support.pubsub import publisher
 CALL_TIMEOUT = aiohttp.ClientTimeout(sock_connect=3, sock_read=20)
 """As a patient business system has it: the answer of a request may take a time-out of ours and a retry."""
 QUERY_SECONDS = 20.0
-UNAVAILABLE = frozenset({502, 503, 504})
 CREDENTIALS_ON_HOSTS = "/opt/haulage/.haulage-lab/outside/credentials"
 """Every host sees the checkout, so that a test can lay credentials down while the lab runs."""
 QUICK: Mapping[str, object] = {
@@ -84,25 +82,6 @@ class LabDeployment(Deployment):
             timeout=5,
             command_timeout=QUERY_SECONDS,
         )
-
-    def count_answers(self) -> aiohttp.TraceConfig:
-        """Return the hooks by which a session counts what it is answered."""
-        trace = aiohttp.TraceConfig()
-
-        async def ended(_session: object, _context: object, end: aiohttp.TraceRequestEndParams) -> None:
-            self.answers.total += 1
-            if end.response.status in UNAVAILABLE:
-                self.answers.unavailable += 1
-            else:
-                self.answers.succeeded_at.append(time.monotonic())
-
-        async def broke(_session: object, _context: object, _error: object) -> None:
-            self.answers.total += 1
-            self.answers.unavailable += 1
-
-        trace.on_request_end.append(ended)
-        trace.on_request_exception.append(broke)
-        return trace
 
 
 @asynccontextmanager

@@ -22,12 +22,11 @@ from domain.addresses.operations import Module
 from infra.objects import ObjectStore
 from sims.gse.tasks import FileSpot
 from sims.platforms.scenario import Changes, PlatformScenario
-from tests.cluster.installation import LabDeployment
 from tests.cluster.record import Verdict
 from tests.support import task_checker
 from tests.support.address_log import AddressLog
 from tests.support.caller import Caller
-from tests.support.deployment import PUSH_SECRET
+from tests.support.deployment import PUSH_SECRET, Deployment
 from tests.support.downloads import expected_rows, parse_csv
 from tests.support.order_fleet import Fleet
 from tests.support.orders import count_findings
@@ -88,7 +87,7 @@ class DownloadLoad:
 
     name = "downloads"
 
-    def __init__(self, deployment: LabDeployment, caller: Caller) -> None:
+    def __init__(self, deployment: Deployment, caller: Caller) -> None:
         self.work = Work()
         self._deployment = deployment
         self._caller = caller
@@ -132,7 +131,7 @@ class TransferLoad:
 
     name = "transfers"
 
-    def __init__(self, deployment: LabDeployment, caller: Caller) -> None:
+    def __init__(self, deployment: Deployment, caller: Caller) -> None:
         self.work = Work()
         self._deployment = deployment
         self._caller = caller
@@ -199,7 +198,7 @@ class OrderLoad:
 
     name = "orders"
 
-    def __init__(self, deployment: LabDeployment, caller: Caller) -> None:
+    def __init__(self, deployment: Deployment, caller: Caller) -> None:
         self.work = Work()
         self._deployment = deployment
         self._caller = caller
@@ -244,7 +243,7 @@ class AddressLoad:
 
     name = "addresses"
 
-    def __init__(self, deployment: LabDeployment, caller: Caller, seed: int) -> None:
+    def __init__(self, deployment: Deployment, caller: Caller, seed: int) -> None:
         self.work = Work()
         self._caller = caller
         self._log = AddressLog(deployment, UPRNS)
@@ -317,7 +316,7 @@ class TaskLoad:
 
     name = "tasks"
 
-    def __init__(self, deployment: LabDeployment, caller: Caller) -> None:
+    def __init__(self, deployment: Deployment, caller: Caller) -> None:
         self.work = Work()
         self._caller = caller
         self._deployment = deployment
@@ -414,7 +413,7 @@ async def _until(ask: Callable[[], Awaitable[Json | None]]) -> Json:
             await asyncio.sleep(PAUSE_SECONDS)
 
 
-def build_loads(deployment: LabDeployment, caller: Caller, seed: int) -> list[Load]:
+def build_loads(deployment: Deployment, caller: Caller, seed: int) -> list[Load]:
     """Return the load of every system."""
     return [
         DownloadLoad(deployment, caller),

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import statistics
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import aiohttp
+
 from bench.report import Figure, publish
 
 FAULTS_MIN = 100
+UNAVAILABLE = frozenset({502, 503, 504})
 NOTHING = "nothing, to compare with"
 
 
@@ -32,6 +36,29 @@ class Answers:
     unavailable: int = 0
     """Answers of 502, 503 and 504, and requests without an answer."""
     succeeded_at: list[float] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    """A line for each request that was not served."""
+
+    def build_trace(self) -> aiohttp.TraceConfig:
+        """Return the hooks by which a session counts what it is answered."""
+        trace = aiohttp.TraceConfig()
+
+        async def ended(_session: object, _context: object, end: aiohttp.TraceRequestEndParams) -> None:
+            self.total += 1
+            if end.response.status in UNAVAILABLE:
+                self.unavailable += 1
+                self.refusals.append(f"{end.method} {end.url.path}: {end.response.status}")
+            else:
+                self.succeeded_at.append(time.monotonic())
+
+        async def broke(_session: object, _context: object, error: aiohttp.TraceRequestExceptionParams) -> None:
+            self.total += 1
+            self.unavailable += 1
+            self.refusals.append(f"{error.method} {error.url.path}: {error.exception!r}")
+
+        trace.on_request_end.append(ended)
+        trace.on_request_exception.append(broke)
+        return trace
 
     def find_longest_silence(self, since: float, until: float) -> float:
         """Return the longest time between two moments in which no request succeeded."""

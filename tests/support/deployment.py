@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,12 +174,16 @@ class Deployments:
 
 @asynccontextmanager
 async def running_deployment(
-    stack: Stack, template: str, changes: Mapping[str, Mapping[str, Any]]
+    stack: Stack,
+    template: str,
+    changes: Mapping[str, Mapping[str, Any]],
+    run: Callable[[Stack, Settings, str], AbstractAsyncContextManager[LocalInstallation]] = run_installation_on_stack,
 ) -> AsyncIterator[Deployment]:
     """Start stand-ins and processes in a namespace, a database and a key prefix of their own.
 
     Args:
         changes: By section, settings that replace those below.
+        run: Runs the processes, with these settings and in this namespace.
     """
     async with AsyncExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="haulage-deployment-")))
@@ -201,7 +205,7 @@ async def running_deployment(
         settings = settings.model_copy(
             update={name: getattr(settings, name).model_copy(update=dict(each)) for name, each in changes.items()}
         )
-        installation = await held.enter_async_context(run_installation_on_stack(stack, settings, namespace))
+        installation = await held.enter_async_context(run(stack, settings, namespace))
         headers = {"Authorization": f"Bearer {installation.admin_key}"}
         session = await held.enter_async_context(aiohttp.ClientSession(headers=headers))
         yield Deployment(installation, namespace, session, platforms, world, disks, oss, sim, publisher, receiver)
