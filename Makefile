@@ -15,10 +15,10 @@ export SIZE
 # Where compiled modules are not kept, every process that is started compiles all of ours anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo up test test-fast fuzz worlds lab lab-down cluster compat planted check shape words fmt docs bench soak lock clean rehearsal
+.PHONY: help demo up test test-fast fuzz worlds lab lab-down cluster compat planted check shape words fmt docs bench soak lock clean rehearsal release-check
 
 help: ## print this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The stamps are written last, so an interrupted install is done again. `uv` installs in seconds what takes `pip` minutes,
 # and compiles all modules at once; where it cannot be had, `pip` does it. Both take only what the hashes in the locks name.
@@ -78,6 +78,9 @@ cluster: $(TOOLS) ## lose hosts of the lab, and cut them off, under load of all 
 
 rehearsal: $(TOOLS) ## roll the next version in and back under load of all systems: about ten minutes; before a release
 	$(BIN)/python -m tests.rehearsal $(SEED)
+
+release-check: $(TOOLS) ## all that must hold before a release, in a clean clone of the last commit; takes hours
+	$(BIN)/python -m tests.release $(SEED)
 
 compat: $(TOOLS) ## build flowSvr's own Go SDK and have its workers do 2,000 tasks; COMPAT_SDK=… names a checkout of it
 	@command -v go >/dev/null || { echo "Go is missing: apt-get install --no-install-recommends golang-go"; exit 1; }

@@ -1,0 +1,1 @@
+"""What is checked before a release, beyond what CI checks."""
