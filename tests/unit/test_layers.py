@@ -103,7 +103,7 @@ def test_layers_between_api_and_stores_open_no_transaction() -> None:
     }
 
     assert {name: opened for name, source in sources.items() if (opened := find_transactions(source))} == {}
-    assert find_transactions((ROOT / "stores/orders/attempts.py").read_text()) == ["database.session"] * 4
+    assert set(find_transactions((ROOT / "stores/orders/attempts.py").read_text())) == {"database.session"}
 
 
 def test_modules_import_each_other_in_one_direction() -> None:
