@@ -120,7 +120,7 @@ bench-%: $(TOOLS)
 soak: $(TOOLS) ## the long fault and endurance runs
 	$(BIN)/python -m pytest -m soak --timeout 3600
 
-lock: $(TOOLS) ## renew the pinned versions and the bill of materials; fails if a licence is not permitted, a version withdrawn, or a package abandoned
+lock: $(TOOLS) ## renew the pinned versions and the bill of materials; fails if a licence is not permitted, a version withdrawn, or a package abandoned or dormant
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade uv
 	echo uv | $(LOCK) - -o requirements-uv.lock
 	$(LOCK) --upgrade --extra server --extra embedded --extra dev pyproject.toml -o requirements-dev.lock

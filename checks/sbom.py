@@ -10,9 +10,12 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
+import tomllib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -54,6 +57,16 @@ NOT_STATED: Final = {
 }
 
 INACTIVE: Final = "Development Status :: 7 - Inactive"
+DORMANT_AFTER: Final = timedelta(days=3 * 365)
+"""A package without a release for so long is taken for abandoned: hardly any says so of itself."""
+FINISHED: Final = {
+    "colorama": "It writes escape codes for old Windows terminals, which do not change.",
+    "mdurl": "It parses URLs in Markdown as a finished specification says.",
+    "rfc3339-validator": "It is one regular expression, and in tests only.",
+    "shellingham": "It finds the shell of a terminal, from the names of processes.",
+    "sortedcontainers": "It is pure Python without dependencies, complete since 2019, and not in the server.",
+}
+"""Packages that may be dormant, with the reason: each was looked at."""
 
 _PINNED = re.compile(r"([A-Za-z0-9._-]+)==([^\s;\\]+)")
 _OPERATORS = re.compile(r"\s+(?:AND|OR)\s+|[()]")
@@ -157,9 +170,13 @@ def _build_licence(expression: str) -> dict[str, Any]:
     return {"expression": expression} if " " in expression else {"license": {"id": expression}}
 
 
+def _list_requirements(lock: str) -> list[str]:
+    return [line.rstrip(" \\") for line in lock.splitlines() if _PINNED.match(line)]
+
+
 def find_yanked(lock: str) -> list[str]:
     """Return what the resolver says of those packages of a lock that were withdrawn from their registry."""
-    pinned = "\n".join(line.rstrip(" \\") for line in lock.splitlines() if _PINNED.match(line))
+    pinned = "\n".join(_list_requirements(lock))
     command: list[Path | str] = [Path(sys.executable).with_name("uv")]
     command += ["pip", "compile", "--no-deps", "--universal", "--no-header", "-"]
     done = subprocess.run(command, input=pinned, capture_output=True, text=True, check=True)
@@ -172,8 +189,31 @@ def find_abandoned(names: Iterable[str]) -> list[str]:
     return [name for name in names if name in installed and INACTIVE in (installed[name].get_all("Classifier") or [])]
 
 
+def find_dormant(lock: str, now: datetime) -> list[str]:
+    """Return the packages of a lock without a release for `DORMANT_AFTER`, as the registry dates them."""
+    dependencies = _list_requirements(lock)
+    project = f'[project]\nname = "locked"\nversion = "0"\nrequires-python = ">=3.11"\n{dependencies = }\n'
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "pyproject.toml").write_text(project)
+        subprocess.run(
+            [Path(sys.executable).with_name("uv"), "lock", "--project", folder], check=True, capture_output=True
+        )
+        return list_dormant((Path(folder) / "uv.lock").read_text(), now)
+
+
+def list_dormant(uv_lock: str, now: datetime) -> list[str]:
+    """Return the packages of an `uv.lock` whose last file is too old, but for those in `FINISHED`."""
+    dormant = []
+    for package in tomllib.loads(uv_lock)["package"]:
+        files = [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
+        dates = [datetime.fromisoformat(each["upload-time"]) for each in files if "upload-time" in each]
+        if dates and max(dates) < now - DORMANT_AFTER and package["name"] not in FINISHED:
+            dormant.append(f"{package['name']} {package['version']} of {max(dates):%Y-%m-%d}")
+    return dormant
+
+
 def main() -> int:
-    """Write the document; return 1 if a licence is not permitted, or a package was withdrawn or is abandoned."""
+    """Write the document; return 1 if a licence is not permitted, or a package is withdrawn, abandoned or dormant."""
     packages = read_packages()
     SBOM.write_text(build_sbom(packages))
     judged = [*packages, *read_packages(DOCS_LOCKS)]
@@ -182,6 +222,10 @@ def main() -> int:
     found += [f"It is abandoned: {name}" for name in find_abandoned(each.name for each in judged)]
     for lock in ("requirements-dev.lock", *DOCS_LOCKS, "requirements-uv.lock"):
         found += find_yanked((FOLDER / lock).read_text())
+        dormant = find_dormant((FOLDER / lock).read_text(), datetime.now(UTC))
+        found += [
+            f"It has no release for three years; replace it, or say in FINISHED why not: {each}" for each in dormant
+        ]
     for line in found:
         print(line)
     print(f"{SBOM.name}: {len(packages)} packages")

@@ -7,6 +7,7 @@ import json
 import threading
 import zipfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -66,6 +67,18 @@ def test_no_package_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: left\nVersion: 0.1\nClassifier: {sbom.INACTIVE}\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert sbom.find_abandoned(["left", *(each.name for each in sbom.read_packages())]) == ["left"]
+
+
+def test_a_package_without_a_release_for_years_is_named() -> None:
+    """By the date of its last file; one that is finished has a reason, and is still among ours."""
+    files = {"left": "2020-05-01", "live": "2026-01-01", "six": "2023-12-01", "mdurl": "2020-01-01"}
+    lock = "".join(
+        f'[[package]]\nname = "{name}"\nversion = "1"\nsdist = {{ url = "x", upload-time = "{day}T00:00:00Z" }}\n'
+        'wheels = [{ url = "y", upload-time = "2019-01-01T00:00:00Z" }]\n'
+        for name, day in files.items()
+    )
+    assert sbom.list_dormant(lock, datetime(2026, 11, 26, tzinfo=UTC)) == ["left 1 of 2020-05-01"]
+    assert sbom.FINISHED.keys() <= {each.name for each in sbom.read_packages()}
 
 
 @pytest.fixture
