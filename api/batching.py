@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from infra.outages import EngineUnresponsive
+from infra.outages import EngineUnresponsive, is_outage
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -297,6 +297,15 @@ class CachedRead(Generic[Result]):
         if self._reading is None or (self._reading.done() and time.monotonic() >= self._fresh_until):
             self._reading = asyncio.create_task(self._refresh())
         return await asyncio.shield(self._reading)
+
+    async def get_or_none(self) -> Result | None:
+        """Return the result as `get` does; None while a component that it is read from does not serve."""
+        try:
+            return await self.get()
+        except Exception as error:
+            if not is_outage(error):
+                raise
+            return None
 
     async def _refresh(self) -> Result:
         started = time.monotonic()

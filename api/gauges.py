@@ -8,7 +8,8 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import Gauge
 
-from api.overview import CONTEXT, ComponentHealth, OverviewResponse
+from api.components import ComponentHealth
+from api.overview import CONTEXT, OverviewResponse
 from domain.workload import ConcernKind
 from infra import log
 from stores.webhooks import PendingDeliveries

@@ -7,7 +7,7 @@ from typing import Literal
 
 from aiohttp import web
 
-from api import gauges, overview
+from api import components, gauges, overview
 from api.http.models import Response
 from api.http.problems import FieldProblem, RequestRejected
 from api.http.routes import Access, Call, Routes
@@ -57,19 +57,22 @@ async def check_liveness(_call: Call) -> LivenessResponse:
 async def check_readiness(call: Call) -> ReadinessResponse:
     """Return 200 while every component answers and can be written.
 
-    The problem `not_ready` (503) names each component that does not serve, with what is wrong: it does not answer, has
-    no space left, or takes no writes. Send requests elsewhere meanwhile.
+    The problem `not_ready` (503) names each component that does not serve, with what is wrong (it does not answer, has
+    no space left, or takes no writes) and since when this process has found it so. Send requests elsewhere meanwhile.
     """
-    troubles = await call.services.check_components()
-    down = {name: trouble for name, trouble in troubles.items() if trouble}
+    health = await components.measure_health_of_all(call.services)
+    down = [each for each in health if not each.ok]
     if not down:
-        return ReadinessResponse(parts=dict.fromkeys(troubles, "ok"))
+        return ReadinessResponse(parts={each.name: "ok" for each in health})
     raise RequestRejected(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "not_ready",
-        f"These components do not serve: {', '.join(down)}.",
+        f"These components do not serve: {', '.join(each.name for each in down)}.",
         "`errors` says what is wrong with each; run `haulage doctor`.",
-        errors=[FieldProblem(path=name, message=trouble) for name, trouble in down.items()],
+        errors=[
+            FieldProblem(path=each.name, message=f"{each.trouble} Since {each.down_since:%Y-%m-%d %H:%M:%S} UTC.")
+            for each in down
+        ],
     )
 
 

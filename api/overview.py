@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeAlias, cast
-from urllib.parse import quote
 
 from aiohttp import web
 from pydantic import AwareDatetime, Field
 
+from api import components
 from api.batching import FRESH_SECONDS, CachedRead
+from api.components import ComponentHealth
 from api.http import auth
 from api.http.models import Response
 from api.http.routes import Access, Call, Routes
@@ -24,7 +24,7 @@ from domain import webhooks
 from domain.faults import QuotaExhausted, Unauthenticated
 from domain.quotas import STREAMS_QUOTA
 from domain.workload import ConcernDetail, ConcernKind, Workload, Workloads, sum_workloads
-from infra import log, temporal
+from infra import log, outages, temporal
 from infra.settings import Settings
 from services.services import Services
 from stores import pauses, worker_heartbeats
@@ -62,15 +62,6 @@ QUEUES: Final[Mapping[str, System]] = {
 _POLLER_KINDS = (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE)
 
 _log = log.get(__name__)
-
-
-class ComponentHealth(Response):
-    """The health of a component."""
-
-    name: str = Field(description="`database`, `engine` or `bucket`")
-    ok: bool
-    trouble: str | None = Field(description="what is wrong; null if it is well")
-    milliseconds: float | None = Field(description="how long its answer took; null where there was none")
 
 
 class QueueStatus(Response):
@@ -127,8 +118,13 @@ class OverviewResponse(Response):
 
     at: AwareDatetime
     project_id: str | None = Field(description="whose figures these are; null for all projects")
+    trouble: str | None = Field(
+        description="which components do not serve, since when, and what cannot be read; null if all is well"
+    )
     parts: list[ComponentHealth]
-    rooms: list[SystemWorkload] = Field(description="those that the caller may see: addresses belong to no project")
+    rooms: list[SystemWorkload] = Field(
+        description="those that the caller may see (addresses belong to no project) and that can be read at present"
+    )
     queues: list[QueueStatus] = Field(description="only for the admin key: all projects share them")
 
 
@@ -191,7 +187,8 @@ async def read_overview(call: Call) -> OverviewResponse:
     """Read the overview.
 
     A project sees its own figures, the admin key those of all projects, or of the one that it names. Figures are at
-    most a few seconds old; those that take long to count are counted less often.
+    most a few seconds old; those that take long to count are counted less often. While a component does not serve,
+    `trouble` says which and since when, and systems whose figures cannot be read are left out.
     """
     return await _read_caller_snapshot(call)
 
@@ -207,7 +204,7 @@ async def stream_overview(call: Call) -> web.StreamResponse:
 
     Each event is what `GET /v1/overview` answers; there is one every two seconds.
     """
-    context, authenticator = call.request.app[CONTEXT], call.request.app[auth.AUTHENTICATOR]
+    context = call.request.app[CONTEXT]
     with context.count_stream_within_limit(call.project_filter):
         first = await _read_caller_snapshot(call)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
@@ -215,13 +212,25 @@ async def stream_overview(call: Call) -> web.StreamResponse:
         call.remove_time_limit()
         await _send_or_time_out(response, f"retry: {RECONNECT_MILLISECONDS}\n\n{_format_server_sent_event(first)}")
         while await context.wait_for_next_snapshot_unless_stopping():
-            try:
-                # A stream ends when its key is revoked.
-                await authenticator.authenticate(call.request, call.route)
-            except Unauthenticated:
+            snapshot = await _read_caller_snapshot(call)
+            if not await _is_key_still_valid(call, snapshot):
                 break
-            await _send_or_time_out(response, _format_server_sent_event(await _read_caller_snapshot(call)))
+            await _send_or_time_out(response, _format_server_sent_event(snapshot))
     return response
+
+
+async def _is_key_still_valid(call: Call, snapshot: OverviewResponse) -> bool:
+    """Return whether a stream may go on; it may while keys cannot be read, since then it shows no figures."""
+    if components.is_silent(snapshot.parts, "database"):
+        return True
+    try:
+        await call.request.app[auth.AUTHENTICATOR].authenticate(call.request, call.route)
+    except Unauthenticated:
+        return False
+    except Exception as error:
+        if not outages.is_outage(error):
+            raise
+    return True
 
 
 async def _read_caller_snapshot(call: Call) -> OverviewResponse:
@@ -251,7 +260,7 @@ class OverviewSnapshotReader:
 
     def __init__(self, services: Services, overviews: Mapping[System, SystemOverview]) -> None:
         self._services = services
-        self._components = CachedRead(self._measure_components_health)
+        self._components = CachedRead(partial(components.measure_health_of_all, services))
         self._queues = CachedRead(self._read_queue_statuses, QUEUES_CACHE_SECONDS)
         self._deliveries = CachedRead(partial(count_pending, services.database), QUEUES_CACHE_SECONDS)
         self._pauses = CachedRead(partial(pauses.list_paused, services.database))
@@ -272,23 +281,35 @@ class OverviewSnapshotReader:
     async def read_snapshot(self, project_id: str | None, *, is_admin: bool) -> OverviewResponse:
         """Return a snapshot of a project, or of all, with what this caller may see."""
         systems = [system for system, overview in self._overviews.items() if is_admin or overview.HAS_PROJECTS]
-        components, queues, paused, workloads = await asyncio.gather(
-            self._components.get(),
-            self._queues.get(),
-            self._pauses.get(),
-            asyncio.gather(*(self._workloads[system].get() for system in systems)),
-        )
+        health = await self._components.get()
+        reads = [self._workloads[system] for system in systems]
+        paused: Mapping[str, Pause] | None = None
+        workloads: list[Workloads | None] = [None] * len(reads)
+        queues: list[QueueStatus] = []
+        if not components.is_silent(health, "database"):
+            queues, paused, workloads = await asyncio.gather(
+                self._queues.get(),
+                self._pauses.get_or_none(),
+                asyncio.gather(*(each.get_or_none() for each in reads)),
+            )
         now = datetime.now(UTC)
         shown = [
             self._build_workload(system, self._select_project_workload(project_id, system, each), queues, paused, now)
             for system, each in zip(systems, workloads, strict=True)
+            if each is not None and paused is not None
         ]
         if is_admin:
             shown = [
                 each.model_copy(update={"engine_url": self._build_engine_url(each.room, project_id)}) for each in shown
             ]
+        read = {each.room for each in shown}
         return OverviewResponse(
-            at=now, project_id=project_id, parts=components, rooms=shown, queues=queues if is_admin else []
+            at=now,
+            project_id=project_id,
+            trouble=components.describe_outages(health, [system for system in systems if system not in read]),
+            parts=health,
+            rooms=shown,
+            queues=queues if is_admin else [],
         )
 
     def _build_workload(
@@ -327,18 +348,7 @@ class OverviewSnapshotReader:
         if not ui_url:
             return None
         within = project_id if self._overviews[system].HAS_PROJECTS else None
-        return build_engine_url(ui_url, self._services.engine.namespace, system, within)
-
-    async def _measure_components_health(self) -> list[ComponentHealth]:
-        return list(
-            await asyncio.gather(*(self._measure_component_health(name) for name in self._services.health_checks))
-        )
-
-    async def _measure_component_health(self, name: str) -> ComponentHealth:
-        started = time.perf_counter()
-        trouble = await self._services.check_component(name)
-        milliseconds = None if trouble else round((time.perf_counter() - started) * 1000, 1)
-        return ComponentHealth(name=name, ok=trouble is None, trouble=trouble, milliseconds=milliseconds)
+        return temporal.build_running_workflows_url(ui_url, self._services.engine.namespace, system, within)
 
     async def _read_queue_statuses(self) -> list[QueueStatus]:
         try:
@@ -387,11 +397,3 @@ async def _read_queue_status(services: Services, name: str, system: System, answ
         backlog=sum(answer.stats.approximate_backlog_count for answer in answers),
         backlog_seconds=max(answer.stats.approximate_backlog_age.ToTimedelta() for answer in answers).total_seconds(),
     )
-
-
-def build_engine_url(ui_url: str, namespace: str, system: System, project_id: str | None) -> str:
-    """Return the page of Temporal's Web UI that lists the running workflows of a system, or of a project in it."""
-    query = f'ExecutionStatus="Running" AND {temporal.SYSTEM.name}="{system}"'
-    if project_id is not None:
-        query += f' AND {temporal.PROJECT.name}="{project_id}"'
-    return f"{ui_url.rstrip('/')}/namespaces/{quote(namespace, safe='')}/workflows?query={quote(query, safe='')}"

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from pydantic import BaseModel
@@ -318,3 +319,11 @@ def list_polling_workers(description: DescribeTaskQueueResponse, within: timedel
     """Return the identities of the workers that polled a queue no longer ago than `within`."""
     since = datetime.now(UTC) - within
     return {poller.identity for poller in description.pollers if poller.last_access_time.ToDatetime(UTC) > since}
+
+
+def build_running_workflows_url(ui_url: str, namespace: str, system: str, project_id: str | None) -> str:
+    """Return the page of Temporal's Web UI that lists the running workflows of a system, or of a project in it."""
+    query = f'ExecutionStatus="Running" AND {SYSTEM.name}="{system}"'
+    if project_id is not None:
+        query += f' AND {PROJECT.name}="{project_id}"'
+    return f"{ui_url.rstrip('/')}/namespaces/{quote(namespace, safe='')}/workflows?query={quote(query, safe='')}"

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -46,6 +47,8 @@ class Services:
     files: FileCache
     _hanging: dict[str, asyncio.Task[object]] = field(default_factory=dict, repr=False)
     """Checks that did not end in time: the next caller waits for them, so that they do not use up the threads."""
+    _down_since: dict[str, datetime] = field(default_factory=dict, repr=False)
+    """When the first of a row of failed checks of a component ended."""
 
     @property
     def health_checks(self) -> Mapping[str, HealthCheck]:
@@ -56,13 +59,20 @@ class Services:
             "bucket": self.objects.check_health,
         }
 
-    async def check_components(self) -> dict[str, str | None]:
-        """Check every component at once; return for each what is wrong with it, or None."""
-        answers = await asyncio.gather(*map(self.check_component, self.health_checks))
-        return dict(zip(self.health_checks, answers, strict=True))
-
     async def check_component(self, component: str) -> str | None:
         """Return what is wrong with a component; None if it serves."""
+        trouble = await self._find_trouble(component)
+        if trouble is None:
+            self._down_since.pop(component, None)
+        else:
+            self._down_since.setdefault(component, datetime.now(UTC))
+        return trouble
+
+    def get_down_since(self, component: str) -> datetime | None:
+        """Return when this process first found that a component does not serve; None if it did at the last check."""
+        return self._down_since.get(component)
+
+    async def _find_trouble(self, component: str) -> str | None:
         check = self._hanging.pop(component, None)
         if check is None or check.done():
             check = asyncio.create_task(self.health_checks[component]())

@@ -121,7 +121,8 @@ SLICES_MAX: Final = 1_000
 class SkipSliceRequest(Request):
     """Why a slice is skipped."""
 
-    reason: str = Field(min_length=3, max_length=500, description="kept in the ledger")
+    who: str | None = Field(default=None, max_length=200, description="your name, for the audit")
+    reason: str = Field(min_length=3, max_length=500, description="kept in the ledger, and for the audit")
 
 
 class SliceSelectionRequest(Request):

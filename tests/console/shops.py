@@ -108,8 +108,9 @@ def facts(page: Page, label: str) -> Locator:
 
 
 async def confirm(page: Page, title: str, action: str, reason: str = "") -> None:
-    """Answer the question that a press has raised."""
+    """Answer the question that a press has raised, with a name where it asks for a reason."""
     dialog = page.get_by_role("dialog", name=title)
     if reason:
+        await dialog.get_by_label("Your name").fill("ann")
         await dialog.get_by_label("Reason").fill(reason)
     await dialog.get_by_role("button", name=action, exact=True).click()

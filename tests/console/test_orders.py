@@ -96,7 +96,7 @@ async def test_failed_slices_are_mended(admin_page: Page, orders: Orders, deed: 
     await admin_page.get_by_label("Select all rows").check()
     await admin_page.locator(".list-actions").get_by_role("button", name=deed).click()
     title = {"Redo": f"Read {failed} slices again?", "Split": f"Split {failed} slices?"}[deed]
-    await confirm(admin_page, title, f"{deed} {failed} slices")
+    await confirm(admin_page, title, f"{deed} {failed} slices", reason="the shop is well again")
 
     await expect(rows).to_have_count(0)
 
@@ -106,6 +106,10 @@ async def test_failed_slices_are_mended(admin_page: Page, orders: Orders, deed: 
 
     await eventually(whole)
     await expect(admin_page.locator(".line-card").get_by_role("status")).to_contain_text("no holes")
+    action = f"POST /v1/platforms/{{platform}}/slices:{deed.lower()}"
+    entries = (await orders.ask("GET", "/v1/audit", params={"action": action})).body["items"]
+    mine = [each for each in entries if shop.number in each["path"]]
+    assert [(each["who"], each["reason"]) for each in mine] == [("ann", "the shop is well again")]
 
 
 async def test_a_failed_slice_is_skipped_with_a_reason(admin_page: Page, orders: Orders) -> None:
@@ -131,11 +135,8 @@ async def test_a_failed_slice_is_skipped_with_a_reason(admin_page: Page, orders:
     assert status["failed"] == failed - 1
 
 
-async def test_a_deed_that_comes_too_late_is_told_in_the_api_s_words(
-    admin_page: Page, orders: Orders, troubles: Troubles
-) -> None:
+async def test_a_deed_that_comes_too_late_is_told_in_the_api_s_words(admin_page: Page, orders: Orders) -> None:
     """Another operator skipped the slice while the question was open."""
-    troubles.expect(r"409 POST /v1/platforms/.*/split")
     shop = await make_shop(orders, BROKEN)
     await shop.fail()
     reply = await orders.ask("GET", f"/v1/platforms/{shop.number}/slices?state=failed&limit=1")
@@ -143,11 +144,10 @@ async def test_a_deed_that_comes_too_late_is_told_in_the_api_s_words(
     await admin_page.goto(f"{shop.page}/slices/{name}")
     await admin_page.get_by_role("button", name="Split").click()
     await orders.ask("POST", f"/v1/platforms/{shop.number}/slices/{name}/skip", json={"reason": "I was first"})
-    await confirm(admin_page, "Split 1 slice?", "Split 1 slice")
+    await confirm(admin_page, "Split 1 slice?", "Split 1 slice", reason="it is too long")
 
     alert = admin_page.get_by_role("alert")
     await expect(alert).to_contain_text("only one in the failed set can be split or skipped")
-    await expect(alert).to_contain_text("Request id")
 
 
 async def test_a_platform_is_paused_resumed_and_told_to_claim(admin_page: Page, orders: Orders) -> None:

@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.async_api import Locator, Page, expect
 
+from infra.database import Database
 from tests.console.installation import Console, Project
 from tests.console.operators import SIGNED
 
@@ -70,6 +71,27 @@ async def test_what_needs_a_look_comes_first(page: Page, console: Console, proje
     await page.goto("/console")
     await concerns.get_by_role("link", name="halted").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("halted")
+
+
+async def test_what_is_down_is_said_in_a_sentence(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With since when; the cards say from when their figures are, or that they have none, until they are read again."""
+
+    async def refuse(*_arguments: object) -> None:
+        raise ConnectionError
+
+    await page.goto("/console")
+    await expect(figure(page, "Tasks", "waiting")).to_have_text("0")
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "check_health", refuse)
+        concerns = page.locator(".attention")
+        sentence = re.compile("Database does not serve, first seen .*: it does not answer.*Figures cannot be read")
+        await expect(concerns).to_contain_text(sentence)
+        await expect(card(page, "Tasks")).to_contain_text("these figures are from")
+        await page.reload()
+        await expect(concerns).to_contain_text(sentence)
+        await expect(card(page, "Tasks")).to_contain_text("Cannot be read at present.")
+    await expect(figure(page, "Tasks", "waiting")).to_have_text("0")
+    await expect(concerns).not_to_contain_text("Database")
 
 
 async def test_a_failure_leads_to_its_items_by_its_cause(page: Page, console: Console, project: Project) -> None:

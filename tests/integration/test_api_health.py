@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 
 import pytest
 from pydantic import SecretStr
@@ -48,8 +49,8 @@ async def test_readiness_asks_every_part(api_client: ApiClient) -> None:
     assert await eventually(ready)
 
 
-async def test_readiness_names_the_parts_that_fail(settings: Settings) -> None:
-    """A dead database makes the process unready; the others are still reported by name."""
+async def test_a_dead_database_is_named_wherever_one_looks(settings: Settings) -> None:
+    """It makes the process unready, and nothing else is; the overview says it in a sentence, with since when."""
     url = SecretStr("postgresql+asyncpg://nobody:nothing@127.0.0.1:1/none")
     settings = settings.model_copy(update={"database": settings.database.model_copy(update={"url": url})})
     async with running_api(settings) as api_client:
@@ -58,12 +59,22 @@ async def test_readiness_names_the_parts_that_fail(settings: Settings) -> None:
             reply = await api_client.ask("GET", "/readyz")
             assert (reply.status, reply.code) == (503, "not_ready")
             assert reply.body["detail"].startswith("These components do not serve: database.")
-            assert [error["path"] for error in reply.body["errors"]] == ["database"]
+            [error] = reply.body["errors"]
+            assert error["path"] == "database"
+            assert re.fullmatch(r"it does not answer\. Since .{19} UTC\.", error["message"])
             return True
 
         assert await eventually(only_the_database_is_missed)
         alive = await api_client.ask("GET", "/livez")
+        overview = (await api_client.as_admin("GET", "/v1/overview")).body
     assert alive.status == 200
+    down = next(each for each in overview["parts"] if not each["ok"])
+    since = datetime.fromisoformat(down["down_since"])
+    assert (down["name"], overview["rooms"]) == ("database", [])
+    assert overview["trouble"] == (
+        f"PostgreSQL does not serve since {since:%Y-%m-%d %H:%M:%S} UTC: it does not answer. "
+        "The figures of downloads, transfers, orders, addresses, tasks cannot be read at present."
+    )
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from domain import secrets
 from domain.tasks.names import build_type_id
 from infra.database import Database
 from infra.settings import Settings
-from stores import worker_heartbeats
+from stores import projects, worker_heartbeats
 from systems import SYSTEMS
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import PATIENCE_SECONDS, eventually
@@ -315,6 +315,29 @@ async def test_a_stream_sends_snapshots_until_its_key_is_revoked(api_client: Api
         while line := await answer.content.readline():
             # One more may have been on its way; what came after the key's end is in none.
             assert not line.startswith(b"data: ") or read_counts(json.loads(line[6:]), "downloads") == (1, 1, 1)
+
+
+async def test_a_stream_goes_on_while_the_database_is_away(
+    api_client: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so instead of figures, although the key cannot be read meanwhile; afterwards it shows figures again."""
+    _, key = await api_client.make_project()
+
+    async def refuse(*_arguments: object) -> None:
+        raise ConnectionError
+
+    async with watching(api_client, key) as answer, asyncio.timeout(PATIENCE_SECONDS):
+        assert (await next_event(answer))["trouble"] is None
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "check_health", refuse)
+            patch.setattr(projects, "find_key_credential", refuse)
+            while (body := await next_event(answer))["trouble"] is None:
+                pass
+            assert body["trouble"].startswith("PostgreSQL does not serve since ")
+            assert body["rooms"] == []
+        while (body := await next_event(answer))["trouble"] is not None:
+            pass
+        assert read_counts(body, "downloads") == (0, 0, 0)
 
 
 async def test_a_project_holds_so_many_streams_and_no_more(settings: Settings) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from api import batching, overview
+from api import batching
 from api.batching import CachedRead
 from domain.workload import (
     ConcernDetail,
@@ -20,6 +20,7 @@ from domain.workload import (
     parse_details,
     sum_workloads,
 )
+from infra import temporal
 from systems import System
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -171,5 +172,5 @@ def test_a_concern_has_its_subjects_and_causes() -> None:
 )
 def test_a_system_links_to_its_running_workflows(system: System, project_id: str | None, query: str) -> None:
     """All of them, or those of one project."""
-    url = overview.build_engine_url("http://temporal.example.com/", "name space", system, project_id)
+    url = temporal.build_running_workflows_url("http://temporal.example.com/", "name space", system, project_id)
     assert url == f"http://temporal.example.com/namespaces/name%20space/workflows?query={query}"

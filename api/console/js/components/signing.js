@@ -9,7 +9,7 @@ const WHO = "haulage.who";
 /**
  * Ask an operator to confirm an action with name and reason: all share one key, and both go into the audit.
  *
- * @param {Object} question - as of `askFirst`, `text` a string
+ * @param {Object} question - as of `askFirst`
  * @returns {Promise<{who: string, reason: string}|null>}
  */
 export async function signFirst(question) {
@@ -17,7 +17,7 @@ export async function signFirst(question) {
   const text = h(
     "div",
     {},
-    h("p", {}, question.text),
+    typeof question.text === "string" ? h("p", {}, question.text) : question.text,
     h("label", { class: "field" }, h("span", {}, t("common.who")), who, h("small", { class: "quiet" }, t("common.whoHint"))),
   );
   const confirmation = askFirst({ ...question, text, reason: "required" });

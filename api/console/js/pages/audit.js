@@ -1,7 +1,7 @@
 // The audit log: every action of a key, newest first, by actor, action and time.
 
 import { get } from "../api.js";
-import { badge, dataList, day, twins, when } from "../components/index.js";
+import { badge, dataList, day, fold, jsonView, twins, when } from "../components/index.js";
 import { h } from "../dom.js";
 import { t } from "../i18n.js";
 import { HOME, link } from "../navigation.js";
@@ -11,6 +11,8 @@ import "../words/audit.js";
 
 const PATH = `${HOME}/audit`;
 const PAGE_ROWS = 50;
+const GIVEN_SHOWN = 3;
+const GIVEN_CHARACTERS = 60;
 
 /** @param {Place} place */
 async function auditPage(place) {
@@ -31,6 +33,7 @@ async function auditPage(place) {
       { title: t("audit.target"), cell: (entry) => h("code", {}, entry.path) },
       { title: t("audit.who"), cell: (entry) => h("bdi", {}, entry.who ?? "–") },
       { title: t("audit.reason"), cell: (entry) => h("bdi", {}, entry.reason ?? "–") },
+      { title: t("audit.given"), cell: renderGiven },
       { title: t("audit.status"), cell: renderStatus },
     ].filter(Boolean),
     load,
@@ -45,9 +48,22 @@ function only(filter, value) {
   return link(`${PATH}?${new URLSearchParams({ [filter]: value })}`, value);
 }
 
+/** What the body gave, as far as it is kept: its first fields, and all of them unfolded. */
+function renderGiven({ given }) {
+  // Name and reason have columns of their own.
+  const entries = Object.entries(given ?? {}).filter(([name]) => !["who", "reason"].includes(name));
+  if (!entries.length) return "–";
+  const first = entries.slice(0, GIVEN_SHOWN).map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", ");
+  const isWhole = entries.length <= GIVEN_SHOWN && first.length <= GIVEN_CHARACTERS;
+  if (isWhole) return h("code", {}, first);
+  return fold(h("code", {}, `${first.slice(0, GIVEN_CHARACTERS)}…`), jsonView(Object.fromEntries(entries)));
+}
+
 function renderStatus(entry) {
   if (entry.status === null) return h("span", { title: t("audit.unknownHint") }, badge(t("audit.unknown"), "wait"));
-  return badge(String(entry.status), entry.status < 400 ? "ok" : "bad");
+  // Routes of tasks refuse with 200.
+  const answer = badge(String(entry.status), entry.status < 400 && !entry.code ? "ok" : "bad");
+  return entry.code ? h("span", { class: "two-lines" }, answer, h("small", {}, h("code", {}, entry.code))) : answer;
 }
 
 async function load({ happened_after: from, happened_before: until, ...plain }, cursor) {

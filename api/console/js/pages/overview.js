@@ -1,7 +1,7 @@
 // The overview: concerns, the health of the components, and the workload of every system, live.
 
 import { get, watch } from "../api.js";
-import { badge, duration, number } from "../components/index.js";
+import { ago, badge, duration, number } from "../components/index.js";
 import { clear, freshId, h } from "../dom.js";
 import { has, t } from "../i18n.js";
 import { SECTIONS, link } from "../navigation.js";
@@ -21,7 +21,8 @@ export const routes = [{ path: "/console", title: () => t("common.section.overvi
 async function overview(place) {
   const first = await get("/v1/overview");
   await styled;
-  const cards = new Map(first.rooms.map(({ room: system }) => [system, systemCard(system)]));
+  const visible = SECTIONS.filter((section) => section.name in UNITS && (session.isAdmin || !section.admin));
+  const cards = new Map(visible.map(({ name }) => [name, systemCard(name)]));
   const concerns = h("section", { class: "attention", "aria-label": t("common.section.overview") });
   const parts = h("ul", { class: "parts" });
   const queues = queueTable();
@@ -29,7 +30,8 @@ async function overview(place) {
   const show = (seen) => {
     showConcerns(concerns, seen);
     clear(parts, seen.parts.map(part));
-    for (const workload of seen.rooms) cards.get(workload.room)?.show(workload, Date.parse(seen.at));
+    const workloads = new Map(seen.rooms.map((workload) => [workload.room, workload]));
+    for (const [system, card] of cards) card.show(workloads.get(system), Date.parse(seen.at));
     queues.show(seen.queues);
     pulse(live, true);
   };
@@ -63,16 +65,18 @@ function pulse(live, isNew) {
 
 /** Show what a person should look at, with links. It is read out only when it changes. */
 function showConcerns(element, seen) {
-  const down = seen.parts.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) }), ": ", h("span", { dir: "auto" }, each.trouble)));
+  const down = seen.parts.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) }), " ", ago(each.down_since), ": ", h("span", { dir: "auto" }, each.trouble)));
+  const unread = down.length && !seen.rooms.length ? [h("li", {}, t("overview.unread"))] : [];
   const troubles = seen.rooms.flatMap((workload) => workload.concerns.map((concern) => [workload.room, concern]));
   const ages = new Map(seen.rooms.map((workload) => [workload.room, workload.oldest_waiting_seconds]));
-  const items = [...down, ...troubles.map(([system, concern]) => concernItem(system, concern, ages.get(system)))];
-  const said = JSON.stringify([down.length, troubles]);
+  const items = [...down, ...unread, ...troubles.map(([system, concern]) => concernItem(system, concern, ages.get(system)))];
+  const said = JSON.stringify([seen.parts.map((each) => each.down_since), unread.length, troubles]);
   if (element.dataset.said === said) return;
   element.dataset.said = said;
-  const sentence = items.length ? t("overview.look", { n: items.length }) : t("overview.well");
-  element.className = `attention ${items.length ? "some" : "none"}`;
-  clear(element, h("p", { role: "status" }, h("i", { class: "dot" }), sentence), items.length ? h("ul", {}, items) : null);
+  const n = items.length - unread.length;
+  const sentence = n ? t("overview.look", { n }) : t("overview.well");
+  element.className = `attention ${n ? "some" : "none"}`;
+  clear(element, h("p", { role: "status" }, h("i", { class: "dot" }), sentence), n ? h("ul", {}, items) : null);
 }
 
 function concernItem(system, { trouble, count, parts }, age) {
@@ -110,8 +114,8 @@ function partsCard(parts) {
   return h("article", { class: "card system-card", "aria-labelledby": titleId }, h("header", {}, h("h3", { id: titleId }, t("overview.parts"))), parts);
 }
 
-function part({ name, ok, milliseconds }) {
-  const text = ok ? t("overview.answers", { time: duration(milliseconds / 1000) }) : t("overview.silent");
+function part({ name, ok, milliseconds, down_since: since }) {
+  const text = ok ? t("overview.answers", { time: duration(milliseconds / 1000) }) : [t("overview.silent"), " ", ago(since)];
   return h("li", { class: ok ? "ok" : "bad" }, h("i", { class: `dot tone-${ok ? "ok" : "bad"}` }), h("b", {}, partName(name)), h("span", { class: "quiet" }, text));
 }
 

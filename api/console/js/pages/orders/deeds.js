@@ -1,10 +1,10 @@
 // Actions on a platform and its slices; each is confirmed first: what it does, and to how many.
 
-import { post } from "../../api.js";
-import { askFirst, eachOf, form, say, signFirst } from "../../components/index.js";
+import { Problem, post } from "../../api.js";
+import { form, say, signFirst } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { api, apiSlice, typedAs, typedMoment, windowText } from "./names.js";
+import { api, typedAs, typedMoment, windowText } from "./names.js";
 
 /** Pause a platform that runs, resume one that is paused. Returns whether it was done. */
 export async function pauseOrResume(platform, known) {
@@ -74,7 +74,7 @@ function askTimes(platform, known) {
  * @param {Array<Object>} slices - as the API lists them
  * @param {number} [others] - how many were chosen besides whose state does not allow it
  * @returns {Promise<boolean>} whether it was done
- * @throws {Problem} as `eachOf` does
+ * @throws {Problem} if the API refuses it, or does it to none of them
  */
 export async function steer(deed, platform, slices, others = 0) {
   const n = slices.length;
@@ -82,11 +82,12 @@ export async function steer(deed, platform, slices, others = 0) {
   const word = (name) => t(`orders.deed.${deed}.${name}`, words);
   const rows = slices.slice(0, 5).map((slice) => h("li", {}, windowText(slice.window)));
   const text = h("div", {}, h("p", {}, word("text")), h("ul", { class: "quiet" }, rows, n > rows.length ? h("li", {}, "…") : null), others ? h("p", {}, t("orders.deed.others", { n: others })) : null);
-  const answer = await askFirst({ title: word("title"), text, action: word("action"), danger: deed === "skip", reason: deed === "skip" ? "required" : false });
-  if (!answer) return false;
-  const body = deed === "skip" ? { reason: answer.reason } : undefined;
-  const one = (slice) => post(apiSlice(platform, slice.slice, `/${deed}`), body);
-  await eachOf(slices, one, (done) => t(`orders.deed.${deed}.done`, { n: done }));
+  const signed = await signFirst({ title: word("title"), text, action: word("action"), danger: deed === "skip" });
+  if (!signed) return false;
+  const { done, left } = await post(api(platform, `/slices:${deed}`), { slices: slices.map((slice) => slice.slice), ...signed });
+  if (!done.length) throw new Problem({ title: t("common.failed"), ...left[0] });
+  const why = left.length ? t("common.notDone", { n: left.length, why: left[0].detail }) : "";
+  say([t(`orders.deed.${deed}.done`, { n: done.length }), why].join(" ").trim());
   return true;
 }
 

@@ -17,7 +17,7 @@ export const href = {
 export const api = (number, below = "") => `/v1/platforms/${encodeURIComponent(number)}${below}`;
 
 /** Where the API has a slice. */
-export const apiSlice = (number, slice, deed = "") => api(number, `/slices/${encodeURIComponent(slice)}${deed}`);
+export const apiSlice = (number, slice) => api(number, `/slices/${encodeURIComponent(slice)}`);
 
 /** A slice's state as a badge. */
 export const sliceBadge = (state) => badge(t(`orders.state.${state}`), TONES[state]);

@@ -14,7 +14,7 @@ const KINDS = { running: "run", waiting: "wait", failed: "bad" };
 /** Past figures by project and system, so that the chart is kept when the page is opened again. */
 const histories = new Map();
 
-/** Create a card; `show(workload, at)` shows new figures. */
+/** Create a card; `show(workload, at)` shows new figures, or keeps the last ones, and says so, where there are none. */
 export function systemCard(name) {
   const { href } = SECTIONS.find((section) => section.name === name);
   const titleId = freshId("system");
@@ -22,7 +22,7 @@ export function systemCard(name) {
   const history = historyOf(name);
   const chart = lineChart({ series: [], label: t("overview.chart", { system: t(`common.section.${name}`) }), span: SPAN_MS });
   const [oldest, outside, paused] = [h("p", { class: "oldest quiet" }), h("span", {}), h("div", { class: "paused" })];
-  let drawn = null;
+  let [drawn, shownAt] = [null, null];
   const element = h(
     "article",
     { class: "card system-card", "aria-labelledby": titleId },
@@ -33,6 +33,13 @@ export function systemCard(name) {
     paused,
   );
   const show = (workload, at) => {
+    if (!workload) {
+      if (!element.dataset.unread) clear(oldest, shownAt ? [t("overview.oldFigures"), " ", ago(shownAt)] : t("overview.noFigures"));
+      element.dataset.unread = "true";
+      return;
+    }
+    delete element.dataset.unread;
+    shownAt = at;
     for (const each of figures.values()) each.show(workload, at);
     // The clocks of two API processes may differ a little.
     if (!(history.at(-1)?.[0] >= at)) history.push([at, workload.running, workload.waiting]);
