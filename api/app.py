@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 from aiohttp import web
 from pydantic import BaseModel
 
-from api import audit, codec, console, docs, health, overview, pauses, projects, quotas, session, webhooks
+from api import audit, codec, console, daily_quotas, docs, health, overview, pauses, projects, quotas, session, webhooks
 from api.http import auth, middleware, parsing, rates, server
 from api.http.models import EmptyQuery, find_deprecated_fields
 from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, RequestState, Route, Routes
@@ -70,6 +70,8 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     authenticator = app[auth.AUTHENTICATOR] = auth.Authenticator(services.database, settings, services.sealer)
     app[pauses.CACHE] = pauses.PauseCache(services.database)
     app[pauses.RESUME_HOOKS] = {}
+    app[daily_quotas.DAILY_QUOTAS] = daily_quotas.DailyQuotaCounter(services.database)
+    app.on_cleanup.append(daily_quotas.save_all)
     app[auth.PUSH_AUTHENTICATOR] = auth.PubSubPushAuthenticator(services.http, settings.addresses.push)
     suffixes = group_remainders_by_prefix({route.path for group in route_groups for route in group})
     for group in route_groups:

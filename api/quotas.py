@@ -55,8 +55,11 @@ class SetQuotasRequest(Request):
     task_types: Limit | None = None
     tasks_open: Limit | None = None
     tasks_per_request: TaskBatchLimit | None = None
+    tasks_per_day: Limit | None = None
     transfer_jobs_open: Limit | None = None
     transfer_targets_open: Limit | None = None
+    transfer_targets_per_day: Limit | None = None
+    transfer_bytes_per_day: Limit | None = None
     platforms: Limit | None = None
     platform_requests_per_day: Limit | None = None
 

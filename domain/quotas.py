@@ -53,8 +53,13 @@ class QuotaLimits(BaseModel):
     tasks_per_request: TaskBatchLimit = Field(
         default=TASKS_PER_REQUEST_MAX, description="tasks that one request creates"
     )
+    tasks_per_day: Limit = Field(default=50_000_000, description="tasks that it creates")
     transfer_jobs_open: Limit = Field(default=200, description="transfer jobs that have not ended")
     transfer_targets_open: Limit = Field(default=200_000, description="targets of transfers that have not ended")
+    transfer_targets_per_day: Limit = Field(default=10_000_000, description="targets that it asks to send a file to")
+    transfer_bytes_per_day: Limit = Field(
+        default=100_000_000_000_000, description="bytes that reached targets: of a file, once for each"
+    )
     platforms: Limit = Field(default=100, description="platforms of orders")
     platform_requests_per_day: Limit = Field(default=10_000_000, description="requests to its platforms")
 
@@ -86,6 +91,11 @@ class SingleQuotaUsage:
 
     resets_seconds: float | None = None
     """When some of it comes back; None if that is unknown or nothing is used."""
+
+
+def build_day_bucket_name(quota: str, project_id: str) -> str:
+    """Return the bucket of what a project uses up of a quota of a day."""
+    return f"{quota}:{project_id}"
 
 
 def build_quota_exceeded_fault(

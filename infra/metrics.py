@@ -69,6 +69,7 @@ TRANSFER_JOINS = Counter(
     ["outcome"],
 )
 TRANSFER_FILE_BYTES = Counter("haulage_transfer_file_bytes", "Bytes of files that were fetched to be sent.")
+TRANSFER_BYTES = Counter("haulage_transfer_bytes", "Bytes that reached targets: of a file, once for each.")
 GSE_ANSWERS = Counter(
     "haulage_gse_answers",
     "Answers of GSE by call and code; `none` for an answer without a code, `other` for a code beyond the first 100.",

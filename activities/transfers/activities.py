@@ -16,6 +16,8 @@ from activities.transfers.journal import GseTaskJournal
 from activities.transfers.repository import FileRepository
 from activities.transfers.sending import ShardSender, ShardSendingParameters
 from clients.gse import GseFailure
+from domain.limits import SpendingBeyondLimit
+from domain.quotas import DAY_SECONDS, build_day_bucket_name
 from domain.transfers import names
 from domain.transfers.activity_models import (
     CancelProjectTargetsInput,
@@ -34,6 +36,7 @@ from domain.transfers.shards import RetryAndSilenceLimits, ShardProgress
 from infra import log, metrics
 from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
+from infra.limits import Limiter
 from infra.settings import GseSettings
 from services.services import Services
 from stores.transfers import jobs, shards, targets
@@ -145,7 +148,17 @@ class TransferActivities:
                     journal_wait_seconds=self._answer_seconds,
                     check_file=check_file,
                 )
+                sent_before = progress.count_succeeded()
                 await ShardSender(self._gse, lease, self._journal, progress, context).send_all()
+                await self._count_bytes(
+                    spec.project_id, (progress.count_succeeded() - sent_before) * path.stat().st_size
+                )
+
+    async def _count_bytes(self, project_id: str, amount: int) -> None:
+        """Count what reached targets in this attempt; of one that is killed before this, nothing is counted."""
+        metrics.TRANSFER_BYTES.inc(amount)
+        bucket = build_day_bucket_name("transfer_bytes_per_day", project_id)
+        await Limiter(self._database).spend_and_read(SpendingBeyondLimit(bucket, amount, DAY_SECONDS))
 
     @activity.defn(name="transfer_end_targets")
     async def end_targets(self, input_: EndTargetsInput) -> None:

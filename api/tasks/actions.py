@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from api import pauses
+from api.daily_quotas import DAILY_QUOTAS
 from api.http.routes import Access, Call
 from api.tasks import responses
 from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, raise_for_code, routes
@@ -43,7 +44,7 @@ from api.tasks.responses import (
     process_each,
 )
 from api.tasks.storage import STALE_SECONDS, TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
-from domain.faults import Conflict, Invalid, Missing
+from domain.faults import Conflict, Invalid, Missing, QuotaExhausted
 from domain.tasks.messages import (
     CreateOperation,
     OperationCode,
@@ -156,17 +157,23 @@ async def _count_new_tasks_against_quota(call: Call, tasks: int) -> None:
 
     Raises:
         Invalid: One request may not create so many.
-        QuotaExhausted: The project would have more open tasks than it may.
+        QuotaExhausted: The project would have more open tasks, or create more within a day, than it may.
     """
     limits = call.quotas
-    if tasks > limits.tasks_per_request:
+    if tasks > (most := min(limits.tasks_per_request, limits.tasks_per_day)):
         raise Invalid(
             TOO_MANY_AT_ONCE,
-            f"The request has {tasks:,} tasks, and {limits.tasks_per_request:,} are allowed for this project.",
+            f"The request has {tasks:,} tasks, and {most:,} are allowed for this project.",
             "Send them in several requests.",
             field="task_list",
         )
-    await get_task_context(call).open_tasks.count_new_tasks_within_quota(call.project_id, tasks, limits.tasks_open)
+    daily, amounts = call.request.app[DAILY_QUOTAS], {"tasks_per_day": tasks}
+    await daily.count_within_quotas(call.project_id, amounts, limits)
+    try:
+        await get_task_context(call).open_tasks.count_new_tasks_within_quota(call.project_id, tasks, limits.tasks_open)
+    except QuotaExhausted:
+        daily.release(call.project_id, amounts)
+        raise
 
 
 @routes.post("/v1/remove_task_type", access=Access.PROJECTS, problems={**_TYPE_PROBLEMS, TYPE_NOT_EMPTY: Conflict})

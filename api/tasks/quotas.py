@@ -1,4 +1,4 @@
-"""The quotas of tasks: the types of a project, its open tasks, and the tasks that one request creates."""
+"""The quotas of tasks: the types of a project, its open tasks, and the tasks that a request and a day create."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from api.batching import CoalescedRead
+from api.daily_quotas import DAILY_QUOTAS
 from api.http.routes import Call
 from domain.quotas import OPEN_RETRY_SECONDS, QuotaLimits, SingleQuotaUsage, build_quota_exceeded_fault
 from infra import log
@@ -103,4 +104,5 @@ async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[
         SingleQuotaUsage("task_types", await types.count_types_of_project(database, project_id)),
         SingleQuotaUsage("tasks_open", await lanes.count_open_tasks_of_project(database, project_id)),
         SingleQuotaUsage("tasks_per_request", None),
+        await call.request.app[DAILY_QUOTAS].read_usage(project_id, "tasks_per_day"),
     ]

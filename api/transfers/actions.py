@@ -18,7 +18,13 @@ from api.projects import ProjectPath
 from api.transfers.context import build_missing_job_fault, get_transfer_context, is_expired, routes
 from api.transfers.joins import WINDOW_FULL
 from api.transfers.queries import EXPIRED, build_expired_fault, build_task_response, read_job, read_task_target
-from api.transfers.quotas import OPEN_TRANSFERS, SAVE_SECONDS, TOO_MANY_TARGETS
+from api.transfers.quotas import (
+    OPEN_TRANSFERS,
+    SAVE_SECONDS,
+    TOO_MANY_TARGETS,
+    count_targets_within_quotas,
+    release_targets,
+)
 from api.transfers.requests import (
     CreateTransferRequest,
     CreateTransfersRequest,
@@ -180,18 +186,17 @@ async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobReq
     count = await _count_failed_or_raise(call, path.job_id, saved.row.id, body.reason)
     await _require_current_permission(call, job, saved.row.id, body.reason)
     retry = JobRetry(job_id=path.job_id, project_id=call.project_id, reason=body.reason, targets=count)
-    transfers = call.request.app[OPEN_TRANSFERS]
     # Under a number of its own: the number that it gets is known only when it has begun.
     admitted_id = str(replace(job, retry=RETRIES_MAX + 1))
-    await transfers.count_targets_within_quota(
-        call.project_id, admitted_id, count, time.time() + EARLIER_RETRY_SECONDS, call.quotas
-    )
+    await count_targets_within_quotas(call, admitted_id, count, time.time() + EARLIER_RETRY_SECONDS)
     try:
         response = await _start_retry_under_free_number(call, job, saved.row.id, retry)
     except Conflict:
-        transfers.release(call.project_id, admitted_id, count)
+        release_targets(call, admitted_id, count)
         raise
-    transfers.move(call.project_id, admitted_id, response.job_id, count, time.time() + EARLIER_RETRY_SECONDS)
+    call.request.app[OPEN_TRANSFERS].move(
+        call.project_id, admitted_id, response.job_id, count, time.time() + EARLIER_RETRY_SECONDS
+    )
     return response
 
 
@@ -213,23 +218,22 @@ async def _join_job(call: Call, body: TransferFileRequest, targets: Sequence[tup
 
 async def _join_within_quota(call: Call, file: TransferFile, group: TargetsWithSameSpec) -> tuple[str, int]:
     """Join targets within the project's quotas; return the id of the job, and the number of its window."""
-    context, transfers = get_transfer_context(call), call.request.app[OPEN_TRANSFERS]
-    targets = len(group.targets)
+    context, targets = get_transfer_context(call), len(group.targets)
 
     def name_job(window_number: int) -> tuple[str, float]:
         until = names.compute_window_end(window_number, context.window_seconds) + SAVE_SECONDS
         return str(TransferJobKey(file, window_number)), until
 
     admitted_id, until = name_job(names.compute_window_number(time.time(), context.window_seconds))
-    await transfers.count_targets_within_quota(call.project_id, admitted_id, targets, until, call.quotas)
+    await count_targets_within_quotas(call, admitted_id, targets, until)
     try:
         window_number = await context.joiner.join_job(file, group)
     except QuotaExhausted:
         # Another error leaves open whether they have joined: until the window is over, they count.
-        transfers.release(call.project_id, admitted_id, targets)
+        release_targets(call, admitted_id, targets)
         raise
     job_id, until = name_job(window_number)
-    transfers.move(call.project_id, admitted_id, job_id, targets, until)
+    call.request.app[OPEN_TRANSFERS].move(call.project_id, admitted_id, job_id, targets, until)
     return job_id, window_number
 
 

@@ -1,4 +1,4 @@
-"""The quotas of transfers: the jobs and the targets of a project that have not ended."""
+"""The quotas of transfers: a project's jobs and targets that have not ended, and its targets and bytes of a day."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import TypeAlias
 from aiohttp import web
 
 from api.batching import CoalescedRead
+from api.daily_quotas import DAILY_QUOTAS
 from api.http.routes import Call
-from domain.faults import Invalid
+from domain.faults import Invalid, QuotaExhausted
 from domain.quotas import OPEN_RETRY_SECONDS, QuotaLimits, SingleQuotaUsage, build_quota_exceeded_fault
 from infra.database import Database
 from stores.transfers import jobs
@@ -177,10 +178,48 @@ class OpenTransferCounter:
 OPEN_TRANSFERS = web.AppKey("open_transfers", OpenTransferCounter)
 
 
+async def count_targets_within_quotas(call: Call, job_id: str, targets: int, until: float) -> None:
+    """Count targets that a project sends a file to, among those of the day and those that are open.
+
+    Args:
+        job_id: The job, which is not saved yet.
+        until: When it is saved, in seconds since 1970.
+
+    Raises:
+        Invalid: It may never have so many.
+        QuotaExhausted: The project would have more than it may; nothing is counted.
+    """
+    limits, transfers = call.quotas, call.request.app[OPEN_TRANSFERS]
+    if targets > limits.transfer_targets_per_day:
+        raise Invalid(
+            TOO_MANY_TARGETS,
+            f"These are {targets:,} targets, and {limits.transfer_targets_per_day:,} a day are this project's.",
+            "Send fewer at once, or have `transfer_targets_per_day` raised.",
+        )
+    await transfers.count_targets_within_quota(call.project_id, job_id, targets, until, limits)
+    try:
+        await call.request.app[DAILY_QUOTAS].count_within_quotas(call.project_id, _build_daily_amounts(targets), limits)
+    except QuotaExhausted:
+        transfers.release(call.project_id, job_id, targets)
+        raise
+
+
+def release_targets(call: Call, job_id: str, targets: int) -> None:
+    """Count admitted targets no more, as no job has taken them."""
+    call.request.app[OPEN_TRANSFERS].release(call.project_id, job_id, targets)
+    call.request.app[DAILY_QUOTAS].release(call.project_id, _build_daily_amounts(targets))
+
+
+def _build_daily_amounts(targets: int) -> dict[str, int]:
+    # The size of the file is not known yet: workers count it when it has reached its targets.
+    return {"transfer_targets_per_day": targets, "transfer_bytes_per_day": 0}
+
+
 async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[SingleQuotaUsage]:
     """Return how much of its quotas a project has used."""
     open_jobs, open_targets = await call.request.app[OPEN_TRANSFERS].count(project_id)
     return [
         SingleQuotaUsage("transfer_jobs_open", open_jobs),
         SingleQuotaUsage("transfer_targets_open", open_targets),
+        *[await call.request.app[DAILY_QUOTAS].read_usage(project_id, name) for name in _build_daily_amounts(0)],
     ]

@@ -152,6 +152,10 @@ class ShardProgress:
         used = {target.task_number for target in self.unfinished}
         return [task for task in self.tasks.values() if task.number in used and task.task_id is None]
 
+    def count_succeeded(self) -> int:
+        """Return how many targets have the file."""
+        return sum(target.state is TransferState.SUCCESS for target in self.targets)
+
     def list_unfinished_of_task(self, task: GseTask) -> list[ShardTarget]:
         """Return the targets that a GSE task still has to serve."""
         return [target for target in self.unfinished if target.task_number == task.number]

@@ -135,6 +135,14 @@ class Limiter:
             if (await session.exec(statement)).rowcount:
                 await _save_spending(session, spending, now)
 
+    async def spend_and_read(self, spending: SpendingBeyondLimit) -> tuple[int, float | None]:
+        """Spend an amount, which may be 0; return all that is spent of its bucket, and when the first comes back."""
+        async with self._begin_with_locked_keys([spending.bucket]) as (session, now):
+            await _save_spending(session, [spending], now)
+            spent = (await _load_spent_amounts(session, [spending.bucket], now))[spending.bucket]
+        first = min((each.returns_at for each in spent), default=None)
+        return sum(each.amount for each in spent), None if first is None else (first - now).total_seconds()
+
     async def read_spent_amount(self, bucket: str) -> int:
         """Return what is spent of a bucket and has not come back yet."""
         statement = select(func.coalesce(func.sum(SpendingRow.amount), 0)).where(

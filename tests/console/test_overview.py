@@ -115,7 +115,7 @@ async def test_a_project_sees_its_quotas(page: Page, console: Console, project: 
     await expect(types).to_contain_text("Tasks")
     await expect(types).to_contain_text("200")
     await expect(quotas.get_by_role("row").filter(has_text="Requests a minute")).to_contain_text("60,000")
-    await expect(quotas.get_by_role("row")).to_have_count(14)
+    await expect(quotas.get_by_role("row")).to_have_count(17)
 
 
 async def test_the_admin_sees_queues_and_the_way_to_temporal(admin_page: Page, console: Console) -> None:

@@ -17,7 +17,7 @@ from infra.settings import Settings
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.orders import Orders
 from tests.support.tasks import Tasks, running_tasks
-from tests.support.transfers import QUICK, Transfers, running_transfers
+from tests.support.transfers import CONTENT, QUICK, Transfers, running_transfers
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -182,6 +182,29 @@ async def test_a_request_creates_so_many_tasks(settings: Settings) -> None:
         assert (await tasks.counts())["task_count"] == 10
 
 
+async def test_a_project_creates_so_many_tasks_a_day(settings: Settings) -> None:
+    """Those that have ended count, too; the project sees what is used and when some of it comes back."""
+    async with running_tasks(limit(settings, tasks_per_day=10)) as tasks:
+        await tasks.register()
+
+        async def create(_number: int) -> Reply:
+            body = {"task_data": {"task_type": tasks.type}}
+            return await tasks.api_client.ask("POST", "/v1/create_task", key=tasks.key, json=body)
+
+        assert await send_at_once(create, range(20)) == {200: 10, FULL: 10}
+        await tasks.finish(await tasks.hold(limit=5))
+        check_envelope(await create(1), "has used 10 of its quota tasks_per_day within a day")
+        assert (await tasks.post("create_tasks", task_list=[{"task_type": tasks.type}] * 11))["code"] == 8020
+        async with running_api(limit(settings, tasks_per_day=10)) as other_process:
+
+            async def is_seen_there() -> bool:
+                quotas = (await other_process.ask("GET", "/v1/quotas", key=tasks.key)).body["quotas"]
+                [day] = [quota for quota in quotas if quota["name"] == "tasks_per_day"]
+                return day["used"] == 10 and 86_000 < day["resets_seconds"] < 90_000
+
+            assert await eventually(is_seen_there)
+
+
 async def order(transfers: Transfers, number: int, targets: int = 1, **fields: Any) -> Reply:
     """Ask for a file for some targets."""
     body = transfers.build_request(file_path=f"/etc/{number}.conf", **fields)
@@ -233,3 +256,23 @@ async def test_a_project_has_so_many_platforms(orders: Orders) -> None:
     assert len(listed) == 2
     assert (await set_up(int(listed[0]["platform"]))).status == 200
     assert (await read_used(orders.api_client, orders.key))["platforms"] == 2
+
+
+async def test_a_project_sends_to_so_many_targets_a_day(settings: Settings) -> None:
+    """Those that have ended count, too, and so do the bytes that reached them."""
+    quotas = limit(settings, transfer_targets_per_day=5, transfer_bytes_per_day=2 * len(CONTENT))
+    async with running_transfers(quotas) as transfers:
+        targets = [{"target_agent_id": f"agent-{each}"} for each in range(2)]
+        first = await transfers.ask(
+            "POST", "/v1/transfers:batch", json=transfers.build_request() | {"targets": targets}
+        )
+        assert first.status == 202, first.body
+        beyond = await order(transfers, 2, 4)
+        assert (beyond.status, beyond.body["violated-policies"]) == (FULL, ["transfer_targets_per_day"])
+        never = await order(transfers, 2, 6)
+        assert (never.status, never.code) == (422, "too_many_targets"), "waiting would not help"
+        await transfers.wait_for_job_end(first.body["job_id"])
+        used = await read_used(transfers.api_client, transfers.key)
+        assert (used["transfer_targets_per_day"], used["transfer_bytes_per_day"]) == (2, 2 * len(CONTENT))
+        no_bytes_left = await order(transfers, 3, 1)
+        assert (no_bytes_left.status, no_bytes_left.body["violated-policies"]) == (FULL, ["transfer_bytes_per_day"])

@@ -42,7 +42,7 @@ export function quotaTable(place) {
 }
 
 function row(quota) {
-  const write = quota.name === "download_bytes_per_day" ? bytes : number;
+  const write = quota.name.endsWith("_bytes_per_day") ? bytes : number;
   const cells = [
     t(`overview.quotaNames.${quota.name}`),
     quota.system ? t(`common.section.${quota.system}`) : t("overview.everySystem"),

@@ -1,0 +1,132 @@
+"""Quotas of a day: what projects use up is counted in this process at once, and in PostgreSQL within a second."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from api.batching import CoalescedRead
+from domain.limits import SpendingBeyondLimit
+from domain.quotas import DAY_SECONDS, QuotaLimits, SingleQuotaUsage, build_day_bucket_name, build_quota_exceeded_fault
+from infra import log
+from infra.database import Database
+from infra.limits import Limiter
+
+SAVE_SECONDS: Final = 1.0
+"""How long amounts are gathered before they are saved."""
+STALE_SECONDS: Final = 5.0
+"""A count that is older is read again before it is used."""
+COUNTS_MAX: Final = 3_000
+
+_log = log.get(__name__)
+
+
+@dataclass(slots=True)
+class _DayCount:
+    """What a project has used of one quota."""
+
+    saved: int
+    """By all processes, as it was read."""
+    resets_seconds: float | None
+    read_at: float
+    unsaved: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.saved + self.unsaved
+
+
+class DailyQuotaCounter:
+    """What each project uses up of its quotas of a day.
+
+    A process never lets in more than a quota of what it knows; of what other processes let in it learns with its next
+    save or read, at most some seconds later. A process that is killed has not saved its last second.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._limiter = Limiter(database)
+        self._known: OrderedDict[str, _DayCount] = OrderedDict()
+        self._saves = CoalescedRead(self._save_and_read)
+        self._saving: dict[str, asyncio.Task[None]] = {}
+
+    async def count_within_quotas(self, project_id: str, amounts: Mapping[str, int], limits: QuotaLimits) -> None:
+        """Count amounts of quotas, by their names; of an amount of 0, require that anything is left.
+
+        Raises:
+            QuotaExhausted: The project would use more than it may of one; nothing is counted.
+        """
+        counts = {name: await self._get_count(build_day_bucket_name(name, project_id)) for name in amounts}
+        for name, count in counts.items():
+            limit: int = getattr(limits, name)
+            if count.total + max(amounts[name], 1) > limit:
+                raise build_quota_exceeded_fault(
+                    [name],
+                    f"This project has used {count.total:,} of its quota {name} within a day, and may use {limit:,}.",
+                    "Some comes back as time passes: GET /v1/quotas shows when.",
+                    count.resets_seconds or SAVE_SECONDS,
+                )
+        for name, count in counts.items():
+            if amounts[name]:
+                count.unsaved += amounts[name]
+                self._save_later(build_day_bucket_name(name, project_id))
+
+    def release(self, project_id: str, amounts: Mapping[str, int]) -> None:
+        """Count amounts no more, as what they were counted for was refused."""
+        for name, amount in amounts.items():
+            if (count := self._known.get(build_day_bucket_name(name, project_id))) is not None:
+                count.unsaved -= amount
+
+    async def read_usage(self, project_id: str, name: str) -> SingleQuotaUsage:
+        """Return how much of a quota a project has used, by a read that saves what this process has counted."""
+        count = await self._saves.get(build_day_bucket_name(name, project_id))
+        return SingleQuotaUsage(name, count.saved, count.resets_seconds)
+
+    async def save_all(self) -> None:
+        """Save what is not saved yet, as this process stops."""
+        await asyncio.gather(*(self._saves.get(bucket) for bucket in self._saving), return_exceptions=True)
+
+    async def _get_count(self, bucket: str) -> _DayCount:
+        count = self._known.get(bucket)
+        if count is None or time.monotonic() - count.read_at > STALE_SECONDS:
+            return await self._saves.get(bucket)
+        return count
+
+    def _save_later(self, bucket: str) -> None:
+        if bucket not in self._saving:
+            self._saving[bucket] = asyncio.create_task(self._save_after_a_second(bucket))
+
+    async def _save_after_a_second(self, bucket: str) -> None:
+        try:
+            await asyncio.sleep(SAVE_SECONDS)
+        finally:
+            del self._saving[bucket]
+        try:
+            await self._saves.get(bucket)
+        except Exception as error:  # noqa: BLE001 - the amount is still there, and saved with the next
+            _log.warning("daily_quota_not_saved", bucket=bucket, error=repr(error))
+
+    async def _save_and_read(self, bucket: str) -> _DayCount:
+        count = self._known.get(bucket)
+        amount = max(0, count.unsaved) if count else 0
+        saved, resets_seconds = await self._limiter.spend_and_read(SpendingBeyondLimit(bucket, amount, DAY_SECONDS))
+        if count is None:
+            count = self._known[bucket] = _DayCount(saved, resets_seconds, time.monotonic())
+            if len(self._known) > COUNTS_MAX:
+                self._known.popitem(last=False)
+        count.saved, count.resets_seconds, count.read_at = saved, resets_seconds, time.monotonic()
+        count.unsaved -= amount
+        return count
+
+
+DAILY_QUOTAS = web.AppKey("daily_quotas", DailyQuotaCounter)
+
+
+async def save_all(app: web.Application) -> None:
+    """Save what a process that stops has counted."""
+    await app[DAILY_QUOTAS].save_all()
