@@ -54,6 +54,8 @@ async def test_a_project_sees_its_own_actions(page: Page, console: Console, proj
     await page.reload()
     await expect(rows(page)).to_have_count(1)
     await expect(page.get_by_label("Action")).to_have_value(ROTATE)
+    await page.get_by_text("The same by API and by command").click()
+    await expect(page.locator("data-list details")).to_contain_text("/v1/audit?action=POST")
 
 
 async def test_actions_are_found_by_their_time(page: Page, console: Console, project: Project) -> None:

@@ -1,6 +1,6 @@
 // The audit log: every action of a key, newest first, by actor, action and time.
 
-import { get } from "../api.js";
+import { address, get } from "../api.js";
 import { badge, dataList, day, fold, jsonView, twins, when } from "../components/index.js";
 import { h } from "../dom.js";
 import { t } from "../i18n.js";
@@ -36,6 +36,7 @@ async function auditPage(place) {
       { title: t("audit.given"), cell: renderGiven },
       { title: t("audit.status"), cell: renderStatus },
     ].filter(Boolean),
+    request: (filters) => address("/v1/audit", toQuery(filters)),
     load,
     key: (entry) => entry.request_id + entry.happened_at,
     empty: { text: t("audit.empty"), ...twins("/v1/audit") },
@@ -66,9 +67,12 @@ function renderStatus(entry) {
   return entry.code ? h("span", { class: "two-lines" }, answer, h("small", {}, h("code", {}, entry.code))) : answer;
 }
 
-async function load({ happened_after: from, happened_before: until, ...plain }, cursor) {
-  const query = { ...plain, happened_after: day(from), happened_before: day(until, 1), limit: PAGE_ROWS, cursor };
-  const page = await get("/v1/audit", query);
+function toQuery({ happened_after: from, happened_before: until, ...plain }) {
+  return { ...plain, happened_after: day(from), happened_before: day(until, 1) };
+}
+
+async function load(filters, cursor) {
+  const page = await get("/v1/audit", { ...toQuery(filters), limit: PAGE_ROWS, cursor });
   return { items: page.items, next: page.next_cursor };
 }
 

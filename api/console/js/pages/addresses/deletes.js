@@ -1,6 +1,6 @@
 // Logical deletes: the modules that need them, checks and purges, and the outcome of a purge.
 
-import { get, post } from "../../api.js";
+import { address, get, post } from "../../api.js";
 import { ago, badge, busy, dataList, facts, fold, say, twins } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
@@ -35,8 +35,9 @@ export async function deletesPage(place) {
       { title: t("addresses.deletedAt"), cell: (each) => ago(each.created_at) },
       { title: t("addresses.checkedAt"), cell: (each) => ago(each.checked_at) },
     ],
-    load: async ({ which, ...filters }, cursor) => {
-      const page = await get(`${API}/logical-deletes`, { ...filters, ...WHICH[which], cursor });
+    request: (filters) => address(`${API}/logical-deletes`, toQuery(filters)),
+    load: async (filters, cursor) => {
+      const page = await get(`${API}/logical-deletes`, { ...toQuery(filters), cursor });
       return { items: page.items, next: page.next_cursor };
     },
     key: (each) => String(each.address_id),
@@ -50,6 +51,10 @@ export async function deletesPage(place) {
   });
   place.actions(checkButton(list));
   return [h("p", { class: "quiet" }, t("addresses.deletesIntro")), list];
+}
+
+function toQuery({ which, ...filters }) {
+  return { ...filters, ...WHICH[which] };
 }
 
 function heldBy(each) {

@@ -1,6 +1,6 @@
 // All types: what is in each queue and since when, held and failed tasks.
 
-import { get } from "../../api.js";
+import { address, get } from "../../api.js";
 import { badge, dataList, duration, number, stackBar, twins } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
@@ -29,6 +29,7 @@ export async function typesPage(place) {
       { title: t("tasks.status.success"), cell: (type) => number(type.success), numeric: true },
       { title: t("tasks.lanes"), cell: (type) => number(type.lanes), numeric: true },
     ],
+    request: (filters) => address("/v1/get_task_figures", filters),
     load: async (filters, cursor) => {
       const page = await get("/v1/get_task_figures", { ...filters, cursor });
       return { items: page.type_list, next: page.next_cursor };
