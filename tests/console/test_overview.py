@@ -8,6 +8,8 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from infra.database import Database
+from stores import projects
+from tests.console.browsing import Troubles
 from tests.console.installation import Console, Project
 from tests.console.operators import SIGNED
 
@@ -73,8 +75,14 @@ async def test_what_needs_a_look_comes_first(page: Page, console: Console, proje
     await expect(page.get_by_role("heading", level=1)).to_have_text("halted")
 
 
-async def test_what_is_down_is_said_in_a_sentence(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With since when; the cards say from when their figures are, or that they have none, until they are read again."""
+async def test_what_is_down_is_said_in_a_sentence(
+    page: Page, troubles: Troubles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With since when; the cards say from when their figures are, or that they have none, until they are read again.
+
+    Where not even the session can be read, the page says that instead, and shows the overview once it can.
+    """
+    troubles.expect("503 GET (/v1/session|/readyz)")
 
     async def refuse(*_arguments: object) -> None:
         raise ConnectionError
@@ -90,6 +98,9 @@ async def test_what_is_down_is_said_in_a_sentence(page: Page, monkeypatch: pytes
         await page.reload()
         await expect(concerns).to_contain_text(sentence)
         await expect(card(page, "Tasks")).to_contain_text("Cannot be read at present.")
+        patch.setattr(projects, "find_key_credential", refuse)
+        await page.reload()
+        await expect(page.get_by_role("alert")).to_contain_text("database it does not answer. Since ")
     await expect(figure(page, "Tasks", "waiting")).to_have_text("0")
     await expect(concerns).not_to_contain_text("Database")
 

@@ -19,6 +19,9 @@ const LOADERS = {
   audit: () => import("./pages/audit.js"),
 };
 
+const UNAVAILABLE = 503;
+const DRAW_AGAIN_MS = 5000;
+
 let outlet = null;
 let leaving = [];
 let turn = 0;
@@ -115,6 +118,10 @@ async function draw(place) {
   } catch (problem) {
     // An error of the console itself is logged as well.
     if (problem.name !== "Problem") console.error(problem);
+    if (problem.status === UNAVAILABLE) {
+      const timer = setTimeout(refresh, DRAW_AGAIN_MS);
+      place.onLeave(() => clearTimeout(timer));
+    }
     return [t("common.failed"), problemBox(problem)];
   }
 }
