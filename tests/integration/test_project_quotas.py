@@ -200,7 +200,7 @@ async def test_a_project_creates_so_many_tasks_a_day(settings: Settings) -> None
             async def is_seen_there() -> bool:
                 quotas = (await other_process.ask("GET", "/v1/quotas", key=tasks.key)).body["quotas"]
                 [day] = [quota for quota in quotas if quota["name"] == "tasks_per_day"]
-                return day["used"] == 10 and 86_000 < day["resets_seconds"] < 90_000
+                return bool(day["used"] == 10 and 86_000 < day["resets_seconds"] < 90_000)
 
             assert await eventually(is_seen_there)
 
