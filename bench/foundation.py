@@ -18,9 +18,12 @@ from typing import Final
 
 import psutil
 
+from bench import ping
+from bench.ping import PingCost
 from bench.report import Figure, publish
 from dev.embedded import data_folder, fork_server
 from dev.embedded.components import DATABASE, ENGINE, STORE
+from dev.local import list_api_names
 
 ROOT: Final = Path(__file__).parent.parent
 STARTS: Final = 5
@@ -28,7 +31,9 @@ IMPORTS: Final = 3
 COMPONENTS: Final = (ENGINE, DATABASE, STORE)
 OWN: Final = "ours"
 SETTLE_SECONDS: Final = 20.0
-IDLE_SECONDS: Final = 20.0 if os.environ.get("SIZE") == "small" else 60.0
+SMALL: Final = os.environ.get("SIZE") == "small"
+IDLE_SECONDS: Final = 20.0 if SMALL else 60.0
+PING_ROUNDS, PINGS = (3, 4_000) if SMALL else (5, 20_000)
 START_TIMEOUT_SECONDS: Final = 600.0
 PRIORITY: Final = -15
 """Other programs of a shared machine are not what is measured; without the right to it, they are."""
@@ -74,10 +79,11 @@ async def measure() -> None:
         imported = statistics.median([_measure_import(clone) for _ in range(IMPORTS)])
         async with _running(clone, clone / ".haulage", "--no-stand-ins") as process:
             idle = await _measure_idle(process, clone / ".haulage")
-    publish("foundation", _build_figures(installed, starts, imported, idle))
+            pings = await _measure_pings(clone / ".haulage")
+    publish("foundation", _build_figures(installed, starts, imported, idle, pings))
 
 
-def _build_figures(installed: float, starts: list[Start], imported: float, idle: Idle) -> list[Figure]:
+def _build_figures(installed: float, starts: list[Start], imported: float, idle: Idle, pings: PingCost) -> list[Figure]:
     ratio = statistics.median(start.ratio for start in starts)
     cpu = statistics.median(start.own_cpu_seconds for start in starts) / imported
     cores, megabytes = sum(idle.cores.values()), sum(idle.megabytes.values())
@@ -128,6 +134,7 @@ def _build_figures(installed: float, starts: list[Start], imported: float, idle:
             f"≤ {IDLE_MEMORY_REACH_MB:g}",
             megabytes <= IDLE_MEMORY_REACH_MB,
         ),
+        pings.build_figure(),
     ]
 
 
@@ -184,6 +191,12 @@ async def _measure_idle(process: psutil.Process, data_dir: Path) -> Idle:
         with suppress(psutil.NoSuchProcess):
             memory[name] += each.memory_full_info().pss / 1024**2
     return Idle({name: (after[name] - before[name]) / seconds for name in after}, memory)
+
+
+async def _measure_pings(data_dir: Path) -> PingCost:
+    state = data_folder.read_run_state(data_dir / "run.json")
+    name = list_api_names()[0]
+    return await ping.measure(state.addresses[name], state.parts[name].pid, PING_ROUNDS, PINGS)
 
 
 def _sum_by_name(process: psutil.Process, data_dir: Path) -> Mapping[str, float]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 import psutil
 
+from bench.report import Figure
 from dev.embedded import components
 from dev.local import LocalInstallation, list_api_names, list_worker_names
 
@@ -16,6 +19,7 @@ SAMPLE_SECONDS = 0.05
 SOURCE = "source"
 STAND_INS = "stand-ins"
 """The process of the source."""
+LARGEST_MAX_MB: Final = 400.0
 SERVING = (components.ENGINE, components.DATABASE, components.STORE)
 
 
@@ -56,6 +60,32 @@ async def measure_usage(running: LocalInstallation) -> AsyncIterator[Usage]:
             await sampling
         after = _cpu_seconds(running)
         usage.cpu_seconds = {name: after[name] - before[name] for name in before}
+
+
+def read_largest_process_mb(running: LocalInstallation) -> float:
+    """Return the most resident memory that an API or worker process has ever had, by the kernel's own mark."""
+    pids = running.stack.list_pids()
+    return max(_read_peak_mb(pids[name]) for name in list_own_processes())
+
+
+def build_largest_process_figure(megabytes: Sequence[float]) -> Figure:
+    """Return the figure that every system's record has, from the largest process of each installation."""
+    peak = max(megabytes)
+    how = "resident memory of API and workers, the highest that the kernel saw from their start to the end of the bench"
+    return Figure(
+        "largest process of ours", peak, "MB", how, f"≤ {LARGEST_MAX_MB:.0f}", peak <= LARGEST_MAX_MB
+    )  # fmt: skip
+
+
+def _read_peak_mb(pid: int) -> float:
+    """Return the peak of a process and of its children that run."""
+    process = psutil.Process(pid)
+    peaks = []
+    for each in (process, *process.children(recursive=True)):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            lines = Path(f"/proc/{each.pid}/status").read_text().splitlines()
+            peaks += [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")]
+    return max(peaks)
 
 
 async def _sample(running: LocalInstallation, usage: Usage) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench import usage
 from bench.addresses import figures, ours, rounds, surroundings
 from bench.addresses.figures import Pulled, Results
 from bench.addresses.ours import Ours
@@ -72,17 +73,18 @@ async def measure() -> None:
     size = SMALL if small else FULL
     for module in (SEQUENTIAL, SINK, CHART):
         await asyncio.to_thread(environments.install_peer, SYSTEM, module)
+    sizes: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        pulled = await _measure_pulls(Path(folder), size)
+        pulled = await _measure_pulls(Path(folder), size, sizes)
     with tempfile.TemporaryDirectory() as folder:
-        results = Results(pulled, await _measure_pushes(Path(folder), size))
+        results = Results(pulled, await _measure_pushes(Path(folder), size, sizes))
     # A quick run has a record of its own.
     name = f"{SYSTEM}-small" if small else SYSTEM
-    publish(name, figures.build_figures(results))
+    publish(name, [*figures.build_figures(results), usage.build_largest_process_figure(sizes)])
     await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.render_panels(results))
 
 
-async def _measure_pulls(folder: Path, size: Size) -> Pulled:
+async def _measure_pulls(folder: Path, size: Size, sizes: list[float]) -> Pulled:
     each_round = _count_different(size.backlog) // ROUNDS
     counts = (WARM_UP, size.cycle, size.burst, size.trickle, *[each_round] * ROUNDS)
     warm, cycle, burst, trickle, *mains = streams = [
@@ -110,10 +112,11 @@ async def _measure_pulls(folder: Path, size: Size) -> Pulled:
             intake_events=await contender.events("AddressIntake"),
         )
         rounds.check(figures.OURS, modules.live(), whole.before, await contender.messages())
+        sizes.append(usage.read_largest_process_mb(contender.running))
         return pulled
 
 
-async def _measure_pushes(folder: Path, size: Size) -> Turns:
+async def _measure_pushes(folder: Path, size: Size, sizes: list[float]) -> Turns:
     counts = (WARM_UP, *[_count_different(size.alone) // ROUNDS] * ROUNDS)
     warm, *mains = streams = [build_stream(number, count) for number, count in enumerate(counts, 1)]
     whole = merge_streams(streams)
@@ -126,6 +129,7 @@ async def _measure_pushes(folder: Path, size: Size) -> Turns:
         await rounds.burst(contender, warm.messages)
         turns = await _measure_in_turn(figures.OURS_ALONE, contender, modules, whole, mains, peers)
         rounds.check(figures.OURS_ALONE, modules.live(), whole.before, await contender.messages())
+        sizes.append(usage.read_largest_process_mb(contender.running))
         return turns
 
 

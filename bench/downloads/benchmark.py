@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiohttp
 
+from bench import usage
 from bench.downloads import commands, fairness, figures, proof
 from bench.downloads.contenders import SYSTEM, Exporter, ExportRun, HaulageExport, ScriptExport
 from bench.downloads.figures import Results
@@ -58,10 +59,11 @@ async def measure() -> None:
                 results[size.rows] = await _run_rounds(running, contenders, size)
             whole = await commands.measure_commands(running, SEED)
             fair = await fairness.measure_fairness(running, SEED)
+            largest = usage.build_largest_process_figure([usage.read_largest_process_mb(running)])
     # A quick run has a record of its own.
     name = f"{SYSTEM}-small" if small else SYSTEM
     figures.show(results)
-    publish(name, [*figures.figures(results), whole, *fair])
+    publish(name, [*figures.figures(results), largest, whole, *fair])
     await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 

@@ -11,6 +11,7 @@ from statistics import median
 
 import aiohttp
 
+from bench import usage
 from bench.downloads.contenders import ExportRun, HaulageExport
 from bench.downloads.proof import ExportContent
 from bench.downloads.proof import require_equal as require_equal_csv
@@ -46,7 +47,8 @@ async def figures(*, small: bool) -> list[Figure]:
             for _ in range(RUNS):
                 for type_, ours in both.items():
                     runs[type_].append(await _export(running, ours, type_, rows, typed))
-    return _build_figures(runs, rows)
+            largest = usage.build_largest_process_figure([usage.read_largest_process_mb(running)])
+    return [largest, *_build_figures(runs, rows)]
 
 
 async def _export(

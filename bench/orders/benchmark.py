@@ -13,6 +13,7 @@ from pathlib import Path
 
 import aiohttp
 
+from bench import usage
 from bench.orders import figures, rounds
 from bench.orders.contenders import CREDENTIALS, SYSTEM, Airbyte, Contender, Dlt, Ours
 from bench.orders.rounds import Round
@@ -56,10 +57,11 @@ async def measure() -> None:
         await rounds.run(ours, platforms, WARM_UP_ORDERS, 0)
         for size in SMALL if small else FULL:
             results[size.orders] = await _rounds(contenders, platforms, size)
+        largest = usage.build_largest_process_figure([usage.read_largest_process_mb(running)])
     # A quick run has a record of its own.
     name = f"{SYSTEM}-small" if small else SYSTEM
     figures.show(results)
-    publish(name, figures.figures(results))
+    publish(name, [*figures.figures(results), largest])
     await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 

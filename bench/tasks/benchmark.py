@@ -11,9 +11,10 @@ from pathlib import Path
 
 import aiohttp
 
+from bench import usage
 from bench.peers import environments
 from bench.report import RESULTS, publish
-from bench.tasks import contenders, figures, rounds
+from bench.tasks import contenders, figures, rounds, single
 from bench.tasks.contenders import PEERS, SYSTEM
 from bench.tasks.rounds import TaskRound
 from dev.embedded.stack import run_stack
@@ -23,15 +24,17 @@ from infra.settings import Settings
 CHART = "chart"
 GROWN = 1_000_000
 SMALL_SECONDS, FULL_SECONDS = 1.0, 3.0
+SMALL_TURNS, FULL_TURNS = 60, 300
 
 
 async def measure() -> None:
     """Measure ours, then each peer with the components and the machine to itself; publish."""
     small = os.environ.get("SIZE") == "small"
     seconds, grown = (SMALL_SECONDS, 0) if small else (FULL_SECONDS, GROWN)
+    turns = SMALL_TURNS if small else FULL_TURNS
     await contenders.install()
     await asyncio.to_thread(environments.install_peer, SYSTEM, CHART)
-    results = {figures.OURS: await _ours(seconds, grown)}
+    results = {figures.OURS: await _ours(seconds, grown, turns)}
     async with AsyncExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         session = await opened.enter_async_context(aiohttp.ClientSession())
@@ -46,14 +49,20 @@ async def measure() -> None:
     await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
-async def _ours(seconds: float, grown: int) -> TaskRound:
+async def _ours(seconds: float, grown: int, turns: int) -> TaskRound:
     async with AsyncExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         session = await opened.enter_async_context(aiohttp.ClientSession())
         settings = Settings().model_copy(update={"data_dir": folder / "installation"})
-        contender = await contenders.ours(await opened.enter_async_context(run_installation(settings)), session)
+        running = await opened.enter_async_context(run_installation(settings))
+        contender = await contenders.ours(running, session)
         took = await rounds.run(contender, folder, seconds, grown)
-        took = replace(took, library=await rounds.run_library(contender, seconds))
+        took = replace(
+            took,
+            library=await rounds.run_library(contender, seconds),
+            single=await single.measure(contender, running.stack.build_environment(), turns),
+            largest_process_mb=usage.read_largest_process_mb(running),
+        )
     _print_round(contender.name, took)
     return took
 

@@ -102,10 +102,10 @@ PEERS: Final = (
 async def ours(running: LocalInstallation, session: aiohttp.ClientSession) -> TaskContender:
     """As a project of its own, with one type of tasks."""
     admin = {"Authorization": f"Bearer {running.admin_key}"}
-    made = await _post_json(session, f"{running.api}/v1/projects", {"name": "bench"}, admin)
+    made = await post_json(session, f"{running.api}/v1/projects", {"name": "bench"}, admin)
     headers = {"Authorization": f"Bearer {made['key']['api_key']}"}
     kind = {"task_type": TYPE, "schedule_limit": HOLD_MAX, "max_processing_time": LEASE_SECONDS}
-    await _post_json(session, f"{running.api}/v1/register_task_type", {"task_type_data": kind}, headers)
+    await post_json(session, f"{running.api}/v1/register_task_type", {"task_type_data": kind}, headers)
     pids = running.stack.list_pids()
     named = {name: pids[name] for name in (*usage.list_own_processes(), *usage.SERVING)}
     address = running.settings.database.url.get_secret_value().replace("+asyncpg", "")
@@ -138,9 +138,10 @@ async def install() -> None:
         await asyncio.to_thread(environments.install_peer, SYSTEM, module)
 
 
-async def _post_json(
+async def post_json(
     session: aiohttp.ClientSession, url: str, body: object, headers: Mapping[str, str]
 ) -> dict[str, Any]:
+    """Send JSON and return that of the answer."""
     async with session.post(url, json=body, headers=headers) as answer:
         answer.raise_for_status()
         told: dict[str, Any] = await answer.json()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from bench import usage
 from bench.report import Figure
 from bench.tasks import library
 from bench.tasks.rounds import CONNECTIONS, HOLD_CONNECTIONS, HOLD_LIMIT, REACH, Phase, TaskRound
@@ -64,6 +65,9 @@ def _build_target_figures(ours: TaskRound) -> Iterator[Figure]:
         )  # fmt: skip
     if ours.library:
         yield from _library(ours.library, ours.cycle)
+    if ours.single:
+        yield from ours.single.build_figures()
+    yield usage.build_largest_process_figure([ours.largest_process_mb])
     yield from _none("ours: wrong answers", ours.wrong_answers, "every answer's code looked at")
     yield from _none("ours: tasks miscounted", ours.lost, "counts at the end beside all answers")
 

@@ -20,6 +20,7 @@ from bench import load
 from bench.load import Report
 from bench.tasks import cycle, library
 from bench.tasks.contenders import TYPE, TaskContender
+from bench.tasks.single import SingleClient
 
 CONNECTIONS: Final = 512
 HOLD_CONNECTIONS: Final = 128
@@ -94,6 +95,10 @@ class TaskRound:
     """The cycle once more, among a million tasks that have ended."""
     library: library.LibraryOutcome | None = None
     """What the library's worker did at the same queue."""
+    single: SingleClient | None = None
+    """What one client had to wait for."""
+    largest_process_mb: float = 0.0
+    """Ours only."""
 
 
 @dataclass

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import aiohttp
 
+from bench import usage
 from bench.peers import environments
 from bench.report import RESULTS, publish
 from bench.transfers import figures, rounds
@@ -45,9 +46,10 @@ async def measure() -> None:
         # The first run of an installation opens connections and compiles; in production that is done long before.
         await rounds.run(ours, gse, repository, WARM_UP_TARGETS, folder)
         results = await _rounds([ours, seed], gse, repository, targets, count, folder)
+        largest = usage.build_largest_process_figure([usage.read_largest_process_mb(running)])
     # A quick run has a record of its own.
     name = f"{SYSTEM}-small" if small else SYSTEM
-    publish(name, figures.figures(results))
+    publish(name, [*figures.figures(results), largest])
     await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 

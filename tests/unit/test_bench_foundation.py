@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+from types import SimpleNamespace
+from typing import Any, cast
 
+import psutil
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from bench import ping, usage
+from bench.ping import PingCost
 from bench.report import RESULTS, Figure, describe_falls
 from domain import VERSION
 
@@ -49,3 +58,35 @@ def test_a_ratio_that_fell_by_more_than_a_quarter_is_named() -> None:
         "Worse by more than a quarter: slower: 1.40, recorded 2.00",
         "Worse by more than a quarter: more: 1.40, recorded 1.00",
     ]
+
+
+@pytest.mark.parametrize(("ours", "holds"), [([60.0, 90.0, 10.0], True), ([61.0], False)])
+def test_a_ping_is_compared_by_medians(ours: list[float], holds: bool) -> None:
+    """One round that something else disturbed does not count."""
+    figure = PingCost(ours, [40.0, 41.0, 5.0]).build_figure()
+
+    assert (figure.name, figure.reach, figure.holds) == ("a ping ÷ bare aiohttp: CPU", "≤ 1.5", holds)
+
+
+async def test_a_ping_of_another_answer_is_not_measured() -> None:
+    """What is compared has done the same."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response({**ping.ANSWER, "code": 1})
+
+    app = web.Application()
+    app.router.add_get(ping.PATH, answer)
+    async with TestServer(app) as server:
+        base = f"http://127.0.0.1:{server.port}"
+        with pytest.raises(ping.PingFailed):
+            await asyncio.to_thread(ping._ping, base, ping.CONNECTIONS)
+
+
+def test_the_largest_process_is_found_by_its_peak() -> None:
+    """The peak of a process is at least what it has now, and the largest of all installations counts."""
+    stack = SimpleNamespace(list_pids=lambda: dict.fromkeys(usage.list_own_processes(), os.getpid()))
+    peak = usage.read_largest_process_mb(cast("Any", SimpleNamespace(stack=stack)))
+
+    assert peak >= psutil.Process().memory_info().rss / 1024**2 * 0.9
+    figure = usage.build_largest_process_figure([peak, 400.1])
+    assert (figure.name, figure.value, figure.holds) == ("largest process of ours", 400.1, False)

@@ -9,14 +9,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import aiohttp
 import pytest
 from aiohttp import web
 
 from bench import load
-from bench.tasks import cycle, figures, library
+from bench.tasks import cycle, figures, library, single
+from bench.tasks.contenders import TaskContender
 from bench.tasks.rounds import Phase, TaskRound
+from bench.tasks.single import SingleClient
 
 
 @dataclass
@@ -150,6 +153,30 @@ async def test_waiting_for_a_connection_is_part_of_an_answers_time(tmp_path: Pat
     assert report.latencies_ms[-1] >= 9 * 50
 
 
+class BareWorkflow:
+    """Takes updates at once."""
+
+    async def execute_update(self, _update: object) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    ("queue", "asked"), [(FaultyQueue(), 9), (FaultyQueue(loses=1), 0), (FaultyQueue(refuses=1), 0)]
+)
+async def test_one_client_has_its_own_task_each_time(queue: FaultyQueue, asked: int) -> None:
+    """Each request is measured with an update beside it; a queue that loses or refuses a task is not measured."""
+    async with serve_queue(queue) as base, aiohttp.ClientSession() as session:
+        contender = TaskContender("faulty", base, {}, session)
+        run = single._run_turns(contender, cast("Any", BareWorkflow()), 3)
+        if not asked:
+            with pytest.raises(single.WrongAnswer):
+                await run
+            return
+        took = await run
+    assert [len(each) for each in (*took.requests.values(), took.updates)] == [3, 3, 3, asked]
+    assert queue.done == ["1", "2", "3"]
+
+
 PHASE = Phase(
     requests=8_000, tasks=8_000, seconds=1.0, latencies_ms=[1.0] * 99 + [50.0], cpu_seconds={"api": 0.4, "engine": 0.4}
 )
@@ -159,7 +186,11 @@ FULL = {"create": PHASE, "get": PHASE, "hold": HOLD, "set": PHASE}
 RATES = dict.fromkeys(FULL, 3_000.0)
 LIBRARY = library.LibraryOutcome(stages=4_000, seconds=1.0, pickup_ms=20.0, missing=0)
 GROWN = replace(PHASE, seconds=2.0)
-ROUND = TaskRound(FULL, FULL, RATES, PHASE, wrong_answers=0, lost=0, grown=GROWN, library=LIBRARY)
+SINGLE = SingleClient({"create": [6.0, 90.0, 5.0], "hold": [5.0], "set": [5.0]}, [4.0])
+ROUND = TaskRound(
+    FULL, FULL, RATES, PHASE, wrong_answers=0, lost=0, grown=GROWN, library=LIBRARY, single=SINGLE,
+    largest_process_mb=400.0,
+)  # fmt: skip
 
 
 def compute_which_hold(**changes: Any) -> dict[str, bool | None]:
@@ -174,7 +205,7 @@ def test_what_is_reached_is_told() -> None:
     holds = compute_which_hold()
 
     assert holds.pop("ours ÷ procrastinate: full cycle") is False
-    assert len(holds) == 12
+    assert len(holds) == 16
     assert all(holds.values())
 
 
@@ -192,6 +223,11 @@ def test_what_is_reached_is_told() -> None:
             "library worker: a task that comes to an idle queue",
         ),
         ({"cycle": replace(PHASE, seconds=2.4)}, "ours ÷ seed schema: full cycle"),
+        (
+            {"single": SingleClient({"create": [6.0], "hold": [6.1], "set": [6.0]}, [4.0])},
+            "one client: hold ÷ a bare update",
+        ),
+        ({"largest_process_mb": 400.1}, "largest process of ours"),
     ],
 )
 def test_what_is_not_reached_is_told(changes: dict[str, Any], figure: str) -> None:
