@@ -1,8 +1,8 @@
 """Client of lanes: sends operations in batches, one message of a lane at a time.
 
-Concurrent requests for one lane wait some milliseconds for each other and leave as one batch. Callers that are answered
-together usually send their next request together, so a batch waits for those of the previous one. Large batches leave
-at fixed times of the wall clock, the same in all processes.
+A request for an idle lane leaves at once. Those that come meanwhile wait some milliseconds for each other and leave as
+one batch. Callers that are answered together usually send their next request together, so a batch waits for those of
+the previous one. Large batches leave at fixed times of the wall clock, the same in all processes.
 
 A batch has a number, so it is safe to send it again when its reply got lost, or while the lane continues as new. Reads
 are sent as a query, which adds nothing to the history, or with the next batch.
@@ -290,12 +290,15 @@ class LaneBatcher(AbstractBatcher[Any, Any]):
         self.sent_at = self.answered_at = 0.0
         self.last_size = self.arrived = 0
         self.is_full = False
+        self.was_idle = False
+        """Whether no batch was waiting or under way when the next one's first request came."""
         self.rules: TaskTypeRules | None = None
         self.version = 0
 
     def submit(self, value: Any, weight: int = 1) -> asyncio.Future[Any]:
         """See base class."""
         self.arrived += 1
+        self.was_idle = self.was_idle or self.sending is None
         return super().submit(value, weight)
 
     def make_fit_check(self) -> Callable[[BatchItem[Any, Any]], bool]:
@@ -330,10 +333,16 @@ class LaneBatcher(AbstractBatcher[Any, Any]):
                 request.resolve(OperationCode.FULL)
 
     async def wait_for_batch(self) -> None:
-        """See base class. After a large batch it waits longer, but not longer than until all its callers are back."""
+        """See base class. After a large batch it waits longer, but not longer than until all its callers are back.
+
+        A request that finds an idle lane does not wait: what comes while it is under way is the next batch.
+        """
+        was_idle, self.was_idle = self.was_idle, False
         interval = self._get_interval(self)
         if time.monotonic() - self.answered_at > IDLE_SECONDS:
             self.last_size = 0
+        if was_idle and self.last_size <= 1:
+            return
         if self.last_size < LARGE_BATCH:
             due = self.sent_at + interval * self.last_size / LARGE_BATCH
             await self.wait_until_ready(max(WAIT_SECONDS, due - time.monotonic()))

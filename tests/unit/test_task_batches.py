@@ -34,6 +34,7 @@ class RecordedLanes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.groups: list[LaneBatch] = []
         self.under_way = 0
+        self.is_under_way = asyncio.Event()
         monkeypatch.setattr(handle, "apply_batch", self._apply_batch)
         self.lanes = LaneClient(cast("Client", None), lambda *_: None)
 
@@ -49,6 +50,7 @@ class RecordedLanes:
 
     async def _apply_batch(self, _engine: Client, _lane: LaneName, batch: LaneBatch) -> LaneBatchReply:
         self.under_way += 1
+        self.is_under_way.set()
         assert self.under_way == 1
         await asyncio.sleep(0)
         self.under_way -= 1
@@ -78,6 +80,22 @@ async def test_a_group_waits_no_longer_than_it_must_for_those_who_stay_away(monk
     await asyncio.gather(*(lanes.set() for _ in range(CALLERS)))
     assert await lanes.set() == "0"
     assert [len(group.sets) for group in lanes.groups] == [CALLERS, 1]
+
+
+async def test_a_request_that_finds_a_lane_idle_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that come while it is under way wait for each other and are one group."""
+    lanes = RecordedLanes(monkeypatch)
+    monkeypatch.setattr("api.tasks.lanes.WAIT_SECONDS", 60.0)
+    for _ in range(3):
+        async with asyncio.timeout(30.0):
+            assert await lanes.set() == "0"
+
+    monkeypatch.setattr("api.tasks.lanes.WAIT_SECONDS", 0.002)
+    lanes.is_under_way.clear()
+    first = asyncio.create_task(lanes.set())
+    await lanes.is_under_way.wait()
+    await asyncio.gather(first, *(lanes.set() for _ in range(CALLERS)))
+    assert [len(group.sets) for group in lanes.groups] == [1, 1, 1, 1, CALLERS]
 
 
 async def test_a_lane_that_is_full_is_not_asked_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
