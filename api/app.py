@@ -17,9 +17,9 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from api import audit, codec, console, daily_quotas, docs, health, overview, pauses, projects, quotas, session, webhooks
-from api.http import auth, middleware, parsing, rates, server
+from api.http import auth, deadlines, middleware, parsing, rates, server
 from api.http.models import EmptyQuery, find_deprecated_fields
-from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, RequestState, Route, Routes
+from api.http.routes import REQUEST_STATE, Access, Call, Caller, RequestState, Route, Routes
 from domain.faults import Invalid
 from domain.secrets import ADMIN_KEY_MIN_CHARACTERS, PEPPER_MIN_CHARACTERS
 from infra import log, tracing
@@ -31,6 +31,8 @@ from systems import System, import_modules, protocol
 SystemApi: TypeAlias = protocol.SystemApi[Routes]
 
 GC_THRESHOLDS = (50_000, 20, 50)
+ANYBODY = Caller()
+"""The caller of a public route."""
 
 
 def import_api_packages() -> Mapping[System, SystemApi]:
@@ -59,10 +61,11 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     settings = services.settings
     _require_long_secrets(settings)
     app = web.Application(
-        middlewares=[
-            middleware.build_middleware(settings.api.request_timeout_seconds, services.find_hanging_component)
-        ],
+        middlewares=[middleware.trace_request] if tracing.is_started() else [],
         client_max_size=settings.api.body_max_bytes,
+    )
+    app[middleware.DEADLINES] = deadlines.DeadlineQueue(
+        settings.api.request_timeout_seconds, services.find_hanging_component
     )
     app[docs.DOCUMENT] = docs.ApiDocument(route_groups)
     app.on_response_prepare.append(middleware.set_response_headers)
@@ -117,29 +120,40 @@ def build_path_pattern(path: str, remainders_by_prefix: Mapping[str, Sequence[st
 def build_handler(
     route: Route, services: Services, authenticator: auth.Authenticator, request_rates: rates.RequestRates
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Return the aiohttp handler of a route: authenticate, parse the inputs, call the route's handler."""
+    """Return the aiohttp handler of a route: authenticate, parse the inputs, call the route's handler.
+
+    What a route's declaration alone decides is decided here, once, rather than for each request.
+    """
     limits = services.settings.api
     if route.body_max_bytes:
         limits = limits.model_copy(update={"body_max_bytes": route.body_max_bytes})
+    is_public = route.access is Access.PUBLIC
+    submits_work, begins_work = route.submits_work, route.begins_work
+    has_inputs = bool(route.variables or route.query or route.headers or route.body)
+    is_audited, lists_rows = audit.is_audited(route), route.lists_rows
 
     async def handle_request(request: web.Request) -> web.StreamResponse:
         request[REQUEST_STATE].route = route
-        caller = await _authenticate_and_authorize(route, request, authenticator, request_rates)
-        if route.submits_work and caller.is_admin and caller.project_id is not None:
+        caller = (
+            ANYBODY if is_public else await _authenticate_and_authorize(route, request, authenticator, request_rates)
+        )
+        if submits_work and caller.is_admin and caller.project_id is not None:
             # A revoked project's own keys are refused before.
             await projects.require_active_project(services.database, caller.project_id)
-        if route.begins_work:
+        if begins_work:
             await request.app[pauses.CACHE].require_running(route.tag)
-        inputs = await _check_owner_and_parse_inputs(route, request, caller, limits)
-        _announce_deprecations(route, request[REQUEST_STATE], caller, inputs)
+        inputs = {}
+        if has_inputs or "?" in request.raw_path:
+            inputs = await _check_owner_and_parse_inputs(route, request, caller, limits)
+        if inputs or route.deprecated:
+            _announce_deprecations(route, request[REQUEST_STATE], caller, inputs)
         call = Call(request, caller, services, route)
-        body = inputs.get("body")
-        if not audit.is_audited(route):
-            async with request_rates.wait_for_turn(caller, route):
+        if lists_rows:
+            async with request_rates.wait_for_turn(caller):
                 return _build_response(route, await route.handler(call, **inputs))
-        if audit.is_dry_run(body):
+        if not is_audited or audit.is_dry_run(inputs.get("body")):
             return _build_response(route, await route.handler(call, **inputs))
-        async with audit.record_action(call, body) as entry:
+        async with audit.record_action(call, inputs.get("body")) as entry:
             response = _build_response(route, await route.handler(call, **inputs))
             entry.status = response.status
         return response
@@ -237,13 +251,21 @@ def _log_deprecation(actor: str, route: str, name: str, instead: str) -> None:
 
 
 def _build_response(route: Route, answer: BaseModel | web.StreamResponse | None) -> web.StreamResponse:
+    # `isinstance` of an abstract class, as both of these are, costs as much as the rest.
+    if type(answer) is route.answer:
+        return _build_json_response(route, answer)
     match answer:
         case web.StreamResponse():
             return answer
         case BaseModel():
-            return web.Response(status=route.status, body=answer.model_dump_json().encode(), content_type=JSON)
+            return _build_json_response(route, answer)
         case None:
             return web.Response(status=route.status)
+
+
+def _build_json_response(route: Route, answer: BaseModel) -> web.Response:
+    """Return what `model_dump_json` returns, without a text between."""
+    return middleware.JsonResponse(route.status, answer.__pydantic_serializer__.to_json(answer))
 
 
 def _require_long_secrets(settings: Settings) -> None:

@@ -32,6 +32,10 @@ class LivenessResponse(Response):
     status: Literal["ok"] = "ok"
 
 
+_PING = PingResponse()
+_ALIVE = LivenessResponse()
+
+
 class ReadinessResponse(Response):
     """Every component answers and can be written."""
 
@@ -41,7 +45,7 @@ class ReadinessResponse(Response):
 @routes.get("/v1/ping", access=Access.PUBLIC)
 async def ping(_call: Call) -> PingResponse:
     """Return the name and version of the service."""
-    return PingResponse()
+    return _PING
 
 
 @routes.get("/livez", access=Access.PUBLIC)
@@ -50,7 +54,7 @@ async def check_liveness(_call: Call) -> LivenessResponse:
 
     It checks no other component: restart the process when this fails.
     """
-    return LivenessResponse()
+    return _ALIVE
 
 
 @routes.get("/readyz", access=Access.PUBLIC)

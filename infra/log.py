@@ -75,13 +75,31 @@ class _LineLogger:
     debug = info = warning = warn = error = exception = critical = write
 
 
+def _make_logger_class(level: str) -> type[Any]:
+    """Return structlog's logger of a level, whose `info` renders the line itself: that halves what a line costs."""
+    base: type[Any] = structlog.make_filtering_bound_logger(level)
+    if logging.getLevelNamesMapping()[level.upper()] > logging.INFO:
+        return base
+
+    class InfoLogger(base):  # type: ignore[misc]
+        def info(self, event: str, *args: Any, **fields: Any) -> Any:
+            # Tests put processors of their own into the list.
+            if args or self._context or self._processors[0] is not _render_structlog_line or "exc_info" in fields:
+                return super().info(event, *args, **fields)
+            fields["event"] = event
+            line = _encode_line(fields, level="info", logger=self._logger.name)
+            return self._logger.write(line + b"\n")
+
+    return InfoLogger
+
+
 def configure(level: str) -> None:
     """Write the lines of structlog, and those of the standard library's loggers, to standard error in the same form."""
     structlog.configure(
         # One processor, and not the standard library: every request logs a line, which could cost more than to answer.
         processors=[_render_structlog_line],
         logger_factory=_LineLogger,
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=_make_logger_class(level),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)

@@ -51,6 +51,11 @@ def start(settings: TraceSettings, service: str) -> None:
     _tracer = _provider.get_tracer("haulage", VERSION)
 
 
+def is_started() -> bool:
+    """Return whether this process exports spans."""
+    return _tracer is not None
+
+
 async def stop() -> None:
     """Export what is left, and trace no more."""
     global _provider, _tracer

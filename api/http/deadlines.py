@@ -37,8 +37,8 @@ class Deadline:
 
     __slots__ = ("_cancelling_before", "_queue", "_task", "at", "hanging", "hanging_checks", "is_expired")
 
-    def __init__(self, queue: DeadlineQueue, at: float) -> None:
-        task = asyncio.current_task()
+    def __init__(self, queue: DeadlineQueue, loop: asyncio.AbstractEventLoop, at: float) -> None:
+        task = asyncio.current_task(loop)
         if task is None:
             raise RuntimeError("a deadline needs a running task")
         self._queue = queue
@@ -99,7 +99,7 @@ class DeadlineQueue:
     def start_deadline(self) -> Deadline:
         """Return a deadline of the current task that starts now."""
         loop = asyncio.get_running_loop()
-        deadline = Deadline(self, loop.time() + self._seconds)
+        deadline = Deadline(self, loop, loop.time() + self._seconds)
         self._deadlines[deadline] = None
         if self._timer is None:
             self._timer = loop.call_at(deadline.at, self._cancel_overdue_tasks)

@@ -1,21 +1,26 @@
-"""Middleware around every request: its id, time limit, log line and metric, and problems instead of tracebacks."""
+"""What surrounds each request: its id, time limit, log line and metric, problems instead of tracebacks, and headers."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from functools import cache
+from collections.abc import Awaitable, Callable
+from email.utils import formatdate
+from functools import cache, lru_cache
 from http import HTTPStatus
+from typing import Any, TypeAlias
 
-from aiohttp import hdrs, web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp import HttpVersion11, hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.typedefs import Handler
+from aiohttp.web_urldispatcher import UrlMappingMatchInfo
 from multidict import CIMultiDict, istr
 from prometheus_client import Counter, Histogram
 
 from api.http import problems
-from api.http.deadlines import DeadlineQueue, FindHanging
-from api.http.routes import REQUEST_STATE, RequestState
+from api.http.deadlines import DeadlineQueue
+from api.http.routes import JSON, REQUEST_STATE, RequestState
 from domain.quotas import QUOTA_EXCEEDED
 from infra import log, secrets, tracing
 
@@ -45,25 +50,40 @@ SECURITY_HEADERS = CIMultiDict(
 )
 
 
-def build_middleware(time_limit_seconds: float, find_hanging: FindHanging) -> Middleware:
-    """Return the outermost middleware; every exception that reaches it becomes a problem.
+RequestHandler: TypeAlias = Callable[[Any], Awaitable[web.StreamResponse]]
+DEADLINES = web.AppKey("deadlines", DeadlineQueue)
+_NOT_ROUTED = (web.HTTPNotFound, web.HTTPMethodNotAllowed)
+
+
+def surround_handler(handle: RequestHandler, app: web.Application) -> RequestHandler:
+    """Return a handler that surrounds an application's; every exception of a route becomes a problem.
+
+    aiohttp's own middlewares cost several calls each for every request; this is one. A path without variables is looked
+    up in a table instead of searched for.
 
     Args:
-        time_limit_seconds: How long a request may take.
-        find_hanging: Returns a component that hangs: requests that wait for it are answered at once.
+        handle: Finds the route of a request and calls it.
+        app: The application, whose `DEADLINES` end requests that take too long or wait for a component that hangs.
     """
-    deadlines = DeadlineQueue(time_limit_seconds, find_hanging)
+    deadlines = app[DEADLINES]
+    matches = {} if app.middlewares else index_paths_without_variables(app)
 
-    @web.middleware
-    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def handle_request(request: web.Request) -> web.StreamResponse:
         started = time.perf_counter()
         state = request[REQUEST_STATE] = RequestState(read_or_create_request_id(request), deadlines.start_deadline())
         log.bind(request_id=state.id)
         try:
-            resource = request.match_info.route.resource
-            with state.deadline, tracing.trace_request(request.method, resource, request.headers):
-                response = await handler(request)
-        except Exception as error:  # noqa: BLE001 (the last catch before the wire)
+            with state.deadline:
+                match = matches.get((request.method, request.raw_path))
+                if match is None or hdrs.EXPECT in request.headers:
+                    response = await handle(request)
+                else:
+                    request._match_info = match  # as aiohttp does once it has searched
+                    response = await match.handler(request)
+        except Exception as error:
+            if state.route is None and not isinstance(error, _NOT_ROUTED):
+                del request[REQUEST_STATE]
+                raise  # before a route was looked for: the server's own answer says what is wrong with the request
             response = (
                 _abort_connection(error, request, state.response)
                 if state.response
@@ -74,7 +94,53 @@ def build_middleware(time_limit_seconds: float, find_hanging: FindHanging) -> Mi
             await asyncio.sleep(QUOTA_PAUSE_SECONDS)
         return response
 
-    return middleware
+    return handle_request
+
+
+def index_paths_without_variables(app: web.Application) -> dict[tuple[str, str], UrlMappingMatchInfo]:
+    """Return what aiohttp would find for each path without variables, by method and path."""
+    matches = {}
+    for route in app.router.routes():
+        if isinstance(route.resource, web.PlainResource):
+            match = matches[route.method, route.resource.canonical] = UrlMappingMatchInfo({}, route)
+            match.add_app(app)
+            match.freeze()
+    return matches
+
+
+@web.middleware
+async def trace_request(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Trace a request; only a process with a collector has this middleware."""
+    with tracing.trace_request(request.method, request.match_info.route.resource, request.headers):
+        return await handler(request)
+
+
+class JsonResponse(web.Response):
+    """A response of JSON, whose head is not built anew for each."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(status=status, body=body, content_type=JSON)
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send head and body at once where the head is that of most responses; see base class."""
+        state = request.get(REQUEST_STATE)
+        if (
+            state is None
+            or state.headers
+            or len(self.headers) != 1
+            or self.keep_alive is not None
+            or request.version != HttpVersion11
+            or not request.keep_alive
+            or request.method == hdrs.METH_HEAD
+            or not isinstance(self.body, bytes)
+        ):
+            return await super().prepare(request)
+        state.response = self
+        self._keep_alive = True
+        self._eof_sent = True
+        lines = f"{len(self.body)}\r\nDate: {_format_date(int(time.time()))}\r\nX-Request-Id: {state.id}\r\n\r\n"
+        await request.writer.write(b"".join((_encode_json_head(self.status), lines.encode("ascii"), self.body)))
+        return None
 
 
 async def set_response_headers(request: web.Request, response: web.StreamResponse) -> None:
@@ -101,6 +167,19 @@ def read_or_create_request_id(request: web.BaseRequest) -> str:
     return given if _REQUEST_ID.fullmatch(given) else secrets.create_random_token()
 
 
+@cache
+def _encode_json_head(status: int) -> bytes:
+    """Return the head of a JSON response up to the value of Content-Length."""
+    headers = {hdrs.CONTENT_TYPE: JSON, **SECURITY_HEADERS}
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "Content-Length: "]).encode("ascii")
+
+
+@lru_cache(maxsize=2)
+def _format_date(seconds: int) -> str:
+    return formatdate(seconds, usegmt=True)
+
+
 def _log_and_render_error(error: Exception, state: RequestState) -> web.StreamResponse:
     problem = problems.convert_error_to_problem(error, state.id)
     state.code = problem.code
@@ -114,7 +193,7 @@ def _log_and_render_error(error: Exception, state: RequestState) -> web.StreamRe
     return response
 
 
-def _abort_connection(error: Exception, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+def _abort_connection(error: Exception, request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
     """Close the connection: a response in progress cannot become a problem, and must not look complete."""
     if isinstance(error, ConnectionError):
         _log.info("caller_disconnected")
@@ -127,14 +206,16 @@ def _abort_connection(error: Exception, request: web.Request, response: web.Stre
 
 def _record_metrics_and_log(state: RequestState, response: web.StreamResponse, seconds: float) -> None:
     name = state.route.name if state.route else UNROUTED
-    _get_request_histogram(name, response.status).observe(seconds)
-    refused = {}
-    if state.code:
-        # The routes of tasks answer a refusal with 200, as flowSvr does: the code alone says that it was one.
-        _get_refusal_counter(name, state.code).inc()
-        refused = {"code": state.code}
+    status = response.status
+    _get_request_histogram(name, status).observe(seconds)
+    milliseconds = round(seconds * 1000, 1)
     # The path's template, never the address: a query may carry secrets.
-    _log.info("request_served", route=name, status=response.status, milliseconds=round(seconds * 1000, 1), **refused)
+    if not state.code:
+        _log.info("request_served", route=name, status=status, milliseconds=milliseconds)
+        return
+    # The routes of tasks answer a refusal with 200, as flowSvr does: the code alone says that it was one.
+    _get_refusal_counter(name, state.code).inc()
+    _log.info("request_served", route=name, status=status, milliseconds=milliseconds, code=state.code)
 
 
 @cache

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from aiohttp import web
 
-from api.http.routes import Caller, Route
+from api.http.routes import Caller
 from domain.faults import QuotaExhausted
 from domain.quotas import MINUTE_SECONDS, SingleQuotaUsage, build_quota_exceeded_fault
 
@@ -68,9 +68,9 @@ class RequestRates:
         self._lists = WeakValueDictionary[str, asyncio.Semaphore]()
 
     @asynccontextmanager
-    async def wait_for_turn(self, caller: Caller, route: Route) -> AsyncIterator[None]:
+    async def wait_for_turn(self, caller: Caller) -> AsyncIterator[None]:
         """Let a project read few lists at a time: each costs far more than other requests."""
-        if caller.project_id is None or caller.is_admin or not route.lists_rows:
+        if caller.project_id is None or caller.is_admin:
             yield
             return
         # Remembered as long as a request of the project holds it or waits for it.

@@ -99,7 +99,7 @@ class RequestState:
 REQUEST_STATE = web.RequestKey("request_state", RequestState)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would treble what it costs to make one for each request
 class Call:
     """One call of a route: the request, its caller, and the services that the handler uses."""
 

@@ -61,11 +61,12 @@ def build_expect_handler(body_max_bytes: int) -> Callable[[web.Request], Awaitab
 
 
 class _ProblemAnsweringAppRunner(web.AppRunner):
-    """Creates connections of class `_ProblemAnsweringConnection`."""
+    """Creates connections of class `_ProblemAnsweringConnection`, and surrounds every request."""
 
     async def _make_server(self) -> web.Server:
         server = await super()._make_server()
-        return _ProblemAnsweringServer(server.request_handler, request_factory=server.request_factory, **self._kwargs)
+        handle = middleware.surround_handler(server.request_handler, self.app)
+        return _ProblemAnsweringServer(handle, request_factory=server.request_factory, **self._kwargs)
 
 
 class _ProblemAnsweringServer(web.Server):
