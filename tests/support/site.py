@@ -43,7 +43,11 @@ OPTIONS: Final = {
     "smartquotes": "0",
     "suppress_warnings": "misc.highlighting_failure",  # an example may leave something out
     "highlight_language": "none",
+    "html_static_path": "style",
+    "html_css_files": "site.css",
 }
+STYLE: Final = "td code { overflow-wrap: anywhere; } td { vertical-align: top; } .content { width: 52em; }\n"
+"""Tables have long names in their cells."""
 
 
 def main() -> int:
@@ -69,6 +73,8 @@ def write_sources(folder: Path) -> None:
             shutil.copy(path, target)
     for name, text in site_pages.build_pages().items():
         (folder / name).write_text(text)
+    (folder / "style").mkdir()
+    (folder / "style" / "site.css").write_text(STYLE)
     pages = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.md"))
     (folder / "index.md").write_text(build_index({name: (folder / name).read_text() for name in pages}))
 
