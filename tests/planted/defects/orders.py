@@ -275,4 +275,20 @@ DEFECTS = (
         "        served |= set(missing[:0])\n",
         ("tests/integration/test_order_watch.py", "-k", "one_question"),
     ),
+    Defect(
+        "what-a-shared-reading-left-waits-for-the-next-cycle",
+        "orders",
+        "workflows/orders/cycle.py",
+        "            self._has_left_slices_due = True\n",
+        "            self._has_left_slices_due = False\n",
+        ("tests/workflow/test_order_cycle.py",),
+    ),
+    Defect(
+        "what-a-shared-reading-left-seems-to-be-read",
+        "orders",
+        "activities/orders/activities.py",
+        "await attempts.release_slice(self._database, further)",
+        "attempts.release_slice",
+        ("tests/integration/test_order_shared_readings.py", "-k", "refuse"),
+    ),
 )

@@ -157,4 +157,12 @@ DEFECTS = (
         "        if seconds > MINUTE_SECONDS:\n            raise build_quota_exceeded_fault(",
         ("tests/integration/test_project_quotas.py", "-k", "rate"),
     ),
+    Defect(
+        "new-steps-are-taken-beside-older-workers",
+        "shared",
+        "infra/temporal.py",
+        'return lambda patch: _parse_version(patch.patch_id.partition(" ")[0]) <= oldest',
+        'return lambda patch: patch.patch_id.partition(" ")[0] <= compatible_with',
+        ("tests/unit/test_patches.py",),
+    ),
 )
