@@ -75,15 +75,17 @@ async def test_every_field_of_steering_makes_a_difference(shop: Shop) -> None:
         if any(names[-1] in each for each in again):
             # Its reading would end with the platform's own code after that was changed, and it would be chosen by that.
             await shop.orders.engine.get_workflow_handle(f"order-slice:{number}:{names[-1]}:redo").result()
-    reasons = []
+    reasons, names_of_operators = [], []
     for path, value, at in (
         (":skip", REASON.one, 0),
         (":skip", REASON.other, 1),
         ("", REASON.one, 2),
         ("", REASON.other, 3),
     ):
-        body = {"reason": value} | ({"slices": [names[at]]} if path else {})
+        who = SIGNED["who"].one if value == REASON.one else SIGNED["who"].other
+        body = {"reason": value} | ({"slices": [names[at]]} if path else {"who": who})
         await shop.orders.ask("POST", f"{base}/slices{path or f'/{names[at]}/skip'}", json=body)
+        names_of_operators.append((await _read_newest_audit(shop))[0])
         reasons.append((await shop.orders.ask("GET", f"{base}/slices/{names[at]}")).body["reason"])
     for verb in ("skip", "split"):
         for name, case in SIGNED.items():
@@ -97,6 +99,7 @@ async def test_every_field_of_steering_makes_a_difference(shop: Shop) -> None:
         await _fail_again(shop, number)
     assert unheeded == []
     assert reasons == [REASON.one, REASON.other] * 2
+    assert names_of_operators == [None, None, SIGNED["who"].one, SIGNED["who"].other]
 
 
 @pytest.mark.stack
@@ -118,7 +121,7 @@ def _both(case: Case) -> tuple[Any, Any]:
     return case.one, case.other
 
 
-async def _read_newest_audit(shop: Shop) -> tuple[str, str]:
+async def _read_newest_audit(shop: Shop) -> tuple[str | None, str]:
     [entry] = (await shop.orders.ask("GET", "/v1/audit", params={"limit": "1"})).body["items"]
     return entry["who"], entry["reason"]
 
