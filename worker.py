@@ -78,7 +78,7 @@ async def serve_queues(services: Services, queues: Sequence[str], stop: asyncio.
         for worker in workers:
             group.create_task(worker.run())
         group.create_task(memory.return_memory_periodically(stop))
-        group.create_task(_end_held_up_statements(services.database, stop))
+        group.create_task(_terminate_held_up_statements_periodically(services.database, stop))
         await stop.wait()
         for worker in workers:
             group.create_task(worker.shutdown())
@@ -88,25 +88,27 @@ async def _write_heartbeats(services: Services, queues: Sequence[str], stop: asy
     """Show at intervals that this process is not killed, suspended or blocked, until `stop` is set."""
     identity = services.engine.identity
     while not stop.is_set():
-        await _warn_on_database_error(worker_heartbeats.write_heartbeat(services.database, identity, queues))
-        await _wait(stop, worker_heartbeats.INTERVAL_SECONDS)
-    await _warn_on_database_error(worker_heartbeats.delete_heartbeat_and_day_old_ones(services.database, identity))
+        await _await_and_log_database_error(worker_heartbeats.write_heartbeat(services.database, identity, queues))
+        await _wait_for_stop_or_timeout(stop, worker_heartbeats.INTERVAL_SECONDS)
+    await _await_and_log_database_error(
+        worker_heartbeats.delete_heartbeat_and_day_old_ones(services.database, identity)
+    )
 
 
-async def _end_held_up_statements(database: Database, stop: asyncio.Event) -> None:
+async def _terminate_held_up_statements_periodically(database: Database, stop: asyncio.Event) -> None:
     """End at intervals what workers that hang hold up in the database, until `stop` is set."""
     while not stop.is_set():
-        await _warn_on_database_error(database.terminate_statements_waiting_for_client())
-        await _wait(stop, IDLE_TIMEOUT_SECONDS)
+        await _await_and_log_database_error(database.terminate_statements_waiting_for_client())
+        await _wait_for_stop_or_timeout(stop, IDLE_TIMEOUT_SECONDS)
 
 
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
+async def _wait_for_stop_or_timeout(stop: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()
 
 
-async def _warn_on_database_error(statement: Awaitable[None]) -> None:
+async def _await_and_log_database_error(statement: Awaitable[None]) -> None:
     try:
         async with asyncio.timeout(worker_heartbeats.INTERVAL_SECONDS):
             await statement

@@ -12,7 +12,7 @@ from temporalio import activity
 
 from clients.http import GuardedClient, parse_retry_after
 from domain.faults import SourceFault
-from domain.redaction import Redactor
+from domain.redaction import SecretRedactor
 from domain.secrets import SealedText
 from domain.webhooks import (
     PURGE,
@@ -30,7 +30,7 @@ from domain.webhooks import (
 from infra import heartbeats, log, metrics
 from infra.database import Database
 from infra.housekeeping import remove_in_batches_within_time
-from infra.secrets import Sealer
+from infra.secrets import SecretSealer
 from infra.settings import WebhookSettings
 from services.services import Services
 from stores import audit, projects, webhooks
@@ -42,7 +42,9 @@ EXCERPT_BYTES = 4096
 class WebhookActivities:
     """Activities of a delivery."""
 
-    def __init__(self, database: Database, http: GuardedClient, sealer: Sealer, settings: WebhookSettings) -> None:
+    def __init__(
+        self, database: Database, http: GuardedClient, sealer: SecretSealer, settings: WebhookSettings
+    ) -> None:
         self._database = database
         self._http = http
         self._sealer = sealer
@@ -68,7 +70,7 @@ class WebhookActivities:
         url, body = self._sealer.open(SealedText(token=delivery.url)), delivery.body.encode()
         headers = build_signed_headers(delivery.delivery_id, started_at, body, secrets)
         async with heartbeats.send_heartbeats_during_block():
-            response = await self._post(url, body, headers, started_at)
+            response = await self._post_once_without_retry(url, body, headers, started_at)
         seconds = time.perf_counter() - began
         pauses = self._settings.retry_pauses_seconds
         progress = decide_state_and_pause_after_attempt(attempt.number, response, pauses, random.random())
@@ -92,10 +94,12 @@ class WebhookActivities:
         )
         return progress
 
-    async def _post(self, url: str, body: bytes, headers: Mapping[str, str], now: datetime) -> ReceiverResponse:
+    async def _post_once_without_retry(
+        self, url: str, body: bytes, headers: Mapping[str, str], now: datetime
+    ) -> ReceiverResponse:
         """Post once, without a retry; return the response, or the error if the receiver cannot be reached."""
         try:
-            answer = await self._http.post_for_status(
+            answer = await self._http.post_and_read_excerpt(
                 url,
                 body=body,
                 headers=headers,
@@ -110,7 +114,7 @@ class WebhookActivities:
         return ReceiverResponse(
             status=answer.status,
             # A receiver may repeat its own address, which may hold a secret.
-            error=said and Redactor(url).redact(said),
+            error=said and SecretRedactor(url).redact(said),
             retry_after_seconds=parse_retry_after(answer.headers, now),
         )
 
@@ -137,7 +141,7 @@ class WebhookAndAuditHousekeeping:
         self._claim_retention = timedelta(days=services.settings.api.idempotency_kept_days)
 
     @activity.defn(name=PURGE)
-    async def purge(self) -> int:
+    async def purge_expired_deliveries(self) -> int:
         """Delete deliveries past their retention in batches; return how many."""
         before = datetime.now(UTC) - self._retention
         purged = await remove_in_batches_within_time(

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from api import audit, codec, console, daily_quotas, docs, health, overview, pauses, projects, quotas, session, webhooks
 from api.http import auth, deadlines, middleware, parsing, rates, server
 from api.http.models import EmptyQuery, find_deprecated_fields
-from api.http.routes import REQUEST_STATE, Access, Call, Caller, RequestState, Route, Routes
+from api.http.routes import REQUEST_STATE, Call, Caller, RequestState, Route, RouteAccess, Routes
 from domain.faults import Invalid
 from domain.secrets import ADMIN_KEY_MIN_CHARACTERS, PEPPER_MIN_CHARACTERS
 from infra import log, tracing
@@ -127,8 +127,8 @@ def build_handler(
     limits = services.settings.api
     if route.body_max_bytes:
         limits = limits.model_copy(update={"body_max_bytes": route.body_max_bytes})
-    is_public = route.access is Access.PUBLIC
-    submits_work, begins_work = route.submits_work, route.begins_work
+    is_public = route.access is RouteAccess.PUBLIC
+    is_refused_to_revoked_projects, begins_work = route.is_refused_to_revoked_projects, route.begins_work
     has_inputs = bool(route.variables or route.query or route.headers or route.body)
     is_audited, lists_rows = audit.is_audited(route), route.lists_rows
 
@@ -137,7 +137,7 @@ def build_handler(
         caller = (
             ANYBODY if is_public else await _authenticate_and_authorize(route, request, authenticator, request_rates)
         )
-        if submits_work and caller.is_admin and caller.project_id is not None:
+        if is_refused_to_revoked_projects and caller.is_admin and caller.project_id is not None:
             # A revoked project's own keys are refused before.
             await projects.require_active_project(services.database, caller.project_id)
         if begins_work:
@@ -149,7 +149,7 @@ def build_handler(
             _announce_deprecations(route, request[REQUEST_STATE], caller, inputs)
         call = Call(request, caller, services, route)
         if lists_rows:
-            async with request_rates.wait_for_turn(caller):
+            async with request_rates.wait_for_turn_if_route_lists_rows(caller):
                 return _build_response(route, await route.handler(call, **inputs))
         if not is_audited or audit.is_dry_run(inputs.get("body")):
             return _build_response(route, await route.handler(call, **inputs))
@@ -167,7 +167,7 @@ async def serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    tracing.start(settings.traces, "haulage-api")
+    tracing.start_span_export(settings.traces, "haulage-api")
     async with services.open_services(settings) as connected:
         await services.require_ready_and_record_key_use(connected)
         async with server.open_server(build_app(connected), settings.api) as (address, *own):
@@ -178,17 +178,17 @@ async def serve(settings: Settings) -> None:
             log.get(__name__).info("api_ready", address=address, own=next(iter(own), address))
             await stop.wait()
             log.get(__name__).info("api_stopping")
-    await tracing.stop()
+    await tracing.stop_span_export()
 
 
 async def _authenticate_and_authorize(
     route: Route, request: web.Request, authenticator: auth.Authenticator, request_rates: rates.RequestRates
 ) -> Caller:
     """Return the caller; a project's requests are counted whether or not the route is open to it."""
-    if route.access is Access.PUSH:
-        await request.app[auth.PUSH_AUTHENTICATOR].authenticate(request)
+    if route.access is RouteAccess.PUSH:
+        await request.app[auth.PUSH_AUTHENTICATOR].require_valid_push_token(request)
         return Caller()
-    caller = await authenticator.identify(request, route)
+    caller = await authenticator.identify_without_authorizing(request, route)
     _bind_caller_to_log(caller)
     request_rates.count_request_within_quota(caller)
     caller = await authenticator.authorize(caller, request, route)
@@ -209,7 +209,7 @@ async def _check_owner_and_parse_inputs(
     inputs: dict[str, Any] = {}
     if route.variables:
         inputs["path"] = parsing.parse_path(request, route.variables)
-    if route.access is Access.OWNER:
+    if route.access is RouteAccess.OWNER:
         auth.require_owner_or_admin(caller, inputs["path"].project_id)
     # These parameters were read by the authenticator.
     ignored = [auth.PROJECT_PARAMETER] if route.allows_project_in_query else []

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, Field, JsonValue, model_validator
 from api.http import pagination, problems, validation
 from api.http.models import Response
 from api.http.pagination import PageQuery, PageResponse
-from api.http.routes import Access, Call, Route, Routes
+from api.http.routes import Call, Route, RouteAccess, Routes
 from api.http.validation import QueryTimestamp
 from api.projects import require_key_of_all_systems
 from domain.faults import Forbidden, Invalid
@@ -80,7 +80,7 @@ class AuditedActionOutcome:
 
 @routes.get(
     "/v1/audit",
-    access=Access.PROJECTS,
+    access=RouteAccess.PROJECTS,
     right=KeyRight.OPERATE,
     problems={"cursor_invalid": Invalid, "key_not_enough": Forbidden},
 )
@@ -98,13 +98,13 @@ async def list_actions(call: Call, query: AuditQuery) -> PageResponse[ActionResp
         call.project_filter, query.actor, query.action, query.happened_after, query.happened_before
     )
     async with call.services.database.session() as session:
-        rows = await store.list_page_plus_one(session, filters, place, query.limit)
+        rows = await store.list_audit_entry_page_plus_one(session, filters, place, query.limit)
     return pagination.build_page(rows, query.limit, _build_action_response, lambda row: (row.happened_at, str(row.id)))
 
 
 def is_audited(route: Route) -> bool:
     """Return whether calls of a route are written to the audit log."""
-    return route.is_audited and not route.is_read_only and route.access not in {Access.PUBLIC, Access.PUSH}
+    return route.is_audited and not route.is_read_only and route.access not in {RouteAccess.PUBLIC, RouteAccess.PUSH}
 
 
 def is_dry_run(body: BaseModel | None) -> bool:
@@ -119,7 +119,7 @@ async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[Aud
     An action that cannot be written is not done. A status that cannot be written stays null.
     """
     database = call.services.database
-    entry_id = await store.add_entry(
+    entry_id = await store.add_audit_entry(
         database,
         store.NewAuditEntry(
             project_id=call.caller.project_id

@@ -1,9 +1,9 @@
 """Batching: requests that arrive while a batch is under way are sent together in the next one.
 
-Every group commit of the API subclasses `Batcher`, which says how long requests wait for each other
+Every group commit of the API subclasses `AbstractBatcher`, which says how long requests wait for each other
 (`wait_for_batch`), how many fit into a batch (`make_fit_check`) and how they are answered (`send_batch`). Requests that
-may be repeated are repeated within a `RetryWindow`. Callers share reads by `CoalescedRead`, `BatchedLookup` and
-`CachedRead`.
+may be repeated are repeated with `GrowingPausesUntilRetryTimeout`. Callers share reads by `SharedReadByKey`,
+`BatchedLookup` and `CachedRead`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class AbstractBatcher(ABC, Generic[Value, Result]):
             self.sending = asyncio.create_task(self._send_all())
         return item.result
 
-    def requeue(self, items: list[BatchItem[Value, Result]]) -> None:
+    def put_back_at_front(self, items: list[BatchItem[Value, Result]]) -> None:
         """Put items that a batch could not hold at the front of the next one."""
         self.waiting.extendleft(reversed(items))
         for item in items:
@@ -159,7 +159,7 @@ class AbstractBatcher(ABC, Generic[Value, Result]):
             self.on_idle()
 
 
-class RetryWindow:
+class GrowingPausesUntilRetryTimeout:
     """How long a message is repeated while it is unknown whether it arrived.
 
     Args:
@@ -192,7 +192,7 @@ class RetryWindow:
         self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
 
 
-class CoalescedRead(Generic[Key, Result]):
+class SharedReadByKey(Generic[Key, Result]):
     """Share one read among callers that ask for the same key at the same time.
 
     A caller that comes while a read of its key is under way waits for the next read, so a result is never older than
@@ -208,7 +208,7 @@ class CoalescedRead(Generic[Key, Result]):
         self._pause_seconds = pause_seconds
         self._batchers: dict[Key, _SingleKeyReadBatcher[Key, Result]] = {}
 
-    async def get(self, key: Key) -> Result:
+    async def read_anew(self, key: Key) -> Result:
         """Return the value of a key by a read that starts after this call."""
         batcher = self._batchers.get(key)
         if batcher is None:
@@ -262,7 +262,7 @@ class BatchedLookup(AbstractBatcher[Key, Result | None]):
         self._read_all = read_all
         self._max_keys = max_keys
 
-    async def get(self, key: Key) -> Result | None:
+    async def look_up_in_next_batch(self, key: Key) -> Result | None:
         """Return the value of a key by a read that starts after this call; None if it has none."""
         return await self.submit(key)
 
@@ -292,22 +292,22 @@ class CachedRead(Generic[Result]):
         self._fresh_until = 0.0
         self._reading: asyncio.Task[Result] | None = None
 
-    async def get(self) -> Result:
+    async def get_fresh_or_read(self) -> Result:
         """Return the last result while it is fresh, otherwise a new one; a failed read fails for all who wait."""
         if self._reading is None or (self._reading.done() and time.monotonic() >= self._fresh_until):
-            self._reading = asyncio.create_task(self._refresh())
+            self._reading = asyncio.create_task(self._read_and_set_freshness())
         return await asyncio.shield(self._reading)
 
     async def get_or_none(self) -> Result | None:
-        """Return the result as `get` does; None while a component that it is read from does not serve."""
+        """Return the result as `get_fresh_or_read` does; None while a component that it is read from does not serve."""
         try:
-            return await self.get()
+            return await self.get_fresh_or_read()
         except Exception as error:
             if not is_outage(error):
                 raise
             return None
 
-    async def _refresh(self) -> Result:
+    async def _read_and_set_freshness(self) -> Result:
         started = time.monotonic()
         self._fresh_until = started + self._seconds
         result = await self._read()

@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints
 from temporalio.api.common.v1 import Payload
 
 from api.http.models import LenientRequest, Response
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Call, RouteAccess, Routes
 from api.http.sessions import get_web_ui_origin
 from domain.faults import Conflict, Invalid
 from infra.payloads import EncryptingCodec, PayloadDamaged, PayloadKeyMissing
@@ -89,7 +89,7 @@ class CodecResponse(Response):
 
 @routes.post(
     "/v1/codec/decode",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     is_audited=False,
     for_web_ui=True,
     body_max_bytes=BODY_MAX_BYTES,
@@ -113,7 +113,7 @@ async def decode(call: Call, body: CodecRequest) -> CodecResponse:
 
 @routes.post(
     "/v1/codec/encode",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     is_audited=False,
     for_web_ui=True,
     body_max_bytes=BODY_MAX_BYTES,

@@ -11,12 +11,12 @@ from typing import Final
 
 from aiohttp import web
 
-from api.batching import CoalescedRead
+from api.batching import SharedReadByKey
 from domain.limits import SpendingBeyondLimit
 from domain.quotas import DAY_SECONDS, QuotaLimits, SingleQuotaUsage, build_day_bucket_name, build_quota_exceeded_fault
 from infra import log
 from infra.database import Database
-from infra.limits import Limiter
+from infra.limits import DatabaseLimiter
 
 SAVE_SECONDS: Final = 1.0
 """How long amounts are gathered before they are saved."""
@@ -50,9 +50,9 @@ class DailyQuotaCounter:
     """
 
     def __init__(self, database: Database) -> None:
-        self._limiter = Limiter(database)
+        self._limiter = DatabaseLimiter(database)
         self._known: OrderedDict[str, _DayCount] = OrderedDict()
-        self._saves = CoalescedRead(self._save_and_read)
+        self._saves = SharedReadByKey(self._save_and_read)
         self._saving: dict[str, asyncio.Task[None]] = {}
 
     async def count_within_quotas(self, project_id: str, amounts: Mapping[str, int], limits: QuotaLimits) -> None:
@@ -84,17 +84,17 @@ class DailyQuotaCounter:
 
     async def read_usage(self, project_id: str, name: str) -> SingleQuotaUsage:
         """Return how much of a quota a project has used, by a read that saves what this process has counted."""
-        count = await self._saves.get(build_day_bucket_name(name, project_id))
+        count = await self._saves.read_anew(build_day_bucket_name(name, project_id))
         return SingleQuotaUsage(name, count.saved, count.resets_seconds)
 
     async def save_all(self) -> None:
         """Save what is not saved yet, as this process stops."""
-        await asyncio.gather(*(self._saves.get(bucket) for bucket in self._saving), return_exceptions=True)
+        await asyncio.gather(*(self._saves.read_anew(bucket) for bucket in self._saving), return_exceptions=True)
 
     async def _get_count(self, bucket: str) -> _DayCount:
         count = self._known.get(bucket)
         if count is None or time.monotonic() - count.read_at > STALE_SECONDS:
-            return await self._saves.get(bucket)
+            return await self._saves.read_anew(bucket)
         return count
 
     def _save_later(self, bucket: str) -> None:
@@ -107,7 +107,7 @@ class DailyQuotaCounter:
         finally:
             del self._saving[bucket]
         try:
-            await self._saves.get(bucket)
+            await self._saves.read_anew(bucket)
         except Exception as error:  # noqa: BLE001 - the amount is still there, and saved with the next
             _log.warning("daily_quota_not_saved", bucket=bucket, error=repr(error))
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from api import components, gauges, overview
 from api.http.models import Response
 from api.http.problems import FieldProblem, RequestRejected
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Call, RouteAccess, Routes
 from domain import VERSION
 from infra import metrics, temporal
 
@@ -42,13 +42,13 @@ class ReadinessResponse(Response):
     parts: dict[str, Literal["ok"]]
 
 
-@routes.get("/v1/ping", access=Access.PUBLIC)
+@routes.get("/v1/ping", access=RouteAccess.PUBLIC)
 async def ping(_call: Call) -> PingResponse:
     """Return the name and version of the service."""
     return _PING
 
 
-@routes.get("/livez", access=Access.PUBLIC)
+@routes.get("/livez", access=RouteAccess.PUBLIC)
 async def check_liveness(_call: Call) -> LivenessResponse:
     """Return 200 while the process is alive.
 
@@ -57,7 +57,7 @@ async def check_liveness(_call: Call) -> LivenessResponse:
     return _ALIVE
 
 
-@routes.get("/readyz", access=Access.PUBLIC)
+@routes.get("/readyz", access=RouteAccess.PUBLIC)
 async def check_readiness(call: Call) -> ReadinessResponse:
     """Return 200 while every component answers and can be written.
 
@@ -80,7 +80,7 @@ async def check_readiness(call: Call) -> ReadinessResponse:
     )
 
 
-@routes.get("/metrics", access=Access.PUBLIC, media_type="text/plain")
+@routes.get("/metrics", access=RouteAccess.PUBLIC, media_type="text/plain")
 async def read_metrics(call: Call) -> web.Response:
     """Read the metrics of this process in the Prometheus text format, and gauges of the whole installation."""
     # An API that serves some routes only, as in tests, has no overview.

@@ -18,17 +18,17 @@ from api.batching import FRESH_SECONDS, CachedRead
 from api.components import ComponentHealth
 from api.http import auth
 from api.http.models import Response
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Call, RouteAccess, Routes
 from api.pauses import PauseResponse, build_pause_response
 from domain import webhooks
 from domain.faults import QuotaExhausted, Unauthenticated
 from domain.quotas import STREAMS_QUOTA
-from domain.workload import ConcernDetail, ConcernKind, Workload, Workloads, sum_workloads
+from domain.workload import ConcernKind, ConcernKindSubjectAndCause, Workload, Workloads, sum_workloads
 from infra import log, outages, temporal
 from infra.settings import Settings
 from services.services import Services
 from stores import pauses, worker_heartbeats
-from stores.pauses import Pause
+from stores.pauses import PauseRecord
 from stores.webhooks import PendingDeliveries, count_pending
 from systems import System, import_modules, protocol
 from systems.protocol import SystemNames
@@ -128,7 +128,7 @@ class OverviewResponse(Response):
     queues: list[QueueStatus] = Field(description="only for the admin key: all projects share them")
 
 
-class OverviewContext:
+class OverviewReaderAndStreamLimit:
     """The snapshot reader of this process, and its open streams."""
 
     def __init__(self, services: Services) -> None:
@@ -167,11 +167,11 @@ class OverviewContext:
         return not self.stopping.is_set()
 
 
-CONTEXT = web.AppKey("overview_context", OverviewContext)
+CONTEXT = web.AppKey("overview_context", OverviewReaderAndStreamLimit)
 
 
 def _attach_overview(app: web.Application, services: Services) -> None:
-    context = app[CONTEXT] = OverviewContext(services)
+    context = app[CONTEXT] = OverviewReaderAndStreamLimit(services)
 
     async def end_streams(_app: web.Application) -> None:
         context.stopping.set()
@@ -182,7 +182,7 @@ def _attach_overview(app: web.Application, services: Services) -> None:
 routes = Routes("overview", "The health of the components and the workload of every system.", attach=_attach_overview)
 
 
-@routes.get("/v1/overview", access=Access.PROJECTS)
+@routes.get("/v1/overview", access=RouteAccess.PROJECTS)
 async def read_overview(call: Call) -> OverviewResponse:
     """Read the overview.
 
@@ -195,7 +195,7 @@ async def read_overview(call: Call) -> OverviewResponse:
 
 @routes.get(
     "/v1/overview/events",
-    access=Access.PROJECTS,
+    access=RouteAccess.PROJECTS,
     media_type="text/event-stream",
     problems={TOO_MANY_STREAMS: QuotaExhausted},
 )
@@ -263,7 +263,7 @@ class OverviewSnapshotReader:
         self._components = CachedRead(partial(components.measure_health_of_all, services))
         self._queues = CachedRead(self._read_queue_statuses, QUEUES_CACHE_SECONDS)
         self._deliveries = CachedRead(partial(count_pending, services.database), QUEUES_CACHE_SECONDS)
-        self._pauses = CachedRead(partial(pauses.list_paused, services.database))
+        self._pauses = CachedRead(partial(pauses.list_pauses_by_subject, services.database))
         self._overviews = overviews
         self._workloads = {
             system: CachedRead(overview.build_workload_counter(services))
@@ -272,23 +272,23 @@ class OverviewSnapshotReader:
 
     async def read_pending_deliveries(self) -> PendingDeliveries:
         """Return how many webhooks have not ended, and since when the oldest waits."""
-        return await self._deliveries.get()
+        return await self._deliveries.get_fresh_or_read()
 
     async def read_components_health(self) -> list[ComponentHealth]:
         """Return the health of every component."""
-        return await self._components.get()
+        return await self._components.get_fresh_or_read()
 
     async def read_snapshot(self, project_id: str | None, *, is_admin: bool) -> OverviewResponse:
         """Return a snapshot of a project, or of all, with what this caller may see."""
         systems = [system for system, overview in self._overviews.items() if is_admin or overview.HAS_PROJECTS]
-        health = await self._components.get()
+        health = await self._components.get_fresh_or_read()
         reads = [self._workloads[system] for system in systems]
-        paused: Mapping[str, Pause] | None = None
+        paused: Mapping[str, PauseRecord] | None = None
         workloads: list[Workloads | None] = [None] * len(reads)
         queues: list[QueueStatus] = []
         if not components.is_silent(health, "database"):
             queues, paused, workloads = await asyncio.gather(
-                self._queues.get(),
+                self._queues.get_fresh_or_read(),
                 self._pauses.get_or_none(),
                 asyncio.gather(*(each.get_or_none() for each in reads)),
             )
@@ -317,12 +317,12 @@ class OverviewSnapshotReader:
         system: System,
         workload: Workload,
         queues: list[QueueStatus],
-        paused: Mapping[str, Pause],
+        paused: Mapping[str, PauseRecord],
         now: datetime,
     ) -> SystemWorkload:
         overview = self._overviews[system]
         own_queues = [each for each in queues if each.room == system]
-        workload = sum_workloads((workload, _find_concerns(system, workload, own_queues, paused, now)))
+        workload = sum_workloads((workload, _derive_concerns_from_figures(system, workload, own_queues, paused, now)))
         return SystemWorkload(
             room=system,
             unit=overview.UNIT,
@@ -361,18 +361,18 @@ class OverviewSnapshotReader:
             return []
 
 
-def _find_concerns(
-    system: System, workload: Workload, queues: list[QueueStatus], paused: Mapping[str, Pause], now: datetime
+def _derive_concerns_from_figures(
+    system: System, workload: Workload, queues: list[QueueStatus], paused: Mapping[str, PauseRecord], now: datetime
 ) -> Workload:
     """Return the concerns that follow from the figures of a system, its queues and its pause."""
-    details = Counter[ConcernDetail]()
+    details = Counter[ConcernKindSubjectAndCause]()
     for queue in queues:
         if not queue.workers:
-            details[ConcernDetail(ConcernKind.NO_WORKER, queue.name)] = 1
+            details[ConcernKindSubjectAndCause(ConcernKind.NO_WORKER, queue.name)] = 1
         elif queue.backlog_seconds > QUEUE_WAIT_SECONDS:
-            details[ConcernDetail(ConcernKind.QUEUE_WAITS, queue.name)] = 1
+            details[ConcernKindSubjectAndCause(ConcernKind.QUEUE_WAITS, queue.name)] = 1
     if pause := paused.get(system):
-        details[ConcernDetail(ConcernKind.SYSTEM_PAUSED, cause=f"{pause.who}: {pause.reason}")] = 1
+        details[ConcernKindSubjectAndCause(ConcernKind.SYSTEM_PAUSED, cause=f"{pause.who}: {pause.reason}")] = 1
     concerns = Counter(detail.kind for detail in details)
     if (workload.waiting.compute_age(now) or 0.0) > STANDSTILL_SECONDS[system]:
         concerns[ConcernKind.WAITING] = workload.waiting.count

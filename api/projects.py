@@ -12,7 +12,7 @@ from api.http import pagination
 from api.http.auth import build_missing_to_caller_fault
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
-from api.http.routes import Access, Call, Caller, Routes
+from api.http.routes import Call, Caller, RouteAccess, Routes
 from domain import secrets as rules
 from domain.faults import Conflict, Forbidden, Invalid
 from domain.secrets import KeyRight
@@ -119,7 +119,7 @@ class NewProjectResponse(ProjectResponse):
     key: NewKeyResponse
 
 
-@routes.post("/v1/projects", access=Access.ADMIN, status=201)
+@routes.post("/v1/projects", access=RouteAccess.ADMIN, status=201)
 async def create_project(call: Call, body: CreateProjectRequest) -> NewProjectResponse:
     """Create a project and its first key."""
     async with call.services.database.session() as session:
@@ -129,24 +129,24 @@ async def create_project(call: Call, body: CreateProjectRequest) -> NewProjectRe
     return NewProjectResponse(**_build_project_response(project).model_dump(), key=key)
 
 
-@routes.get("/v1/projects", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+@routes.get("/v1/projects", access=RouteAccess.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_projects(call: Call, query: PageQuery) -> PageResponse[ProjectResponse]:
     """List projects, newest first."""
     async with call.services.database.session() as session:
-        rows = await store.list_page_plus_one(session, query.after, query.limit)
+        rows = await store.list_project_page_plus_one(session, query.after, query.limit)
     return pagination.build_page(
         rows, query.limit, _build_project_response, lambda row: (row.created_at, row.project_id)
     )
 
 
-@routes.get("/v1/projects/{project_id}", access=Access.OWNER)
+@routes.get("/v1/projects/{project_id}", access=RouteAccess.OWNER)
 async def read_project(call: Call, path: ProjectPath) -> ProjectResponse:
     """Read one project."""
     async with call.services.database.session() as session:
-        return _build_project_response(_return_row_or_raise_missing(await store.find(session, path.project_id)))
+        return _build_project_response(_return_row_or_raise_missing(await store.find_project(session, path.project_id)))
 
 
-@routes.post("/v1/projects/{project_id}/revoke", access=Access.ADMIN)
+@routes.post("/v1/projects/{project_id}/revoke", access=RouteAccess.ADMIN)
 async def revoke_project(call: Call, path: ProjectPath) -> ProjectResponse:
     """Revoke a project for good: all its keys are refused from now on.
 
@@ -160,7 +160,7 @@ async def revoke_project(call: Call, path: ProjectPath) -> ProjectResponse:
 
 @routes.post(
     "/v1/projects/{project_id}/keys",
-    access=Access.OWNER,
+    access=RouteAccess.OWNER,
     status=201,
     body_optional=True,
     problems={**KEY_PROBLEMS, "expiry_past": Invalid, "key_not_enough": Forbidden},
@@ -175,23 +175,23 @@ async def create_key(call: Call, path: ProjectPath, body: CreateKeyRequest) -> N
         raise Invalid("expiry_past", "The key would have expired already.", "Send a time that is to come.")
     systems = None if body.systems is None else frozenset[str](body.systems)
     permissions = KeyPermissions(body.right, systems, body.expires_at, body.name)
-    _require_key_within_caller(call, permissions, "Name these as `systems`, or use another key of the project.")
+    _require_key_no_wider_than_callers(call, permissions, "Name these as `systems`, or use another key of the project.")
     async with call.services.database.session() as session:
         return await _create_key_within_limit(call, session, path.project_id, permissions)
 
 
-@routes.get("/v1/projects/{project_id}/keys", access=Access.OWNER, problems={"cursor_invalid": Invalid})
+@routes.get("/v1/projects/{project_id}/keys", access=RouteAccess.OWNER, problems={"cursor_invalid": Invalid})
 async def list_keys(call: Call, path: ProjectPath, query: PageQuery) -> PageResponse[KeyResponse]:
     """List a project's keys, newest first, revoked ones too."""
     async with call.services.database.session() as session:
-        _return_row_or_raise_missing(await store.find(session, path.project_id))
+        _return_row_or_raise_missing(await store.find_project(session, path.project_id))
         rows = await store.list_key_page_plus_one(session, path.project_id, query.after, query.limit)
     return pagination.build_page(rows, query.limit, _build_key_response, lambda row: (row.created_at, row.key_id))
 
 
 @routes.post(
     "/v1/projects/{project_id}/keys/{key_id}/rotate",
-    access=Access.OWNER,
+    access=RouteAccess.OWNER,
     status=201,
     problems={**KEY_PROBLEMS, "key_revoked": Conflict, "key_not_enough": Forbidden},
 )
@@ -206,7 +206,7 @@ async def rotate_key(call: Call, path: KeyPath, body: RotateKeyRequest) -> NewKe
     async with call.services.database.session() as session:
         old = _return_row_or_raise_missing(await store.find_and_lock_key(session, path.project_id, path.key_id))
         permissions = _build_permissions_of_key(old)
-        _require_key_within_caller(call, permissions, _OTHER_KEY_HINT)
+        _require_key_no_wider_than_callers(call, permissions, _OTHER_KEY_HINT)
         if old.revoked_at is not None:
             raise Conflict("key_revoked", "This key was already revoked or replaced.", "Make a new key instead.")
         new = await _create_key_within_limit(call, session, path.project_id, permissions)
@@ -215,7 +215,9 @@ async def rotate_key(call: Call, path: KeyPath, body: RotateKeyRequest) -> NewKe
     return new
 
 
-@routes.delete("/v1/projects/{project_id}/keys/{key_id}", access=Access.OWNER, problems={"key_not_enough": Forbidden})
+@routes.delete(
+    "/v1/projects/{project_id}/keys/{key_id}", access=RouteAccess.OWNER, problems={"key_not_enough": Forbidden}
+)
 async def revoke_key(call: Call, path: KeyPath) -> None:
     """Revoke a key for good.
 
@@ -224,7 +226,7 @@ async def revoke_key(call: Call, path: KeyPath) -> None:
     """
     async with call.services.database.session() as session:
         key = _return_row_or_raise_missing(await store.find_and_lock_key(session, path.project_id, path.key_id))
-        _require_key_within_caller(call, _build_permissions_of_key(key), _OTHER_KEY_HINT)
+        _require_key_no_wider_than_callers(call, _build_permissions_of_key(key), _OTHER_KEY_HINT)
         await store.revoke_key(session, key)
     log.get(__name__).info("key_revoked", key_id=path.key_id)
 
@@ -266,7 +268,7 @@ def require_key_without_expiry(caller: Caller, purpose: str) -> None:
 async def require_active_project(database: Database, project_id: str) -> None:
     """Require that a project in which the admin key acts is not revoked; raises Conflict."""
     async with database.session() as session:
-        require_not_revoked(_return_row_or_raise_missing(await store.find(session, project_id)))
+        require_not_revoked(_return_row_or_raise_missing(await store.find_project(session, project_id)))
 
 
 def require_not_revoked(project: Project) -> None:
@@ -284,7 +286,7 @@ def _build_permissions_of_key(key: ApiKey) -> KeyPermissions:
     return KeyPermissions(KeyRight(key.key_right), systems, key.expires_at, key.name)
 
 
-def _require_key_within_caller(call: Call, key: KeyPermissions, systems_hint: str) -> None:
+def _require_key_no_wider_than_callers(call: Call, key: KeyPermissions, systems_hint: str) -> None:
     """Require that a key that is created, rotated or revoked has no system and no time that the caller's has not.
 
     The right needs no comparison: the highest one manages keys.
@@ -314,7 +316,7 @@ async def _create_key_within_limit(
     call: Call, session: Session, project_id: str, permissions: KeyPermissions
 ) -> NewKeyResponse:
     # The project's row is locked, so that two calls at once cannot both create the last key.
-    project = _return_row_or_raise_missing(await store.find(session, project_id, lock=True))
+    project = _return_row_or_raise_missing(await store.find_project(session, project_id, lock=True))
     if project.revoked_at is not None:
         raise Conflict("project_revoked", "This project was revoked, so it gets no new keys.", "Make a new project.")
     if await store.count_live_keys(session, project_id) >= LIVE_KEYS_MAX:

@@ -11,7 +11,7 @@ from pydantic import Field
 from api.http.auth import build_missing_to_caller_fault
 from api.http.models import Request, Response
 from api.http.rates import REQUEST_RATES
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Call, RouteAccess, Routes
 from api.projects import ProjectPath
 from domain.quotas import STREAMS_QUOTA, Limit, QuotaLimits, SingleQuotaUsage, TaskBatchLimit
 from infra import log
@@ -69,7 +69,7 @@ def import_quotas() -> Mapping[System, SystemQuotas]:
     return cast("Mapping[System, SystemQuotas]", import_modules("api.{}.quotas"))
 
 
-@routes.get("/v1/quotas", access=Access.PROJECT)
+@routes.get("/v1/quotas", access=RouteAccess.PROJECT)
 async def read(call: Call) -> ProjectQuotasResponse:
     """Read the quotas of the project.
 
@@ -79,11 +79,11 @@ async def read(call: Call) -> ProjectQuotasResponse:
     return await _read_usage_and_build_response(call, call.project_id, call.quotas)
 
 
-@routes.get("/v1/projects/{project_id}/quotas", access=Access.OWNER)
+@routes.get("/v1/projects/{project_id}/quotas", access=RouteAccess.OWNER)
 async def read_project_quotas(call: Call, path: ProjectPath) -> ProjectQuotasResponse:
     """Read the quotas of one project."""
     async with call.services.database.session() as session:
-        project = await store.find(session, path.project_id)
+        project = await store.find_project(session, path.project_id)
     if project is None:
         raise build_missing_to_caller_fault()
     return await _read_usage_and_build_response(
@@ -91,14 +91,14 @@ async def read_project_quotas(call: Call, path: ProjectPath) -> ProjectQuotasRes
     )
 
 
-@routes.put("/v1/projects/{project_id}/quotas", access=Access.ADMIN)
+@routes.put("/v1/projects/{project_id}/quotas", access=RouteAccess.ADMIN)
 async def set_project_quotas(call: Call, path: ProjectPath, body: SetQuotasRequest) -> ProjectQuotasResponse:
     """Set the quotas of one project.
 
     They replace those that were set before, and apply to the next request. What is used beyond a lower limit stays.
     """
     async with call.services.database.session() as session:
-        project = await store.find(session, path.project_id, lock=True)
+        project = await store.find_project(session, path.project_id, lock=True)
         if project is None:
             raise build_missing_to_caller_fault()
         project.quotas = body.model_dump(exclude_none=True)
@@ -109,15 +109,15 @@ async def set_project_quotas(call: Call, path: ProjectPath, body: SetQuotasReque
 
 async def _read_usage_and_build_response(call: Call, project_id: str, limits: QuotaLimits) -> ProjectQuotasResponse:
     rates = call.request.app[REQUEST_RATES]
-    found = [_build_quota(call, limits, None, rates.read_usage(project_id, limits.requests_per_minute))]
+    found = [_build_quota_response(call, limits, None, rates.read_usage(project_id, limits.requests_per_minute))]
     for system, quotas in import_quotas().items():
         usages = await quotas.read_usage(call, project_id, limits)
-        found += [_build_quota(call, limits, system, usage) for usage in usages]
-    found.append(_build_streams_quota(call.services.settings.api.streams_per_project))
+        found += [_build_quota_response(call, limits, system, usage) for usage in usages]
+    found.append(_build_streams_quota_response(call.services.settings.api.streams_per_project))
     return ProjectQuotasResponse(project_id=project_id, quotas=found)
 
 
-def _build_streams_quota(limit: int) -> QuotaResponse:
+def _build_streams_quota_response(limit: int) -> QuotaResponse:
     return QuotaResponse(
         name=STREAMS_QUOTA,
         system=None,
@@ -129,7 +129,9 @@ def _build_streams_quota(limit: int) -> QuotaResponse:
     )
 
 
-def _build_quota(call: Call, limits: QuotaLimits, system: System | None, usage: SingleQuotaUsage) -> QuotaResponse:
+def _build_quota_response(
+    call: Call, limits: QuotaLimits, system: System | None, usage: SingleQuotaUsage
+) -> QuotaResponse:
     return QuotaResponse(
         name=usage.name,
         system=system,

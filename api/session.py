@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Field
 
 from api.http.auth import AUTHENTICATOR
 from api.http.models import Request, Response
-from api.http.routes import JSON, Access, Call, Caller, Routes
+from api.http.routes import JSON, Call, Caller, RouteAccess, Routes
 from domain.faults import QuotaExhausted, Unauthenticated
 from domain.secrets import KeyRight
 from stores import projects
@@ -39,7 +39,7 @@ class SessionResponse(Response):
     namespace: str | None = Field(description="the namespace of the workflows there")
 
 
-@routes.post("/v1/session", access=Access.PUBLIC, problems=_DENIED)
+@routes.post("/v1/session", access=RouteAccess.PUBLIC, problems=_DENIED)
 async def sign_in(call: Call, body: SignInRequest) -> SessionResponse | web.Response:
     """Sign in.
 
@@ -57,13 +57,13 @@ async def sign_in(call: Call, body: SignInRequest) -> SessionResponse | web.Resp
     return response
 
 
-@routes.get("/v1/session", access=Access.PROJECTS)
+@routes.get("/v1/session", access=RouteAccess.PROJECTS)
 async def read_session(call: Call) -> SessionResponse:
     """Read the caller of the session or the key."""
     return await _build_session_response(call, call.caller)
 
 
-@routes.delete("/v1/session", access=Access.PUBLIC, status=HTTPStatus.NO_CONTENT)
+@routes.delete("/v1/session", access=RouteAccess.PUBLIC, status=HTTPStatus.NO_CONTENT)
 async def sign_out(call: Call) -> web.Response:
     """Sign out: the cookie is deleted.
 
@@ -78,7 +78,7 @@ async def _build_session_response(call: Call, caller: Caller) -> SessionResponse
     return SessionResponse(
         is_admin=caller.is_admin,
         project_id=caller.project_id,
-        project_name=await projects.find_name(call.services.database, caller.project_id),
+        project_name=await projects.find_project_name(call.services.database, caller.project_id),
         right=caller.right,
         systems=None if caller.systems is None else sorted(caller.systems),
         expires_at=caller.until,

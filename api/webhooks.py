@@ -15,7 +15,7 @@ from api.http import pagination
 from api.http.auth import build_missing_to_caller_fault
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Call, RouteAccess, Routes
 from api.projects import ProjectPath, require_key_of_all_systems, require_key_without_expiry
 from domain.faults import Conflict, Forbidden
 from domain.secrets import SealedText
@@ -101,7 +101,7 @@ class WebhookDeliveryResponse(Response):
     workflow_id: str = Field(description="where Temporal shows it")
 
 
-@routes.get("/v1/projects/{project_id}/webhook-secret", access=Access.OWNER)
+@routes.get("/v1/projects/{project_id}/webhook-secret", access=RouteAccess.OWNER)
 async def list_secrets(call: Call, path: ProjectPath) -> WebhookSecretsResponse:
     """Show which secrets sign, without showing them."""
     async with call.services.database.session() as session:
@@ -112,7 +112,7 @@ async def list_secrets(call: Call, path: ProjectPath) -> WebhookSecretsResponse:
 
 @routes.post(
     "/v1/projects/{project_id}/webhook-secret",
-    access=Access.OWNER,
+    access=RouteAccess.OWNER,
     status=201,
     problems={"too_many_secrets": Conflict, "project_revoked": Conflict, "key_not_enough": Forbidden},
 )
@@ -183,7 +183,7 @@ async def redeliver_webhook(
 
 
 async def _require_project(session: Session, project_id: str) -> Project:
-    project = await projects_store.find(session, project_id)
+    project = await projects_store.find_project(session, project_id)
     if project is None:
         raise build_missing_to_caller_fault()
     return project

@@ -11,12 +11,12 @@ import sys
 if __name__ == "__main__":
     gc.disable()  # until a command runs: collecting what is being loaded took a sixth of the start
 
-    def end_while_loading(*_: object) -> None:
+    def exit_on_ctrl_c_while_loading(*_: object) -> None:
         """End as a command does on Ctrl-C; nothing has been started yet."""
         os.write(2, b"haulage: Stopped before anything was started.\n")
         os._exit(130)
 
-    signal.signal(signal.SIGINT, end_while_loading)
+    signal.signal(signal.SIGINT, exit_on_ctrl_c_while_loading)
 
 from collections.abc import Mapping
 from functools import partial
@@ -153,17 +153,17 @@ def doctor(
     """
     from cli import doctor as checks
 
-    log.configure("ERROR")  # what a check finds says more than the warnings of the client that it calls
+    log.configure_json_logging("ERROR")  # what a check finds says more than the warnings of the client that it calls
     components = data_folder.load_environment_and_describe(_load_settings_with_data_dir(data_dir).data_dir)
-    settings.load.cache_clear()
+    settings.load_settings_from_environment.cache_clear()
 
-    async def run_checks() -> None:
+    async def run_checks_and_exit() -> None:
         # At once: a check that hangs would keep the process for minutes.
         command.flush_and_exit(
             await checks.run_checks(_load_settings_with_data_dir(data_dir), components, as_json=as_json)
         )
 
-    command.run_and_exit(run_checks())
+    command.run_and_exit(run_checks_and_exit())
 
 
 @app.command()
@@ -196,11 +196,11 @@ def reseal(
     Safe to repeat. Exit codes: 0 old keys may go, 1 something still needs one, as the last lines say.
     """
     folder = _load_settings_with_data_dir(data_dir).data_dir
-    if not data_folder.load_environment_if_running(folder) and remove_old:
+    if not data_folder.set_environment_of_running_installation(folder) and remove_old:
         raise typer.BadParameter(f"--remove-old needs a `haulage up` that runs in {folder}, and no other settings.")
     from cli import secrets
 
-    settings.load.cache_clear()
+    settings.load_settings_from_environment.cache_clear()
     command.run_and_exit(secrets.reseal(_load_settings_with_data_dir(data_dir), folder if remove_old else None))
 
 
@@ -255,10 +255,12 @@ def export(
         summary=summary,
         time_zone=time_zone,
     )
-    work = exporting.build_export(request, out)
+    work = exporting.build_export_command(request, out)
     check = partial(exporting.require_writable, out)
     command.run_and_exit(
-        command.run_with_api(command.resolve_data_dir_and_limit_logs(data_dir), api, work, as_json=as_json, check=check)
+        command.run_with_api(
+            command.configure_logging_and_resolve_data_dir(data_dir), api, work, as_json=as_json, check=check
+        )
     )
 
 
@@ -275,7 +277,7 @@ def ask(
     Exit codes: 0 the request succeeded, 2 the API refused it, 3 the API does not answer.
     """
     command.run_and_exit(
-        command.send_request(command.resolve_data_dir_and_limit_logs(data_dir), api, method.upper(), path, body)
+        command.send_request(command.configure_logging_and_resolve_data_dir(data_dir), api, method.upper(), path, body)
     )
 
 
@@ -322,17 +324,17 @@ def _request_and_print_systems(
     as_json: bool,
 ) -> None:
     async def request_systems(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
-        from haulage.transport import Transport
+        from haulage.transport import RetryingApiTransport
 
-        transport = Transport(address.url, address.key, command.CONNECT_TIMEOUT_SECONDS)
+        transport = RetryingApiTransport(address.url, address.key, command.CONNECT_TIMEOUT_SECONDS)
         await transport.open()
         try:
-            answer = await transport.json(method, path, **({} if body is None else {"json": body}))
+            answer = await transport.request_json(method, path, **({} if body is None else {"json": body}))
         finally:
             await transport.close()
         return CommandOutput(answer, tuple(map(_describe_system, answer.get("items", [answer]))))
 
-    folder = command.resolve_data_dir_and_limit_logs(data_dir)
+    folder = command.configure_logging_and_resolve_data_dir(data_dir)
     command.run_and_exit(command.run_with_api(folder, api, request_systems, as_json=as_json, as_admin=True))
 
 
@@ -345,13 +347,13 @@ def _describe_system(system: Mapping[str, Any]) -> str:
 
 def _load_settings_for_terminal(data_dir: Path | None) -> settings.Settings:
     """Load the settings of a command at a terminal, which logs only warnings; components log to files."""
-    log.configure("WARNING")
+    log.configure_json_logging("WARNING")
     return _load_settings_with_data_dir(data_dir)
 
 
 def _load_settings_for_server() -> settings.Settings:
     loaded = _load_settings_or_exit()
-    log.configure(loaded.log_level)
+    log.configure_json_logging(loaded.log_level)
     return loaded
 
 
@@ -362,7 +364,7 @@ def _load_settings_with_data_dir(data_dir: Path | None) -> settings.Settings:
 
 def _load_settings_or_exit() -> settings.Settings:
     try:
-        return settings.load()
+        return settings.load_settings_from_environment()
     except Fault as fault:
         typer.echo(f"haulage: {fault.record.sentence}", err=True)
         raise typer.Exit(2) from None

@@ -63,31 +63,31 @@ def publish(
     if topic not in TOPICS:
         raise typer.BadParameter(f"{topic!r} is no topic. Choose one of {', '.join(TOPICS)}.")
 
-    async def work(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
+    async def publish_and_follow(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
         payloads = _read_messages(messages or [], file)
         since = (await addresses.get_unfinished_counts()).at
         numbers = await _publish_to_configured_pubsub(TOPICS[topic], payloads)
-        await _print_pauses(addresses)
+        await _warn_of_pauses(addresses)
         if not wait:
             return CommandOutput({"published": numbers}, (f"{len(numbers):,} messages are published.",))
         async for delivery in addresses.watch_published(numbers, since):
             progress.show("addresses", delivery.ended, delivery.total, _describe_published_messages_progress(delivery))
         return _describe_delivery_or_raise_unless_all_done(delivery)
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(publish_and_follow, api, data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
 def status(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show whether cycles run, what is paused by whom and why, and how many messages are not done."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+    async def describe_figures_and_cycle(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         figures, cycle = await asyncio.gather(addresses.get_unfinished_counts(), addresses.get_cycle())
         state = "paused" if cycle.paused else f"running, {cycle.progress.phase}" if cycle.progress else "idle"
         fields = {"cycle": cycle.model_dump(mode="json"), "figures": figures.model_dump(mode="json")}
         return CommandOutput(fields, (f"cycles: {state}", *map(str, cycle.pauses), *_describe_figures(figures)))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(describe_figures_and_cycle, api, data_dir, as_json=as_json)
 
 
 @app.command(name="list", epilog=EXIT_CODES)
@@ -106,7 +106,7 @@ def list_(
     """List messages, newest first."""
     filters = {**_build_filters(topic, module, kind), "state": state, "uprn": uprn, "history": history}
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+    async def list_matching_messages(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         found: list[Message] = []
         async for each in addresses.list_messages(**filters):
             found.append(each)
@@ -115,14 +115,14 @@ def list_(
         fields = {"messages": [each.model_dump(mode="json") for each in found]}
         return CommandOutput(fields, tuple(map(_describe_message, found)) or ("No message matches.",))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(list_matching_messages, api, data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
 def show(message_id: MessageId, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show a message: its text, the answer of each module, why it waits, what operators did."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+    async def describe_message_and_answers(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         message = await addresses.get(message_id)
         lines = [_describe_message(message), f"  published: {message.payload}"]
         for module, ack in message.acks.items():
@@ -131,7 +131,7 @@ def show(message_id: MessageId, api: Api = None, data_dir: DataDir = None, as_js
         lines += [f"  {each.action} by {each.who}: {each.reason}" for each in message.actions]
         return CommandOutput(message.model_dump(mode="json"), tuple(lines))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(describe_message_and_answers, api, data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -149,11 +149,11 @@ def retry(
 ) -> None:
     """Retry failed messages, and wait until cycles have nothing left to do."""
 
-    async def work(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
+    async def retry_and_follow(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
         if dry_run:
             return await _build_dry_run_output(addresses, ids, _build_filters(topic, module, kind), "retried")
         outcome = await addresses.retry_messages(reason, ids=ids, **_build_filters(topic, module, kind))
-        await _print_pauses(addresses)
+        await _warn_of_pauses(addresses)
         async for figures in addresses.watch():
             done = max(0, outcome.retried - figures.unfinished)
             progress.show("addresses", done, outcome.retried, f"{figures.unfinished:,} messages are not done")
@@ -163,7 +163,7 @@ def retry(
             raise AddressWorkFailed(f"{sentence}. `haulage addresses list --state given_up` says why.", fields)
         return CommandOutput(fields, (sentence,))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
+    _run_as_admin(retry_and_follow, api, data_dir, as_json=as_json, who=who)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -182,7 +182,7 @@ def skip(
     """Give messages up for good, but none that a module has applied, or may have."""
     filters = _build_filters(topic, module, kind)
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+    async def skip_messages(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         if not ids and not any(filters.values()):
             raise CommandFault("Name messages by their ids, or choose them by --topic, --module and --kind.")
         if dry_run:
@@ -195,7 +195,7 @@ def skip(
             raise AddressWorkFailed(f"{sentence} {hint}", outcome.model_dump())
         return CommandOutput(outcome.model_dump(), (sentence,))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
+    _run_as_admin(skip_messages, api, data_dir, as_json=as_json, who=who)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -210,11 +210,11 @@ def mend(
 ) -> None:
     """Submit the corrected text of a message in quarantine; it becomes a new message."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+    async def mend_from_file(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         message = await addresses.mend(quarantine_id, file.read_text(), reason)
         return CommandOutput(message.model_dump(mode="json"), (_describe_message(message),))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
+    _run_as_admin(mend_from_file, api, data_dir, as_json=as_json, who=who)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -228,12 +228,12 @@ def discard(
 ) -> None:
     """Delete messages from quarantine, which their publisher publishes again."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+    async def discard_or_fail_if_some_missing(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         if missing := len(set(ids)) - (discarded := await addresses.discard(ids, reason)):
             raise CommandFault(f"There is no message to discard by {missing} of these ids; {discarded} were discarded.")
         return CommandOutput({"discarded": discarded}, (f"{discarded:,} messages were discarded.",))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
+    _run_as_admin(discard_or_fail_if_some_missing, api, data_dir, as_json=as_json, who=who)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -266,7 +266,7 @@ def resume(
 def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Compare all addresses of the four modules."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+    async def compare_or_fail_on_differences(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         comparison = await addresses.compare()
         fields, found = comparison.model_dump(mode="json"), comparison.found
         if found is None:
@@ -276,18 +276,18 @@ def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) 
             raise AddressWorkFailed(f"{sentence} The workbook names them: {found.url}", fields)
         return CommandOutput(fields, (f"The four modules are equal in all {found.compared:,} UPRNs.",))
 
-    _run_as_admin(work, api, data_dir, as_json=as_json)
+    _run_as_admin(compare_or_fail_on_differences, api, data_dir, as_json=as_json)
 
 
 def _pause_or_resume_cycles_or_module(verb: str, reason: str, module: str | None, **where: Any) -> None:
-    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+    async def pause_or_resume_and_describe(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         if module is None:
             sentence = "No further cycle begins." if verb == "pause" else "Cycles run again."
             return CommandOutput((await getattr(addresses, verb)(reason)).model_dump(mode="json"), (sentence,))
         await getattr(addresses, f"{verb}_module")(module, reason)
         return CommandOutput({"module": module, "paused": verb == "pause"}, (f"{module}: {verb}d.",))
 
-    _run_as_admin(work, **where)
+    _run_as_admin(pause_or_resume_and_describe, **where)
 
 
 def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool, who: str = "") -> None:
@@ -297,7 +297,7 @@ def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json
         async with Addresses(address.url, address.key, who=who or command.get_user_name()) as addresses:
             return await work(addresses, progress)
 
-    folder = command.resolve_data_dir_and_limit_logs(data_dir)
+    folder = command.configure_logging_and_resolve_data_dir(data_dir)
     command.run_and_exit(command.run_with_api(folder, api, run_with_client, as_json=as_json, as_admin=True))
 
 
@@ -311,7 +311,7 @@ async def _publish_to_configured_pubsub(topic: str, payloads: Sequence[bytes]) -
     from clients.pubsub import PubSubClient, PubSubFailure
     from infra import settings
 
-    pubsub = settings.load().addresses.pubsub
+    pubsub = settings.load_settings_from_environment().addresses.pubsub
     if not pubsub.project:
         raise CommandFault("No Pub/Sub is configured. Set HAULAGE_ADDRESSES__PUBSUB__PROJECT, or run `haulage up`.")
     try:
@@ -350,7 +350,7 @@ async def _build_dry_run_output(
     return CommandOutput({"dry_run": True, **counted.model_dump()}, (line,))
 
 
-async def _print_pauses(addresses: Addresses) -> None:
+async def _warn_of_pauses(addresses: Addresses) -> None:
     """Say what messages may have to wait for."""
     for pause in (await addresses.get_cycle()).pauses:
         command.print_warning(str(pause))

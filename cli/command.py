@@ -34,7 +34,7 @@ from dev.embedded import data_folder
 from domain.faults import ComponentUnreachable, Fault
 from haulage.errors import ApiUnreachable, FileDamaged, HaulageError, RequestRefused, WorkFailed
 from haulage.projects import create_project
-from haulage.transport import Transport
+from haulage.transport import RetryingApiTransport
 from infra import log, settings
 
 Api = Annotated[
@@ -120,7 +120,7 @@ async def run_with_api(
     """
     try:
         check()
-        address = await find_api(url, data_dir, as_admin=as_admin)
+        address = await find_api_address_and_key(url, data_dir, as_admin=as_admin)
         with show_progress() as progress:
             answer = await work(address, progress)
     except (HaulageError, CommandFault) as error:
@@ -138,21 +138,23 @@ async def run_with_api(
 async def send_request(data_dir: Path, url: str | None, method: str, path: str, body: str | None) -> int:
     """Send one request and print its response, with the admin key of this machine by default; return the exit code."""
 
-    async def send(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
+    async def send_and_print_response(address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
         # A request that changes something is not repeated: the first one may have arrived.
-        transport = Transport(address.url, address.key, CONNECT_TIMEOUT_SECONDS if method == "GET" else 0.0)
+        transport = RetryingApiTransport(address.url, address.key, CONNECT_TIMEOUT_SECONDS if method == "GET" else 0.0)
         await transport.open()
         try:
-            response = await transport.json(method, path, **_build_body_arguments(body))
+            response = await transport.request_json(method, path, **_build_body_arguments(body))
         finally:
             await transport.close()
         return CommandOutput(response, (json.dumps(response, ensure_ascii=False, indent=2),))
 
-    def require_path() -> None:
+    def require_leading_slash() -> None:
         if not path.startswith("/"):
             raise CommandFault(f"{path} is no path. One begins with /, like /v1/transfers/jobs?limit=5.")
 
-    return await run_with_api(data_dir, url, send, as_json=False, as_admin=True, check=require_path)
+    return await run_with_api(
+        data_dir, url, send_and_print_response, as_json=False, as_admin=True, check=require_leading_slash
+    )
 
 
 def _build_body_arguments(body: str | None) -> dict[str, object]:
@@ -165,18 +167,18 @@ def _build_body_arguments(body: str | None) -> dict[str, object]:
     return {"data": body.encode(), "headers": {"Content-Type": "application/json"}}
 
 
-def resolve_data_dir_and_limit_logs(data_dir: Path | None) -> Path:
+def configure_logging_and_resolve_data_dir(data_dir: Path | None) -> Path:
     """Return the folder of all data of a command at a terminal, which logs only warnings."""
-    log.configure("WARNING")
+    log.configure_json_logging("WARNING")
     # The client library's lines, such as that a pause holds a request up, are for the person at the terminal.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("haulage: %(message)s"))
     library = logging.getLogger("haulage")
     library.handlers, library.propagate = [handler], False
-    return (data_dir or settings.load().data_dir).absolute()
+    return (data_dir or settings.load_settings_from_environment().data_dir).absolute()
 
 
-async def find_api(url: str | None, data_dir: Path, *, as_admin: bool = False) -> ApiAddress:
+async def find_api_address_and_key(url: str | None, data_dir: Path, *, as_admin: bool = False) -> ApiAddress:
     """Return the API that was named, or the one of the `haulage up` on this machine.
 
     Raises:
@@ -186,12 +188,15 @@ async def find_api(url: str | None, data_dir: Path, *, as_admin: bool = False) -
         if KEY_VARIABLE not in os.environ:
             raise ApiNotFound(f"{url} needs a key. Put your project's key into {KEY_VARIABLE}.")
         return ApiAddress(url, os.environ[KEY_VARIABLE])
-    if not data_folder.load_environment_if_running(data_dir) and data_folder.MARKER_VARIABLE not in os.environ:
+    if (
+        not data_folder.set_environment_of_running_installation(data_dir)
+        and data_folder.MARKER_VARIABLE not in os.environ
+    ):
         raise ApiNotFound(
             f"No API was named, and no `haulage up` runs in {data_dir}. Give --api (and {KEY_VARIABLE}), or start one."
         )
-    settings.load.cache_clear()
-    api = settings.load().api
+    settings.load_settings_from_environment.cache_clear()
+    api = settings.load_settings_from_environment().api
     local, admin_key = f"http://{api.host}:{api.port}", api.admin_key.get_secret_value()
     if KEY_VARIABLE in os.environ:
         return ApiAddress(local, os.environ[KEY_VARIABLE])

@@ -45,7 +45,7 @@ LIBRARIES = ("temporalio", "aiohttp", "sqlmodel", "minio", "pyarrow")
 Check = Callable[[Settings], Coroutine[Any, Any, str]]
 
 
-class WorthALook(str):
+class CheckPassedWithWarning(str):
     """What was found where nothing stands still, and a person should look all the same."""
 
     __slots__ = ()
@@ -132,10 +132,10 @@ def _build_result(name: str, task: asyncio.Task[str]) -> CheckResult:
         if (sentence := outages.describe_expected_failure(error)) is None:
             raise
         return CheckResult(name, ok=False, found=str(CheckFailed(sentence, HANGS_HINT)))
-    return CheckResult(name, ok=True, found=found, look=isinstance(found, WorthALook))
+    return CheckResult(name, ok=True, found=found, look=isinstance(found, CheckPassedWithWarning))
 
 
-async def _connect_engine() -> Client:
+async def _connect_engine_or_fail_check() -> Client:
     try:
         return await temporal.connect()
     except EngineUnreachable as error:
@@ -145,7 +145,7 @@ async def _connect_engine() -> Client:
 
 
 async def _check_engine(settings: Settings) -> str:
-    client = await _connect_engine()
+    client = await _connect_engine_or_fail_check()
     info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
     missing = await temporal.list_missing_search_attributes(client)
     if missing:
@@ -155,7 +155,7 @@ async def _check_engine(settings: Settings) -> str:
 
 async def _check_queues_are_served(settings: Settings) -> str:
     """Check that a worker answers at every queue in which work waits, and at each that a silent worker served."""
-    client = await _connect_engine()
+    client = await _connect_engine_or_fail_check()
     async with open_database_for_check(settings) as database:
         heartbeats = await worker_heartbeats.list_heartbeats(database)
     answering = {each.identity for each in heartbeats if not each.is_silent}
@@ -192,12 +192,14 @@ async def _check_queues_are_served(settings: Settings) -> str:
     if not recent:
         return served
     named = ", ".join(f"{each.identity} (silent for {each.silent_seconds:.0f} s)" for each in recent)
-    return WorthALook(f"{served}. Others hang or were killed, and their queues have another: {named}. Restart them.")
+    return CheckPassedWithWarning(
+        f"{served}. Others hang or were killed, and their queues have another: {named}. Restart them."
+    )
 
 
 async def _check_worker_versions(settings: Settings) -> str:
     """Check that all workers that poll have this version."""
-    client = await _connect_engine()
+    client = await _connect_engine_or_fail_check()
     others: dict[str, set[str]] = defaultdict(set)
     for queue in sorted({queue for names in systems.import_names_modules() for queue in names.QUEUES}):
         for kind in (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE):

@@ -45,13 +45,13 @@ class DownloadSelection:
     ended_as: str | None = None
     """The only state that the command is for: it narrows what conditions choose, and is no condition."""
 
-    def check(self) -> None:
+    def raise_if_everything_would_be_chosen(self) -> None:
         """Raise CommandFault where it would choose everything."""
         conditions = (self.state, self.cause, self.operator, self.host, self.after, self.before)
         if bool(self.task_ids) == any(each is not None for each in conditions):
             raise CommandFault("Name downloads by their ids, or choose them by conditions, such as --host or --after.")
 
-    async def load(self, client: Client) -> list[Download]:
+    async def load_chosen_downloads(self, client: Client) -> list[Download]:
         """Load the chosen downloads."""
         from haulage import State as DownloadState
 
@@ -90,17 +90,19 @@ def list_downloads(
     """List downloads, newest first, each failed one with its cause, each that waits with what it tries again."""
     choice = DownloadSelection(None, state, cause, operator, host, after, before, limit)
 
-    async def work(client: Client) -> CommandOutput:
+    async def list_and_describe_downloads(client: Client) -> CommandOutput:
         from haulage import State as DownloadState
 
         found = [
             await client.read(each.task_id) if each.state is DownloadState.RUNNING else each
-            for each in await choice.load(client)
+            for each in await choice.load_chosen_downloads(client)
         ]
         fields = {"downloads": [each.model_dump(mode="json") for each in found]}
         return CommandOutput(fields, tuple(map(describe, found)) or ("No download matches.",))
 
-    _run_with_client(work, api, data_dir, as_json=as_json, check=lambda: _require_known_state(state))
+    _run_with_client(
+        list_and_describe_downloads, api, data_dir, as_json=as_json, check=lambda: _require_known_state(state)
+    )
 
 
 @app.command()
@@ -119,7 +121,7 @@ def cancel(
 ) -> None:
     """Cancel downloads and remove their data; those that have ended are left."""
     choice = DownloadSelection(task_ids, state, None, operator, host, after, before, limit)
-    _apply_client_method(
+    _apply_action_to_chosen_downloads(
         choice, "cancelled", lambda each: not each.state.final, "cancel", dry_run, api, data_dir, as_json
     )
 
@@ -140,7 +142,7 @@ def retry(
 ) -> None:
     """Retry failed downloads, each under its id: those named, or the failed ones that match conditions."""
     choice = DownloadSelection(task_ids, None, cause, operator, host, after, before, limit, ended_as="failed")
-    _apply_client_method(
+    _apply_action_to_chosen_downloads(
         choice, "retried", lambda each: each.state == "failed", "retry", dry_run, api, data_dir, as_json
     )
 
@@ -160,7 +162,7 @@ def delete(
 ) -> None:
     """Delete the files of downloads that have succeeded, before they expire: those named, or that match conditions."""
     choice = DownloadSelection(task_ids, None, None, operator, host, after, before, limit, ended_as="succeeded")
-    _apply_client_method(
+    _apply_action_to_chosen_downloads(
         choice, "deleted", lambda each: each.state == "succeeded", "delete", dry_run, api, data_dir, as_json
     )
 
@@ -172,7 +174,7 @@ def describe(download: Download) -> str:
     return f"{download.task_id} {download.state} {download.file_name}{fault}"
 
 
-def _apply_client_method(
+def _apply_action_to_chosen_downloads(
     choice: DownloadSelection,
     past_participle: str,
     is_allowed: Callable[[Download], bool],
@@ -184,8 +186,8 @@ def _apply_client_method(
 ) -> None:
     """Apply a method of the client to each chosen download whose state allows it."""
 
-    async def work(client: Client) -> CommandOutput:
-        chosen = await choice.load(client)
+    async def apply_or_describe_dry_run(client: Client) -> CommandOutput:
+        chosen = await choice.load_chosen_downloads(client)
         allowed = [each for each in chosen if is_allowed(each)]
         if dry_run:
             fields = {"dry_run": True, "task_ids": [each.task_id for each in allowed]}
@@ -204,11 +206,11 @@ def _apply_client_method(
             raise WorkFailed(f"{sentence} {refused[0]}", {"task_ids": changed, "refused": refused})
         return CommandOutput({"task_ids": changed, "left": len(chosen) - len(allowed)}, (sentence,))
 
-    def check() -> None:
-        choice.check()
+    def require_choice_and_known_state() -> None:
+        choice.raise_if_everything_would_be_chosen()
         _require_known_state(choice.state)
 
-    _run_with_client(work, api, data_dir, as_json=as_json, check=check)
+    _run_with_client(apply_or_describe_dry_run, api, data_dir, as_json=as_json, check=require_choice_and_known_state)
 
 
 def _require_known_state(state: str | None) -> None:
@@ -241,6 +243,6 @@ def _run_with_client(
 
     command.run_and_exit(
         command.run_with_api(
-            command.resolve_data_dir_and_limit_logs(data_dir), api, open_and_work, as_json=as_json, check=check
+            command.configure_logging_and_resolve_data_dir(data_dir), api, open_and_work, as_json=as_json, check=check
         )
     )

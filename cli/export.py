@@ -26,17 +26,17 @@ class FileNotWritable(CommandFault):
     """The file cannot be written."""
 
 
-def build_export(
+def build_export_command(
     request: DownloadRequest, out: Path | None
 ) -> Callable[[ApiAddress, ProgressDisplay], Awaitable[CommandOutput]]:
     """Return what exports to a file and describes the file."""
 
-    async def export(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
+    async def export_and_describe_file(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         started = time.monotonic()
-        saved, download = await _start_and_save(address, request, out, progress)
+        saved, download = await _export_and_save_file(address, request, out, progress)
         return _describe_saved_file(saved, download, time.monotonic() - started)
 
-    return export
+    return export_and_describe_file
 
 
 def parse_headers(lines: Sequence[str]) -> dict[str, str] | None:
@@ -62,7 +62,7 @@ def load_template(path: Path | None) -> Any:
         raise typer.BadParameter(f"{path} holds no JSON: {error}.", param_hint="--template") from None
 
 
-async def _start_and_save(
+async def _export_and_save_file(
     address: ApiAddress, request: DownloadRequest, out: Path | None, progress: ProgressDisplay
 ) -> tuple[SavedFile, Download]:
     async with Client(address.url, address.key, patience_seconds=CONNECT_TIMEOUT_SECONDS) as first:
@@ -133,10 +133,10 @@ def show_download(progress: ProgressDisplay, download: Download) -> None:
 def build_byte_display(progress: ProgressDisplay) -> Callable[[int, int], None]:
     """Return what shows the bytes of a file that have arrived."""
 
-    def show(done: int, size: int) -> None:
+    def show_megabytes(done: int, size: int) -> None:
         progress.show("file", done, size, f"{done / 1e6:,.1f} of {size / 1e6:,.1f} MB")
 
-    return show
+    return show_megabytes
 
 
 def _describe_saved_file(saved: SavedFile, download: Download, seconds: float) -> CommandOutput:

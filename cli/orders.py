@@ -53,11 +53,11 @@ def set_up(
 
     options = {"credentials": credentials, "starttime": since, **_parse_options(option or [])}
 
-    async def run_command(orders: Orders, address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
+    async def set_up_and_describe(orders: Orders, address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
         owner = project
         if owner is None and api is None:
             own = await command.load_or_create_project_key(
-                address.url, address.key, command.resolve_data_dir_and_limit_logs(data_dir)
+                address.url, address.key, command.configure_logging_and_resolve_data_dir(data_dir)
             )
             owner = await find_project_id_of_key(address.url, own)
         if owner is None:
@@ -85,7 +85,7 @@ def set_up(
         line = f"{platform}: {kind} at {base_url}, orders {since}; version {config.version} of its configuration"
         return CommandOutput(config.model_dump(mode="json"), (line,))
 
-    run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(set_up_and_describe, api, data_dir, as_json=as_json)
 
 
 async def _require_known_platform_unless_project_key(orders: Orders, platform: str) -> None:
@@ -115,20 +115,20 @@ async def _has_claimed_orders(orders: Orders, platform: str) -> bool:
 def fetch(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Fetch all orders that have settled, now, and wait until they are stored."""
 
-    async def run_command(orders: Orders, _: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
+    async def fetch_or_fail_on_trouble(orders: Orders, _: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
         async for seen in orders.fetch(platform):
             _show_platform(seen, progress)
-        await _require_success(orders, seen)
+        await _raise_if_platform_has_trouble_or_failed_slices(orders, seen)
         return CommandOutput(seen.model_dump(mode="json"), (_describe_platform(seen),))
 
-    run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(fetch_or_fail_on_trouble, api, data_dir, as_json=as_json)
 
 
 @app.command()
 def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show how far a platform is complete, and what has failed; the exit code is 1 if something has."""
 
-    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def describe_state_and_faults(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         seen = await orders.get(platform)
         faults = [
             f"{each.slice} {each.state}: {each.fault.sentence}"
@@ -139,7 +139,7 @@ def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json:
         lines = (_describe_platform(seen), *faults)
         return CommandOutput(seen.model_dump(mode="json"), lines, exit_code=0 if is_well else 1)
 
-    run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(describe_state_and_faults, api, data_dir, as_json=as_json)
 
 
 @app.command("list")
@@ -152,7 +152,7 @@ def list_orders(
 ) -> None:
     """List the orders that are stored, as their platform wrote them, one JSON object a line."""
 
-    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def list_newest_orders(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         found = []
         async for each in orders.list_orders(platform=platform):
             found.append(each)
@@ -164,7 +164,7 @@ def list_orders(
         none = () if found else (f"No order of {platform} is stored yet.",)
         return CommandOutput({"orders": [each.model_dump(mode="json") for each in found]}, lines, none)
 
-    run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(list_newest_orders, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -178,11 +178,11 @@ def pause(
 ) -> None:
     """Pause a platform: slices that are being read are finished, no other is claimed."""
 
-    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def pause_and_describe(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         schedule = await orders.pause(platform, who=who or command.get_user_name(), reason=reason)
         return CommandOutput(schedule.model_dump(mode="json"), (f"{platform}: paused",))
 
-    run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(pause_and_describe, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -196,11 +196,11 @@ def resume(
 ) -> None:
     """Resume a paused platform."""
 
-    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def resume_and_describe(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         schedule = await orders.resume(platform, who=who or command.get_user_name(), reason=reason)
         return CommandOutput(schedule.model_dump(mode="json"), (f"{platform}: resumed",))
 
-    run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(resume_and_describe, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -215,13 +215,13 @@ def backfill(
 ) -> None:
     """Read the complete slices of a time again; no watermark moves."""
 
-    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def start_backfill_and_describe(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         begun = await orders.start_backfill(
             platform, _assume_utc_if_naive(start), _assume_utc_if_naive(end), who=who or command.get_user_name()
         )
         return CommandOutput(begun.model_dump(mode="json"), (f"{platform}: back-fill {begun.backfill_id} has begun",))
 
-    run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(start_backfill_and_describe, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -235,11 +235,11 @@ def remove(
 ) -> None:
     """Remove a paused platform with its ledger and its configuration; its orders stay."""
 
-    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def remove_and_describe(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         await orders.remove(platform, who=who or command.get_user_name(), reason=reason)
         return CommandOutput({"platform": platform, "removed": True}, (f"{platform}: removed; its orders stay",))
 
-    run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(remove_and_describe, api, data_dir, as_json=as_json)
 
 
 Work = Callable[["Orders", ApiAddress, ProgressDisplay], Awaitable[CommandOutput]]
@@ -255,12 +255,16 @@ def run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json:
 
     command.run_and_exit(
         command.run_with_api(
-            command.resolve_data_dir_and_limit_logs(data_dir), api, run_with_client, as_json=as_json, as_admin=True
+            command.configure_logging_and_resolve_data_dir(data_dir),
+            api,
+            run_with_client,
+            as_json=as_json,
+            as_admin=True,
         ),
     )
 
 
-async def _require_success(orders: Orders, seen: Platform) -> None:
+async def _raise_if_platform_has_trouble_or_failed_slices(orders: Orders, seen: Platform) -> None:
     """Raise WorkFailed if the platform has a trouble or failed slices."""
     from haulage.errors import WorkFailed
     from haulage.orders import SliceState

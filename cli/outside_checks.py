@@ -138,7 +138,7 @@ async def check_pubsub(settings: Settings) -> str:
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS), PubSubClient(pubsub) as client:
             for name in named:
-                await client.check_subscription(name)
+                await client.require_pullable_subscription(name)
     except (PubSubFailure, TimeoutError) as error:
         raise CheckFailed(_describe_error(error), "Correct HAULAGE_ADDRESSES__PUBSUB__….") from error
     return f"{', '.join(named)} may be pulled"

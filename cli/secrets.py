@@ -22,7 +22,7 @@ from domain.secrets import SealedText, derive_pepper_id
 from infra import payloads, temporal
 from infra.database import Database
 from infra.outages import EngineUnreachable
-from infra.secrets import Sealer, SealUnreadableError
+from infra.secrets import SealUnreadableError, SecretSealer
 from infra.settings import Settings
 from stores import projects, sealed
 
@@ -62,9 +62,9 @@ async def reseal(settings: Settings, data_dir: Path | None = None) -> int:
     Args:
         data_dir: The folder of the `haulage up` that runs with these settings, to remove old secrets from its file.
     """
-    sealer = Sealer(settings.secrets)
+    sealer = SecretSealer(settings.secrets)
     # Runs first: what they insert into tables until they have ended is then read below.
-    runs = await count_runs(await temporal.connect(codec=payloads.build_codec(settings)), sealer)
+    runs = await count_running_and_old_key_runs(await temporal.connect(codec=payloads.build_codec(settings)), sealer)
     async with _open_database(settings) as database:
         counts = [await sealed.reseal_values_under_old_keys(database, sealer, column) for column in sealed.COLUMNS]
         for count in counts:
@@ -98,12 +98,14 @@ async def check_secrets(settings: Settings) -> str:
     if not settings.secrets.seal:
         return f"{SEAL_SETTING} is not set here, so that sealed values were not read"
     try:
-        sealer = Sealer(settings.secrets)
+        sealer = SecretSealer(settings.secrets)
     except ValueError as error:
         raise CheckFailed(f"{SEAL_SETTING} cannot be used: {error}", "Correct it.") from error
     async with open_database_for_check(settings) as database:
         rows_max = 2**63 if sealer.has_old_keys else SAMPLE_ROWS
-        counts = [await sealed.count_sealed(database, sealer, column, rows_max) for column in sealed.COLUMNS]
+        counts = [
+            await sealed.count_values_of_old_keys(database, sealer, column, rows_max) for column in sealed.COLUMNS
+        ]
         keys = await _list_keys_of_other_peppers(database, settings)
     if lost := [f"{count.name} ({count.unreadable})" for count in counts if count.unreadable]:
         raise CheckFailed(
@@ -120,9 +122,11 @@ async def check_secrets(settings: Settings) -> str:
     return found
 
 
-async def _require_no_runs_of_old_keys(settings: Settings, sealer: Sealer) -> None:
+async def _require_no_runs_of_old_keys(settings: Settings, sealer: SecretSealer) -> None:
     try:
-        runs = await count_runs(await temporal.connect(codec=payloads.build_codec(settings)), sealer)
+        runs = await count_running_and_old_key_runs(
+            await temporal.connect(codec=payloads.build_codec(settings)), sealer
+        )
     except (EngineUnreachable, Fault, RPCError) as error:
         raise CheckFailed(
             f"Whether running workflows need an old sealing key could not be read: {error}", "See the check `engine`."
@@ -134,7 +138,7 @@ async def _require_no_runs_of_old_keys(settings: Settings, sealer: Sealer) -> No
         )
 
 
-async def count_runs(engine: Client, sealer: Sealer) -> SealedRunCount:
+async def count_running_and_old_key_runs(engine: Client, sealer: SecretSealer) -> SealedRunCount:
     """Count the running downloads and deliveries, and those whose input holds a value that an old key made."""
     runs = old = 0
     async for run in engine.list_workflows(_RUNS_WITH_SECRETS):
@@ -144,12 +148,12 @@ async def count_runs(engine: Client, sealer: Sealer) -> SealedRunCount:
             given = list(event.workflow_execution_started_event_attributes.input.payloads)
             if codec := engine.data_converter.payload_codec:
                 given = await codec.decode(given)
-            old += any(_is_of_old_key(sealer, token) for each in given for token in _SEALED.findall(each.data))
+            old += any(_was_sealed_by_old_key(sealer, token) for each in given for token in _SEALED.findall(each.data))
             break
     return SealedRunCount(runs, old)
 
 
-def _is_of_old_key(sealer: Sealer, token: bytes) -> bool:
+def _was_sealed_by_old_key(sealer: SecretSealer, token: bytes) -> bool:
     try:
         return sealer.reseal(SealedText(token=token.decode())) is not None
     except SealUnreadableError:

@@ -15,7 +15,7 @@ import worker
 from cli.command import create_stop_event
 from domain.faults import Invalid
 from infra import log, memory, metrics, temporal, tracing
-from infra.settings import Settings, WorkerSettings
+from infra.settings import Settings, WorkerSlotsAndMetricsSettings
 from services import services
 
 KEEPALIVE_SECONDS = 30.0
@@ -28,14 +28,14 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
     memory.limit_allocator_memory()
     chosen = _require_known_queues_or_choose_all(queues)
     stop = create_stop_event()
-    tracing.start(settings.traces, "haulage-worker")
+    tracing.start_span_export(settings.traces, "haulage-worker")
     async with services.open_services(settings) as connected, _serve_metrics(settings.worker) as address:
         await services.require_ready_and_record_key_use(connected)
         # What is loaded by now stays; a collection of all of it would stop every activity of this process for a while.
         gc.freeze()
         log.get(__name__).info("worker_ready", queues=chosen, metrics=address)
         await worker.serve_queues(connected, chosen, stop)
-        await tracing.stop()
+        await tracing.stop_span_export()
         log.get(__name__).info("worker_stopped")
 
 
@@ -90,7 +90,7 @@ def _require_known_queues_or_choose_all(queues: Sequence[str]) -> list[str]:
 
 
 @asynccontextmanager
-async def _serve_metrics(settings: WorkerSettings) -> AsyncIterator[str]:
+async def _serve_metrics(settings: WorkerSlotsAndMetricsSettings) -> AsyncIterator[str]:
     """Serve `/metrics` and `/livez` of a worker process while the block runs."""
 
     async def show_metrics(_: web.Request) -> web.Response:

@@ -30,7 +30,7 @@ from cli.tasks import TasksRefused, TypeName, app, require_known_status, run_wit
 
 if TYPE_CHECKING:
     from haulage.orders import Orders
-    from haulage.tasks import Outcome, Task, Tasks
+    from haulage.tasks import Task, TaskEntryOutcome, Tasks
 
 __all__ = ["app", "order_app"]
 """The applications of `haulage tasks` and `haulage orders`, with these commands."""
@@ -60,7 +60,7 @@ def cancel(
 ) -> None:
     """Cancel tasks, also those that a worker holds: by id, or up to 2,000 of a type that match."""
 
-    async def cancel_by_ids(tasks: Tasks, ids: list[str]) -> list[Outcome]:
+    async def cancel_by_ids(tasks: Tasks, ids: list[str]) -> list[TaskEntryOutcome]:
         return await tasks.cancel_many(ids)
 
     open_only = {"pending", "running"}
@@ -82,7 +82,7 @@ def put_back(
 ) -> None:
     """Put tasks back into their queue: held ones are taken from their worker, ended ones are created again."""
 
-    async def put_back_by_ids(tasks: Tasks, ids: list[str]) -> list[Outcome]:
+    async def put_back_by_ids(tasks: Tasks, ids: list[str]) -> list[TaskEntryOutcome]:
         return await tasks.put_back_many(ids)
 
     not_waiting = {"running", "success", "failed", "cancelled"}
@@ -102,11 +102,11 @@ def remove(
 ) -> None:
     """Remove a type without unfinished tasks; ended ones are seen again if it is registered again."""
 
-    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+    async def remove_type_and_describe(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         await tasks.remove(task_type, who=who or command.get_user_name(), reason=reason)
         return CommandOutput({"task_type": task_type, "removed": True}, (f"{task_type}: removed",))
 
-    run_with_client(work, api, data_dir, as_json)
+    run_with_client(remove_type_and_describe, api, data_dir, as_json)
 
 
 @app.command()
@@ -120,11 +120,11 @@ def pause(
 ) -> None:
     """Pause a type: its tasks wait, and none is given to a worker."""
 
-    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+    async def pause_type_and_describe(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         await tasks.pause(task_type, who=who or command.get_user_name(), reason=reason)
         return CommandOutput({"task_type": task_type, "paused": True}, (f"{task_type}: paused",))
 
-    run_with_client(work, api, data_dir, as_json)
+    run_with_client(pause_type_and_describe, api, data_dir, as_json)
 
 
 @app.command()
@@ -138,11 +138,11 @@ def resume(
 ) -> None:
     """Resume a paused type."""
 
-    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+    async def resume_type_and_describe(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         await tasks.resume(task_type, who=who or command.get_user_name(), reason=reason)
         return CommandOutput({"task_type": task_type, "paused": False}, (f"{task_type}: resumed",))
 
-    run_with_client(work, api, data_dir, as_json)
+    run_with_client(resume_type_and_describe, api, data_dir, as_json)
 
 
 Chosen = tuple[list[str] | None, str | None, str | None, str | None]
@@ -150,7 +150,7 @@ Chosen = tuple[list[str] | None, str | None, str | None, str | None]
 
 
 def _apply_action_to_chosen_tasks(
-    apply_action: Callable[[Tasks, list[str]], Awaitable[list[Outcome]]],
+    apply_action: Callable[[Tasks, list[str]], Awaitable[list[TaskEntryOutcome]]],
     past_participle: str,
     allowed_states: set[str],
     chosen: Chosen,
@@ -167,7 +167,7 @@ def _apply_action_to_chosen_tasks(
             raise CommandFault("Name tasks by their ids, or choose them by --type, --status and --user.")
         require_known_status(status)
 
-    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+    async def apply_or_describe_dry_run(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         from haulage.tasks import Status
 
         if task_ids:
@@ -187,7 +187,7 @@ def _apply_action_to_chosen_tasks(
         lines = tuple(f"{task_id}: {past_participle}" for task_id in good)
         return CommandOutput({"task_ids": good}, lines or (f"None was {past_participle}.",))
 
-    run_with_client(work, api, data_dir, as_json, require_ids_or_filter)
+    run_with_client(apply_or_describe_dry_run, api, data_dir, as_json, require_ids_or_filter)
 
 
 @order_app.command()
@@ -203,7 +203,7 @@ def redo(
     as_json: AsJson = False,
 ) -> None:
     """Read slices again: those named, or the failed set; wait until that is done."""
-    choice = _build_choice(slices, code, who, reason, dry_run)
+    choice = _build_slice_choice(slices, code, who, reason, dry_run)
 
     async def redo_and_wait(orders: Orders) -> Any:
         before = {each.slice: each.finished_at async for each in orders.list_slices(platform)}
@@ -228,7 +228,7 @@ def split(
     as_json: AsJson = False,
 ) -> None:
     """Split failed slices into halves, which are read next."""
-    choice = _build_choice(slices, code, who, reason, dry_run)
+    choice = _build_slice_choice(slices, code, who, reason, dry_run)
     _run_slice_action(lambda orders: orders.split(platform, choice), "split", dry_run, api, data_dir, as_json=as_json)
 
 
@@ -245,7 +245,7 @@ def skip(
     as_json: AsJson = False,
 ) -> None:
     """Give failed slices up: orders of their time may be missing for ever."""
-    choice = _build_choice(slices, code, who, None, dry_run)
+    choice = _build_slice_choice(slices, code, who, None, dry_run)
     _run_slice_action(
         lambda orders: orders.skip(platform, choice, reason), "skipped", dry_run, api, data_dir, as_json=as_json
     )
@@ -260,13 +260,13 @@ def _run_slice_action(
     *,
     as_json: bool,
 ) -> None:
-    async def run_command(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+    async def change_slices_and_describe(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         changed = await act(orders)
         lines = [f"{name}: {'would be ' if dry_run else ''}{done_word}" for name in changed.done]
         left = tuple(f"{each.slice} is unchanged: {each.detail}" for each in changed.left)
         return CommandOutput(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done_word}."]), left)
 
-    run_as_admin(run_command, api, data_dir, as_json=as_json)
+    run_as_admin(change_slices_and_describe, api, data_dir, as_json=as_json)
 
 
 async def _wait_for_rereads(orders: Orders, platform: str, finished_before: Mapping[str, datetime | None]) -> None:
@@ -292,7 +292,7 @@ async def _wait_for_rereads(orders: Orders, platform: str, finished_before: Mapp
                 raise WorkFailed(f"{each.slice} failed again: {fault.sentence}", {"slice": each.slice})
 
 
-def _build_choice(slices: list[str] | None, code: str | None, who: str, reason: str | None, dry_run: bool) -> Any:
+def _build_slice_choice(slices: list[str] | None, code: str | None, who: str, reason: str | None, dry_run: bool) -> Any:
     from haulage.orders import SliceChoice
 
     choice = SliceChoice(slices=slices) if slices else SliceChoice(code=code, all=code is None)

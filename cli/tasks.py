@@ -22,7 +22,7 @@ from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, Da
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
-    from haulage.tasks import Counts, HeldTask, Task, TaskDetails, Tasks, Worker
+    from haulage.tasks import HeldTask, Task, TaskCountsByState, TaskDetails, Tasks, Worker
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -49,13 +49,13 @@ def register(
 
     from haulage.tasks import TaskType
 
-    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+    async def register_type_and_describe(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         await tasks.register(TaskType(task_type=task_type, max_retry_num=retries, max_processing_time=lease))
         [found] = [each for each in await tasks.types() if each.task_type == task_type]
         line = f"{task_type}: {found.max_retry_num} retries, a lease of {found.max_processing_time:.0f} s"
         return CommandOutput(found.model_dump(mode="json"), (line,))
 
-    run_with_client(work, api, data_dir, as_json)
+    run_with_client(register_type_and_describe, api, data_dir, as_json)
 
 
 @app.command()
@@ -74,11 +74,11 @@ def create(
     """
     from haulage.tasks import NewTask, TaskType
 
-    def require_contents() -> None:
+    def require_any_content() -> None:
         if not read_task_contents(contents or [], file):
             raise CommandFault("No task was given. Give contents after the type, or --file.")
 
-    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+    async def create_tasks_and_list_ids(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         if should_register:
             await tasks.register(TaskType(task_type=task_type))
         new = [NewTask(task_type=task_type, task_content=text) for text in read_task_contents(contents or [], file)]
@@ -89,7 +89,7 @@ def create(
             raise TasksRefused(sentence, {"task_ids": ids, "refused": len(refused)})
         return CommandOutput({"task_ids": ids}, tuple(ids))
 
-    run_with_client(work, api, data_dir, as_json, require_contents)
+    run_with_client(create_tasks_and_list_ids, api, data_dir, as_json, require_any_content)
 
 
 @app.command()
@@ -102,7 +102,7 @@ def counts(
 ) -> None:
     """Count the tasks of a type by state. With `--wait` the exit code is 1 if tasks have failed."""
 
-    async def work(tasks: Tasks, progress: ProgressDisplay) -> CommandOutput:
+    async def count_or_wait_until_done(tasks: Tasks, progress: ProgressDisplay) -> CommandOutput:
         found = await tasks.counts(task_type)
         while wait and found.pending + found.running:
             ended = found.task_count - found.pending - found.running
@@ -114,19 +114,19 @@ def counts(
             raise WorkFailed(f"{found.failed:,} of {found.task_count:,} tasks have failed.", fields)
         return CommandOutput(fields, (format_counts_line(task_type, found),))
 
-    run_with_client(work, api, data_dir, as_json)
+    run_with_client(count_or_wait_until_done, api, data_dir, as_json)
 
 
 @app.command()
 def show(task_ids: TaskIds, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show tasks: state, content, and the attempts that did not end them."""
 
-    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+    async def describe_tasks_and_attempts(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         found = [await tasks.get(task_id) for task_id in task_ids]
         lines = tuple(line for task in found for line in format_task_and_attempt_lines(task))
         return CommandOutput({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
 
-    run_with_client(work, api, data_dir, as_json)
+    run_with_client(describe_tasks_and_attempts, api, data_dir, as_json)
 
 
 @app.command(name="list")
@@ -142,13 +142,13 @@ def list_(
     """List tasks of a type, newest first."""
     from haulage.tasks import Status
 
-    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
+    async def list_matching_tasks(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         wanted = Status[status.upper()] if status else None
         found = await tasks.find(task_type=task_type, status=wanted, user_id=user, limit=limit)
         lines = tuple(map(format_task_line, found)) or ("There is no such task.",)
         return CommandOutput({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
 
-    run_with_client(work, api, data_dir, as_json, lambda: require_known_status(status))
+    run_with_client(list_matching_tasks, api, data_dir, as_json, lambda: require_known_status(status))
 
 
 @app.command()
@@ -249,7 +249,7 @@ def read_task_contents(contents: list[str], path: Path | None) -> list[str]:
     return [*contents, *lines]
 
 
-def format_counts_line(task_type: str, found: Counts) -> str:
+def format_counts_line(task_type: str, found: TaskCountsByState) -> str:
     """Return a line for people."""
     names = ("pending", "running", "success", "failed", "cancelled")
     return f"{task_type}: " + ", ".join(f"{getattr(found, name):,} {name}" for name in names)
@@ -286,6 +286,6 @@ def run_with_client(
 
     command.run_and_exit(
         command.run_with_api(
-            command.resolve_data_dir_and_limit_logs(data_dir), api, open_and_work, as_json=as_json, check=check
+            command.configure_logging_and_resolve_data_dir(data_dir), api, open_and_work, as_json=as_json, check=check
         )
     )

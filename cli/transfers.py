@@ -92,7 +92,7 @@ def cancel(job_id: JobId, api: Api = None, data_dir: DataDir = None, as_json: As
     async def cancel_and_describe(transfers: Transfers, _: ProgressDisplay, job_id: str) -> CommandOutput:
         job = await transfers.cancel_job(job_id)
         return CommandOutput(
-            _build_fields([job]), (f"{job.job_id} is being cancelled; hosts that have the file keep it.",)
+            _build_job_output_fields([job]), (f"{job.job_id} is being cancelled; hosts that have the file keep it.",)
         )
 
     _run_command(_bind_client_and_job(cancel_and_describe, job_id), api, data_dir, as_json=as_json)
@@ -172,11 +172,11 @@ def describe_jobs_or_raise_unless_all_succeeded(jobs: Sequence[TransferJob]) -> 
     lines += [f"  {group.count:,}: {group.meaning}" for job in jobs for group in job.troubles]
     lines += [f"job {job.job_id}" for job in jobs]
     if arrived < total:
-        raise WorkFailed("\n".join(lines), _build_fields(jobs))
-    return CommandOutput(_build_fields(jobs), tuple(lines))
+        raise WorkFailed("\n".join(lines), _build_job_output_fields(jobs))
+    return CommandOutput(_build_job_output_fields(jobs), tuple(lines))
 
 
-def _build_fields(jobs: Sequence[TransferJob]) -> dict[str, Any]:
+def _build_job_output_fields(jobs: Sequence[TransferJob]) -> dict[str, Any]:
     wanted = {"job_id", "status", "counts", "troubles", "cancelling"}
     return {"jobs": [job.model_dump(mode="json", include=wanted) for job in jobs]}
 
@@ -206,5 +206,5 @@ def _run_command(
     as_json: bool,
 ) -> None:
     command.run_and_exit(
-        command.run_with_api(command.resolve_data_dir_and_limit_logs(data_dir), api, work, as_json=as_json)
+        command.run_with_api(command.configure_logging_and_resolve_data_dir(data_dir), api, work, as_json=as_json)
     )

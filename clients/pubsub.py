@@ -17,14 +17,14 @@ import msgspec
 
 from clients.http import (
     BUSY_STATUSES,
-    CallLimiter,
+    CallConcurrencyAndRateLimiter,
     CircuitBreaker,
     HttpResponse,
     HttpTransport,
-    RenewingToken,
+    RetryingServiceCaller,
     RetryPolicy,
-    ServiceCaller,
     ServiceFailure,
+    SharedRenewingToken,
     TokenAndLifeSeconds,
     TransportError,
     TransportFailureKind,
@@ -86,10 +86,10 @@ class PubSubClient:
         self._settings = settings
         self._transport = HttpTransport(connect_timeout_seconds=CONNECT_TIMEOUT_SECONDS)
         self._credentials = PubSubCredentials(self._transport, settings.key_file)
-        self._caller = ServiceCaller(
+        self._caller = RetryingServiceCaller(
             "pubsub",
             retry=RETRY,
-            limiter=CallLimiter(CONCURRENCY),
+            limiter=CallConcurrencyAndRateLimiter(CONCURRENCY),
             breaker=CircuitBreaker(BREAKER_FAILURES, BREAKER_SECONDS),
             build_open_failure=self._build_open_failure,
         )
@@ -126,21 +126,21 @@ class PubSubClient:
             ids = ack_ids[first : first + ACKS_MAX]
             await self._call(subscription, "acknowledge", {"ackIds": ids}, CALL_TIMEOUT_SECONDS)
 
-    async def return_to_queue(self, subscription: str, ack_ids: Sequence[str]) -> None:
+    async def make_available_for_next_pull(self, subscription: str, ack_ids: Sequence[str]) -> None:
         """Return messages for the next pull at once, instead of when their deadline ends."""
         for first in range(0, len(ack_ids), ACKS_MAX):
             ids = ack_ids[first : first + ACKS_MAX]
             body = {"ackIds": ids, "ackDeadlineSeconds": 0}
             await self._call(subscription, "modifyAckDeadline", body, CALL_TIMEOUT_SECONDS)
 
-    async def check_subscription(self, subscription: str) -> None:
+    async def require_pullable_subscription(self, subscription: str) -> None:
         """Check that a subscription is there and may be pulled, by a call about a message that there is not.
 
         Raises:
             PubSubFailure: It is not there, access is denied, or there was no answer.
         """
         try:
-            await self.return_to_queue(subscription, [_NO_MESSAGE])
+            await self.make_available_for_next_pull(subscription, [_NO_MESSAGE])
         except PubSubFailure as failure:
             if failure.status != HTTPStatus.BAD_REQUEST:
                 raise
@@ -309,7 +309,7 @@ class PubSubCredentials:
     def __init__(self, transport: HttpTransport, source: str) -> None:
         self._transport = transport
         self._source = source
-        self._token = RenewingToken(early_seconds=RENEWAL_SECONDS, early_share=1.0)
+        self._token = SharedRenewingToken(early_seconds=RENEWAL_SECONDS, early_share=1.0)
 
     async def get_token(self, refused: str | None = None) -> str | None:
         """Return the token of a request; None if requests have none.

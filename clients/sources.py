@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Protocol, TypeVar
 
-from clients.http import BUSY_STATUSES, GuardedClient, HttpResponse, ReadPauseThreshold, parse_retry_after
+from clients.http import BUSY_STATUSES, GuardedClient, HttpResponse, WaitBeforeReadingBeyondSize, parse_retry_after
 from domain import egress
 from domain.downloads.pages import LARGE_BYTES
 from domain.downloads.retries import TIMEOUTS_MAX, PageAttempts, PageRetryRules, RetryWait
 from domain.faults import SourceFault
-from domain.redaction import Redactor
+from domain.redaction import SecretRedactor
 from infra import log, metrics
 from infra.limits import HostRequestLimiter
 from infra.objects import ObjectMissing, ObjectStore
@@ -70,7 +70,9 @@ class SourceClient:
                 headers=self._headers,
                 max_bytes=self._settings.page_max_bytes,
                 timeout_seconds=self._settings.page_timeout_seconds,
-                threshold=None if self._has_slot else ReadPauseThreshold(LARGE_BYTES, self._take_large_page_slot),
+                threshold=None
+                if self._has_slot
+                else WaitBeforeReadingBeyondSize(LARGE_BYTES, self._take_large_page_slot),
             )
         if answer.status == HTTPStatus.NO_CONTENT:
             return b""
@@ -92,7 +94,7 @@ class SourceClient:
                 self._has_slot = True
 
 
-class PageClient(Protocol):
+class SinglePageRequester(Protocol):
     """Requests pages once, without retries."""
 
     async def fetch_page(self, page: int, page_size: int) -> bytes:
@@ -135,9 +137,9 @@ class RetryingPageReader:
     def __init__(
         self,
         settings: DownloadSettings,
-        pages: PageClient,
+        pages: SinglePageRequester,
         first_page: int = 0,
-        redactor: Redactor | None = None,
+        redactor: SecretRedactor | None = None,
         table: int = 0,
         pause_max_seconds: float = SLOT_HELD_MAX_SECONDS,
     ) -> None:
@@ -148,7 +150,7 @@ class RetryingPageReader:
         )
         self._pages = pages
         self._first_page = first_page
-        self._redactor = redactor or Redactor()
+        self._redactor = redactor or SecretRedactor()
         self._table = table
         self._pause_max_seconds = pause_max_seconds
 
@@ -202,7 +204,7 @@ class RetryingPageReader:
                 metrics.PAGES.labels("done").inc()
                 return result
 
-    async def does_source_answer_first_page(self) -> bool:
+    async def can_fetch_first_page(self) -> bool:
         """Return whether the source answers at all."""
         try:
             await self._pages.fetch_page(self._first_page, 1)

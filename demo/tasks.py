@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from demo.part import Demo, Show, WrongOutcome
-from haulage.tasks import Counts, NewTask, Tasks, TaskType
+from haulage.tasks import NewTask, TaskCountsByState, Tasks, TaskType
 from haulage.tasks.client import BATCH_MAX
 
 TASKS: Final = 5_000
@@ -34,7 +34,7 @@ class TasksPart:
         # A type of its own, so that the demo can be run again on the same data.
         self._type = f"square-{secrets.token_hex(4)}"
         self._killed_at = 0
-        self._counts: Counts | None = None
+        self._counts: TaskCountsByState | None = None
 
     async def prepare(self, demo: Demo) -> None:
         """Register the type of the tasks."""
@@ -101,7 +101,7 @@ class TasksPart:
                 await process.wait()
 
 
-async def _follow(tasks: Tasks, task_type: str, show: Show, enough: int) -> Counts:
+async def _follow(tasks: Tasks, task_type: str, show: Show, enough: int) -> TaskCountsByState:
     """Show the counts until this number of tasks has ended; return the last ones."""
     while True:
         counts = await tasks.counts(task_type)

@@ -16,7 +16,7 @@ from dev.embedded.components import NAMESPACE, request_status
 from dev.embedded.fork_server import COMMON_ROLE
 from dev.embedded.preloading import ForkedPreloader, ForkedProcess, Preloader
 from dev.embedded.processes import ROOT, Announce, announce_by_log, collect_inherited_variables
-from dev.embedded.stack import Stack, run_stack
+from dev.embedded.stack import EmbeddedStack, run_stack
 from dev.embedded.supervisor import NotReady, ProcessSpec, StartFailed, do_nothing
 from domain.faults import Fault
 from infra.settings import Settings
@@ -33,7 +33,7 @@ API_PROCESSES = 2
 class LocalInstallation:
     """A running installation and its addresses."""
 
-    stack: Stack
+    stack: EmbeddedStack
     settings: Settings
     api: str
     ui: str
@@ -78,10 +78,12 @@ async def run_installation(
                 )
             )
             running = await held.enter_async_context(
-                _run_forks_and_stand_ins(stack, stack.build_settings(), preloader, NAMESPACE, stand_in_names)
+                _prepare_and_run_forks_and_stand_ins(
+                    stack, stack.build_settings(), preloader, NAMESPACE, stand_in_names
+                )
             )
             variables = stack.build_environment(running.settings)
-            held.enter_context(data_folder.publish_environment(settings.data_dir, variables))
+            held.enter_context(data_folder.write_environment_file_while_running(settings.data_dir, variables))
         yield running
 
 
@@ -111,7 +113,11 @@ def _save_traceback(error: Exception, data_dir: Path) -> Path | None:
 
 @asynccontextmanager
 async def run_installation_on_stack(
-    stack: Stack, settings: Settings, namespace: str = NAMESPACE, *, stand_in_names: Collection[str] = ("source",)
+    stack: EmbeddedStack,
+    settings: Settings,
+    namespace: str = NAMESPACE,
+    *,
+    stand_in_names: Collection[str] = ("source",),
 ) -> AsyncIterator[LocalInstallation]:
     """Prepare the components, then run API, workers and stand-ins on them; stop these at the end.
 
@@ -123,14 +129,14 @@ async def run_installation_on_stack(
     preloader = Preloader()
     async with (
         stack.run_processes(_build_preloader_process(preloader)),
-        _run_forks_and_stand_ins(stack, settings, preloader, namespace, stand_in_names) as running,
+        _prepare_and_run_forks_and_stand_ins(stack, settings, preloader, namespace, stand_in_names) as running,
     ):
         yield running
 
 
 @asynccontextmanager
-async def _run_forks_and_stand_ins(
-    stack: Stack, settings: Settings, preloader: Preloader, namespace: str, stand_in_names: Collection[str]
+async def _prepare_and_run_forks_and_stand_ins(
+    stack: EmbeddedStack, settings: Settings, preloader: Preloader, namespace: str, stand_in_names: Collection[str]
 ) -> AsyncIterator[LocalInstallation]:
     """Prepare the components and run the processes, all but the stand-ins as forks of the preloader."""
     simulated = {
@@ -182,11 +188,15 @@ def _build_stand_ins_process(settings: Settings, ports: Mapping[str, int]) -> li
     if not ports:
         return []
     ready = _build_http_check(list(ports.values())[-1], "/")
-    return [_build_python_process("stand-ins", "-m", "sims", *stand_ins.build_arguments(settings, ports), ready=ready)]
+    return [
+        _build_python_process(
+            "stand-ins", "-m", "sims", *stand_ins.build_stand_in_arguments(settings, ports), ready=ready
+        )
+    ]
 
 
 def _build_worker_process(
-    stack: Stack, preloader: Preloader, settings: Settings, namespace: str, name: str, metrics_port: int
+    stack: EmbeddedStack, preloader: Preloader, settings: Settings, namespace: str, name: str, metrics_port: int
 ) -> ProcessSpec:
     own = settings.model_copy(
         update={"worker": settings.worker.model_copy(update={"metrics_host": LOOPBACK, "metrics_port": metrics_port})}
@@ -198,7 +208,7 @@ def _build_worker_process(
 
 
 def _build_api_process(
-    stack: Stack, preloader: Preloader, settings: Settings, namespace: str, name: str, own_port: int
+    stack: EmbeddedStack, preloader: Preloader, settings: Settings, namespace: str, name: str, own_port: int
 ) -> ProcessSpec:
     own = settings.model_copy(update={"api": settings.api.model_copy(update={"own_port": own_port})})
     env = stack.build_environment(own, namespace)
@@ -206,7 +216,7 @@ def _build_api_process(
 
 
 def _build_preloader_process(preloader: Preloader) -> ProcessSpec:
-    async def require_ready() -> None:
+    async def require_common_role_loaded() -> None:
         # The components are prepared while the roles still import.
         if obstacle := preloader.describe_missing_roles([COMMON_ROLE]):
             raise NotReady(obstacle)
@@ -216,10 +226,10 @@ def _build_preloader_process(preloader: Preloader) -> ProcessSpec:
         argv=[sys.executable, "-c", "from dev.embedded import fork_server; fork_server.main()"],
         env=preloading.build_environment(),
         folder=ROOT,
-        ready=require_ready,
+        ready=require_common_role_loaded,
         action="importing",
         fork=preloader.adopt_forked_preloader_once,
-        attach=preloader.attach_process,
+        attach=preloader.use_started_process,
         clean=preloader.wait_until_closed,
     )
 
@@ -235,7 +245,7 @@ def _build_forked_process(
     """Return the process that runs a command of `haulage` in a fork of the preloader."""
     own = {**collect_inherited_variables(), **env}
 
-    async def fork(output: Path) -> ForkedProcess:
+    async def fork_command_by_preloader(output: Path) -> ForkedProcess:
         return await preloader.fork_command(role, [command], own, ROOT, output)
 
     return ProcessSpec(
@@ -245,7 +255,7 @@ def _build_forked_process(
         folder=ROOT,
         ready=ready or do_nothing,
         action="starting" if role == COMMON_ROLE else "importing",
-        fork=fork,
+        fork=fork_command_by_preloader,
         stop_timeout_seconds=20.0,
     )
 
@@ -253,7 +263,7 @@ def _build_forked_process(
 def _build_http_check(port: int, path: str) -> ReadinessCheck:
     """Return a check that passes when one of our HTTP servers answers."""
 
-    async def require_ready() -> None:
+    async def require_status_ok() -> None:
         try:
             status = await request_status(port, path)
         except OSError as error:
@@ -261,7 +271,7 @@ def _build_http_check(port: int, path: str) -> ReadinessCheck:
         if status != HTTPStatus.OK:
             raise NotReady(f"port {port} answers {status}")
 
-    return require_ready
+    return require_status_ok
 
 
 def _build_python_process(name: str, *arguments: str, ready: ReadinessCheck) -> ProcessSpec:

@@ -35,18 +35,20 @@ def add_stand_ins_to_settings(settings: Settings, ports: Mapping[str, int]) -> S
     changes: dict[str, object] = {"guard": settings.guard.model_copy(update={"allow": allow})}
     if "gse" in base and not settings.gse.base_url:
         changes |= {
-            "gse": _with_gse(settings.gse, base["gse"], settings.data_dir),
-            "transfers": _with_repository(settings.transfers, base["repository"]),
+            "gse": _point_gse_settings_to_stand_in(settings.gse, base["gse"], settings.data_dir),
+            "transfers": _point_repository_settings_to_stand_in(settings.transfers, base["repository"]),
         }
     if "platforms" in base:
-        changes["orders"] = _with_credentials(settings.orders, get_credentials_folder(settings))
+        changes["orders"] = _set_credentials_folder(settings.orders, get_credentials_folder(settings))
     if "modules" in base and not settings.addresses.pubsub.project:
         folder = get_credentials_folder(settings)
-        changes["addresses"] = _with_modules(settings.addresses, base["pubsub"], base["modules"], folder)
+        changes["addresses"] = _point_module_settings_to_stand_ins(
+            settings.addresses, base["pubsub"], base["modules"], folder
+        )
     return settings.model_copy(update=changes)
 
 
-def build_arguments(settings: Settings, ports: Mapping[str, int]) -> list[str]:
+def build_stand_in_arguments(settings: Settings, ports: Mapping[str, int]) -> list[str]:
     """Return the arguments of `python -m sims` for the stand-ins at these ports."""
     names = settings.addresses.pubsub.subscriptions
     project = f"projects/{PUBSUB_PROJECT}"
@@ -64,7 +66,7 @@ def get_credentials_folder(settings: Settings) -> Path:
     return settings.data_dir / "stand-ins" / "credentials"
 
 
-def _with_gse(gse: GseSettings, base: str, data_dir: Path) -> GseSettings:
+def _point_gse_settings_to_stand_in(gse: GseSettings, base: str, data_dir: Path) -> GseSettings:
     return gse.model_copy(
         update={
             "base_url": base,
@@ -76,16 +78,18 @@ def _with_gse(gse: GseSettings, base: str, data_dir: Path) -> GseSettings:
     )
 
 
-def _with_repository(transfers: TransferSettings, base: str) -> TransferSettings:
+def _point_repository_settings_to_stand_in(transfers: TransferSettings, base: str) -> TransferSettings:
     return transfers.model_copy(update={"repository": f"{base}/files/{{signature}}", "window_seconds": WINDOW_SECONDS})
 
 
-def _with_credentials(orders: OrderSettings, folder: Path) -> OrderSettings:
+def _set_credentials_folder(orders: OrderSettings, folder: Path) -> OrderSettings:
     is_default = orders.credentials_folder == OrderSettings().credentials_folder
     return orders.model_copy(update={"credentials_folder": folder}) if is_default else orders
 
 
-def _with_modules(addresses: AddressSettings, pubsub: str, modules: str, folder: Path) -> AddressSettings:
+def _point_module_settings_to_stand_ins(
+    addresses: AddressSettings, pubsub: str, modules: str, folder: Path
+) -> AddressSettings:
     called = {
         module.value: ModuleSettings(base_url=f"{modules}/{module}", credentials="modules", batch=500)
         for module in Module

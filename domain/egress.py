@@ -155,12 +155,12 @@ class EgressRules:
             self._require_allowed_name(target.host)
         elif not self.allows(target.host, target.port) and not is_public(target.host):
             raise build_denied_fault(f"The address {target.host} is private, reserved or not open to sources.")
-        if not self._may_allow_after_resolution(target):
+        if not self._could_be_allowed_after_name_lookup(target):
             allowed = ", ".join(map(str, sorted(self.ports)))
             raise build_denied_fault(f"Port {target.port} is not open to sources; open ports are {allowed}.")
         return target
 
-    def _may_allow_after_resolution(self, target: EgressTarget) -> bool:
+    def _could_be_allowed_after_name_lookup(self, target: EgressTarget) -> bool:
         if not isinstance(target.host, str):
             return self.allows(target.host, target.port)
         return target.port in self.ports or any(allowed.port in (None, target.port) for allowed in self.allow_list)

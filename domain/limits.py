@@ -189,7 +189,7 @@ class FairPermitAllocation:
         fair = self.divide_fairly(claims)
         free = self.limit - sum(claim.permits for claim in claims)
         lacking = {claim.holder: fair[claim.holder] - claim.permits for claim in claims}
-        gain = self._deal_in_rounds(claims, lacking, free)[own.holder] if free > 0 else free
+        gain = self._deal_permits_in_rounds(claims, lacking, free)[own.holder] if free > 0 else free
         usable = max(0, min(fair[own.holder], own.permits + gain))
         return PermitShare(usable=usable, permits=max(usable, own.permits))
 
@@ -198,9 +198,11 @@ class FairPermitAllocation:
 
         With fewer permits than processes, the processes take turns.
         """
-        return self._deal_in_rounds(claims, {claim.holder: claim.demand for claim in claims}, self.limit)
+        return self._deal_permits_in_rounds(claims, {claim.holder: claim.demand for claim in claims}, self.limit)
 
-    def _deal_in_rounds(self, claims: Sequence[PermitClaim], demands: Mapping[str, int], amount: int) -> dict[str, int]:
+    def _deal_permits_in_rounds(
+        self, claims: Sequence[PermitClaim], demands: Mapping[str, int], amount: int
+    ) -> dict[str, int]:
         """Deal one permit to each process that needs another, round after round."""
         dealt = dict.fromkeys(demands, 0)
         order = [claim.holder for claim in sorted(claims, key=self._compute_rank)]
@@ -210,16 +212,16 @@ class FairPermitAllocation:
             amount -= len(needing)
         return dealt
 
-    def _compute_rank(self, claim: PermitClaim) -> tuple[_Rank, float, str]:
+    def _compute_rank(self, claim: PermitClaim) -> tuple[_PermitPriority, float, str]:
         """The longest waiting process gets a permit first; the one that holds permits longest loses one first."""
         seconds = claim.since.timestamp()
         if not claim.permits:
-            return (_Rank.WAITING, seconds, claim.holder)
-        rank = _Rank.IN_TURN if self.now - claim.since < self.turn else _Rank.TURN_OVER
+            return (_PermitPriority.WAITING, seconds, claim.holder)
+        rank = _PermitPriority.IN_TURN if self.now - claim.since < self.turn else _PermitPriority.TURN_OVER
         return (rank, -seconds, claim.holder)
 
 
-class _Rank(IntEnum):
+class _PermitPriority(IntEnum):
     IN_TURN = auto()
     WAITING = auto()
     TURN_OVER = auto()

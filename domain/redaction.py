@@ -34,7 +34,7 @@ _BASIC = re.compile(r"basic\s+([A-Za-z0-9+/_=-]+)", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s,;]+")
 
 
-class Redactor:
+class SecretRedactor:
     """Removes secrets from sentences.
 
     Args:

@@ -33,22 +33,22 @@ class ConcernKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ItemCount:
+class CountAndOldestTime:
     """A number of items, and since when the oldest of them has been there."""
 
     count: int = 0
     oldest_at: datetime | None = None
 
-    def __add__(self, other: ItemCount) -> ItemCount:
+    def __add__(self, other: CountAndOldestTime) -> CountAndOldestTime:
         times = [each for each in (self.oldest_at, other.oldest_at) if each is not None]
-        return ItemCount(self.count + other.count, min(times, default=None))
+        return CountAndOldestTime(self.count + other.count, min(times, default=None))
 
     def compute_age(self, now: datetime) -> float | None:
         """Return the age of the oldest item in seconds; None if there is no item."""
         return None if self.oldest_at is None else max(0.0, (now - self.oldest_at).total_seconds())
 
 
-class ConcernDetail(NamedTuple):
+class ConcernKindSubjectAndCause(NamedTuple):
     """What a concern is about."""
 
     kind: ConcernKind
@@ -62,14 +62,14 @@ class ConcernDetail(NamedTuple):
 class Workload:
     """The items of a project or system by state, and its concerns."""
 
-    running: ItemCount = ItemCount()
-    waiting: ItemCount = ItemCount()
-    failed: ItemCount = ItemCount()
+    running: CountAndOldestTime = CountAndOldestTime()
+    waiting: CountAndOldestTime = CountAndOldestTime()
+    failed: CountAndOldestTime = CountAndOldestTime()
     concerns: Counter[ConcernKind] = field(default_factory=Counter)
-    details: Counter[ConcernDetail] = field(default_factory=Counter)
+    details: Counter[ConcernKindSubjectAndCause] = field(default_factory=Counter)
 
 
-class RowValues(Protocol):
+class RowByColumnName(Protocol):
     """A row whose values are read by the names of its columns."""
 
     def __getitem__(self, name: str, /) -> Any: ...
@@ -82,14 +82,14 @@ Workloads: TypeAlias = Mapping[str, Workload]
 def sum_workloads(parts: Iterable[Workload]) -> Workload:
     """Add up workloads."""
     parts = list(parts)
-    concerns, details = Counter[ConcernKind](), Counter[ConcernDetail]()
+    concerns, details = Counter[ConcernKind](), Counter[ConcernKindSubjectAndCause]()
     for part in parts:
         concerns.update(part.concerns)
         details.update(part.details)
     return Workload(
-        sum((part.running for part in parts), ItemCount()),
-        sum((part.waiting for part in parts), ItemCount()),
-        sum((part.failed for part in parts), ItemCount()),
+        sum((part.running for part in parts), CountAndOldestTime()),
+        sum((part.waiting for part in parts), CountAndOldestTime()),
+        sum((part.failed for part in parts), CountAndOldestTime()),
         concerns,
         details,
     )
@@ -101,28 +101,28 @@ def merge_workloads(*several: Workloads) -> Workloads:
     return {project: sum_workloads(each[project] for each in several if project in each) for project in projects}
 
 
-def parse_workloads(rows: Iterable[RowValues]) -> Workloads:
+def parse_workloads(rows: Iterable[RowByColumnName]) -> Workloads:
     """Read workloads from rows with `project_id` and, for `running`, `waiting` and `failed`, a count and its `…_at`."""
     found: defaultdict[str, list[Workload]] = defaultdict(list)
     for row in rows:
         running, waiting, failed = (
-            ItemCount(row[kind], row[f"{kind}_at"]) for kind in ("running", "waiting", "failed")
+            CountAndOldestTime(row[kind], row[f"{kind}_at"]) for kind in ("running", "waiting", "failed")
         )
         found[row["project_id"]].append(Workload(running, waiting, failed))
     return {project: sum_workloads(parts) for project, parts in found.items()}
 
 
-def parse_concerns(kind: ConcernKind, rows: Iterable[RowValues]) -> Workloads:
+def parse_concerns(kind: ConcernKind, rows: Iterable[RowByColumnName]) -> Workloads:
     """Read one concern from rows with `project_id`, `subject`, `cause` and `count`."""
     return {
         project: replace(each, concerns=+Counter({kind: each.details.total()}))
-        for project, each in parse_details(kind, rows).items()
+        for project, each in parse_concern_details(kind, rows).items()
     }
 
 
-def parse_details(kind: ConcernKind, rows: Iterable[RowValues]) -> Workloads:
+def parse_concern_details(kind: ConcernKind, rows: Iterable[RowByColumnName]) -> Workloads:
     """Read what a concern is about, without counting it, from rows with `project_id`, `subject`, `cause`, `count`."""
-    found: defaultdict[str, Counter[ConcernDetail]] = defaultdict(Counter)
+    found: defaultdict[str, Counter[ConcernKindSubjectAndCause]] = defaultdict(Counter)
     for row in rows:
-        found[row["project_id"]][ConcernDetail(kind, row["subject"], row["cause"])] += row["count"]
+        found[row["project_id"]][ConcernKindSubjectAndCause(kind, row["subject"], row["cause"])] += row["count"]
     return {project: Workload(details=+details) for project, details in found.items()}

@@ -51,7 +51,7 @@ def deflate(*contents: bytes | memoryview, last: bool = False) -> DeflatedPiece:
     return DeflatedPiece(b"".join(data), crc32, sum(memoryview(content).nbytes for content in contents))
 
 
-class PieceSpool:
+class SpooledPieces:
     """Store pieces in memory, and in a temporary file once they are large.
 
     Args:
@@ -73,7 +73,7 @@ class PieceSpool:
         self.length += piece.length
         self.size += len(piece.data)
 
-    def read_once_and_close(self) -> Iterator[bytes]:
+    def read_all_and_close(self) -> Iterator[bytes]:
         """Yield all bytes and close the file: a spool is read once."""
         self._file.seek(0)
         while data := self._file.read(_READ_BYTES):
@@ -89,14 +89,14 @@ class ZipArchive:
         self._position = 0
         self._directory: list[bytes] = []
 
-    def write_entry(self, name: str, parts: Iterable[DeflatedPiece | PieceSpool]) -> None:
+    def write_entry(self, name: str, parts: Iterable[DeflatedPiece | SpooledPieces]) -> None:
         """Add an entry; the last part must end it."""
         parts = list(parts)
         crc32 = length = size = 0
         for part in parts:
             crc32 = isal_zlib.crc32_combine(crc32, part.crc32, part.length)
             length += part.length
-            size += part.size if isinstance(part, PieceSpool) else len(part.data)
+            size += part.size if isinstance(part, SpooledPieces) else len(part.data)
         if max(length, self._position + size) > SIZE_MAX:
             raise OverflowError(f"{name} has {length:,} bytes, and a workbook without Zip64 can hold {SIZE_MAX:,}.")
         encoded = name.encode()
@@ -104,7 +104,7 @@ class ZipArchive:
         self._directory.append(_CENTRAL.pack(b"PK\1\2", _VERSION, *head, 0, 0, 0, 0, self._position) + encoded)
         self._write_and_advance(_LOCAL.pack(b"PK\3\4", *head) + encoded)
         for part in parts:
-            for data in part.read_once_and_close() if isinstance(part, PieceSpool) else (part.data,):
+            for data in part.read_all_and_close() if isinstance(part, SpooledPieces) else (part.data,):
                 self._write_and_advance(data)
 
     def finish(self) -> int:
@@ -132,15 +132,15 @@ class SplicedTableBody:
     first_row: int
     rows: int
     last_column: int
-    content: PieceSpool
+    content: SpooledPieces
 
 
-def insert_bodies_into_sheet(sheet: bytes, insets: Sequence[SplicedTableBody]) -> list[DeflatedPiece | PieceSpool]:
+def insert_bodies_into_sheet(sheet: bytes, insets: Sequence[SplicedTableBody]) -> list[DeflatedPiece | SpooledPieces]:
     """Return the parts of a sheet's entry: what xlsxwriter wrote, with the bodies set in from top to bottom."""
     sheet = _extend_dimension(sheet.replace(_NO_ROWS, b"<sheetData></sheetData>"), insets)
     starts = [(int(row[1]) - 1, row.start()) for row in _ROW.finditer(sheet)]
     starts.append((2**20, sheet.index(_ROWS_END)))
-    parts: list[DeflatedPiece | PieceSpool] = []
+    parts: list[DeflatedPiece | SpooledPieces] = []
     done = 0
     for inset in insets:
         cut = next(start for row, start in starts if row >= inset.first_row)

@@ -16,15 +16,15 @@ from excel.sizes import (
     ROW_HEIGHT_MAX,
     WIDTH_MAX,
     WIDTH_PADDING,
+    CountOfRowsHigherThanRequested,
     Points,
-    RowsHigherThanRequested,
     compute_column_widths,
     compute_fitting_width,
     estimate_lines,
     measure_display_width,
     round_up_to_whole_pixels,
 )
-from excel.template.models import CellStyle, Chart
+from excel.template.models import CellStyle, ChartOfTemplate
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ HEAD: Final = TextMetrics(line=15, padding=7, scale=1.1, margin=4, width_max=30)
 
 
 @dataclass(frozen=True)
-class Area:
+class MergedCellArea:
     """Cells drawn as one, merged if they are several."""
 
     row: int
@@ -79,7 +79,7 @@ class Area:
         """The text of all its runs."""
         return "".join(run.text for run in self.runs)
 
-    def move_down(self, rows: int) -> Area:
+    def move_down(self, rows: int) -> MergedCellArea:
         """Return the area moved down by a number of rows."""
         return replace(self, row=self.row + rows)
 
@@ -91,12 +91,12 @@ class TableFrame:
     columns: tuple[TableColumn, ...]
     row_depth: int
     """Columns of row heads, left of those of data."""
-    above: tuple[Area, ...]
+    above: tuple[MergedCellArea, ...]
     first_head_row: int
     first_body_row: int
-    footer: tuple[Area, ...]
+    footer: tuple[MergedCellArea, ...]
     """Rows are counted from the end of the body."""
-    charts: tuple[Chart, ...] = ()
+    charts: tuple[ChartOfTemplate, ...] = ()
 
     @property
     def first_body_column(self) -> int:
@@ -119,7 +119,7 @@ class TableFrame:
         body_end = self.first_body_row + body_rows
         return body_end + max((area.last_row + 1 for area in self.footer), default=0) if footer else body_end
 
-    def iterate_areas(self, body_rows: int, *, footer: bool = True) -> Iterator[Area]:
+    def iterate_areas(self, body_rows: int, *, footer: bool = True) -> Iterator[MergedCellArea]:
         """Yield the areas above and below a number of rows of data."""
         yield from self.above
         if footer:
@@ -134,10 +134,10 @@ class PlacedTable:
     body_rows: int
     samples: Sequence[Sequence[str]] = ()
     """The texts of the first rows of each column of data, as Excel shows them."""
-    row_heads: tuple[Area, ...] = ()
+    row_heads: tuple[MergedCellArea, ...] = ()
     """Rows are counted from the beginning of the body."""
     footer: bool = True
-    grown: RowsHigherThanRequested = field(default_factory=RowsHigherThanRequested)
+    grown: CountOfRowsHigherThanRequested = field(default_factory=CountOfRowsHigherThanRequested)
 
     @cached_property
     def column_widths(self) -> list[float]:
@@ -156,7 +156,7 @@ class PlacedTable:
         )
 
     @property
-    def areas(self) -> list[Area]:
+    def areas(self) -> list[MergedCellArea]:
         """All areas but those of the body."""
         return list(self.frame.iterate_areas(self.body_rows, footer=self.footer))
 
@@ -166,7 +166,7 @@ class PlacedTable:
         return self.frame.compute_end_row(self.body_rows, footer=self.footer)
 
 
-def compute_row_heights(areas: Iterable[Area], column_widths: Sequence[float]) -> dict[int, float]:
+def compute_row_heights(areas: Iterable[MergedCellArea], column_widths: Sequence[float]) -> dict[int, float]:
     """Return the height of each row of these areas, so that their texts can be read."""
     found: dict[int, float] = {}
     for area in sorted(areas, key=lambda area: area.rows):
@@ -181,7 +181,9 @@ def compute_row_heights(areas: Iterable[Area], column_widths: Sequence[float]) -
     return found
 
 
-def compute_heights_beside_row_heads(areas: Sequence[Area], column_widths: Sequence[float], rows: int) -> Points | None:
+def compute_heights_beside_row_heads(
+    areas: Sequence[MergedCellArea], column_widths: Sequence[float], rows: int
+) -> Points | None:
     """Return the least height of each row of the body beside these row heads; None if a usual row is high enough.
 
     A row head of several rows spreads what it wants evenly over them.
@@ -195,7 +197,7 @@ def compute_heights_beside_row_heads(areas: Sequence[Area], column_widths: Seque
     return points if (points > LINE_POINTS).any() else None
 
 
-def list_needed_widths(areas: Iterable[Area]) -> list[tuple[int, int, float]]:
+def list_needed_widths(areas: Iterable[MergedCellArea]) -> list[tuple[int, int, float]]:
     """Return first column, last column and needed width of each area, the narrowest areas first."""
     found = [
         (

@@ -33,7 +33,7 @@ Forms: TypeAlias = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class CellValues:
+class ColumnCellPayloadsAndForms:
     """Cells of a column with their forms."""
 
     payload: pa.Array
@@ -59,7 +59,9 @@ class CellValues:
             found |= self.forms == form
         return found
 
-    def replace_form_where(self, where: Mask, form: CellForm, payload: pa.Array | None = None) -> CellValues:
+    def replace_form_where(
+        self, where: Mask, form: CellForm, payload: pa.Array | None = None
+    ) -> ColumnCellPayloadsAndForms:
         """Return the cells with another form where the mask is true."""
         forms = np.where(where, np.uint8(form), self.forms)
         return replace(self, payload=self.payload if payload is None else payload, forms=forms)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from xlsxwriter import Workbook
 from xlsxwriter.format import Format
 
-from excel.cells import CellForm, CellValues
+from excel.cells import CellForm, ColumnCellPayloadsAndForms
 from excel.template.conditions import (
     AndCondition,
     ComparisonCondition,
@@ -245,7 +245,7 @@ class ColumnStyles:
             self._wrapping = [self._styles.get_or_add_format_index(style) for style in styles]
         return self._wrapping[look]
 
-    def choose_look_index_of_each_cell(self, values: CellValues) -> StyleIndexes | None:
+    def choose_look_index_of_each_cell(self, values: ColumnCellPayloadsAndForms) -> StyleIndexes | None:
         """Return the look of each cell; None if all have look 0, the column's own."""
         if not self._conditions:
             return None

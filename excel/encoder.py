@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel.cells import CellForm, CellValues, Mask
+from excel.cells import CellForm, ColumnCellPayloadsAndForms, Mask
 from excel.columns import ColumnStyles, StyleIndexes, StyleSheet, TableColumn
 from excel.html import EncodedHtmlCell, encode_html_cell
 from excel.moments import TimeZone
@@ -24,9 +24,9 @@ from excel.row_builder import EMPTY_END, Markup, ReusableBuffer, RowBuilder, joi
 from excel.sizes import (
     BOLD_SCALE,
     WIDTH_MAX,
+    CountOfRowsHigherThanRequested,
     Lines,
     Points,
-    RowsHigherThanRequested,
     count_lines,
     encode_row_heights,
     to_row_heights,
@@ -73,7 +73,7 @@ class EncodedRowCounts:
     filled: set[int] = field(default_factory=set)
     """Places of the columns that have any value."""
     links: list[CellLink] = field(default_factory=list)
-    grown: RowsHigherThanRequested = field(default_factory=RowsHigherThanRequested)
+    grown: CountOfRowsHigherThanRequested = field(default_factory=CountOfRowsHigherThanRequested)
 
     def add(self, other: EncodedRowCounts) -> None:
         """Add the counts of later rows."""
@@ -140,7 +140,7 @@ class RowEncoder:
         self._workspaces.append(workspace)
         return xml, tally
 
-    def read_column_values(self, place: int, cells: pa.Array) -> CellValues:
+    def read_column_values(self, place: int, cells: pa.Array) -> ColumnCellPayloadsAndForms:
         """Read the cells of a column by its kind."""
         return read_cell_values_by_kind(cells, self._columns[place].kind, self._zone)
 
@@ -217,7 +217,7 @@ class RowEncoder:
         builder.add_mixed_cells(kinds, around, payload)
         return lines
 
-    def _find_links(self, values: CellValues, place: int, first_row: int) -> list[CellLink]:
+    def _find_links(self, values: ColumnCellPayloadsAndForms, place: int, first_row: int) -> list[CellLink]:
         if not values.has_form(CellForm.LINK):
             return []
         where = values.mask_of_forms(CellForm.LINK)
@@ -228,7 +228,7 @@ class RowEncoder:
         ]
 
     def _encode_payload_and_count_lines(
-        self, values: CellValues, looks: StyleIndexes | None, place: int, tally: EncodedRowCounts
+        self, values: ColumnCellPayloadsAndForms, looks: StyleIndexes | None, place: int, tally: EncodedRowCounts
     ) -> tuple[pa.Array, Mask | None, Lines | None]:
         """Return the payload as XML, a mask of texts with white space at their ends, if any, and the lines of cells."""
         payload = values.payload
@@ -251,7 +251,7 @@ class RowEncoder:
             payload = pc.replace_with_mask(payload, rich, pa.array([cell.xml for cell in cells], pa.string()))
         return payload, spaced if spaced.any() else None, self._count_lines(shown, values, place)
 
-    def _count_lines(self, shown: pa.Array, values: CellValues, place: int) -> Lines | None:
+    def _count_lines(self, shown: pa.Array, values: ColumnCellPayloadsAndForms, place: int) -> Lines | None:
         """Return the lines of each cell; a number never wraps, and of a formula only the result is shown."""
         lines = count_lines(shown, self._line_widths[place], wraps=self._columns[place].style.wrap)
         if lines is None:
@@ -260,7 +260,7 @@ class RowEncoder:
         return lines if (lines > 1).any() else None
 
     def _encode_rich_texts(
-        self, values: CellValues, found: StyleIndexes | None, place: int, tally: EncodedRowCounts
+        self, values: ColumnCellPayloadsAndForms, found: StyleIndexes | None, place: int, tally: EncodedRowCounts
     ) -> list[EncodedHtmlCell]:
         """Encode cells of HTML; what their runs do not say of the font, the cell's style does."""
         column, where = self._columns[place], values.mask_of_forms(CellForm.RICH)

@@ -16,10 +16,10 @@ from xlsxwriter import Workbook
 from xlsxwriter.format import Format
 from xlsxwriter.worksheet import Worksheet
 
-from excel.areas import Area, PlacedTable, compute_row_heights
+from excel.areas import MergedCellArea, PlacedTable, compute_row_heights
 from excel.columns import StyleSheet
 from excel.html import TextRun
-from excel.template.models import CellStyle, Chart, ChartKind
+from excel.template.models import CellStyle, ChartKind, ChartOfTemplate
 from excel.texts import replace_control_characters, replace_invalid_characters, truncate_to_cell
 
 FROZEN_POINTS_MAX: Final = 240
@@ -62,7 +62,7 @@ def draw_frames_and_set_up_sheet(
     for table in tables:
         heights |= compute_row_heights(table.areas, column_widths)
         for area in table.areas:
-            _draw_area(worksheet, area, styles.get_or_add_format(area.style))
+            _merge_and_write_area(worksheet, area, styles.get_or_add_format(area.style))
         for area in table.row_heads:
             if area.rows * area.columns > 1:
                 top = table.frame.first_body_row
@@ -93,7 +93,7 @@ def compute_sheet_column_widths(tables: Sequence[PlacedTable]) -> list[float]:
     return found
 
 
-def _draw_area(worksheet: Worksheet, area: Area, style: Format) -> None:
+def _merge_and_write_area(worksheet: Worksheet, area: MergedCellArea, style: Format) -> None:
     if area.rows * area.columns > 1:
         worksheet.merge_range(area.row, area.column, area.last_row, area.last_column, "", style)
     fragments = list(_split_runs_into_formatted_texts(area.runs, area.style))
@@ -215,7 +215,7 @@ def add_charts(
     return bottom > 0
 
 
-def _build_chart(workbook: Workbook, sheet: str, table: PlacedTable, spec: Chart) -> Any:
+def _build_chart(workbook: Workbook, sheet: str, table: PlacedTable, spec: ChartOfTemplate) -> Any:
     """Return the chart, or None if there is nothing to show."""
     columns = [column for key in spec.values if (column := _find_column(table, key)) is not None]
     if not columns or not table.body_rows:
@@ -236,7 +236,7 @@ def _build_chart(workbook: Workbook, sheet: str, table: PlacedTable, spec: Chart
     return chart
 
 
-def _build_series(sheet: str, table: PlacedTable, spec: Chart, column: int) -> dict[str, Any]:
+def _build_series(sheet: str, table: PlacedTable, spec: ChartOfTemplate, column: int) -> dict[str, Any]:
     """Return the series of a column of data. Its values are left out, as xlsxwriter does not know them."""
     frame = table.frame
     first, last = frame.first_body_row, frame.first_body_row + min(table.body_rows, CHART_POINTS_MAX) - 1
@@ -256,7 +256,7 @@ def _build_series(sheet: str, table: PlacedTable, spec: Chart, column: int) -> d
     return series
 
 
-def _choose_category_column(table: PlacedTable, spec: Chart) -> int | None:
+def _choose_category_column(table: PlacedTable, spec: ChartOfTemplate) -> int | None:
     """Return the column of categories: the one that is named, else the row heads next to the body."""
     if spec.categories is not None:
         return _find_column(table, spec.categories)
@@ -270,7 +270,7 @@ def _find_column(table: PlacedTable, key: str) -> int | None:
     return None if place is None else table.frame.first_body_column + place
 
 
-def _build_chart_title(spec: Chart, rows: int) -> str | None:
+def _build_chart_title(spec: ChartOfTemplate, rows: int) -> str | None:
     shown = f"first {CHART_POINTS_MAX:,} rows" if rows > CHART_POINTS_MAX else ""
     title = truncate_to_cell(replace_invalid_characters(spec.title or ""), CHART_TITLE_CHARACTERS_MAX)[0]
     if title and shown:

@@ -113,7 +113,7 @@ def _iterate_tags(text: str) -> Iterator[tuple[int, int, bool, str, str]]:
     last_comment_end = text.rfind("-->")
     position = text.find("<")
     while position >= 0:
-        end = _find_hidden_end(text, position, last_comment_end)
+        end = _find_end_of_hidden_element(text, position, last_comment_end)
         if end is not None:
             yield position, end, False, "", ""
         elif found := _TAG.match(text, position, position + TAG_MAX_CHARACTERS):
@@ -124,7 +124,7 @@ def _iterate_tags(text: str) -> Iterator[tuple[int, int, bool, str, str]]:
         position = text.find("<", end or position + 1)
 
 
-def _find_hidden_end(text: str, position: int, last_comment_end: int) -> int | None:
+def _find_end_of_hidden_element(text: str, position: int, last_comment_end: int) -> int | None:
     """Return the end of the hidden element or comment that begins here; None if what begins here is shown."""
     if text.startswith("<!--", position):
         return text.find("-->", position + 4) + 3 if position + 4 <= last_comment_end else None

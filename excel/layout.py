@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
-from excel.areas import HEAD, PAIR, TEXT, TITLE, Area, TableFrame
+from excel.areas import HEAD, PAIR, TEXT, TITLE, MergedCellArea, TableFrame
 from excel.columns import TableColumn
 from excel.html import TextRun, parse_html, truncate_runs
 from excel.template.models import HEAD_COLOR, Align, CellStyle, ColumnNode, RowNode, TableDrawing, Template, VAlign
@@ -52,7 +52,7 @@ def lay_out_table(
     )
 
 
-def lay_out_row_heads(template: Template, counts: Sequence[int]) -> tuple[Area, ...]:
+def lay_out_row_heads(template: Template, counts: Sequence[int]) -> tuple[MergedCellArea, ...]:
     """Return the heads left of the body, their rows counted from its beginning.
 
     Args:
@@ -68,16 +68,16 @@ def to_plain_runs(text: str) -> tuple[TextRun, ...]:
     return (TextRun(kept),) if kept else ()
 
 
-def _find_row_below(areas: Sequence[Area], first_row: int) -> int:
+def _find_row_below(areas: Sequence[MergedCellArea], first_row: int) -> int:
     return max((area.last_row + 1 for area in areas), default=first_row)
 
 
-def _lay_out_title(title: str | None, row: int, width: int) -> Iterator[Area]:
+def _lay_out_title(title: str | None, row: int, width: int) -> Iterator[MergedCellArea]:
     if title:
-        yield Area(row, 0, 1, width, to_plain_runs(title), TITLE_STYLE, TITLE)
+        yield MergedCellArea(row, 0, 1, width, to_plain_runs(title), TITLE_STYLE, TITLE)
 
 
-def _lay_out_region(content: JsonValue, row: int, width: int) -> list[Area]:
+def _lay_out_region(content: JsonValue, row: int, width: int) -> list[MergedCellArea]:
     """Lay out a header or footer, which is a text or pairs."""
     if isinstance(content, str):
         return list(_lay_out_html(content, row, width))
@@ -87,39 +87,39 @@ def _lay_out_region(content: JsonValue, row: int, width: int) -> list[Area]:
     return [area for index, row_of in enumerate(laid_out) for area in _lay_out_pairs(row_of, row + index, width, grid)]
 
 
-def _lay_out_html(text: str | None, row: int, width: int) -> Iterator[Area]:
+def _lay_out_html(text: str | None, row: int, width: int) -> Iterator[MergedCellArea]:
     found, _ = truncate_runs(parse_html(text or ""))
     if found:
-        yield Area(row, 0, 1, width, tuple(found), TEXT_STYLE, TEXT)
+        yield MergedCellArea(row, 0, 1, width, tuple(found), TEXT_STYLE, TEXT)
 
 
-def _lay_out_pairs(pairs: Sequence[Pair], row: int, width: int, grid_columns: int) -> Iterator[Area]:
+def _lay_out_pairs(pairs: Sequence[Pair], row: int, width: int, grid_columns: int) -> Iterator[MergedCellArea]:
     """Yield one row of pairs, each as two areas side by side, or as one where only one column is left."""
     column = 0
     for (name, value), size in zip(pairs, divide_width(width, grid_columns or len(pairs)), strict=False):
         if size == 1:
             both = (*(replace(run, bold=True) for run in to_plain_runs(f"{name}：")), *to_plain_runs(value))
-            yield Area(row, column, 1, 1, both, PAIR_STYLE, PAIR)
+            yield MergedCellArea(row, column, 1, 1, both, PAIR_STYLE, PAIR)
         else:
             half = size // 2
-            yield Area(row, column, 1, half, to_plain_runs(name), NAME_STYLE, PAIR)
-            yield Area(row, column + half, 1, size - half, to_plain_runs(value), PAIR_STYLE, PAIR)
+            yield MergedCellArea(row, column, 1, half, to_plain_runs(name), NAME_STYLE, PAIR)
+            yield MergedCellArea(row, column + half, 1, size - half, to_plain_runs(value), PAIR_STYLE, PAIR)
         column += size
     if column < width:
-        yield Area(row, column, 1, width - column, (), PAIR_STYLE, PAIR)
+        yield MergedCellArea(row, column, 1, width - column, (), PAIR_STYLE, PAIR)
 
 
-def _lay_out_heads(columns: Sequence[TableColumn], template: Template | None, row: int) -> Iterator[Area]:
+def _lay_out_heads(columns: Sequence[TableColumn], template: Template | None, row: int) -> Iterator[MergedCellArea]:
     if template is None:
         for index, column in enumerate(columns):
-            yield Area(row, index, 1, 1, to_plain_runs(column.title), HEAD_STYLE, HEAD)
+            yield MergedCellArea(row, index, 1, 1, to_plain_runs(column.title), HEAD_STYLE, HEAD)
         return
     if template.row_depth:
         yield _lay_out_corner(template, row)
     yield from _lay_out_column_heads(template.columns, row, template.row_depth, template.depth)
 
 
-def _lay_out_corner(template: Template, row: int) -> Area:
+def _lay_out_corner(template: Template, row: int) -> MergedCellArea:
     """Return the corner above the row heads, in the style of the node that represents their column."""
     node = template.row_head
     style = HEAD_STYLE
@@ -132,27 +132,31 @@ def _lay_out_corner(template: Template, row: int) -> Area:
             align=node.align or Align.CENTER,
             v_align=node.v_align or VAlign.MIDDLE,
         )
-    return Area(row, 0, template.depth, template.row_depth, to_plain_runs(node.title if node else ""), style, HEAD)
+    return MergedCellArea(
+        row, 0, template.depth, template.row_depth, to_plain_runs(node.title if node else ""), style, HEAD
+    )
 
 
-def _lay_out_column_heads(nodes: Sequence[ColumnNode], row: int, column: int, depth: int) -> Iterator[Area]:
+def _lay_out_column_heads(nodes: Sequence[ColumnNode], row: int, column: int, depth: int) -> Iterator[MergedCellArea]:
     """Yield column heads: a group takes one row over all its columns, a leaf one column down to the body."""
     for node in nodes:
         size = sum(1 for _ in node.leaves)
-        yield Area(row, column, 1 if node.children else depth, size, to_plain_runs(node.title), HEAD_STYLE, HEAD)
+        yield MergedCellArea(
+            row, column, 1 if node.children else depth, size, to_plain_runs(node.title), HEAD_STYLE, HEAD
+        )
         yield from _lay_out_column_heads(node.children, row + 1, column, depth - 1)
         column += size
 
 
 def _lay_out_row_heads(
     nodes: Sequence[RowNode], column: int, depth: int, counts: Iterator[int], row: int
-) -> Iterator[Area]:
+) -> Iterator[MergedCellArea]:
     """Yield row heads: a group takes one column over all its rows, a leaf one row or more up to the body."""
     for node in nodes:
         style = replace(HEAD_STYLE, bg_color=node.bg_color or HEAD_COLOR)
         inner = list(_lay_out_row_heads(node.children, column + 1, depth - 1, counts, row))
         rows = max(area.last_row for area in inner) + 1 - row if inner else next(counts)
-        yield Area(row, column, rows, 1 if inner else depth, to_plain_runs(node.title), style, HEAD)
+        yield MergedCellArea(row, column, rows, 1 if inner else depth, to_plain_runs(node.title), style, HEAD)
         yield from inner
         row += rows
 

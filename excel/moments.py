@@ -250,15 +250,15 @@ def _parse_zone_offsets_and_lengths(
     def get_digit_from_end(distance_from_end: int) -> npt.NDArray[np.int64]:
         return data.take(ends - distance_from_end, mode="clip").astype(np.int64) - ord("0")
 
-    def mask_sign_from_end(place: int) -> Mask:
+    def mask_texts_with_sign_before_end(place: int) -> Mask:
         byte = data.take(ends - place, mode="clip")
         signed: Mask = (byte == ord("+")) | (byte == ord("-"))
         return signed & (ends - starts >= _MINUTE_LENGTH + place)
 
     last = data.take(ends - 1, mode="clip")
     utc = (last == ord("Z")) | (last == ord("z"))
-    long = ~utc & mask_sign_from_end(6) & (data.take(ends - 3, mode="clip") == ord(":"))
-    short = ~utc & ~long & mask_sign_from_end(5) & (not zoned_only)
+    long = ~utc & mask_texts_with_sign_before_end(6) & (data.take(ends - 3, mode="clip") == ord(":"))
+    short = ~utc & ~long & mask_texts_with_sign_before_end(5) & (not zoned_only)
     lengths = np.select([utc, long, short], [1, 6, 5], 0).astype(np.int32)
     tens = np.where(long, get_digit_from_end(5), get_digit_from_end(4))
     ones = np.where(long, get_digit_from_end(4), get_digit_from_end(3))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel.cells import BytesView, CellForm, CellValues, view_bytes
+from excel.cells import BytesView, CellForm, ColumnCellPayloadsAndForms, view_bytes
 from excel.columns import DATE_FORMAT, DATETIME_FORMAT, TableColumn
 from excel.html import parse_html
 
@@ -107,7 +107,7 @@ _LITERAL = re.compile(r'"([^"]*)"|\\(.)|\[[^]]*\]|[_*].')
 _DECIMALS = re.compile(r"\.([0#?]+)")
 
 
-def render_sample_texts(values: CellValues, column: TableColumn) -> list[str]:
+def render_sample_texts(values: ColumnCellPayloadsAndForms, column: TableColumn) -> list[str]:
     """Return the texts of cells as Excel shows them; empty ones are empty texts."""
     cells = values.payload.to_pylist()
     return [
@@ -171,7 +171,7 @@ _TENTHS: Final = np.full(0x110000, _UNKNOWN, np.uint8)
 
 
 @dataclass
-class RowsHigherThanRequested:
+class CountOfRowsHigherThanRequested:
     """Rows of data that are higher than was requested."""
 
     count: int = 0
@@ -180,7 +180,7 @@ class RowsHigherThanRequested:
     first: dict[int, float] = field(default_factory=dict)
     """The heights of the first ones by row of the sheet, as many as may be beside a chart."""
 
-    def add(self, other: RowsHigherThanRequested) -> None:
+    def add(self, other: CountOfRowsHigherThanRequested) -> None:
         """Add later rows."""
         self.count += other.count
         self.points += other.points
@@ -243,7 +243,7 @@ def round_up_to_whole_pixels(points: float) -> float:
 
 def encode_row_heights(
     requested: float | None, needed: Points | None, first_row: int
-) -> tuple[str | pa.Array, RowsHigherThanRequested]:
+) -> tuple[str | pa.Array, CountOfRowsHigherThanRequested]:
     """Return the height attribute of rows, one for all or a column of them, and the rows that have grown.
 
     Args:
@@ -254,14 +254,14 @@ def encode_row_heights(
     own = _build_height_attribute(requested)
     grows = None if needed is None else needed > (LINE_POINTS if requested is None else requested)
     if needed is None or grows is None or not grows.any():
-        return own, RowsHigherThanRequested()
+        return own, CountOfRowsHigherThanRequested()
     points = np.where(grows, np.minimum(needed, ROW_HEIGHT_MAX), 0.0)
     distinct, picked = np.unique(points, return_inverse=True)
     attributes = pa.array([_build_height_attribute(height) if height else own for height in distinct.tolist()])
     places = np.flatnonzero(grows)
     first = places[:GROWN_ROWS_KEPT]
     heights = dict(zip((first + first_row).tolist(), points[first].tolist(), strict=True))
-    return attributes.take(pa.array(picked)), RowsHigherThanRequested(len(places), float(points.sum()), heights)
+    return attributes.take(pa.array(picked)), CountOfRowsHigherThanRequested(len(places), float(points.sum()), heights)
 
 
 def _build_height_attribute(height: float | None) -> str:

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from xlsxwriter.utility import xl_rowcol_to_cell
 
-from excel.archive import DeflatedPiece, PieceSpool, SplicedTableBody, deflate
-from excel.areas import Area, PlacedTable, TableFrame, compute_heights_beside_row_heads
+from excel.archive import DeflatedPiece, SplicedTableBody, SpooledPieces, deflate
+from excel.areas import MergedCellArea, PlacedTable, TableFrame, compute_heights_beside_row_heads
 from excel.columns import StyleSheet
 from excel.encoder import CellLink, EncodedRowCounts, RowEncoder
 from excel.layout import lay_out_row_heads
@@ -74,12 +74,12 @@ class TableBody:
         self._grouped = (
             GroupedRowsBuffer(template, keys, resources.styles) if template is not None and template.rows else None
         )
-        self._row_heads: tuple[Area, ...] = ()
+        self._row_heads: tuple[MergedCellArea, ...] = ()
         self._head_points: Points | None = None
         self._chunks = ChunkBuffer(len(frame.columns))
         self._resources = resources
         self._running: deque[Future[tuple[DeflatedPiece, EncodedRowCounts]]] = deque()
-        self._spool = PieceSpool(resources.folder)
+        self._spool = SpooledPieces(resources.folder)
         self._link_bytes = 0
         self._body_rows = 0
         self._samples: list[list[str]] = []
@@ -92,7 +92,7 @@ class TableBody:
 
         It is 0 while rows under row heads are held.
         """
-        self._encode_waiting_rows()
+        self._encode_buffered_rows_and_wait()
         return self._spool.size + self._link_bytes
 
     @property
@@ -131,7 +131,7 @@ class TableBody:
             self._grouped = None
             for batch, heads in arranged:
                 self._submit_chunk_for_encoding([] if batch is None else [batch], len(heads[0]), heads)
-        self._encode_waiting_rows()
+        self._encode_buffered_rows_and_wait()
         return self._build_placed_table(footer=footer)
 
     def to_spliced_body(self) -> SplicedTableBody:
@@ -203,7 +203,7 @@ class TableBody:
         if tally.links:
             self._link_bytes += _estimate_link_bytes(tally.links)
 
-    def _encode_waiting_rows(self) -> None:
+    def _encode_buffered_rows_and_wait(self) -> None:
         for chunk in self._chunks.flush():
             self._submit_chunk_for_encoding(chunk, _count_rows(chunk))
         while self._running:
@@ -304,7 +304,9 @@ class GroupedRowsBuffer:
             )
         self._batches.append(batch)
 
-    def arrange_under_heads(self) -> tuple[Iterator[tuple[pa.RecordBatch | None, list[pa.Array]]], tuple[Area, ...]]:
+    def arrange_under_heads(
+        self,
+    ) -> tuple[Iterator[tuple[pa.RecordBatch | None, list[pa.Array]]], tuple[MergedCellArea, ...]]:
         """Return the rows in chunks with the cells of the row heads left of them, and the areas of these heads.
 
         Raises:
@@ -334,7 +336,7 @@ class GroupedRowsBuffer:
             places = pa.array(order[start : start + GROUPED_CHUNK_ROWS], pa.int64())
             yield None if rows is None else rows.take(places), [head.slice(start, GROUPED_CHUNK_ROWS) for head in heads]
 
-    def _encode_heads(self, areas: Sequence[Area]) -> list[pa.Array]:
+    def _encode_heads(self, areas: Sequence[MergedCellArea]) -> list[pa.Array]:
         """Return the cells of each column of row heads, without their addresses."""
         columns: list[list[str]] = [[] for _ in range(self._template.row_depth)]
         for area in sorted(areas, key=lambda area: area.row):

@@ -15,7 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel.cells import CellForm, CellValues, Mask, mask_not_null, replace_by_null_unless, view_as_string, view_bytes
+from excel.cells import (
+    CellForm,
+    ColumnCellPayloadsAndForms,
+    Mask,
+    mask_not_null,
+    replace_by_null_unless,
+    view_as_string,
+    view_bytes,
+)
 from excel.moments import (
     Milliseconds,
     TimeZone,
@@ -41,7 +49,7 @@ _URL = r"^(?i:https?://|ftps?://|mailto:)[^\s]+$"
 _FORMULA = "(?s)^=."
 
 
-def read_cell_values_by_kind(cells: pa.Array, kind: CellKind, zone: TimeZone) -> CellValues:
+def read_cell_values_by_kind(cells: pa.Array, kind: CellKind, zone: TimeZone) -> ColumnCellPayloadsAndForms:
     """Read the cells of a column.
 
     Args:
@@ -74,7 +82,7 @@ def read_cell_values_by_kind(cells: pa.Array, kind: CellKind, zone: TimeZone) ->
             assert_never(kind)
 
 
-def to_comparable_numbers_and_texts(values: CellValues) -> tuple[pa.Array, pa.Array]:
+def to_comparable_numbers_and_texts(values: ColumnCellPayloadsAndForms) -> tuple[pa.Array, pa.Array]:
     """Return the cells as conditions compare them: as numbers, and as texts. A date is the text of its local time."""
     numbers = replace_by_null_unless(values.payload, values.mask_of_forms(CellForm.NUMBER)).cast(pa.float64())
     texts = replace_by_null_unless(
@@ -92,7 +100,7 @@ def to_comparable_numbers_and_texts(values: CellValues) -> tuple[pa.Array, pa.Ar
     return numbers, texts
 
 
-def _convert_to_texts(values: CellValues) -> CellValues:
+def _convert_to_texts(values: ColumnCellPayloadsAndForms) -> ColumnCellPayloadsAndForms:
     payload = values.payload
     if values.has_form(CellForm.BOOLEAN):
         words = pc.if_else(pc.equal(payload, "1"), "true", "false")
@@ -100,7 +108,7 @@ def _convert_to_texts(values: CellValues) -> CellValues:
     return values.replace_form_where(values.mask_of_forms(CellForm.NUMBER, CellForm.BOOLEAN), CellForm.TEXT, payload)
 
 
-def _keep_long_numbers_as_texts(values: CellValues) -> CellValues:
+def _keep_long_numbers_as_texts(values: ColumnCellPayloadsAndForms) -> ColumnCellPayloadsAndForms:
     """Turn numbers that would lose digits into texts.
 
     A fraction of 16 or 17 digits is a number nevertheless, if it is what a computer's own number of 64 bits is written
@@ -117,7 +125,9 @@ def _keep_long_numbers_as_texts(values: CellValues) -> CellValues:
     return replace(values.replace_form_where(long, CellForm.TEXT), long_numbers=int(long.sum()))
 
 
-def _detect_moments(values: CellValues, zone: TimeZone, *, zoned_only: bool) -> CellValues:
+def _detect_moments(
+    values: ColumnCellPayloadsAndForms, zone: TimeZone, *, zoned_only: bool
+) -> ColumnCellPayloadsAndForms:
     if not values.has_form(CellForm.TEXT):
         return values
     texts, where = _select_form(values, CellForm.TEXT)
@@ -131,14 +141,14 @@ def _detect_moments(values: CellValues, zone: TimeZone, *, zoned_only: bool) -> 
     return values.replace_form_where(mask, CellForm.MOMENT, payload)
 
 
-def _detect_numbers(values: CellValues) -> CellValues:
+def _detect_numbers(values: ColumnCellPayloadsAndForms) -> ColumnCellPayloadsAndForms:
     if not values.has_form(CellForm.TEXT):
         return values
     texts, where = _select_form(values, CellForm.TEXT)
     return values.replace_form_where(_expand_mask(mask_plain_numbers(texts), where), CellForm.NUMBER)
 
 
-def _detect_booleans(values: CellValues) -> CellValues:
+def _detect_booleans(values: ColumnCellPayloadsAndForms) -> ColumnCellPayloadsAndForms:
     words = pc.utf8_lower(values.payload)
     true, false = (pc.is_in(words, value_set=pa.array(names)) for names in (["true", "1"], ["false", "0"]))
     payload = pc.if_else(true, "1", pc.if_else(false, "0", values.payload))
@@ -148,7 +158,9 @@ def _detect_booleans(values: CellValues) -> CellValues:
     return values.replace_form_where(where, CellForm.BOOLEAN, payload)
 
 
-def _detect_pattern(values: CellValues, pattern: str, form: CellForm, characters_max: int | None = None) -> CellValues:
+def _detect_pattern(
+    values: ColumnCellPayloadsAndForms, pattern: str, form: CellForm, characters_max: int | None = None
+) -> ColumnCellPayloadsAndForms:
     """Give texts that match another form, if they are not too long for it."""
     if not values.has_form(CellForm.TEXT):
         return values
@@ -161,7 +173,7 @@ def _detect_pattern(values: CellValues, pattern: str, form: CellForm, characters
     return values.replace_form_where(_expand_mask(found.fill_null(False).to_numpy(zero_copy_only=False), where), form)
 
 
-def _select_form(values: CellValues, form: CellForm) -> tuple[pa.Array, Mask | None]:
+def _select_form(values: ColumnCellPayloadsAndForms, form: CellForm) -> tuple[pa.Array, Mask | None]:
     """Return the cells of one form and a mask of them; None if all others are empty."""
     if values.counts[form] + values.counts[CellForm.EMPTY] == len(values.forms):
         return values.payload, None
@@ -187,7 +199,7 @@ _FORM_BY_FIRST_BYTE[ord("n")] = CellForm.EMPTY
 _FORM_BY_FIRST_BYTE[ord('"')] = CellForm.TEXT
 
 
-def read_json_cells(cells: pa.Array) -> CellValues:
+def read_json_cells(cells: pa.Array) -> ColumnCellPayloadsAndForms:
     """Read the cells of a binary column, whose bytes are JSON in UTF-8."""
     seen = view_bytes(cells)
     firsts = seen.bytes_at(seen.starts)
@@ -212,7 +224,7 @@ def read_json_cells(cells: pa.Array) -> CellValues:
         payload = pc.if_else(pa.array(forms == CellForm.BOOLEAN), pc.if_else(true, "1", "0"), payload)
     payload = replace_by_null_unless(payload, forms != CellForm.EMPTY)
     forms[nested] = CellForm.TEXT
-    return CellValues(payload, forms)
+    return ColumnCellPayloadsAndForms(payload, forms)
 
 
 def _replace_escaped(payload: pa.Array, escaped: pa.Array, cells: pa.Array) -> pa.Array:
@@ -233,7 +245,7 @@ def _decode_texts(sources: pa.Array) -> list[str]:
         return [replace_invalid_characters(json.loads(source, strict=False)) for source in sources.to_pylist()]
 
 
-def _read_cells_by_arrow_type(cells: pa.Array, zone: TimeZone) -> CellValues:
+def _read_cells_by_arrow_type(cells: pa.Array, zone: TimeZone) -> ColumnCellPayloadsAndForms:
     """Read cells by the type of their column alone."""
     kind = cells.type
     if pa.types.is_string(kind):
@@ -254,11 +266,13 @@ def _read_cells_by_arrow_type(cells: pa.Array, zone: TimeZone) -> CellValues:
     return _build_values_of_form(_cast_to_text_or_encode_as_json(cells), CellForm.TEXT)
 
 
-def _build_values_of_form(payload: pa.Array, form: CellForm) -> CellValues:
-    return CellValues(payload, np.where(mask_not_null(payload), np.uint8(form), np.uint8(CellForm.EMPTY)))
+def _build_values_of_form(payload: pa.Array, form: CellForm) -> ColumnCellPayloadsAndForms:
+    return ColumnCellPayloadsAndForms(
+        payload, np.where(mask_not_null(payload), np.uint8(form), np.uint8(CellForm.EMPTY))
+    )
 
 
-def _read_floats(cells: pa.Array) -> CellValues:
+def _read_floats(cells: pa.Array) -> ColumnCellPayloadsAndForms:
     """Read floats as numbers; infinities and NaN, which Excel does not have, become texts."""
     payload = cells.cast(pa.float64()).cast(pa.string())
     found = _build_values_of_form(payload, CellForm.NUMBER)
@@ -266,7 +280,7 @@ def _read_floats(cells: pa.Array) -> CellValues:
     if pc.all(finite).as_py() is not False:
         return found
     odd = ~finite.fill_null(True).to_numpy(zero_copy_only=False)
-    return CellValues(payload, np.where(odd, np.uint8(CellForm.TEXT), found.forms))
+    return ColumnCellPayloadsAndForms(payload, np.where(odd, np.uint8(CellForm.TEXT), found.forms))
 
 
 def _view_milliseconds(times: pa.Array) -> Milliseconds:
@@ -278,15 +292,15 @@ def _view_milliseconds(times: pa.Array) -> Milliseconds:
     )
 
 
-def _build_moment_values(ms: Milliseconds, cells: pa.Array, form: CellForm) -> CellValues:
+def _build_moment_values(ms: Milliseconds, cells: pa.Array, form: CellForm) -> ColumnCellPayloadsAndForms:
     filled = mask_not_null(cells)
     held = mask_representable(ms)
     forms = np.where(filled, np.uint8(form), np.uint8(CellForm.EMPTY))
     payload = replace_by_null_unless(format_as_serial_numbers(ms), filled)
     if held[filled].all():
-        return CellValues(payload, forms)
+        return ColumnCellPayloadsAndForms(payload, forms)
     texts = cells.cast(pa.string())
-    return CellValues(
+    return ColumnCellPayloadsAndForms(
         pc.if_else(pa.array(held), payload, texts), np.where(filled & ~held, np.uint8(CellForm.TEXT), forms)
     )
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from haulage.errors import DownloadFailed
 from haulage.models import Download, DownloadRequest, State
 from haulage.saving import FileSaver, Progress, SavedFile, ignore_progress
-from haulage.transport import Transport
+from haulage.transport import RetryingApiTransport
 
 FIRST_POLL_SECONDS = 0.1
 LONGEST_POLL_SECONDS = 1.0
@@ -31,7 +31,7 @@ class Client:
     """
 
     def __init__(self, base_url: str, key: str, *, patience_seconds: float = 60.0) -> None:
-        self._transport = Transport(base_url, key, patience_seconds)
+        self._transport = RetryingApiTransport(base_url, key, patience_seconds)
 
     async def __aenter__(self) -> Client:
         await self._transport.open()
@@ -45,12 +45,12 @@ class Client:
     async def create(self, request: DownloadRequest, *, idempotency_key: str | None = None) -> Download:
         """Start a download. A repeated request with the same idempotency key returns the same download."""
         headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
-        body = await self._transport.json("POST", "/v1/downloads", json=request.body(), headers=headers)
+        body = await self._transport.request_json("POST", "/v1/downloads", json=request.body(), headers=headers)
         return Download.model_validate(body)
 
     async def read(self, task_id: str) -> Download:
         """Return the current state of a download."""
-        return Download.model_validate(await self._transport.json("GET", f"/v1/downloads/{task_id}"))
+        return Download.model_validate(await self._transport.request_json("GET", f"/v1/downloads/{task_id}"))
 
     async def watch(self, task_id: str) -> AsyncIterator[Download]:
         """Yield the state of a download whenever it changes, until the download ends."""
@@ -85,7 +85,7 @@ class Client:
         }
         params = {name: value for name, value in filters.items() if value is not None}
         while True:
-            page = await self._transport.json("GET", "/v1/downloads", params=params)
+            page = await self._transport.request_json("GET", "/v1/downloads", params=params)
             for item in page["items"]:
                 yield Download.model_validate(item)
             if page["next_cursor"] is None:
@@ -94,15 +94,15 @@ class Client:
 
     async def cancel(self, task_id: str) -> Download:
         """Cancel a download and remove its data; a download that has ended is not changed."""
-        return Download.model_validate(await self._transport.json("POST", f"/v1/downloads/{task_id}/cancel"))
+        return Download.model_validate(await self._transport.request_json("POST", f"/v1/downloads/{task_id}/cancel"))
 
     async def retry(self, task_id: str) -> Download:
         """Retry a failed download, under the same id."""
-        return Download.model_validate(await self._transport.json("POST", f"/v1/downloads/{task_id}/retry"))
+        return Download.model_validate(await self._transport.request_json("POST", f"/v1/downloads/{task_id}/retry"))
 
     async def delete(self, task_id: str) -> Download:
         """Delete the file of a download that has ended."""
-        return Download.model_validate(await self._transport.json("DELETE", f"/v1/downloads/{task_id}"))
+        return Download.model_validate(await self._transport.request_json("DELETE", f"/v1/downloads/{task_id}"))
 
     async def save(self, download: Download, path: Path, *, progress: Progress = ignore_progress) -> SavedFile:
         """Save the file of a finished download; on failure the path keeps its former content.
@@ -115,4 +115,4 @@ class Client:
         """
         if download.state is not State.SUCCEEDED:
             raise DownloadFailed(download)
-        return await FileSaver(self._transport, download, path, progress).run()
+        return await FileSaver(self._transport, download, path, progress).fetch_check_and_move_into_place()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from haulage.transport import Transport
+from haulage.transport import RetryingApiTransport
 
 
 async def find_project_id_of_key(base_url: str, key: str, *, patience_seconds: float = 60.0) -> str | None:
     """Return the project that a key belongs to; None for the administrator's key."""
-    transport = Transport(base_url, key, patience_seconds)
+    transport = RetryingApiTransport(base_url, key, patience_seconds)
     await transport.open()
     try:
-        caller = await transport.json("GET", "/v1/session")
+        caller = await transport.request_json("GET", "/v1/session")
     finally:
         await transport.close()
     return None if caller["project_id"] is None else str(caller["project_id"])
@@ -18,10 +18,10 @@ async def find_project_id_of_key(base_url: str, key: str, *, patience_seconds: f
 
 async def create_project(base_url: str, admin_key: str, name: str, *, patience_seconds: float = 60.0) -> str:
     """Create a project with the administrator's key; return the project's first key, which is shown this once."""
-    transport = Transport(base_url, admin_key, patience_seconds)
+    transport = RetryingApiTransport(base_url, admin_key, patience_seconds)
     await transport.open()
     try:
-        made = await transport.json("POST", "/v1/projects", json={"name": name})
+        made = await transport.request_json("POST", "/v1/projects", json={"name": name})
     finally:
         await transport.close()
     return str(made["key"]["api_key"])

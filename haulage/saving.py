@@ -14,7 +14,7 @@ from yarl import URL
 
 from haulage.errors import ApiUnreachable, FileDamaged
 from haulage.models import Download
-from haulage.transport import Transport, describe_error
+from haulage.transport import RetryingApiTransport, describe_error
 
 READ_BYTES = 1024 * 1024
 PAUSE_SECONDS = 0.2
@@ -57,7 +57,7 @@ class CsvLineCounter:
 class FileSaver:
     """Saves the file of one download."""
 
-    def __init__(self, transport: Transport, download: Download, path: Path, progress: Progress) -> None:
+    def __init__(self, transport: RetryingApiTransport, download: Download, path: Path, progress: Progress) -> None:
         self._transport = transport
         self._download = download
         self._path = path
@@ -67,19 +67,19 @@ class FileSaver:
         self._done = 0
         self._lines = CsvLineCounter()
 
-    async def run(self) -> SavedFile:
+    async def fetch_check_and_move_into_place(self) -> SavedFile:
         """Fetch the file into a temporary one, check it, and move it into place."""
         part = self._path.with_name(f".{self._path.name}.{self._download.task_id}.part")
         try:
             with part.open("wb") as out:
-                await self._fetch(out)
+                await self._fetch_with_resumed_links(out)
             self._check_size_and_rows()
             part.replace(self._path)
         finally:
             part.unlink(missing_ok=True)
         return SavedFile(self._path, self._done, self._download.rows)
 
-    async def _fetch(self, out: BinaryIO) -> None:
+    async def _fetch_with_resumed_links(self, out: BinaryIO) -> None:
         """Fetch to the end, with a new link after each interruption; give up when no byte arrives for too long."""
         # The link carries its own signature; the object store must not see the project's key.
         async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
@@ -98,14 +98,14 @@ class FileSaver:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _fetch_remaining_bytes(self, session: aiohttp.ClientSession, out: BinaryIO) -> None:
-        link = await self._transport.location(f"/v1/downloads/{self._download.task_id}/file")
+        link = await self._transport.request_redirect_location(f"/v1/downloads/{self._download.task_id}/file")
         headers = {"Accept-Encoding": "identity"}
         if self._etag:
             headers |= {"Range": f"bytes={self._done}-", "If-Range": self._etag}
         async with session.get(URL(link, encoded=True), headers=headers, raise_for_status=True) as response:
             etag = response.headers.get("ETag", "")
             if response.status != 206 or etag != self._etag:
-                self._start_over(out, etag)
+                self._truncate_and_reset_counts(out, etag)
             if response.status == 206 and not response.headers["Content-Range"].startswith(f"bytes {self._done}-"):
                 raise aiohttp.ClientPayloadError(
                     f"asked for byte {self._done}, got {response.headers['Content-Range']}"
@@ -114,7 +114,7 @@ class FileSaver:
                 await asyncio.to_thread(self._write_and_count, out, piece)
                 self._progress(self._done, self._size)
 
-    def _start_over(self, out: BinaryIO, etag: str) -> None:
+    def _truncate_and_reset_counts(self, out: BinaryIO, etag: str) -> None:
         out.seek(0)
         out.truncate()
         self._done, self._lines, self._etag = 0, CsvLineCounter(), etag

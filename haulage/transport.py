@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 TIMEOUT = aiohttp.ClientTimeout(total=90, sock_connect=10)
 
 
-class Transport:
+class RetryingApiTransport:
     """HTTP session with one API. Every request sent through it may be repeated safely.
 
     Raises:
@@ -53,7 +53,7 @@ class Transport:
         if self._session is not None:
             await self._session.close()
 
-    async def json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+    async def request_json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         """Send a request and return the body of a successful response.
 
         Raises:
@@ -65,7 +65,7 @@ class Transport:
             raise _build_refused_error(response, f"{method} {self.base_url}{path}")
         return response.body
 
-    async def location(self, path: str) -> str:
+    async def request_redirect_location(self, path: str) -> str:
         """Return the target of a redirect; raises what `json` does."""
         response = await self._send("GET", path, {})
         if response.status >= 400 or "Location" not in response.headers:

@@ -34,7 +34,7 @@ _INTERNAL = ".cache"
 
 
 @dataclass(frozen=True, slots=True)
-class _CacheEntry:
+class _CachedFilePaths:
     """One file, with the files that belong to it. The folder of a business holds only complete files."""
 
     root: Path
@@ -90,17 +90,17 @@ class FileCache:
         """
         if not _SHA256.fullmatch(sha256):
             raise ValueError(f"{sha256!r} is no SHA-256. Give 64 digits of 0-9 and a-f.")
-        entry = _CacheEntry(self._root, str(business_id), sha256)
+        entry = _CachedFilePaths(self._root, str(business_id), sha256)
         async with _hold_shared_lock_and_touch(entry.pin_lock_path):
             if not self._is_verified(entry):
                 await self._fetch_unless_verified(entry, fetch)
             yield entry.path
 
-    def forget_verification(self, biz: int, sha256: str) -> None:
+    def require_full_verification_at_next_use(self, biz: int, sha256: str) -> None:
         """Check the whole file again before its next use."""
-        self._verified.pop(_CacheEntry(self._root, str(biz), sha256).path, None)
+        self._verified.pop(_CachedFilePaths(self._root, str(biz), sha256).path, None)
 
-    async def _fetch_unless_verified(self, entry: _CacheEntry, fetch: FetchFile) -> None:
+    async def _fetch_unless_verified(self, entry: _CachedFilePaths, fetch: FetchFile) -> None:
         turn = self._turns.setdefault(entry.path, asyncio.Lock())
         async with turn, _hold_exclusive_lock_then_delete(entry.fetch_lock_path):
             if self._is_verified(entry) or await asyncio.to_thread(self._verify_digest, entry):
@@ -111,9 +111,9 @@ class FileCache:
                 # The repository may be between two versions, or was cut off: the same result twice is believed.
                 await asyncio.sleep(REFETCH_PAUSE_SECONDS)
                 await self._fetch_then_verify_into_cache(entry, fetch)
-        await asyncio.to_thread(self._evict_to_limit)
+        await asyncio.to_thread(self._delete_leftovers_and_evict_to_limit)
 
-    async def _fetch_then_verify_into_cache(self, entry: _CacheEntry, fetch: FetchFile) -> None:
+    async def _fetch_then_verify_into_cache(self, entry: _CachedFilePaths, fetch: FetchFile) -> None:
         partial = _prepare_partial_path(entry)
         try:
             await fetch(partial)
@@ -121,11 +121,11 @@ class FileCache:
         finally:
             partial.unlink(missing_ok=True)
 
-    def _is_verified(self, entry: _CacheEntry) -> bool:
+    def _is_verified(self, entry: _CachedFilePaths) -> bool:
         stamp = self._verified.get(entry.path)
         return stamp is not None and stamp == _read_change_stamp(entry.path)
 
-    def _verify_digest(self, entry: _CacheEntry) -> bool:
+    def _verify_digest(self, entry: _CachedFilePaths) -> bool:
         stamp = _read_change_stamp(entry.path)
         if stamp is None:
             return False
@@ -136,7 +136,7 @@ class FileCache:
         self._verified[entry.path] = stamp
         return True
 
-    def _verify_and_move_into_cache(self, entry: _CacheEntry, partial: Path) -> None:
+    def _verify_and_move_into_cache(self, entry: _CachedFilePaths, partial: Path) -> None:
         digest = _compute_sha256(partial)
         if digest != entry.sha256:
             raise SourceFault(
@@ -151,7 +151,7 @@ class FileCache:
         if stamp is not None:
             self._verified[entry.path] = stamp
 
-    def _evict_to_limit(self) -> None:
+    def _delete_leftovers_and_evict_to_limit(self) -> None:
         """Remove what killed processes left behind, then the least recently used files, down to the limit."""
         self._remove_files_of_killed_processes()
         files = sorted(self._iterate_cached_files(), key=lambda file: file.used_at, reverse=True)
@@ -175,12 +175,12 @@ class FileCache:
 
     def _iterate_cached_files(self) -> Iterator[_CachedFile]:
         for path in self._root.glob("[0-9]*/*"):
-            entry = _CacheEntry(self._root, path.parent.name, path.name)
+            entry = _CachedFilePaths(self._root, path.parent.name, path.name)
             if status := _stat_or_none(path):
                 used = _stat_or_none(entry.pin_lock_path) or status
                 yield _CachedFile(entry, status.st_size, used.st_mtime)
 
-    def _evict_unless_pinned(self, entry: _CacheEntry) -> bool:
+    def _evict_unless_pinned(self, entry: _CachedFilePaths) -> bool:
         with _try_exclusive_lock_then_delete(entry.pin_lock_path) as locked:
             if locked:
                 entry.path.unlink(missing_ok=True)
@@ -191,12 +191,12 @@ class FileCache:
 
 @dataclass(frozen=True, slots=True)
 class _CachedFile:
-    entry: _CacheEntry
+    entry: _CachedFilePaths
     bytes: int
     used_at: float
 
 
-def _prepare_partial_path(entry: _CacheEntry) -> Path:
+def _prepare_partial_path(entry: _CachedFilePaths) -> Path:
     # A new path each time, because the thread of a cancelled fetch may still write to the old one.
     for folder in (entry.partial_path_prefix.parent, entry.path.parent):
         folder.mkdir(parents=True, exist_ok=True)

@@ -36,9 +36,9 @@ async def send_heartbeats_during_block(
         pause_seconds: The pause between heartbeats; several must fit into the heartbeat timeout.
         at_once: Whether the first is sent without a pause; otherwise a body shorter than the pause sends none.
     """
-    standby = _BlockedLoopHeartbeatSender.create(pause_seconds)
+    standby = _HeartbeatSenderBesideBlockedLoop.create(pause_seconds)
 
-    async def send() -> None:
+    async def send_heartbeats_forever() -> None:
         if not at_once:
             await asyncio.sleep(pause_seconds)
         while True:
@@ -48,7 +48,7 @@ async def send_heartbeats_during_block(
                 standby.record_sent(progress)
             await asyncio.sleep(pause_seconds)
 
-    task = asyncio.create_task(send())
+    task = asyncio.create_task(send_heartbeats_forever())
     if standby is not None:
         _standbys.add(standby)
     try:
@@ -62,7 +62,7 @@ async def send_heartbeats_during_block(
 
 
 @dataclass(eq=False)
-class _BlockedLoopHeartbeatSender:
+class _HeartbeatSenderBesideBlockedLoop:
     """Sends the heartbeats of an activity whose event loop is blocked."""
 
     client: Client
@@ -72,7 +72,7 @@ class _BlockedLoopHeartbeatSender:
     details: Sequence[object] = ()
 
     @classmethod
-    def create(cls, pause_seconds: float) -> _BlockedLoopHeartbeatSender | None:
+    def create(cls, pause_seconds: float) -> _HeartbeatSenderBesideBlockedLoop | None:
         """Return one for the current activity; None without an engine, as in tests of a single activity."""
         try:
             return cls(activity.client(), activity.info().task_token, pause_seconds)
@@ -99,11 +99,11 @@ class _LateHeartbeatThread:
     """The activities of this process that send heartbeats, and the thread that sends late ones."""
 
     def __init__(self) -> None:
-        self._all: set[_BlockedLoopHeartbeatSender] = set()
+        self._all: set[_HeartbeatSenderBesideBlockedLoop] = set()
         self._lock = threading.Lock()
         self._is_running = False
 
-    def add(self, fallback: _BlockedLoopHeartbeatSender) -> None:
+    def add(self, fallback: _HeartbeatSenderBesideBlockedLoop) -> None:
         """Add an activity; start the thread if it does not run."""
         with self._lock:
             self._all.add(fallback)
@@ -111,7 +111,7 @@ class _LateHeartbeatThread:
                 self._is_running = True
                 threading.Thread(target=self._run, name="heartbeats", daemon=True).start()
 
-    def discard(self, standby: _BlockedLoopHeartbeatSender) -> None:
+    def discard(self, standby: _HeartbeatSenderBesideBlockedLoop) -> None:
         """Remove an activity that has ended."""
         with self._lock:
             self._all.discard(standby)

@@ -52,7 +52,7 @@ class ActivityRecord:
 
 
 @dataclass
-class _LaterEvents:
+class _OutcomesFromLaterEvents:
     """What later events say of activities that earlier events scheduled; history is read backwards."""
 
     ended: dict[int, tuple[ActivityState, datetime, Failure | None]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ async def list_newest_activities(
 ) -> tuple[list[ActivityRecord], bool]:
     """Return the newest activities of a run, newest first, and whether these are all."""
     pending = {each.activity_id: each for each in description.raw_description.pending_activities}
-    later, found, read, token = _LaterEvents(), list[ActivityRecord](), 0, b""
+    later, found, read, token = _OutcomesFromLaterEvents(), list[ActivityRecord](), 0, b""
     while True:
         request = GetWorkflowExecutionHistoryReverseRequest(
             namespace=client.namespace,
@@ -94,7 +94,7 @@ async def list_newest_activities(
             return found, not token
 
 
-def _collect_later_event(event: HistoryEvent, later: _LaterEvents) -> None:
+def _collect_later_event(event: HistoryEvent, later: _OutcomesFromLaterEvents) -> None:
     if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
         started = event.activity_task_started_event_attributes
         failure = started.last_failure if started.HasField("last_failure") else None
@@ -112,7 +112,7 @@ def _collect_later_event(event: HistoryEvent, later: _LaterEvents) -> None:
 
 
 async def _build_activity_record(
-    client: Client, event: HistoryEvent, later: _LaterEvents, pending: dict[str, PendingActivityInfo]
+    client: Client, event: HistoryEvent, later: _OutcomesFromLaterEvents, pending: dict[str, PendingActivityInfo]
 ) -> ActivityRecord:
     scheduled = event.activity_task_scheduled_event_attributes
     summary = ""

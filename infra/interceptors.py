@@ -82,12 +82,12 @@ class LoggingAndFaultInterceptor(client.Interceptor, worker.Interceptor):
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (the SDK's name)
         """See base class."""
-        _filter_lines_of_sdk()
+        _drop_expected_tracebacks_from_sdk_logs()
         return _LoggingActivityInterceptor(next)
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002
         """See base class."""
-        _filter_lines_of_sdk()
+        _drop_expected_tracebacks_from_sdk_logs()
         return _LoggingWorkflowInterceptor
 
 
@@ -164,7 +164,7 @@ def _log_and_measure_outcome(activity_type: str) -> Iterator[None]:
         yield
     except BaseException as raised:
         why = _describe_failure(raised)
-        outcome = _classify_outcome(raised)
+        outcome = _classify_activity_error(raised)
         raise
     finally:
         seconds = time.perf_counter() - started
@@ -211,12 +211,12 @@ _SDK_LOGGERS: Final = (
 )
 
 
-def _filter_lines_of_sdk() -> None:
+def _drop_expected_tracebacks_from_sdk_logs() -> None:
     for name in _SDK_LOGGERS:
         logging.getLogger(name).addFilter(_TRACEBACKS)
 
 
-def _classify_outcome(raised: BaseException) -> str:
+def _classify_activity_error(raised: BaseException) -> str:
     if isinstance(raised, ApplicationError) and raised.type == FAULT_TYPE:
         return "fault"
     if not is_cancelled_exception(raised) and not isinstance(raised, asyncio.CancelledError):
@@ -349,13 +349,13 @@ class _ConsoleLinkClientInterceptor(client.OutboundInterceptor):
         await super().update_schedule(input)
 
     def _wrap_updater(self, updater: Callable[[ScheduleUpdateInput], Any]) -> Callable[[ScheduleUpdateInput], Any]:
-        def update(current: ScheduleUpdateInput) -> Any:
+        def update_and_add_link(current: ScheduleUpdateInput) -> Any:
             changed = updater(current)
             if isinstance(changed, ScheduleUpdate):
                 self._add_link(changed.schedule)
             return changed
 
-        return update
+        return update_and_add_link
 
     def _add_link(self, schedule: client.Schedule) -> None:
         if isinstance(schedule.action, ScheduleActionStartWorkflow):

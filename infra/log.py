@@ -28,7 +28,7 @@ BUFFER_SECONDS = 0.01
 _LEVELS: Final = {"exception": "error", "warn": "warning"}
 
 
-class LineBuffer:
+class BufferedLogWriter:
     """Write lines to standard error: within an event loop once for all lines of some milliseconds, otherwise at once.
 
     Every request logs a line, and a system call for each would cost more than to format it.
@@ -60,7 +60,7 @@ class LineBuffer:
         sys.stderr.buffer.flush()
 
 
-line_buffer = LineBuffer()
+line_buffer = BufferedLogWriter()
 
 
 class _LineLogger:
@@ -93,7 +93,7 @@ def _make_logger_class(level: str) -> type[Any]:
     return InfoLogger
 
 
-def configure(level: str) -> None:
+def configure_json_logging(level: str) -> None:
     """Write the lines of structlog, and those of the standard library's loggers, to standard error in the same form."""
     structlog.configure(
         # One processor, and not the standard library: every request logs a line, which could cost more than to answer.

@@ -94,7 +94,7 @@ _TCP_SILENCE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, 
 """Seconds until the first probe and between probes, probes, and milliseconds for what was sent: 11 s in both cases."""
 
 
-def end_connection_to_silent_peer(connection: socket.socket | None) -> None:
+def enable_keepalive_against_silent_peer(connection: socket.socket | None) -> None:
     """Have the kernel end a connection of TCP whose peer neither confirms what is sent nor answers probes.
 
     By default it probes after two hours, and no time-out of a server's ends a request to a host that is cut off.

@@ -123,10 +123,10 @@ class QueryRetryInterceptor(client.Interceptor):
 
     def intercept_client(self, next: client.OutboundInterceptor) -> client.OutboundInterceptor:  # noqa: A002 (the SDK's name)
         """See base class."""
-        return _QueryRetryClient(next)
+        return _EarlyQueryRetryClient(next)
 
 
-class _QueryRetryClient(client.OutboundInterceptor):
+class _EarlyQueryRetryClient(client.OutboundInterceptor):
     async def query_workflow(self, input: client.QueryWorkflowInput) -> Any:  # noqa: A002
         until = time.monotonic() + RETRY_SECONDS
         while True:

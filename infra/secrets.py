@@ -21,7 +21,7 @@ class SealUnreadableError(Exception):
     """No key in HAULAGE_SECRETS__SEAL opens this sealed value. Put the key that made it back at the end of the list."""
 
 
-class Sealer:
+class SecretSealer:
     """Seal text with the first of the installation's keys, and open it with any of them, so that keys can rotate."""
 
     def __init__(self, settings: SecretSettings) -> None:
@@ -70,11 +70,11 @@ def create_random_token() -> str:
     try:
         return _block.pop()
     except IndexError:
-        _block.extend(_create_token_block())
+        _block.extend(_draw_block_of_random_tokens())
         return _block.pop()
 
 
-def _create_token_block() -> Iterator[str]:
+def _draw_block_of_random_tokens() -> Iterator[str]:
     block = os.urandom(BLOCK_TOKENS * TOKEN_BYTES)
     return (block[start : start + TOKEN_BYTES].hex() for start in range(0, len(block), TOKEN_BYTES))
 

@@ -17,7 +17,7 @@ from infra.address_settings import AddressSettings
 from infra.component_settings import DatabaseSettings, EngineClientSettings, ObjectSettings, PublicBase
 
 
-class GuardSettings(BaseModel):
+class EgressGuardSettings(BaseModel):
     """The addresses that the guarded HTTP client may connect to."""
 
     allow: list[str] = Field(default=[], description="addresses, address:port pairs and networks that are allowed")
@@ -106,7 +106,7 @@ class SecretSettings(BaseModel):
         return [pepper.get_secret_value() for pepper in (self.pepper, *self.other_peppers)]
 
 
-class WorkerSettings(BaseModel):
+class WorkerSlotsAndMetricsSettings(BaseModel):
     """The capacity of a worker process."""
 
     metrics_host: str = "127.0.0.1"
@@ -313,11 +313,11 @@ class Settings(BaseSettings):
     log_level: str = "INFO"
     database: DatabaseSettings = DatabaseSettings()
     objects: ObjectSettings = ObjectSettings()
-    guard: GuardSettings = GuardSettings()
+    guard: EgressGuardSettings = EgressGuardSettings()
     engine: EngineClientSettings = EngineClientSettings()
     api: ApiSettings = ApiSettings()
     secrets: SecretSettings = SecretSettings()
-    worker: WorkerSettings = WorkerSettings()
+    worker: WorkerSlotsAndMetricsSettings = WorkerSlotsAndMetricsSettings()
     downloads: DownloadSettings = DownloadSettings()
     webhooks: WebhookSettings = WebhookSettings()
     gse: GseSettings = GseSettings()
@@ -331,7 +331,7 @@ class Settings(BaseSettings):
 
 
 @cache
-def load() -> Settings:
+def load_settings_from_environment() -> Settings:
     """Return the settings of this process; read them at the first call.
 
     Raises:

@@ -84,7 +84,7 @@ PASSED_THROUGH = (
 )
 
 
-class StructJsonConverter(PydanticJSONPlainPayloadConverter):
+class StructAndModelJsonConverter(PydanticJSONPlainPayloadConverter):
     """Convert msgspec's structs beside pydantic's models: a struct costs a tenth, where thousands travel a second."""
 
     _METADATA: Final = {"encoding": b"json/plain"}
@@ -105,7 +105,7 @@ class StructJsonConverter(PydanticJSONPlainPayloadConverter):
 # Shared: the SDK makes a converter for each activity of a workflow, and each would learn all types anew.
 _CONVERTERS = (
     *(
-        StructJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
+        StructAndModelJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
         for each in DefaultPayloadConverter.default_encoding_payload_converters
     ),
     payloads.MissingKeyPayloadConverter(),
@@ -113,7 +113,7 @@ _CONVERTERS = (
 
 
 class HaulagePayloadConverter(CompositePayloadConverter):
-    """The SDK's own converters, with `StructJsonConverter` for JSON."""
+    """The SDK's own converters, with `StructAndModelJsonConverter` for JSON."""
 
     def __init__(self) -> None:
         super().__init__(*_CONVERTERS)

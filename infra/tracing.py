@@ -26,7 +26,7 @@ _provider: TracerProvider | None = None
 _tracer: Tracer | None = None
 
 
-def start(settings: TraceSettings, service: str) -> None:
+def start_span_export(settings: TraceSettings, service: str) -> None:
     """Export the spans of this process from now on, if a collector is set; call it once, before clients connect.
 
     Args:
@@ -56,7 +56,7 @@ def is_started() -> bool:
     return _tracer is not None
 
 
-async def stop() -> None:
+async def stop_span_export() -> None:
     """Export what is left, and trace no more."""
     global _provider, _tracer
     provider, _provider, _tracer = _provider, None, None

@@ -287,7 +287,7 @@ class Host:
     async def _spawn(self, unit: Unit) -> asyncio.subprocess.Process:
         environment = unit.build_environment(self.read)
         environment.setdefault("HOME", "/tmp")  # noqa: S108 - the host's own
-        arguments = unit.build_arguments(environment)
+        arguments = unit.build_stand_in_arguments(environment)
         clock = [f"LD_PRELOAD={CLOCK_LIBRARY}", "LAB_CLOCK=/run/clock"] if unit.user in CLOCK_USERS else []
         with (self.logs / f"{unit.name}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(

@@ -200,7 +200,7 @@ class Lab:
         host = self.hosts[self.topology.list_hosts("haulage-api")[0]]
         unit = load_unit("haulage-migrate", host.name)
         environment = unit.build_environment(host.read)
-        command = ["env", "--chdir", unit.working_directory, *unit.build_arguments(environment)]
+        command = ["env", "--chdir", unit.working_directory, *unit.build_stand_in_arguments(environment)]
         await host.run(*command, user=unit.user, environment=environment)
 
     async def _start_units_of(self, name: str) -> None:

@@ -75,7 +75,7 @@ class Unit:
             found |= parse_environment_file(text or "")
         return found
 
-    def build_arguments(self, environment: Mapping[str, str]) -> list[str]:
+    def build_stand_in_arguments(self, environment: Mapping[str, str]) -> list[str]:
         """Return the command line: `$NAME` is replaced by its words, `${NAME}` within a word by its value."""
         arguments: list[str] = []
         for word in shlex.split(self.command):

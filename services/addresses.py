@@ -20,7 +20,7 @@ from infra.address_settings import AddressSettings, AllModulesSettings
 from infra.database import Database
 from stores.addresses import configuration as versions
 from stores.addresses.configuration import NO_VERSION, AddressOptions, AddressOptionsAndVersion
-from stores.pauses import Pause
+from stores.pauses import PauseRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,20 @@ async def load_effective_settings(database: Database, defaults: AddressSettings)
     return apply_options_to_settings(defaults, (await versions.load_newest_version(database)).options)
 
 
-async def load_module_pauses(database: Database, defaults: AddressSettings) -> Mapping[Module, Pause]:
+async def load_module_pauses(database: Database, defaults: AddressSettings) -> Mapping[Module, PauseRecord]:
     """Return the modules that are paused now, each with who paused it, since when and why."""
     return await find_pauses_of_paused_modules(database, await load_effective_settings(database, defaults))
 
 
-async def find_pauses_of_paused_modules(database: Database, settings: AddressSettings) -> Mapping[Module, Pause]:
+async def find_pauses_of_paused_modules(database: Database, settings: AddressSettings) -> Mapping[Module, PauseRecord]:
     """Return the modules that these settings pause, each with who paused it, since when and why."""
     if not (paused := settings.modules.paused):
         return {}
     found = await versions.find_last_pause_of_each_module(database, paused)
     return {
-        module: found.get(module, Pause(None, "the environment", f"HAULAGE_ADDRESSES__MODULES__{name.upper()}__PAUSED"))
+        module: found.get(
+            module, PauseRecord(None, "the environment", f"HAULAGE_ADDRESSES__MODULES__{name.upper()}__PAUSED")
+        )
         for name in paused
         if (module := Module(name))
     }
@@ -83,15 +85,15 @@ class ConfigurationLoader:
         """Return the configuration for a cycle that begins now."""
         return self._build_effective(await versions.load_newest_version(self._database))
 
-    async def load_version(self, version: int) -> EffectiveAddressConfiguration:
+    async def load_options_version(self, version: int) -> EffectiveAddressConfiguration:
         """Return the configuration of a cycle that began under this version."""
         if version == 0:
             return self._build_effective(NO_VERSION)
-        return self._build_effective(await versions.load_version(self._database, version))
+        return self._build_effective(await versions.load_options_version(self._database, version))
 
     def _build_effective(self, version: AddressOptionsAndVersion) -> EffectiveAddressConfiguration:
         settings = apply_options_to_settings(self._defaults, version.options)
-        return EffectiveAddressConfiguration(version.version, settings, self._modules.with_settings(settings))
+        return EffectiveAddressConfiguration(version.version, settings, self._modules.copy_with_settings(settings))
 
 
 class ModulesClientWithNewestSettings:
@@ -101,18 +103,20 @@ class ModulesClientWithNewestSettings:
         self._configuration = configuration
 
     async def apply_operations(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
-        return await (await self._load_client()).apply_operations(module, operations)
+        return await (await self._load_client_with_newest_settings()).apply_operations(module, operations)
 
     async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
-        return await (await self._load_client()).list_addresses(module, after, limit)
+        return await (await self._load_client_with_newest_settings()).list_addresses(module, after, limit)
 
     async def look_up_operations(self, module: Module, operations: Sequence[Operation]) -> ModuleLookupAnswer:
-        return await (await self._load_client()).look_up_operations(module, operations)
+        return await (await self._load_client_with_newest_settings()).look_up_operations(module, operations)
 
     async def list_addresses_with_open_orders(self, module: Module, address_ids: Collection[int]) -> set[int]:
-        return await (await self._load_client()).list_addresses_with_open_orders(module, address_ids)
+        return await (await self._load_client_with_newest_settings()).list_addresses_with_open_orders(
+            module, address_ids
+        )
 
-    async def _load_client(self) -> ModulesClient:
+    async def _load_client_with_newest_settings(self) -> ModulesClient:
         return (await self._configuration.load_newest()).modules
 
 
@@ -160,13 +164,13 @@ class CycleTrigger:
     async def _trigger_unless_paused(self) -> None:
         found = (await self._schedule.describe()).schedule
         if not found.spec.intervals:
-            await self._schedule.update(self._add_interval)
+            await self._schedule.update(self._set_schedule_interval)
         # A trigger would also start a paused schedule.
         if not found.state.paused:
             # Not SKIP: a cycle that is about to end may have loaded its messages before the commit.
             await self._schedule.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)
 
-    def _add_interval(self, current: ScheduleUpdateInput) -> ScheduleUpdate:
+    def _set_schedule_interval(self, current: ScheduleUpdateInput) -> ScheduleUpdate:
         schedule = current.description.schedule
         schedule.spec.intervals = [ScheduleIntervalSpec(every=self._pause)]
         return ScheduleUpdate(schedule=schedule)

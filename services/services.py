@@ -19,9 +19,9 @@ from domain.orders.names import EXPORT_ROUTE
 from infra import log, outages, payloads, temporal
 from infra.database import Database, build_tls_arguments
 from infra.filecache import FileCache
-from infra.limits import HostRequestLimiter, Limiter
+from infra.limits import DatabaseLimiter, HostRequestLimiter
 from infra.objects import ObjectStore
-from infra.secrets import Sealer
+from infra.secrets import SecretSealer
 from infra.settings import Settings
 from stores import migrate, payload_keys
 
@@ -39,7 +39,7 @@ class Services:
     database: Database
     objects: ObjectStore
     http: GuardedClient
-    sealer: Sealer
+    sealer: SecretSealer
     gate: HostRequestLimiter
     engine: Client
     gse: GseClient
@@ -102,15 +102,17 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         stack.push_async_callback(database.close)
         objects = ObjectStore(settings.objects)
         stack.push_async_callback(objects.close)
-        http = await stack.enter_async_context(GuardedClient(settings.guard, own=_build_own_export_url(settings)))
+        http = await stack.enter_async_context(
+            GuardedClient(settings.guard, own=_build_own_export_url_or_empty(settings))
+        )
         yield Services(
             settings=settings,
             database=database,
             objects=objects,
             http=http,
-            sealer=Sealer(settings.secrets),
+            sealer=SecretSealer(settings.secrets),
             gate=await stack.enter_async_context(
-                HostRequestLimiter(Limiter(database), settings.downloads.requests_per_host)
+                HostRequestLimiter(DatabaseLimiter(database), settings.downloads.requests_per_host)
             ),
             engine=await temporal.connect(console=settings.api.console_base, codec=payloads.build_codec(settings)),
             gse=await stack.enter_async_context(GseClient(settings.gse)),
@@ -131,7 +133,7 @@ async def require_ready_and_record_key_use(services: Services) -> None:
     await payload_keys.record_payload_key_use(services.database, services.settings)
 
 
-def _build_own_export_url(settings: Settings) -> str:
+def _build_own_export_url_or_empty(settings: Settings) -> str:
     """Return the URL of the one route of our own API that sources may be, or an empty text."""
     own = settings.orders.own_address.rstrip("/")
     return f"{own}{EXPORT_ROUTE}" if own else ""

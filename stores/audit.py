@@ -60,7 +60,7 @@ class AuditFilter:
     happened_before: datetime | None = None
 
 
-async def add_entry(database: Database, action: NewAuditEntry) -> int:
+async def add_audit_entry(database: Database, action: NewAuditEntry) -> int:
     """Write an action that is about to be done; return the id of its entry."""
     async with database.connection() as connection:
         entry_id: int = await connection.fetchval(
@@ -84,7 +84,7 @@ async def write_outcome_of_audited_action(database: Database, entry_id: int, sta
         await connection.execute(_COMPLETE, entry_id, status, code)
 
 
-async def list_page_plus_one(
+async def list_audit_entry_page_plus_one(
     session: Session, filters: AuditFilter, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[AuditEntry]:
     """Return entries, newest first, and one more if another page follows."""

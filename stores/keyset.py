@@ -14,7 +14,7 @@ Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
-class SqlKeyset:
+class SqlOrderAndAfterCondition:
     """The order of a list in a statement that is written as text, and the condition that belongs to that order.
 
     Args:

@@ -87,17 +87,17 @@ async def draft_migration(database_url: str, title: str) -> Path:
     """Write a migration from this version's revision to the present table models; read it before you commit it."""
     written: list[Path] = []
 
-    def write_revision(config: Config) -> None:
+    def autogenerate_numbered_revision(config: Config) -> None:
         number = f"{len(_list_known_revisions()) + 1:04d}"
         script = command.revision(config, title, autogenerate=True, rev_id=number)
         written.extend(Path(one.path) for one in [script] if isinstance(one, Script))
 
-    await _run_migration_under_lock(database_url, write_revision)
+    await _run_migration_under_lock(database_url, autogenerate_numbered_revision)
     [path] = written
     return path
 
 
-async def read_revision(database: Database) -> str | None:
+async def read_schema_revision(database: Database) -> str | None:
     """Return the database's revision; None if it has no schema yet."""
     async with database.session() as session:
         connection = await session.connection()

@@ -19,7 +19,7 @@ _FIND = "SELECT EXISTS (SELECT FROM system_pauses WHERE system = $1)"
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class PauseRecord:
     """That a system, or a part of one, is paused."""
 
     paused_at: datetime | None
@@ -39,26 +39,26 @@ def build_task_type_subject(type_: str) -> str:
     return f"tasks/{type_}"
 
 
-async def pause(database: Database, system: str, who: str, reason: str) -> None:
+async def save_pause(database: Database, system: str, who: str, reason: str) -> None:
     """Pause a system, or keep who paused a type of tasks and why."""
     async with database.connection() as connection:
         await connection.execute(_PAUSE, system, who, reason)
 
 
-async def resume(database: Database, system: str) -> None:
+async def delete_pause(database: Database, system: str) -> None:
     """Resume a system; one that runs goes on."""
     async with database.connection() as connection:
         await connection.execute(_RESUME, system)
 
 
-async def list_paused(database: Database) -> Mapping[str, Pause]:
+async def list_pauses_by_subject(database: Database) -> Mapping[str, PauseRecord]:
     """Return the pauses of systems and of types of tasks, by name."""
     async with database.connection() as connection:
         rows = await connection.fetch(_LIST)
-    return {row["system"]: Pause(row["paused_at"], row["who"], row["reason"]) for row in rows}
+    return {row["system"]: PauseRecord(row["paused_at"], row["who"], row["reason"]) for row in rows}
 
 
-async def is_paused(database: Database, system: str) -> bool:
+async def is_system_paused(database: Database, system: str) -> bool:
     """Return whether a system is paused."""
     async with database.connection() as connection:
         return bool(await connection.fetchval(_FIND, system))

@@ -126,12 +126,12 @@ async def find_quota_overrides_json(database: Database, project_id: str) -> str 
     return overrides
 
 
-async def find(session: Session, project_id: str, *, lock: bool = False) -> Project | None:
+async def find_project(session: Session, project_id: str, *, lock: bool = False) -> Project | None:
     """Return a project; with a lock, no other request creates or revokes its keys meanwhile."""
     return await session.get(Project, project_id, with_for_update=lock)
 
 
-async def find_name(database: Database, project_id: str | None) -> str | None:
+async def find_project_name(database: Database, project_id: str | None) -> str | None:
     """Return the name of a project."""
     if project_id is None:
         return None
@@ -139,7 +139,9 @@ async def find_name(database: Database, project_id: str | None) -> str | None:
         return (await session.exec(select(Project.name).where(Project.project_id == project_id))).one_or_none()
 
 
-async def list_page_plus_one(session: Session, after: tuple[datetime, str] | None, limit: int) -> Sequence[Project]:
+async def list_project_page_plus_one(
+    session: Session, after: tuple[datetime, str] | None, limit: int
+) -> Sequence[Project]:
     """Return projects, newest first, and one more if another page follows."""
     statement = keyset.select_page_plus_one(select(Project), (Project.created_at, Project.project_id), after, limit)
     return (await session.exec(statement)).all()
@@ -155,7 +157,7 @@ async def create_project(session: Session, project_id: str, name: str) -> Projec
 
 async def revoke_project(session: Session, project_id: str) -> Project | None:
     """Revoke a project unless it is revoked already."""
-    project = await find(session, project_id, lock=True)
+    project = await find_project(session, project_id, lock=True)
     if project is not None:
         project.revoked_at = project.revoked_at or await _read_transaction_begin_time(session)
     return project

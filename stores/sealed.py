@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from domain.secrets import SealedText
 from infra.database import Database
-from infra.secrets import Sealer, SealUnreadableError
+from infra.secrets import SealUnreadableError, SecretSealer
 
 BATCH_ROWS: Final = 500
 
@@ -48,12 +48,16 @@ class SealedRowCounts:
     """No key opens them."""
 
 
-async def count_sealed(database: Database, sealer: Sealer, column: SealedColumn, rows_max: int) -> SealedRowCounts:
+async def count_values_of_old_keys(
+    database: Database, sealer: SecretSealer, column: SealedColumn, rows_max: int
+) -> SealedRowCounts:
     """Count the rows of a column, at most so many, that an old key or none opens."""
     return await _count_and_maybe_reseal_in_batches(database, sealer, column, rows_max, is_written=False)
 
 
-async def reseal_values_under_old_keys(database: Database, sealer: Sealer, column: SealedColumn) -> SealedRowCounts:
+async def reseal_values_under_old_keys(
+    database: Database, sealer: SecretSealer, column: SealedColumn
+) -> SealedRowCounts:
     """Seal the values of a column anew that an old key made.
 
     Each batch is one statement, and a row that changed since it was read is left alone: the server may run meanwhile,
@@ -63,17 +67,17 @@ async def reseal_values_under_old_keys(database: Database, sealer: Sealer, colum
 
 
 async def _count_and_maybe_reseal_in_batches(
-    database: Database, sealer: Sealer, column: SealedColumn, rows_max: int | None, *, is_written: bool
+    database: Database, sealer: SecretSealer, column: SealedColumn, rows_max: int | None, *, is_written: bool
 ) -> SealedRowCounts:
     count, after = SealedRowCounts(column.name), ""
     change = reseal_values_in_download_request if column.is_request else _reseal_text
     while rows_max is None or count.rows < rows_max:
         async with database.connection() as connection:
-            rows = await connection.fetch(_build_selection(column), after, BATCH_ROWS)
+            rows = await connection.fetch(_build_select_page_statement(column), after, BATCH_ROWS)
             changed = _collect_changes_and_count(sealer, rows, change, count)
             if changed and is_written:
                 columns = (list(each) for each in zip(*changed, strict=True))
-                await connection.execute(build_update(column), *columns)
+                await connection.execute(build_compare_and_replace_statement(column), *columns)
         if len(rows) < BATCH_ROWS:
             break
         after = rows[-1]["key"]
@@ -81,7 +85,7 @@ async def _count_and_maybe_reseal_in_batches(
 
 
 def _collect_changes_and_count(
-    sealer: Sealer, rows: list[Any], change: Callable[[Sealer, str], str | None], count: SealedRowCounts
+    sealer: SecretSealer, rows: list[Any], change: Callable[[SecretSealer, str], str | None], count: SealedRowCounts
 ) -> list[tuple[str, str, str]]:
     """Return key, old and new value of the rows to change, and count them."""
     changes: list[tuple[str, str, str]] = []
@@ -98,12 +102,12 @@ def _collect_changes_and_count(
     return changes
 
 
-def _reseal_text(sealer: Sealer, token: str) -> str | None:
+def _reseal_text(sealer: SecretSealer, token: str) -> str | None:
     resealed = sealer.reseal(SealedText(token=token))
     return resealed.token if resealed else None
 
 
-def reseal_values_in_download_request(sealer: Sealer, text: str) -> str | None:
+def reseal_values_in_download_request(sealer: SecretSealer, text: str) -> str | None:
     """Return the request of a download, which is JSON, with its values sealed anew; None if none needs it."""
     request: dict[str, Any] = json.loads(text)
     is_changed = False
@@ -116,14 +120,14 @@ def reseal_values_in_download_request(sealer: Sealer, text: str) -> str | None:
     return json.dumps(request) if is_changed else None
 
 
-def _build_selection(column: SealedColumn) -> str:
+def _build_select_page_statement(column: SealedColumn) -> str:
     return (
         f"SELECT {column.key}::text AS key, {column.column}::text AS value FROM {column.table} "  # noqa: S608 - constants
         f"WHERE {column.column} IS NOT NULL AND {column.key}::text > $1 ORDER BY {column.key}::text LIMIT $2"
     )
 
 
-def build_update(column: SealedColumn) -> str:
+def build_compare_and_replace_statement(column: SealedColumn) -> str:
     """Return the statement that replaces values, each only where it is what it was: keys, old and new values."""
     value = "v.sealed::jsonb" if column.is_request else "v.sealed"
     return (

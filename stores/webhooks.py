@@ -25,7 +25,7 @@ from domain.webhooks import (
     format_secret,
 )
 from infra.database import Database
-from infra.secrets import Sealer
+from infra.secrets import SecretSealer
 from stores import keyset
 from stores.tables.shared import Delivery, DeliveryAttempt, Project, WebhookSecret
 
@@ -201,7 +201,7 @@ class CreatedSecret:
     text: str = field(repr=False)
 
 
-async def load_or_create_signing_secrets(database: Database, sealer: Sealer, project_id: str) -> list[str]:
+async def load_or_create_signing_secrets(database: Database, sealer: SecretSealer, project_id: str) -> list[str]:
     """Return the active secrets of a project in clear, newest first; create the first one if there is none."""
     async with database.session() as session:
         rows = await list_active_secrets(session, project_id)
@@ -219,7 +219,9 @@ async def list_active_secrets(session: AsyncSession, project_id: str) -> Sequenc
     return (await session.exec(statement.order_by(col(WebhookSecret.secret_id).desc()))).all()
 
 
-async def rotate_secret(session: AsyncSession, sealer: Sealer, project_id: str, overlap: timedelta) -> CreatedSecret:
+async def rotate_secret(
+    session: AsyncSession, sealer: SecretSealer, project_id: str, overlap: timedelta
+) -> CreatedSecret:
     """Create a secret, and let the earlier ones expire after the overlap at the latest.
 
     Raises:
@@ -261,7 +263,7 @@ def _hash_endpoint(project_id: str, url: str) -> bytes:
     return hashlib.sha256(f"{project_id} {url}".encode()).digest()
 
 
-async def _create_secret(session: AsyncSession, sealer: Sealer, project_id: str) -> CreatedSecret:
+async def _create_secret(session: AsyncSession, sealer: SecretSealer, project_id: str) -> CreatedSecret:
     text = format_secret(secrets.token_bytes(SECRET_BYTES))
     now = (await session.exec(select(func.now()))).one()
     row = WebhookSecret(project_id=project_id, sealed=sealer.seal(text).token, last4=text[-4:], created_at=now)

@@ -105,7 +105,7 @@ class SystemQueues(Generic[Services_contra]):
         return queue in self.names or self.is_named_later(queue)
 
 
-class QueuesModule(Protocol[Services_contra]):
+class ModuleWithQueues(Protocol[Services_contra]):
     """`workflows/<system>/queues.py`: what workers do for the system."""
 
     @property
@@ -168,7 +168,7 @@ class SystemModules(
         """`api/<system>/quotas.py`."""
 
     @property
-    def queues(self) -> QueuesModule[Services_contra]:
+    def queues(self) -> ModuleWithQueues[Services_contra]:
         """`workflows/<system>/queues.py`."""
 
     @property

@@ -30,26 +30,26 @@ ONCE: Final = RetryPolicy(maximum_attempts=1)
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class ActivityOptions(TypedDict):
+class ShortActivityOptions(TypedDict):
     """Options of an activity so short that its own timeout soon shows that its worker is lost."""
 
     start_to_close_timeout: timedelta
     retry_policy: RetryPolicy
 
 
-class LongActivityOptions(ActivityOptions):
+class ActivityOptionsWithHeartbeat(ShortActivityOptions):
     """Options of an activity that may take long and sends heartbeats."""
 
     heartbeat_timeout: timedelta
 
 
-class ActivityOptionsWithQueueTimeout(LongActivityOptions):
+class ActivityOptionsWithQueueTimeout(ActivityOptionsWithHeartbeat):
     """Options of an activity on a queue that may have no worker."""
 
     schedule_to_start_timeout: timedelta
 
 
-Options = TypeVar("Options", bound=ActivityOptions)
+Options = TypeVar("Options", bound=ShortActivityOptions)
 
 
 def disable_retry_on_error_types(options: Options, *errors: type[Exception]) -> Options:
@@ -86,33 +86,35 @@ def has_error_type(error: ActivityError, name: str) -> bool:
 
 
 # All systems.
-SHORT_ACTIVITY: Final = ActivityOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=UNTIL_DONE)
+SHORT_ACTIVITY: Final = ShortActivityOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=UNTIL_DONE)
 # A worker that hangs still takes activities, a few of them, one after the other: each costs this long.
-PROMPT_ACTIVITY: Final = ActivityOptions(start_to_close_timeout=timedelta(seconds=10), retry_policy=UNTIL_DONE_PROMPTLY)
+PROMPT_ACTIVITY: Final = ShortActivityOptions(
+    start_to_close_timeout=timedelta(seconds=10), retry_policy=UNTIL_DONE_PROMPTLY
+)
 # The next run of the schedule removes what a failed one left.
-HOUSEKEEPING: Final = LongActivityOptions(
+HOUSEKEEPING: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(minutes=10),
     heartbeat_timeout=timedelta(seconds=30),
     retry_policy=RetryPolicy(maximum_attempts=5),
 )
 
 # Downloads. Reading a source retries pages by itself, with pauses as long as the source asks for.
-SOURCE_READING: Final = LongActivityOptions(
+SOURCE_READING: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(hours=1), heartbeat_timeout=HEARTBEAT, retry_policy=UNTIL_DONE
 )
-FILE_MAKING: Final = LongActivityOptions(
+FILE_MAKING: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(hours=12), heartbeat_timeout=HEARTBEAT, retry_policy=UNTIL_DONE
 )
 
 # Transfers. The job's own deadline ends a shipment long before.
-SHIPPING: Final = LongActivityOptions(
+SHIPPING: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(days=1),
     heartbeat_timeout=timedelta(seconds=8),
     retry_policy=UNTIL_DONE_PROMPTLY,
 )
 
 # Orders. A cycle stands still while it claims: a worker that hangs must not hold it up for long.
-CLAIM: Final = LongActivityOptions(
+CLAIM: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(seconds=60), heartbeat_timeout=HEARTBEAT, retry_policy=UNTIL_DONE
 )
 # The clock is a request that may have to wait for its turn.
@@ -122,36 +124,36 @@ CLOCK_READING: Final = ActivityOptionsWithQueueTimeout(
     heartbeat_timeout=HEARTBEAT,
     retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=3),
 )
-PRESENCE_CHECK: Final = ActivityOptions(start_to_close_timeout=timedelta(seconds=10), retry_policy=ONCE)
+PRESENCE_CHECK: Final = ShortActivityOptions(start_to_close_timeout=timedelta(seconds=10), retry_policy=ONCE)
 _REPORT_TRIES: Final = RetryPolicy(initial_interval=timedelta(seconds=10), maximum_attempts=20)
 # A part ends with the first slice's length of time that is read after half a minute; at one request a minute that
 # alone takes hours.
-REPORT_READING: Final = LongActivityOptions(
+REPORT_READING: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(hours=6), heartbeat_timeout=timedelta(seconds=10), retry_policy=_REPORT_TRIES
 )
-REPORT_WRITING: Final = LongActivityOptions(
+REPORT_WRITING: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(minutes=30), heartbeat_timeout=timedelta(seconds=10), retry_policy=_REPORT_TRIES
 )
 
 # Addresses.
-ADDRESS_BATCH: Final = LongActivityOptions(
+ADDRESS_BATCH: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(minutes=10), heartbeat_timeout=timedelta(seconds=10), retry_policy=UNTIL_DONE
 )
 # Hundreds of swaps of one address go one by one, and each may have to wait for a slow module.
-ADDRESS_CHANGES: Final = LongActivityOptions(
+ADDRESS_CHANGES: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(hours=2), heartbeat_timeout=timedelta(seconds=10), retry_policy=UNTIL_DONE
 )
-ADDRESS_CHECK: Final = LongActivityOptions(
+ADDRESS_CHECK: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(hours=6), heartbeat_timeout=timedelta(seconds=10), retry_policy=UNTIL_DONE
 )
 # Without its module a comparison makes no report; an operator orders it again.
-MODULE_COMPARISON: Final = LongActivityOptions(
+MODULE_COMPARISON: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(hours=6),
     heartbeat_timeout=timedelta(seconds=10),
     retry_policy=RetryPolicy(initial_interval=timedelta(seconds=10), maximum_attempts=5),
 )
 
 # Webhooks. The receiver has at most 30 seconds of these.
-WEBHOOK_ATTEMPT: Final = LongActivityOptions(
+WEBHOOK_ATTEMPT: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(seconds=45), heartbeat_timeout=HEARTBEAT, retry_policy=UNTIL_DONE
 )

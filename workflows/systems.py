@@ -24,7 +24,7 @@ from infra.housekeeping import HousekeepingInput
 from infra.settings import Settings
 from services.services import Services
 from systems import System, import_modules, protocol
-from systems.protocol import QueuesModule, SystemNames
+from systems.protocol import ModuleWithQueues, SystemNames
 
 SystemQueues: TypeAlias = protocol.SystemQueues[Services]
 SystemSchedules: TypeAlias = protocol.SystemSchedules[Client, Database, Settings]
@@ -41,7 +41,7 @@ def import_names_modules() -> list[SystemNames]:
 
 def import_queues() -> Mapping[System, SystemQueues]:
     """Import the queues of every system, in the order of the list."""
-    modules = cast("Mapping[System, QueuesModule[Services]]", import_modules("workflows.{}.queues"))
+    modules = cast("Mapping[System, ModuleWithQueues[Services]]", import_modules("workflows.{}.queues"))
     return {system: module.QUEUES for system, module in modules.items()}
 
 

@@ -22,11 +22,11 @@ from domain.addresses.activity_models import (
     ApplyStepInput,
     ApplyStepResult,
     ArchiveCycleInput,
+    BeginCycleInput,
+    CyclePlanResult,
     IntakeMessageCounts,
     ListWaitingSwapsInput,
     ListWaitingSwapsResult,
-    LoadCycleInput,
-    LoadCycleResult,
     LogicalDeleteCheckResult,
     PullTopicInput,
     PullTopicResult,
@@ -52,7 +52,7 @@ from services.addresses import ConfigurationLoader, CycleTrigger
 from services.services import Services
 from stores import pauses
 from stores.addresses import cycle, logical_deletes
-from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 
 _log = log.get(__name__)
 
@@ -66,11 +66,11 @@ class AddressCycleActivities:
         self._configuration = configuration
 
     @activity.defn(name="address_load")
-    async def load_cycle(self, params: LoadCycleInput) -> LoadCycleResult:
+    async def resume_or_begin_cycle_unless_paused(self, params: BeginCycleInput) -> CyclePlanResult:
         """Load the messages of a cycle; none while the schedule is paused, which also ends a running cycle's run."""
         async with send_heartbeats_during_block():
             if await self._is_paused():
-                return LoadCycleResult(paused=True)
+                return CyclePlanResult(paused=True)
             config = await self._configuration.load_newest()
             plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
             if not plan.loaded:
@@ -84,11 +84,11 @@ class AddressCycleActivities:
             return plan.model_copy(update={"config_version": config.version})
 
     @activity.defn(name="address_apply")
-    async def apply_step(self, params: ApplyStepInput) -> ApplyStepResult:
+    async def apply_step_and_count_endings(self, params: ApplyStepInput) -> ApplyStepResult:
         """Apply some messages in all four modules, and write the results."""
         async with send_heartbeats_during_block():
-            config = await self._configuration.load_version(params.config_version)
-            applied = await delivery.apply_step(self._database, config.settings, config.modules, params)
+            config = await self._configuration.load_options_version(params.config_version)
+            applied = await delivery.check_send_and_record_step(self._database, config.settings, config.modules, params)
         for outcome in ("done", "failed", "superseded"):
             metrics.ADDRESS_ENDINGS.labels(outcome).inc(getattr(applied, outcome))
         if applied.failed:
@@ -105,7 +105,7 @@ class AddressCycleActivities:
     async def list_waiting_swaps(self, params: ListWaitingSwapsInput) -> ListWaitingSwapsResult:
         """List the swaps of the cycle to be tried once more."""
         async with send_heartbeats_during_block():
-            config = await self._configuration.load_version(params.config_version)
+            config = await self._configuration.load_options_version(params.config_version)
             return ListWaitingSwapsResult(
                 steps=await cycle.list_unfinished_swaps(self._database, config.settings, params.cycle_id)
             )
@@ -129,7 +129,7 @@ class AddressCycleActivities:
         return archived
 
     async def _is_paused(self) -> bool:
-        if await pauses.is_paused(self._database, names.SYSTEM):
+        if await pauses.is_system_paused(self._database, names.SYSTEM):
             return True
         try:
             schedule = await self._engine.get_schedule_handle(names.CYCLE_SCHEDULE).describe()
@@ -149,7 +149,7 @@ class AddressIntakeActivities:
 
     def __init__(self, services: Services) -> None:
         self._settings = services.settings.addresses
-        self._inbox = Inbox(services.database, self._settings.message_max_bytes)
+        self._inbox = MessageLogAndQuarantineWriter(services.database, self._settings.message_max_bytes)
         self._trigger = CycleTrigger(services.engine, self._settings.pause_seconds)
 
     @activity.defn(name="address_pull")
@@ -161,7 +161,7 @@ class AddressIntakeActivities:
             slice_ = _ConcurrentTopicPuller(
                 pubsub, self._inbox, self._trigger, params, get_subscription_name(self._settings, params.topic)
             )
-            return PullTopicResult(taken=await slice_.pull_until_end(self._settings.pubsub.pulls))
+            return PullTopicResult(taken=await slice_.pull_concurrently_until_stopped(self._settings.pubsub.pulls))
 
 
 def get_subscription_name(settings: AddressSettings, topic: Topic) -> str:
@@ -174,7 +174,12 @@ class _ConcurrentTopicPuller:
     """Pulls one topic for a while with several pulls at a time: while one writes, another waits for messages."""
 
     def __init__(
-        self, pubsub: PubSubClient, inbox: Inbox, trigger: CycleTrigger, params: PullTopicInput, name: str
+        self,
+        pubsub: PubSubClient,
+        inbox: MessageLogAndQuarantineWriter,
+        trigger: CycleTrigger,
+        params: PullTopicInput,
+        name: str,
     ) -> None:
         self._pubsub = pubsub
         self._inbox = inbox
@@ -185,7 +190,7 @@ class _ConcurrentTopicPuller:
         self._stopping = asyncio.create_task(activity.wait_for_worker_shutdown())
         self._counts = IntakeMessageCounts()
 
-    async def pull_until_end(self, pulls: int) -> IntakeMessageCounts:
+    async def pull_concurrently_until_stopped(self, pulls: int) -> IntakeMessageCounts:
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(pulls):
@@ -226,7 +231,7 @@ class _ConcurrentTopicPuller:
         except Exception:
             # Another worker may reach the database; kept here, they would wait for the end of their deadline.
             with suppress(PubSubFailure):
-                await self._pubsub.return_to_queue(self._subscription, ack_ids)
+                await self._pubsub.make_available_for_next_pull(self._subscription, ack_ids)
             raise
         if taken.new:
             self._trigger.request_cycle()
@@ -266,7 +271,7 @@ class LogicalDeleteActivities:
         self._settings = settings
 
     @activity.defn(name="address_check")
-    async def check_logical_deletes(self) -> LogicalDeleteCheckResult:
+    async def check_logical_deletes_and_purge_if_configured(self) -> LogicalDeleteCheckResult:
         """Ask modules about every listed address, and purge the removable ones where that is configured."""
         report = LogicalDeleteCheckResult(checked_at=await self._database.now())
         auto_purge = (await addresses.load_effective_settings(self._database, self._settings)).auto_purge
@@ -288,7 +293,7 @@ class LogicalDeleteActivities:
     async def _check_and_purge_page(
         self, report: LogicalDeleteCheckResult, page: Sequence[ListedLogicalDelete], *, auto_purge: bool
     ) -> LogicalDeleteCheckResult:
-        checked, silent = await self._ask_modules_and_save_answers(page)
+        checked, silent = await self._ask_modules_about_open_orders_and_save(page)
         removable = [each for each in checked if each.is_removable]
         purged = (
             await self._purge_unneeded(removable, AUTO_PURGE_ACTOR, None, is_already_checked=True)
@@ -304,7 +309,7 @@ class LogicalDeleteActivities:
             }
         )
 
-    async def _ask_modules_and_save_answers(
+    async def _ask_modules_about_open_orders_and_save(
         self, listed: Sequence[ListedLogicalDelete]
     ) -> tuple[list[ListedLogicalDelete], set[Module]]:
         """Ask the modules, write their answers, and return them with the modules that gave none."""
@@ -330,7 +335,7 @@ class LogicalDeleteActivities:
         """Remove addresses that no module needs; ask the modules first unless they were asked already."""
         if not listed:
             return PurgeAddressesResult()
-        checked = listed if is_already_checked else (await self._ask_modules_and_save_answers(listed))[0]
+        checked = listed if is_already_checked else (await self._ask_modules_about_open_orders_and_save(listed))[0]
         endings = {
             each: PurgeOutcome.BUSY if each.busy else PurgeOutcome.FAILED for each in checked if not each.is_removable
         }
@@ -370,7 +375,7 @@ class AddressHousekeeping:
         self._retention = timedelta(days=services.settings.addresses.kept_days)
 
     @activity.defn(name=names.PURGE_LOG_ACTIVITY)
-    async def purge(self) -> None:
+    async def delete_expired_rows_of_log(self) -> None:
         """Delete what is past retention, in batches."""
         purged = {table: await self._delete_expired_rows(table) for table in cycle.EXPIRING_TABLES}
         if any(purged.values()):

@@ -29,8 +29,8 @@ from infra.database import Database
 from stores.addresses import acknowledgements, delivery
 from stores.addresses.delivery import (
     BlockingMessage,
-    LoggedMessage,
     UnconfirmedMessage,
+    UnfinishedLogMessage,
     find_blocker_of_each_blocked_message,
     load_unfinished_messages,
 )
@@ -54,7 +54,7 @@ class ModulesClientForSendingAndLookups(Protocol):
         ...
 
 
-async def apply_step(
+async def check_send_and_record_step(
     database: Database, settings: AddressSettings, modules: ModulesClientForSendingAndLookups, params: ApplyStepInput
 ) -> ApplyStepResult:
     """Apply a step, group by group."""
@@ -82,7 +82,7 @@ async def apply_step(
 
 
 async def _check_swaps_and_send_messages(
-    modules: ModulesClientForSendingAndLookups, messages: Sequence[LoggedMessage]
+    modules: ModulesClientForSendingAndLookups, messages: Sequence[UnfinishedLogMessage]
 ) -> ResultsByMessage:
     """Send messages, and return the results; swaps that no module has acknowledged are looked up first."""
     unsent_swaps = [
@@ -99,24 +99,24 @@ async def _look_up_swaps_that_must_not_be_sent(
 ) -> ResultsByMessage:
     """Return the swaps that must not be sent, with the reason by module."""
 
-    async def look_up(module: Module) -> ModuleLookupAnswer | FailedLookup:
+    async def look_up_or_describe_failure(module: Module) -> ModuleLookupAnswer | FailedLookup:
         try:
             return await modules.look_up_operations(module, swaps)
         except ModuleFailure as failure:
             return FailedLookup(str(failure), failure.is_paused)
 
-    by_module = dict(zip(Module, await asyncio.gather(*map(look_up, Module)), strict=True))
+    by_module = dict(zip(Module, await asyncio.gather(*map(look_up_or_describe_failure, Module)), strict=True))
     found = {each.seq: ordering.find_swap_obstacles(each, by_module) for each in swaps}
     return {seq: answers for seq, answers in found.items() if answers}
 
 
 async def _send_messages(
-    modules: ModulesClientForSendingAndLookups, messages: Sequence[LoggedMessage]
+    modules: ModulesClientForSendingAndLookups, messages: Sequence[UnfinishedLogMessage]
 ) -> ResultsByMessage:
     """Send messages to all modules at a time, and return their results."""
     answers: ResultsByMessage = {each.operation.seq: {} for each in messages}
 
-    async def send_to(module: Module) -> None:
+    async def send_to_module_and_collect_results(module: Module) -> None:
         operations = [each.operation for each in messages if module in each.waits_for]
         if operations:
             for operation, result in zip(operations, await modules.apply_operations(module, operations), strict=True):
@@ -124,11 +124,11 @@ async def _send_messages(
 
     async with asyncio.TaskGroup() as group:
         for module in Module:
-            group.create_task(send_to(module))
+            group.create_task(send_to_module_and_collect_results(module))
     return answers
 
 
-def _build_blocked_update(message: LoggedMessage, by: BlockingMessage) -> MessageLogUpdate:
+def _build_blocked_update(message: UnfinishedLogMessage, by: BlockingMessage) -> MessageLogUpdate:
     return MessageLogUpdate(message.operation.seq, reason=message.reason.with_blocking_message(by.id, by.paused))
 
 
@@ -148,11 +148,13 @@ async def confirm_unconfirmed_messages(database: Database, modules: ModulesClien
             for each in await delivery.list_unconfirmed_messages(database, silent, last, UNCONFIRMED_PAGE)
         }
         for group in ordering.group_swaps_without_shared_uprns(each.pair for each in by_id.values()):
-            silent |= await _confirm_messages(database, modules, [by_id[id_] for id_ in group], silent)
+            silent |= await _repeat_applied_operations_and_write_confirmations(
+                database, modules, [by_id[id_] for id_ in group], silent
+            )
         last, page = max(by_id, default=0), len(by_id)
 
 
-async def _confirm_messages(
+async def _repeat_applied_operations_and_write_confirmations(
     database: Database,
     modules: ModulesClientForSendingAndLookups,
     messages: Sequence[UnconfirmedMessage],
@@ -160,7 +162,11 @@ async def _confirm_messages(
 ) -> Set[Module]:
     """Ask the modules that are not silent, write their answers, and return those that gave none."""
     answers = await asyncio.gather(
-        *(_repeat_operations_module_has_applied(modules, module, messages) for module in Module if module not in silent)
+        *(
+            _look_up_and_repeat_applied_operations(modules, module, messages)
+            for module in Module
+            if module not in silent
+        )
     )
     answers_by_module = dict(zip((module for module in Module if module not in silent), answers, strict=True))
     reasons: dict[int, str | None] = {}
@@ -186,7 +192,7 @@ async def _confirm_messages(
     }
 
 
-async def _repeat_operations_module_has_applied(
+async def _look_up_and_repeat_applied_operations(
     modules: ModulesClientForSendingAndLookups, module: Module, messages: Sequence[UnconfirmedMessage]
 ) -> LateResults:
     """Return the results of the operations that the module has applied.
@@ -248,7 +254,7 @@ async def retry_swaps_no_longer_missing_side(
 
 
 async def _look_up_in_all_modules(
-    modules: ModulesClientForSendingAndLookups, swaps: Sequence[LoggedMessage]
+    modules: ModulesClientForSendingAndLookups, swaps: Sequence[UnfinishedLogMessage]
 ) -> Mapping[Module, ModuleLookupAnswer] | None:
     operations = [each.operation for each in swaps]
     try:
@@ -259,6 +265,8 @@ async def _look_up_in_all_modules(
     return dict(zip(Module, lookups, strict=True))
 
 
-def _waiting_modules_have_both_sides(swap: LoggedMessage, lookups: Mapping[Module, ModuleLookupAnswer]) -> bool:
+def _waiting_modules_have_both_sides(swap: UnfinishedLogMessage, lookups: Mapping[Module, ModuleLookupAnswer]) -> bool:
     """Whether each module that has not acknowledged it has both sides."""
-    return all(uprn in lookups[module].live for module in swap.waits_for for uprn in swap.candidate.uprns)
+    return all(
+        uprn in lookups[module].live for module in swap.waits_for for uprn in swap.as_message_about_to_be_sent.uprns
+    )

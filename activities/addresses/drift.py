@@ -191,13 +191,13 @@ class _ModuleAddressReader:
         if self._place == len(self._page):
             if self._next_page is None:
                 return None
-            self._take_page_and_request_next((await self._next_page).addresses)
+            self._store_ordered_page_and_prefetch_next((await self._next_page).addresses)
             if not self._page:
                 return None
         self._place += 1
         return self._page[self._place - 1]
 
-    def _take_page_and_request_next(self, page: list[AddressEntry]) -> None:
+    def _store_ordered_page_and_prefetch_next(self, page: list[AddressEntry]) -> None:
         _refuse_unordered_page(self.module, self._last, page)
         self._page, self._place, self._last = page, 0, page[-1].uprn if page else self._last
         self._next_page = asyncio.create_task(self._request_page()) if len(page) == SCAN_PAGE else None
@@ -215,7 +215,7 @@ DIGEST_CHARACTERS: Final = 12
 
 
 @dataclass(slots=True)
-class DriftFindings:
+class DriftCountsAndListedDifferences:
     """Counts and differences of a scan."""
 
     compared: int = 0
@@ -266,7 +266,7 @@ class DriftActivities:
     @activity.defn(name="address_drift")
     async def write_drift_report(self, params: CompareModulesInput) -> CompareModulesResult:
         """Compare all modules, check differences a second time, and write the workbook and its manifest."""
-        findings = DriftFindings()
+        findings = DriftCountsAndListedDifferences()
         async with send_heartbeats_during_block(lambda: [findings.compared, findings.different]):
             async with aclosing(iterate_fingerprints_of_all_uprns(self._modules)) as scanned:
                 async for uprn, sides in scanned:
@@ -275,27 +275,32 @@ class DriftActivities:
             known = await search.find_latest_message_ids_of_uprns(
                 self._database, [difference.uprn for difference in findings.shown]
             )
-            return await self._write_report(params, findings, known)
+            return await self._store_workbook_and_manifest(params, findings, known)
 
-    async def _compare_differences_again(self, findings: DriftFindings) -> None:
+    async def _compare_differences_again(self, findings: DriftCountsAndListedDifferences) -> None:
         """Compare differences again: the modules were read while cycles ran."""
         seen, findings.shown = findings.shown, []
         all_groups = list(group_close_differences(seen))
         for start in range(0, len(all_groups), GROUPS_AT_ONCE):
             groups = all_groups[start : start + GROUPS_AT_ONCE]
-            for now in await asyncio.gather(*(self._look_up_group(group) for group in groups)):
+            for now in await asyncio.gather(*(self._look_up_current_fingerprints_of_group(group) for group in groups)):
                 for uprn, sides in now.items():
                     if still := find_difference(uprn, sides):
                         findings.add_difference(still)
             for difference in chain.from_iterable(groups):
                 findings.subtract_difference_from_counts(difference)
 
-    async def _look_up_group(self, group: Sequence[AddressDifference]) -> Mapping[int, Fingerprints]:
+    async def _look_up_current_fingerprints_of_group(
+        self, group: Sequence[AddressDifference]
+    ) -> Mapping[int, Fingerprints]:
         page_size = group[-1].place - group[0].place + 1
         return await look_up_fingerprints(self._modules, [each.uprn for each in group], page_size)
 
-    async def _write_report(
-        self, params: CompareModulesInput, findings: DriftFindings, known: Sequence[LatestMessageIdsOfUprn]
+    async def _store_workbook_and_manifest(
+        self,
+        params: CompareModulesInput,
+        findings: DriftCountsAndListedDifferences,
+        known: Sequence[LatestMessageIdsOfUprn],
     ) -> CompareModulesResult:
         made_at = await self._database.now()
         key = names.build_comparison_workbook_key(params.report)

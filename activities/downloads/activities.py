@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 
 from activities.downloads import assembly, books, probing, small_files
 from activities.downloads.fetching import SLOW_PAGE_SECONDS, RangeFetcher
-from activities.downloads.stager import BookStager, RangeStager, load_ledger_and_tail
+from activities.downloads.stager import BookRenderingStager, RangeStager, load_ledger_and_tail
 from clients.sources import SLOT_HELD_MAX_SECONDS, InlineRowsPageClient, RetryingPageReader, RetryLater, SourceClient
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
@@ -36,12 +36,12 @@ from domain.downloads.activity_models import (
 )
 from domain.downloads.models import DownloadSpec, DownloadState, RangeFetcherProgress, StoredFile
 from domain.downloads.staging import RenderedSegment, StagedPartsInvalid, StagedRowsTooOld
-from domain.redaction import Redactor
+from domain.redaction import SecretRedactor
 from excel.template.models import Drawing
 from infra import log, metrics, outages
 from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
-from infra.limits import Limiter
+from infra.limits import DatabaseLimiter
 from infra.objects import ListedObject, ObjectMissing, UploadMissing
 from services.services import Services
 from stores.downloads import catalogue, quotas
@@ -69,7 +69,7 @@ class DownloadActivities:
         self._small_files = asyncio.Semaphore(services.settings.worker.fetch_slots)
 
     @activity.defn(name="download_probe")
-    async def prepare_fetching(self, request: ProbeInput) -> ProbeResult:
+    async def probe_and_begin_uploads_or_make_small_file(self, request: ProbeInput) -> ProbeResult:
         """Record in the catalogue that a processing begins, and probe the sources.
 
         Staged rows are kept if they may be used; otherwise they are deleted, and new uploads begin. A small file is
@@ -89,15 +89,20 @@ class DownloadActivities:
         """Stage pages of a range, resuming where an earlier attempt ended, until its end or the end of the slice."""
         spec = fetch.spec
         # After the window old rows must not be mixed with new ones, whether the worker was killed or stopped.
-        if (activity.info().attempt > 1 or fetch.checks_staging_age) and await self._is_staging_recent(spec) is False:
+        if (
+            activity.info().attempt > 1 or fetch.checks_staging_age
+        ) and await self._was_staged_within_resume_window_or_none(spec) is False:
             raise StagedRowsTooOld(f"nothing was staged for {spec.resume_window_seconds} s")
         with _convert_missing_to_staging_error():
-            stager, source = await self._open_stager(fetch), self._open_source(spec)
+            stager, source = (
+                await self._load_ledger_and_build_stager(fetch),
+                self._build_page_reader_of_source_or_inline_rows(spec),
+            )
             async with send_heartbeats_during_block(
                 lambda: [RangeFetcherProgress(range=fetch.pages.number_among_all_tables, rows=stager.rows)]
             ):
                 with source.redact_faults_and_release_slot():
-                    report = await RangeFetcher(source, stager, fetch).fetch_until(
+                    report = await RangeFetcher(source, stager, fetch).fetch_and_stage_until(
                         deadline=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
                     )
         extent = fetch.probe.extent
@@ -112,7 +117,7 @@ class DownloadActivities:
         """Join the staged ranges into one object and write the manifest, or plan the books to render."""
         async with send_heartbeats_during_block():
             with _convert_missing_to_staging_error():
-                return await assembly.assemble(self._objects, assemble)
+                return await assembly.join_ranges_or_plan_books(self._objects, assemble)
 
     @activity.defn(name="download_render")
     async def render_segment(self, render: RenderSegmentInput) -> RenderedSegment:
@@ -134,7 +139,7 @@ class DownloadActivities:
         await self._delete_objects_and_uploads(spec)
 
     @activity.defn(name="download_finish")
-    async def record_end_and_release_slots(self, finish: RecordEndInput) -> None:
+    async def record_end_release_slots_and_delete_inline_rows(self, finish: RecordEndInput) -> None:
         """Write the result into the catalogue, and notify the API."""
         spec, file = finish.spec, finish.outcome.file
         # A failed download may still be retried with the rows that were sent along; housekeeping deletes them later.
@@ -163,7 +168,7 @@ class DownloadActivities:
         if (
             earlier
             and _have_sources_same_extent_and_first_rows(earlier.tables, probes)
-            and await self._is_staging_recent(spec)
+            and await self._was_staged_within_resume_window_or_none(spec)
         ):
             return ProbeResult(sources=earlier.model_copy(update={"resumed": True, "is_slow": is_slow}))
         if drawing is not None and not request.single_fetcher:
@@ -175,24 +180,32 @@ class DownloadActivities:
         small = None
         max_bytes = self._services.settings.downloads.small_file_max_bytes
         # The probe took two requests or more.
-        if not self._small_files.locked() and small_files.is_small(spec, probes, max_bytes, seconds / 2):
+        if not self._small_files.locked() and small_files.can_be_made_in_two_seconds(
+            spec, probes, max_bytes, seconds / 2
+        ):
             async with self._small_files:
-                small = small_files.SmallFile.create(self._objects, spec, probes[0])
-                if (file := await small.make(self._open_source(spec, pause_max_seconds=0.0))) is not None:
+                small = small_files.SmallFileMaker.create(self._objects, spec, probes[0])
+                if (
+                    file := await small.read_all_pages_and_store_file(
+                        self._build_page_reader_of_source_or_inline_rows(spec, pause_max_seconds=0.0)
+                    )
+                ) is not None:
                     return ProbeResult(sources=SourcesProbe(tables=probes), file=file)
-        sources = await self._begin_uploads(spec, probes)
+        sources = await self._begin_upload_of_each_table_or_archive(spec, probes)
         sources.is_slow = is_slow or (small is not None and small.is_slow)
         if small is not None:
             await small.stage_for_fetchers(probes[0].upload_id)
         return ProbeResult(sources=sources, wait=small.wait if small else None)
 
-    async def _open_stager(self, fetch: FetchRangeInput) -> RangeStager:
+    async def _load_ledger_and_build_stager(self, fetch: FetchRangeInput) -> RangeStager:
         ledger, gathered = await load_ledger_and_tail(self._objects, fetch)
         if fetch.archive:
-            return BookStager(self._objects, fetch, ledger, gathered, self._render_slots)
+            return BookRenderingStager(self._objects, fetch, ledger, gathered, self._render_slots)
         return RangeStager(self._objects, fetch, ledger, gathered)
 
-    def _open_source(self, spec: DownloadSpec, pause_max_seconds: float = SLOT_HELD_MAX_SECONDS) -> RetryingPageReader:
+    def _build_page_reader_of_source_or_inline_rows(
+        self, spec: DownloadSpec, pause_max_seconds: float = SLOT_HELD_MAX_SECONDS
+    ) -> RetryingPageReader:
         """Open the source of a download, or the rows that were sent with it."""
         services, settings = self._services, self._services.settings.downloads
         if spec.inline_key is not None:
@@ -204,7 +217,7 @@ class DownloadActivities:
         headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
         url = services.sealer.open(spec.source_url)
         pages = SourceClient(services.http, services.gate, settings, url, headers, self._large_pages)
-        redactor = Redactor(url, headers)
+        redactor = SecretRedactor(url, headers)
         return RetryingPageReader(settings, pages, spec.first_page, redactor, spec.table, pause_max_seconds)
 
     async def _probe_table(self, request: ProbeInput, table: int) -> probing.ProbedTable:
@@ -212,13 +225,20 @@ class DownloadActivities:
         drawing = spec.drawing.tables[table] if spec.drawing is not None else None
         of_table = spec.build_table_spec(table)
         return await probing.probe_table(
-            self._open_source(of_table), of_table, drawing, more, request.tries, request.page_size_max
+            self._build_page_reader_of_source_or_inline_rows(of_table),
+            of_table,
+            drawing,
+            more,
+            request.tries,
+            request.page_size_max,
         )
 
-    async def _begin_uploads(self, spec: DownloadSpec, probes: list[TableProbe]) -> SourcesProbe:
+    async def _begin_upload_of_each_table_or_archive(
+        self, spec: DownloadSpec, probes: list[TableProbe]
+    ) -> SourcesProbe:
         """Begin the uploads for rows or books."""
         if probes[0].books:
-            probes[0].upload_id = await books.restart_archive_upload(self._objects, spec)
+            probes[0].upload_id = await books.abort_old_and_begin_archive_upload(self._objects, spec)
             return SourcesProbe(tables=probes, archive=probes[0].upload_id)
         for table, probe in enumerate(probes):
             of_table = spec.build_table_spec(table)
@@ -229,7 +249,7 @@ class DownloadActivities:
             )
         return SourcesProbe(tables=probes)
 
-    async def _is_staging_recent(self, spec: DownloadSpec) -> bool | None:
+    async def _was_staged_within_resume_window_or_none(self, spec: DownloadSpec) -> bool | None:
         """Return whether rows were staged within the resume window; None if there are none."""
         staged = await self._objects.list(names.build_staging_prefix(spec))
         if not staged:
@@ -272,7 +292,7 @@ class DownloadHousekeeping:
     @activity.defn(name=names.SWEEP)
     async def remove_abandoned_staging_and_old_rows(self) -> StagingCleanupResult:
         """Remove staging and uploads that are a day old and whose workflow has ended, and rows past their retention."""
-        await Limiter(self._database).delete_expired()
+        await DatabaseLimiter(self._database).delete_expired()
         ended = datetime.now(UTC) - self._retention
         rows = await remove_in_batches_within_time(
             partial(catalogue.purge_rows_of_ended_downloads, self._database, ended), PURGE_BATCH

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 GROUP_BYTES = 16 * 1024 * 1024
 
 
-async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleResult:
+async def join_ranges_or_plan_books(objects: ObjectStore, assemble: AssembleInput) -> AssembleResult:
     """Join the rows of every table. A repeated call finds what an earlier attempt did."""
     spec, sources = assemble.spec, assemble.sources
     if (manifest := await read_manifest_and_delete_staging(objects, spec)) is not None:
@@ -49,7 +49,7 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
             update={"rendered": _require_all_rendered_segments(ledgers[0]), "archive": sources.archive}
         )
     joined = [
-        await _TableJoiner(objects, spec.build_table_spec(table), probe, ledgers[table]).join()
+        await _TableJoiner(objects, spec.build_table_spec(table), probe, ledgers[table]).join_and_verify_table()
         for table, probe in enumerate(sources.tables)
     ]
     if spec.type is FileType.EXCEL:
@@ -57,7 +57,9 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
             objects, spec, sources, [table.rows for table in joined]
         )
         return shared.model_copy(update={"warnings": known.warnings, "has_gaps": known.has_gaps})
-    return AssembleResult(file=await _make_file_and_manifest(objects, spec, sources.tables[0], joined[0], warnings))
+    return AssembleResult(
+        file=await _render_if_needed_and_write_manifest(objects, spec, sources.tables[0], joined[0], warnings)
+    )
 
 
 def collect_warnings(
@@ -81,7 +83,7 @@ def collect_warnings(
     ]
 
 
-def require_all_rows(probe: TableProbe, ledgers: Sequence[RangeLedger]) -> int:
+def count_rows_and_require_total(probe: TableProbe, ledgers: Sequence[RangeLedger]) -> int:
     """Return the number of rows of a table.
 
     Raises:
@@ -114,7 +116,7 @@ def _require_allowed_repeats_and_list_warnings(
     ranges = [
         (probe.extent.to_source_page_number(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)
     ]
-    return repeats.require_distinct_pages(ranges, is_allowed=spec.allow_repeats) + rows
+    return repeats.require_distinct_pages_or_build_warning(ranges, is_allowed=spec.allow_repeats) + rows
 
 
 def _build_doubtful_end_warning_if_any(probe: TableProbe, ledgers: Sequence[RangeLedger]) -> list[str]:
@@ -159,7 +161,7 @@ class _JoinedTable:
         return sum(part.bytes for part in self.parts)
 
 
-async def _make_file_and_manifest(
+async def _render_if_needed_and_write_manifest(
     objects: ObjectStore, spec: DownloadSpec, probe: TableProbe, joined: _JoinedTable, warnings: list[str]
 ) -> StoredFile:
     """Make the file: the joined object itself, or a file rendered from it."""
@@ -198,9 +200,9 @@ class _TableJoiner:
         self._ledgers = ledgers
         self._joined_key = names.build_joined_parts_key(spec)
 
-    async def join(self) -> _JoinedTable:
+    async def join_and_verify_table(self) -> _JoinedTable:
         """Join the ranges, and check that all rows are there."""
-        rows = require_all_rows(self._probe, self._ledgers)
+        rows = count_rows_and_require_total(self._probe, self._ledgers)
         placed = await self._upload_missing_parts(staging.list_file_pieces(self._ledgers))
         return _JoinedTable(rows, placed, await self._complete_and_verify_upload(placed))
 

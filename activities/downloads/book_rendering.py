@@ -88,7 +88,7 @@ class BookRenderer:
                 async for batch in batches:
                     await asyncio.to_thread(bodies[-1].add, batch)
                     self._require_size_within_limit(sum(body.packed_bytes for body in bodies))
-        made = await _finish_book(book, footer=True)
+        made = await _write_book_to_temporary_file(book, footer=True)
         try:
             # Rows under row heads are compressed at the end, and the size of everything else is known by now.
             self._require_size_within_limit(made.report.bytes)
@@ -105,13 +105,13 @@ class BookRenderer:
             async for batch in batches:
                 full = body.flush_and_count_bytes() + largest > self._max_bytes
                 if body.rows and (full or body.rows + batch.num_rows > self._spec.file_max_rows):
-                    yield await _finish_book(book, footer=False)
+                    yield await _write_book_to_temporary_file(book, footer=False)
                     book = self._create_book()
                     body = await self._begin_table(book, 0)
                 before = body.flush_and_count_bytes()
                 await asyncio.to_thread(body.add, batch)
                 largest = max(largest, body.flush_and_count_bytes() - before)
-        yield await _finish_book(book, footer=segment.is_last)
+        yield await _write_book_to_temporary_file(book, footer=segment.is_last)
 
     def _require_size_within_limit(self, size: int) -> None:
         if size > self._spec.file_max_bytes:
@@ -135,7 +135,7 @@ class BookRenderer:
         return read_batches(self._rows, table, first_row, rows, self._batch_bytes)
 
 
-async def _finish_book(book: Workbook, *, footer: bool) -> TemporaryBookFile:
+async def _write_book_to_temporary_file(book: Workbook, *, footer: bool) -> TemporaryBookFile:
     """Finish a book."""
     file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (the book file closes it)
     counted = _ChecksumWriter(file)
@@ -258,10 +258,10 @@ class BufferedRowReader:
     async def read_pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
         """Yield the rows from a given one on, page by page."""
 
-        async def stream_content() -> AsyncIterator[bytes]:
+        async def yield_buffered_content() -> AsyncIterator[bytes]:
             yield self._content
 
-        async with aclosing(_read_pages(stream_content(), self._shape.columns, first_row)) as pages:
+        async with aclosing(_read_pages(yield_buffered_content(), self._shape.columns, first_row)) as pages:
             async for page in pages:
                 yield page
 

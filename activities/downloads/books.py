@@ -103,7 +103,7 @@ async def plan_staged_books_and_begin_archive(
     found = _plan_segments(spec, count, row_bytes)
     if not _can_be_archive_parts(spec, found, row_bytes):
         return AssembleResult(segments=found)
-    return AssembleResult(segments=found, archive=await restart_archive_upload(objects, spec))
+    return AssembleResult(segments=found, archive=await abort_old_and_begin_archive_upload(objects, spec))
 
 
 async def render_segment(objects: ObjectStore, render: RenderSegmentInput) -> RenderedSegment:
@@ -127,7 +127,7 @@ async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows
     return rendered
 
 
-async def restart_archive_upload(objects: ObjectStore, spec: DownloadSpec) -> str:
+async def abort_old_and_begin_archive_upload(objects: ObjectStore, spec: DownloadSpec) -> str:
     """Begin the upload of the archive; abort one that an earlier attempt left behind."""
     for upload in await objects.list_open_uploads(names.build_archive_key(spec)):
         await objects.abort(upload.key, upload.upload_id)

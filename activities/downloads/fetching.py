@@ -61,7 +61,7 @@ class RangeFetcher:
             is_endless=fetch.pages.end is None,
         )
 
-    async def fetch_until(self, deadline: float) -> FetchRangeResult:
+    async def fetch_and_stage_until(self, deadline: float) -> FetchRangeResult:
         """Stage pages to the end of the range, or until the monotonic clock reads `deadline`."""
         if self._pages.index == 0 and self._stager.has_nothing_stored:
             self._stager.add_head(self._sink.encode_head(self._fetch.probe.shape.columns))
@@ -71,7 +71,7 @@ class RangeFetcher:
                 if done:
                     await self._require_no_rows_behind_end()
             except NewColumnsFound as found:
-                return self._build_result(done=True, new_columns=await self._collect_new_columns(found))
+                return self._build_result(done=True, new_columns=await self._list_new_columns_of_rest_of_range(found))
         except SourceFault as fault:
             await self._stager.store_tail()
             await self._decide_transience_and_add_notes(fault)
@@ -109,7 +109,7 @@ class RangeFetcher:
         progress = RangeFetcherProgress(range=self._pages.number_among_all_tables, rows=self._stager.rows)
         if fault.transient:
             # If the source answers other requests, the fault concerns this page and does not pass with time.
-            is_there = await self._source.does_source_answer_first_page()
+            is_there = await self._source.can_fetch_first_page()
             if is_timeout(fault) and is_there:
                 progress.smaller_page_size = self._extent.smaller_page_size
             # A page that timed out twice would only time out again after a longer pause.
@@ -136,7 +136,7 @@ class RangeFetcher:
         if self._is_empty_page_ending_open_range(page):
             return True
         number = self._stager.next_page
-        plan.require_reachable_end(number, self._extent.to_source_page_number(number), self._stager.marks)
+        plan.raise_if_source_seems_endless(number, self._extent.to_source_page_number(number), self._stager.marks)
         return False
 
     def _is_empty_page_ending_open_range(self, page: EncodedPage) -> bool:
@@ -239,7 +239,7 @@ class RangeFetcher:
                 raise
             return False
 
-    async def _collect_new_columns(self, found: NewColumnsFound) -> list[str]:
+    async def _list_new_columns_of_rest_of_range(self, found: NewColumnsFound) -> list[str]:
         """Collect all new columns of the rest of the range, so that it is read again only once.
 
         Raises:
@@ -258,7 +258,7 @@ class RangeFetcher:
             page = await self._source.read_page(number, self._extent.page_size, read_first_page, self._tries)
             if self._pages.end is None:
                 marks.append(repeats.build_page_mark(page.rows, blake2b(page.text).hexdigest()))
-                plan.require_reachable_end(number, self._extent.to_source_page_number(number), marks)
+                plan.raise_if_source_seems_endless(number, self._extent.to_source_page_number(number), marks)
                 repeats.require_no_endless_page(number, marks)
             names.update(dict.fromkeys(key for key in page.columns if key not in known))
             if not page.rows and not page.has_more and self._pages.end is None:
@@ -275,7 +275,7 @@ class RangeFetcher:
         upcoming = self._start_reading(number) if end is None or number < end else None
         try:
             while upcoming is not None:
-                page = await self._wait_for_page(upcoming)
+                page = await self._wait_for_page_unless_too_slow(upcoming)
                 number += 1
                 is_over = time.monotonic() >= deadline
                 # If the end is not known, the page ahead may not exist.
@@ -289,7 +289,7 @@ class RangeFetcher:
                 with suppress(asyncio.CancelledError, SourceFault, NewColumnsFound, RetryLater):
                     await upcoming
 
-    async def _wait_for_page(self, upcoming: asyncio.Task[EncodedPage]) -> EncodedPage:
+    async def _wait_for_page_unless_too_slow(self, upcoming: asyncio.Task[EncodedPage]) -> EncodedPage:
         if not self._fetch.leaves_slow_pages:
             return await upcoming
         await asyncio.wait([upcoming], timeout=SLOW_PAGE_SECONDS)

@@ -56,7 +56,7 @@ async def probe_table(
         page_size_max: Upper bound of the page size, after larger pages timed out.
     """
     with source.redact_faults_and_release_slot():
-        first, extent = await _SourceProber(source, spec, failed_tries, page_size_max).probe()
+        first, extent = await _SourceProber(source, spec, failed_tries, page_size_max).probe_first_page_and_extent()
         return await _build_probe(spec, drawing, more_columns, first, extent)
 
 
@@ -108,7 +108,7 @@ class _SourceProber:
         self._page_size = min(spec.page_size, page_size_max or spec.page_size)
         self._honours_page_size = False
 
-    async def probe(self) -> tuple[FirstPage, SourceExtent]:
+    async def probe_first_page_and_extent(self) -> tuple[FirstPage, SourceExtent]:
         """Return the first page, complete with the total and template, and the extent of the source."""
         while True:
             try:
@@ -143,9 +143,9 @@ class _SourceProber:
         elif not first.rows:
             await self._require_second_page_empty()
         if first.rows > self._page_size:
-            return first, self._build_whole_extent(first)
+            return first, self._build_extent_of_single_page_source(first)
         _require_total_covers_received_rows(first)
-        first, extent = await self._find_real_page_size(first)
+        first, extent = await self._build_extent_with_real_page_size(first)
         return first, _halve_page_size_to_goal_bytes(extent, first) if self._honours_page_size else extent
 
     async def _read_single_row_and_first_page(self) -> tuple[FirstPage, FirstPage]:
@@ -157,9 +157,9 @@ class _SourceProber:
         return around, await self._read_first_page(0, self._page_size)
 
     async def _read_first_page(self, page: int, page_size: int) -> FirstPage:
-        return await self._request(page, page_size, read_first_page)
+        return await self._read_page_with_few_timeouts(page, page_size, read_first_page)
 
-    async def _request(self, page: int, page_size: int, parse: Callable[[bytes], T]) -> T:
+    async def _read_page_with_few_timeouts(self, page: int, page_size: int, parse: Callable[[bytes], T]) -> T:
         # One timeout is enough: fewer rows are the better request, and nothing is staged yet with another page size.
         timeouts_max = 1 if self._honours_page_size else TIMEOUTS_MAX
         return await self._source.read_page(page, page_size, parse, self._tries, timeouts_max)
@@ -174,7 +174,7 @@ class _SourceProber:
         )
         return extent.model_copy(update=differences)
 
-    def _build_whole_extent(self, first: FirstPage) -> SourceExtent:
+    def _build_extent_of_single_page_source(self, first: FirstPage) -> SourceExtent:
         """Return the extent of a source that answers all rows at once; the total must confirm that."""
         if first.total != first.rows:
             reported = "no total" if first.total is None else f"a total of {first.total}"
@@ -186,13 +186,13 @@ class _SourceProber:
             )
         return self._build_extent(first, page_size=max(1, first.rows), is_whole=True)
 
-    async def _find_real_page_size(self, first: FirstPage) -> tuple[FirstPage, SourceExtent]:
+    async def _build_extent_with_real_page_size(self, first: FirstPage) -> tuple[FirstPage, SourceExtent]:
         """Return the extent with the page size that the source really answers."""
         should = self._page_size if first.total is None else min(self._page_size, first.total)
         if not first.rows or first.rows >= should:
             return first, self._build_extent(first)
         if first.total is None or self._spec.force_continue or first.has_more:
-            return first, (await self._detect_page_size_cap(first) or self._build_extent(first))
+            return first, (await self._build_capped_extent_if_pages_are_capped(first) or self._build_extent(first))
         # Its total says that there are more rows, so it caps its pages.
         return first, self._build_extent(first, page_size=first.rows)
 
@@ -208,13 +208,13 @@ class _SourceProber:
             return before
 
         try:
-            before = await self._request(-1, self._page_size, require_none_or_same_rows)
+            before = await self._read_page_with_few_timeouts(-1, self._page_size, require_none_or_same_rows)
         except SourceFault as fault:
             if means_beyond_last_page(fault):
                 return
             raise
         # If both are equal, a cache may have answered one in place of the other, so the first page is read again.
-        if before and before != await self._request(0, self._page_size, read_row_texts):
+        if before and before != await self._read_page_with_few_timeouts(0, self._page_size, read_row_texts):
             raise _build_page_numbering_fault(len(before))
 
     async def _require_second_page_empty(self) -> None:
@@ -229,29 +229,29 @@ class _SourceProber:
                 )
 
         try:
-            await self._request(1, self._page_size, require_no_rows)
+            await self._read_page_with_few_timeouts(1, self._page_size, require_no_rows)
         except SourceFault as fault:
             if not means_beyond_last_page(fault):
                 raise
 
-    async def _detect_page_size_cap(self, first: FirstPage) -> SourceExtent | None:
+    async def _build_capped_extent_if_pages_are_capped(self, first: FirstPage) -> SourceExtent | None:
         """Return the extent if the source caps its pages at the rows of the first one; None if that page was short
         otherwise.
 
         Then pages of that size must be requested: with larger ones, a source that counts by the requested size would
         skip the rows in between.
         """
-        smaller = await self._request(1, first.rows, read_row_texts)
+        smaller = await self._read_page_with_few_timeouts(1, first.rows, read_row_texts)
         if not smaller:
             return None
         rows = set(await parse_in_thread_if_large(read_row_texts, first.text))
         if rows.issuperset(smaller):
             # The source filters after paging, as these rows were on the first page too; or a cache answered that
             # page.
-            smaller = await self._request(1, first.rows, read_row_texts)
+            smaller = await self._read_page_with_few_timeouts(1, first.rows, read_row_texts)
             if rows.issuperset(smaller):
                 return None
-        following = await self._request(1, self._page_size, read_row_texts)
+        following = await self._read_page_with_few_timeouts(1, self._page_size, read_row_texts)
         if rows.union(following).issuperset(smaller) and following != smaller:
             return None
         return self._build_extent(first, page_size=first.rows)

@@ -25,7 +25,9 @@ from infra.objects import ObjectStore
 READ_SECONDS_MAX: Final = 2.0
 
 
-def is_small(spec: DownloadSpec, probes: list[TableProbe], max_bytes: int, seconds_per_page: float) -> bool:
+def can_be_made_in_two_seconds(
+    spec: DownloadSpec, probes: list[TableProbe], max_bytes: int, seconds_per_page: float
+) -> bool:
     """Return whether the file is probably made within two seconds, of rows that fit into memory."""
     probe = probes[0]
     total = probe.extent.total
@@ -36,7 +38,7 @@ def is_small(spec: DownloadSpec, probes: list[TableProbe], max_bytes: int, secon
 
 
 @dataclass
-class SmallFile:
+class SmallFileMaker:
     """A small file that is read at once."""
 
     objects: ObjectStore
@@ -53,7 +55,7 @@ class SmallFile:
         self._stager = WholeFileStager(self.objects, self.fetch, ledger)
 
     @classmethod
-    def create(cls, objects: ObjectStore, spec: DownloadSpec, probe: TableProbe) -> SmallFile:
+    def create(cls, objects: ObjectStore, spec: DownloadSpec, probe: TableProbe) -> SmallFileMaker:
         """Create the file of a source that was probed."""
         (pages,) = plan.plan_ranges(probe.extent.total, probe.extent.page_size, 1)
         fetch = FetchRangeInput(
@@ -66,33 +68,33 @@ class SmallFile:
         )
         return cls(objects, fetch)
 
-    async def make(self, source: RetryingPageReader) -> StoredFile | None:
+    async def read_all_pages_and_store_file(self, source: RetryingPageReader) -> StoredFile | None:
         """Read all pages, check them, and store file and manifest; None where fetchers have to do it."""
         try:
             with source.redact_faults_and_release_slot():
-                report = await RangeFetcher(source, self._stager, self.fetch).fetch_until(
+                report = await RangeFetcher(source, self._stager, self.fetch).fetch_and_stage_until(
                     deadline=time.monotonic() + self.fetch.slice_seconds
                 )
             self.wait, self.is_slow = report.wait, report.is_slow
             if not report.done or report.new_columns:
                 return None
-            return await self._check_and_store(report)
+            return await self._check_rows_and_store_file(report)
         except (SourceFault, StagedPartsInvalid):
             # A fetcher meets the fault again, and says how far it came and what helps.
             return None
 
     async def stage_for_fetchers(self, upload_id: str) -> None:
         """Stage what was read, so that a fetcher goes on from there."""
-        await self._stager.stage(upload_id)
+        await self._stager.stage_collected_pages(upload_id)
 
-    async def _check_and_store(self, report: FetchRangeResult) -> StoredFile:
+    async def _check_rows_and_store_file(self, report: FetchRangeResult) -> StoredFile:
         spec, probe, ledger = self.fetch.spec, self.fetch.probe, self._stager.build_whole_ledger()
-        assembly.require_all_rows(probe, [ledger])
+        assembly.count_rows_and_require_total(probe, [ledger])
         warnings = report.warnings + assembly.collect_warnings(
             spec, SourcesProbe(tables=[probe]), [[self.fetch.pages.first]], [[ledger]]
         )
         content_type = sinks.build_sink(spec).content_type
-        key, data = names.build_file_key(spec), self._stager.take_content()
+        key, data = names.build_file_key(spec), self._stager.join_collected_pages()
         stored = await self.objects.put(key, data, content_type=content_type, metadata={"task": spec.task_id})
         part = UploadedPartRecord(
             number=1, bytes=stored.size, etag=stored.etag, sha256=stored.sha256, rows=self._stager.rows

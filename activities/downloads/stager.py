@@ -70,7 +70,7 @@ class RangeStager:
         self._pieces: list[_StagedPiece] = []
         self._pieces_bytes = 0
         if ledger.tail is not None:
-            self._restore_tail(ledger.tail, tail_content)
+            self._split_tail_into_pieces(ledger.tail, tail_content)
         self._secured_at = time.monotonic()
 
     @property
@@ -128,7 +128,7 @@ class RangeStager:
         self._pieces.append(_StagedPiece(data, self.next_page, self.rows))
         self._pieces_bytes += len(data)
 
-    def _restore_tail(self, tail: StagedTailRecord, tail_content: bytes) -> None:
+    def _split_tail_into_pieces(self, tail: StagedTailRecord, tail_content: bytes) -> None:
         start = 0
         for mark in tail.marks:
             self._pieces.append(_StagedPiece(tail_content[start : start + mark.bytes], mark.next_page, mark.rows))
@@ -223,7 +223,7 @@ class RangeStager:
         )
 
 
-class BookStager(RangeStager):
+class BookRenderingStager(RangeStager):
     """A stager that collects all pages of its range and renders books of them, which replace what was secured before.
 
     Args:
@@ -270,11 +270,11 @@ class WholeFileStager(RangeStager):
         """Return the ledger of the range as if it were staged."""
         return self._build_ledger([], None, self.next_page, self.rows)
 
-    def take_content(self) -> bytes:
+    def join_collected_pages(self) -> bytes:
         """Return the joined pages."""
         return _join_pieces(self._pieces)
 
-    async def stage(self, upload_id: str) -> None:
+    async def stage_collected_pages(self, upload_id: str) -> None:
         """Stage what was collected for an upload."""
         self.ledger = self.ledger.model_copy(update={"upload_id": upload_id})
         if self.next_page > self.ledger.next_page:

@@ -1,27 +1,26 @@
-"""Activities of orders: a platform's clock, claims, attempts at slices, failed ones, backfills, housekeeping."""
+"""Activities of orders: a platform's clock, claims, attempts at slices, failed ones, backfills."""
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Final
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.orders import slice_attempts
-from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
+from activities.orders.reading import NewestOrdersAndPagesOfWindow, WindowReader, WindowTooLarge
 from activities.orders.watch import is_platform_paused
 from clients.platforms import (
-    AnswerLog,
-    Connector,
-    ConnectorFactory,
+    AttemptTimeBudget,
     CredentialsRefused,
+    PlatformConnector,
+    PlatformConnectorFactory,
     PlatformFailure,
     ProjectRequestQuota,
-    TimeBudget,
+    ReplayableAnswerLog,
 )
 from clients.platforms.credentials import build_credentials_reader
 from domain.orders import names
@@ -32,11 +31,11 @@ from domain.orders.activity_models import (
     BackfillInput,
     ClaimSlicesInput,
     ClaimSlicesResult,
-    ClockResult,
     ClockSkew,
+    ClockSkewAndAlarmResult,
     EndBackfillInput,
     FailSliceInput,
-    MeasureClockInput,
+    MeasureClockSkewInput,
     PlatformFaultInput,
     PlatformInput,
     ReadSliceInput,
@@ -44,17 +43,16 @@ from domain.orders.activity_models import (
 )
 from domain.orders.capability import Capability
 from domain.orders.config import PlatformSettings
-from domain.orders.slices import AttemptFailure, FailureKind, ReadOutcome, ReadPurpose
+from domain.orders.slices import FailureKind, ReadOutcome, ReadPurpose, SliceAttemptFailure
 from domain.orders.windows import TimeWindow
 from infra import log, metrics
 from infra.database import DATABASE_ERRORS
 from infra.heartbeats import send_heartbeats_during_block
-from infra.housekeeping import remove_in_batches_within_time
-from infra.limits import Limiter
+from infra.limits import DatabaseLimiter
 from services.services import Services
 from stores.orders import attempts, backfills, health, ledger, order_copies, platforms
 from stores.orders.attempts import SliceReadingResult
-from stores.orders.ledger import SliceTakingResult
+from stores.orders.ledger import SliceStateWhenTaken
 from stores.orders.order_copies import FetchedOrder
 from stores.orders.platforms import PlatformWithSettingsInForce, build_alarm
 
@@ -84,7 +82,7 @@ class OrderActivities:
     @activity.defn(name="order_clock_failed")
     async def record_clock_failure(self, params: PlatformFaultInput) -> AlarmsResult:
         """Record that a platform's clock cannot be read; return an alarm once that has lasted."""
-        failure = await health.record_clock_failure(self._database, params, CLOCK_PATIENCE)
+        failure = await health.record_clock_failure_and_get_duration(self._database, params, CLOCK_PATIENCE)
         row = failure.row
         if failure.is_first or failure.is_due:
             log.get(__name__).error("order_clock_unread", platform=params.platform, code=params.fault.code)
@@ -113,12 +111,14 @@ class OrderActivities:
     @activity.defn(name="order_settings")
     async def load_settings(self, params: PlatformInput) -> PlatformSettings:
         """Return the settings in force; read before each attempt, so that a change applies to the next."""
-        return (await platforms.load_in_own_transaction(self._database, params.platform)).settings
+        return (
+            await platforms.load_platform_with_settings_in_own_transaction(self._database, params.platform)
+        ).settings
 
     @activity.defn(name="order_fail")
-    async def fail_slice(self, params: FailSliceInput) -> AlarmsResult:
+    async def record_failed_slice_or_sweep(self, params: FailSliceInput) -> AlarmsResult:
         """Move a slice into the failed set and return an alarm; a failed sweep is recorded, and repeated later."""
-        state = await attempts.fail_slice(self._database, params)
+        state = await attempts.record_failed_slice_or_sweep(self._database, params)
         event = "order_sweep_failed" if params.purpose is ReadPurpose.SWEEP else "order_slice_failed"
         log.get(__name__).warning(event, platform=params.platform, window=str(params.window), code=params.fault.code)
         metrics.SLICES_ENDED.labels(params.platform, params.purpose.value, "failed", params.fault.code).inc()
@@ -151,23 +151,23 @@ class PlatformActivities:
         self._objects = services.objects
         self._settings = services.settings.orders
         self._quotas = services.settings.quotas
-        self._connectors = ConnectorFactory(services.http, Limiter(services.database))
+        self._connectors = PlatformConnectorFactory(services.http, DatabaseLimiter(services.database))
 
     @activity.defn(name="order_presence")
     async def answer_presence(self) -> None:
         """Answer, to show that a worker serves the platform."""
 
     @activity.defn(name="order_clock")
-    async def measure_clock_skew(self, params: MeasureClockInput) -> ClockResult:
+    async def measure_clock_skew(self, params: MeasureClockSkewInput) -> ClockSkewAndAlarmResult:
         """Measure how far the platform's clock is ahead of the database's."""
         async with send_heartbeats_during_block(at_once=False):
             with slice_attempts.convert_platform_failures(), slice_attempts.convert_outages_to_lost_worker():
                 return await self._measure_clock_skew(params)
 
-    async def _measure_clock_skew(self, params: MeasureClockInput) -> ClockResult:
-        state = await platforms.load_in_own_transaction(self._database, params.platform)
+    async def _measure_clock_skew(self, params: MeasureClockSkewInput) -> ClockSkewAndAlarmResult:
+        state = await platforms.load_platform_with_settings_in_own_transaction(self._database, params.platform)
         try:
-            connector = self.build_connector(state, budget=TimeBudget(answer_seconds=CLOCK_ANSWER_SECONDS))
+            connector = self.build_connector(state, budget=AttemptTimeBudget(answer_seconds=CLOCK_ANSWER_SECONDS))
             platform_now = await connector.fetch_platform_time()
         except PlatformFailure as failure:
             if params.records_failure and not isinstance(failure, CredentialsRefused):
@@ -178,18 +178,18 @@ class PlatformActivities:
         clock = ClockSkew(platform=params.platform, skew_seconds=skew)
         most = self._settings.skew_max_seconds
         if abs(skew) <= most or (before is not None and abs(before) > most) or row.notify is None:
-            return ClockResult(clock=clock)
+            return ClockSkewAndAlarmResult(clock=clock)
         message = (
             f"The clock of platform {params.platform} is {skew:+.0f} s off ours, more than {most:.0f} s. "
             "Slices go by its clock, so none is lost; correct the clock that is wrong."
         )
-        return ClockResult(clock=clock, alarm=build_alarm(row, row.notify, "orders.clock_off", message))
+        return ClockSkewAndAlarmResult(clock=clock, alarm=build_alarm(row, row.notify, "orders.clock_off", message))
 
-    async def _record_first_clock_failure(self, params: MeasureClockInput, failure: PlatformFailure) -> None:
+    async def _record_first_clock_failure(self, params: MeasureClockSkewInput, failure: PlatformFailure) -> None:
         """Record a failure that the next attempt may end; the workflow sends the alarm once it has lasted."""
         fault = slice_attempts.to_attempt_failure(failure).fault
         order = PlatformFaultInput(platform=params.platform, fault=fault, asked_at=datetime.now(UTC))
-        if (await health.record_clock_failure(self._database, order, timedelta.max)).is_first:
+        if (await health.record_clock_failure_and_get_duration(self._database, order, timedelta.max)).is_first:
             log.get(__name__).error("order_clock_unread", platform=params.platform, code=fault.code)
 
     @activity.defn(name="order_read")
@@ -198,7 +198,7 @@ class PlatformActivities:
         async with send_heartbeats_during_block(at_once=False):
             until = time.monotonic() + min(FURTHER_SECONDS, params.settings.timeout / 2)
             with slice_attempts.convert_platform_failures():
-                result = await self._make_slice_attempt(params)
+                result = await self._take_and_read_slice_or_raise_attempt_failure(params)
             further_done = await self._read_further_slices(params, until) if result.ending is ReadOutcome.DONE else 0
             return result.model_copy(update={"further_done": further_done})
 
@@ -210,7 +210,7 @@ class PlatformActivities:
             further = params.model_copy(update={"window": window, "place": None, "further": []})
             try:
                 with slice_attempts.convert_platform_failures(), slice_attempts.convert_outages_to_lost_worker():
-                    read = await self._make_slice_attempt(further, is_further=True)
+                    read = await self._take_and_read_slice_or_raise_attempt_failure(further, is_further=True)
             except ApplicationError:
                 with suppress(*DATABASE_ERRORS):
                     await attempts.release_slice(self._database, further)
@@ -219,21 +219,23 @@ class PlatformActivities:
                 return done
         return len(params.further)
 
-    async def _make_slice_attempt(self, params: ReadSliceInput, *, is_further: bool = False) -> ReadSliceResult:
+    async def _take_and_read_slice_or_raise_attempt_failure(
+        self, params: ReadSliceInput, *, is_further: bool = False
+    ) -> ReadSliceResult:
         attempt = await attempts.take_slice_unless_ended_or_refused(
             self._database, params, only_if_settings_unchanged=is_further
         )
         state = attempt.state
         if attempt.refusal is not None:
             raise slice_attempts.to_application_error(
-                AttemptFailure(trouble=FailureKind.EXPIRED, fault=attempt.refusal, place=params.place)
+                SliceAttemptFailure(trouble=FailureKind.EXPIRED, fault=attempt.refusal, place=params.place)
             )
-        if attempt.taken is SliceTakingResult.NOT:
+        if attempt.taken is SliceStateWhenTaken.NOT:
             return ReadSliceResult(ending=ReadOutcome.OVER)
         answers = await slice_attempts.load_answers_of_earlier_attempts(self._objects, params, state.capability)
         try:
             return await self._read_window_and_commit(
-                state, params, answers, may_split=attempt.taken is SliceTakingResult.OPEN
+                state, params, answers, may_split=attempt.taken is SliceStateWhenTaken.OPEN
             )
         except PlatformFailure as failure:
             if is_further:
@@ -243,19 +245,24 @@ class PlatformActivities:
             ) from None
 
     async def _store_answers_and_build_failure(
-        self, capability: Capability, params: ReadSliceInput, answers: AnswerLog, failure: PlatformFailure
-    ) -> AttemptFailure:
+        self, capability: Capability, params: ReadSliceInput, answers: ReplayableAnswerLog, failure: PlatformFailure
+    ) -> SliceAttemptFailure:
         """Build the failure of the attempt, and store the received answers where the next one may build on them."""
         result = slice_attempts.to_attempt_failure(failure)
         if slice_attempts.are_received_answers_still_valid(failure):
             place = await slice_attempts.store_answers_for_next_attempt(self._objects, params, answers)
-            return slice_attempts.add_resume_point(result, failure, place, answers.gained)
+            return slice_attempts.add_resume_point_and_decide_retryable(result, failure, place, answers.gained)
         if answers.has_logged_answers and result.trouble is FailureKind.REFUSED:
-            return slice_attempts.convert_midway_refusal(result, capability.paging.kind)
+            return slice_attempts.make_midway_refusal_retryable_unless_numbered(result, capability.paging.kind)
         return result
 
     async def _read_window_and_commit(
-        self, state: PlatformWithSettingsInForce, params: ReadSliceInput, answers: AnswerLog, *, may_split: bool
+        self,
+        state: PlatformWithSettingsInForce,
+        params: ReadSliceInput,
+        answers: ReplayableAnswerLog,
+        *,
+        may_split: bool,
     ) -> ReadSliceResult:
         query = state.capability.query
         halves = params.window.split_in_halves(query.window_min_seconds) if may_split else None
@@ -265,10 +272,16 @@ class PlatformActivities:
             params.settings.max_rows_per_slice if halves else None,
         )
         try:
-            contents = await (reading.read_once() if params.purpose is ReadPurpose.SWEEP else reading.read_confirmed())
+            contents = await (
+                reading.read_in_one_pass_and_check_end()
+                if params.purpose is ReadPurpose.SWEEP
+                else reading.read_passes_until_confirmed()
+            )
         except WindowTooLarge:
-            return await self._split_slice(params, halves or ())
-        is_zone_right = state.row.zone_checked_at is None and await reading.try_to_confirm_zone()
+            return await self._replace_slice_by_halves_and_build_result(params, halves or ())
+        is_zone_right = (
+            state.row.zone_checked_at is None and await reading.confirm_zone_by_query_at_modification_second()
+        )
         copies = await self._fetch_details_of_new_versions(state, reading, list(contents.copies.values()))
         read = await self._store_pages_and_commit(state, params, contents, copies, is_zone_confirmed=is_zone_right)
         await slice_attempts.delete_stored_answers(self._objects, params)
@@ -278,14 +291,14 @@ class PlatformActivities:
         self,
         state: PlatformWithSettingsInForce,
         slice_input: ReadSliceInput | None = None,
-        answers: AnswerLog | None = None,
-        budget: TimeBudget | None = None,
-    ) -> Connector:
+        answers: ReplayableAnswerLog | None = None,
+        budget: AttemptTimeBudget | None = None,
+    ) -> PlatformConnector:
         """Build a connector with the platform's configured rate and credentials."""
         settings = slice_input.settings if slice_input else state.settings
         keys = build_credentials_reader(self._settings.credentials_folder, settings.credentials)
         capability = settings.apply_rate_and_api_version(state.capability)
-        budget = TimeBudget.for_attempt(settings.timeout) if slice_input else budget
+        budget = AttemptTimeBudget.for_attempt(settings.timeout) if slice_input else budget
         per_day = self._quotas.with_overrides(state.quotas).platform_requests_per_day
         quota = ProjectRequestQuota(state.row.project_id, per_day)
         return self._connectors.build_connector(
@@ -299,10 +312,12 @@ class PlatformActivities:
         if state.capability.detail is None:
             return copies
         ours = await order_copies.list_ids_stored_at_least_as_new(self._database, state.account, copies)
-        return await reading.fetch_details([copy for copy in copies if copy.order.order_id not in ours])
+        return await reading.fetch_details_of_orders([copy for copy in copies if copy.order.order_id not in ours])
 
-    async def _split_slice(self, params: ReadSliceInput, halves: tuple[TimeWindow, ...]) -> ReadSliceResult:
-        jobs = await attempts.replace_slice_by_halves(self._database, params, halves)
+    async def _replace_slice_by_halves_and_build_result(
+        self, params: ReadSliceInput, halves: tuple[TimeWindow, ...]
+    ) -> ReadSliceResult:
+        jobs = await attempts.replace_slice_by_halves_unless_lost(self._database, params, halves)
         return (
             ReadSliceResult(ending=ReadOutcome.OVER)
             if jobs is None
@@ -313,7 +328,7 @@ class PlatformActivities:
         self,
         state: PlatformWithSettingsInForce,
         params: ReadSliceInput,
-        contents: WindowContents,
+        contents: NewestOrdersAndPagesOfWindow,
         copies: list[FetchedOrder],
         *,
         is_zone_confirmed: bool,
@@ -362,38 +377,3 @@ class BackfillActivities:
         fault = params.fault or params.progress.fault
         clock = await backfills.end_backfill(self._database, params.backfill_id, params.progress, fault)
         return AlarmsResult(alarms=[clock] if clock else [])
-
-
-PURGE_BATCH: Final = 10_000
-STAGED_DAYS: Final = 7
-"""Longer than a slice may wait between two attempts."""
-
-
-class OrderHousekeeping:
-    """Activities that delete rows and objects past their retention."""
-
-    def __init__(self, services: Services) -> None:
-        self._database = services.database
-        self._objects = services.objects
-        self._settings = services.settings.orders
-
-    @activity.defn(name=names.PURGE)
-    async def purge(self) -> None:
-        """Delete copies, raw pages and staged answers past their retention."""
-        await Limiter(self._database).delete_expired()
-        kept = timedelta(days=self._settings.copies_kept_days)
-        copies = await remove_in_batches_within_time(
-            partial(order_copies.purge_replaced_copies, self._database, kept), PURGE_BATCH
-        )
-        pages = await self._purge_objects(names.RAW, self._settings.raw_kept_days)
-        pages += await self._purge_objects(names.STAGING, STAGED_DAYS)
-        if copies or pages:
-            log.get(__name__).info("orders_purged", copies=copies, pages=pages)
-
-    async def _purge_objects(self, prefix: str, days: int) -> int:
-        before = datetime.now(UTC) - timedelta(days=days)
-        past = [each.key for each in await self._objects.list(prefix) if each.modified < before]
-        for key in past:
-            await self._objects.delete(key)
-            activity.heartbeat()
-        return len(past)

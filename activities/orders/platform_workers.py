@@ -84,7 +84,7 @@ class AdjustableSlots(CustomSlotSupplier):
             self._loop.call_soon_threadsafe(self._changed.set)
 
 
-class PlatformWorkers:
+class WorkersOfOnePlatform:
     """Workers of one platform: slices, reports beside them, and control activities that answer at once."""
 
     def __init__(self, services: Services, steps: PlatformActivities, platform: str, threads: int) -> None:
@@ -108,7 +108,7 @@ class PlatformWorkers:
             _build_worker(
                 services,
                 names.build_report_queue_name(platform),
-                [report.store_report_part, report.write_report],
+                [report.list_orders_and_store_report_part, report.compare_and_write_report],
                 reports,
             ),
             _build_worker(services, names.build_slice_queue_name(platform), [steps.read_slice], reading),
@@ -124,18 +124,18 @@ async def serve_platforms(services: Services, queues: Sequence[str], stop: async
     named = {platform for queue in queues if (platform := names.parse_platform_of_queue(queue))}
     if not named and names.PLATFORM_QUEUES not in queues:
         return
-    steps, counters = PlatformActivities(services), dict[str, PlatformWorkers]()
+    steps, counters = PlatformActivities(services), dict[str, WorkersOfOnePlatform]()
     changed = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         stopping = group.create_task(stop.wait())
-        listening = group.create_task(_follow_changes(services, changed))
+        listening = group.create_task(_set_event_at_each_change_of_platforms(services, changed))
         while not stop.is_set():
             changed.clear()
             for platform, threads in (await _read_threads_or_empty(services)).items():
                 if platform in counters:
                     counters[platform].threads.set_limit(threads)
                 elif platform in named or names.PLATFORM_QUEUES in queues:
-                    counters[platform] = counter = PlatformWorkers(services, steps, platform, threads)
+                    counters[platform] = counter = WorkersOfOnePlatform(services, steps, platform, threads)
                     for worker in counter.workers:
                         group.create_task(worker.run())
                     _log.info("platform_served", platform=platform, threads=threads)
@@ -149,7 +149,7 @@ async def serve_platforms(services: Services, queues: Sequence[str], stop: async
                 group.create_task(worker.shutdown())
 
 
-async def _follow_changes(services: Services, changed: asyncio.Event) -> None:
+async def _set_event_at_each_change_of_platforms(services: Services, changed: asyncio.Event) -> None:
     """Set the event whenever platforms or their options have changed, or may have while nobody listened."""
     async for _ in services.database.listen(platforms.CHANNEL):
         changed.set()
@@ -206,14 +206,14 @@ async def update_gauges_until_stopped(services: Services, queues: Sequence[str],
     shown: set[str] = set()
     while not stop.is_set():
         try:
-            shown = await _refresh_gauges(services, shown)
+            shown = await _set_platform_gauges_and_remove_stale(services, shown)
         except DATABASE_ERRORS as error:
             log.get(__name__).warning("platform_gauges_update_failed", error=str(error))
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), _GAUGES_SECONDS)
 
 
-async def _refresh_gauges(services: Services, shown: set[str]) -> set[str]:
+async def _set_platform_gauges_and_remove_stale(services: Services, shown: set[str]) -> set[str]:
     """Set the gauges of all platforms, and remove those of platforms that no longer exist."""
     seen = await health.load_platforms_health(services.database)
     for row in seen.rows:

@@ -10,14 +10,21 @@ from datetime import datetime
 from typing import Final
 
 from activities.orders.window_checks import (
-    PageSortCheck,
+    PagesSortedByModification,
     WindowCompleteness,
     check_window_completeness,
-    try_to_confirm_zone,
+    confirm_zone_by_query_at_modification_second,
 )
-from clients.platforms import Connector, IdenticalPages, InconsistentAnswers, OrderPage, PlatformFailure, TooManyRows
+from clients.platforms import (
+    IdenticalPages,
+    InconsistentAnswers,
+    OrderPage,
+    PlatformConnector,
+    PlatformFailure,
+    TooManyRows,
+)
 from domain.orders.capability import FilteredTimestamp, PagingKind, PlatformOrder
-from domain.orders.confirmation import PASSES_MAX, PagingPass, PassHistory, PassVerdict
+from domain.orders.confirmation import PASSES_MAX, PagingPass, PagingPassHistory, PagingPassVerdict
 from domain.orders.windows import TimeWindow, floor_to_second
 from stores.orders.order_copies import DIGEST_BYTES, FetchedOrder
 
@@ -34,7 +41,7 @@ class RawOrderPage:
 
 
 @dataclass
-class WindowContents:
+class NewestOrdersAndPagesOfWindow:
     """The content of a window: the newest copy of each order that was listed."""
 
     copies: dict[str, FetchedOrder] = field(default_factory=dict)
@@ -59,10 +66,10 @@ class WindowContents:
         kept = self.copies
         for copy in copies:
             before = kept.setdefault(copy.order.order_id, copy)
-            if before is not copy and copy.rank > before.rank:
+            if before is not copy and copy.version_rank > before.version_rank:
                 kept[copy.order.order_id] = copy
 
-    def add_part(self, part: WindowContents) -> None:
+    def add_contents_of_part(self, part: NewestOrdersAndPagesOfWindow) -> None:
         """Add the content of a part of the window."""
         self.pages += part.pages
         self.outside += part.outside
@@ -82,7 +89,7 @@ class WindowContents:
 
 
 @dataclass
-class _PassRecord:
+class _OrderIdsAndDoubtsOfPass:
     """What one pass over the pages listed."""
 
     ids: list[str] = field(default_factory=list)
@@ -90,7 +97,7 @@ class _PassRecord:
     is_unsorted: bool = False
     is_doubtful: bool = False
     """Whether a page may be that of another request."""
-    sequence: PageSortCheck = field(default_factory=PageSortCheck)
+    sequence: PagesSortedByModification = field(default_factory=PagesSortedByModification)
     doubt: IdenticalPages | None = None
     """Raised if that page turns out not to be the whole window."""
 
@@ -107,17 +114,17 @@ class WindowReader:
             window is read in as many parts as the platform's limits require.
     """
 
-    def __init__(self, connector: Connector, window: TimeWindow, rows_max: int | None) -> None:
+    def __init__(self, connector: PlatformConnector, window: TimeWindow, rows_max: int | None) -> None:
         self._connector = connector
         self._window = window
         self._rows_max = rows_max
-        self.contents = WindowContents()
+        self.contents = NewestOrdersAndPagesOfWindow()
 
-    async def read_once(self) -> WindowContents:
+    async def read_in_one_pass_and_check_end(self) -> NewestOrdersAndPagesOfWindow:
         """Read the window in one pass, and check that the platform did not stop early."""
         return await self._read_whole_or_in_halves(WindowReader._read_once_and_check_end)
 
-    async def read_confirmed(self) -> WindowContents:
+    async def read_passes_until_confirmed(self) -> NewestOrdersAndPagesOfWindow:
         """Read the window until it is confirmed: again where rows have moved or totals do not agree.
 
         Raises:
@@ -127,7 +134,9 @@ class WindowReader:
         """
         return await self._read_whole_or_in_halves(WindowReader._read_until_confirmed)
 
-    async def _read_whole_or_in_halves(self, read: Callable[[WindowReader], Awaitable[None]]) -> WindowContents:
+    async def _read_whole_or_in_halves(
+        self, read: Callable[[WindowReader], Awaitable[None]]
+    ) -> NewestOrdersAndPagesOfWindow:
         query = self._connector.capability.query
         halves = self._window.split_in_halves(query.window_min_seconds)
         is_too_long = self._window.is_longer_than(query.window_max_seconds)
@@ -141,27 +150,29 @@ class WindowReader:
                     raise
             else:
                 return self.contents
-        self.contents = WindowContents()
+        self.contents = NewestOrdersAndPagesOfWindow()
         for half in halves:
-            self.contents.add_part(await WindowReader(self._connector, half, None)._read_whole_or_in_halves(read))
+            self.contents.add_contents_of_part(
+                await WindowReader(self._connector, half, None)._read_whole_or_in_halves(read)
+            )
         return self.contents
 
     async def _read_once_and_check_end(self) -> None:
         total = await self._count_rows_or_raise_too_many()
-        seen, record = set[str](), await self._read_pass(total)
+        seen, record = set[str](), await self._read_all_pages_once(total)
         while record.is_doubtful and not seen.issuperset(record.ids) and self.contents.passes < PASSES_MAX:
             seen.update(record.ids)
-            record = await self._read_pass(total)
+            record = await self._read_all_pages_once(total)
         await self._require_complete_window(record, total)
 
     async def _read_until_confirmed(self) -> None:
         capability = self._connector.capability
-        passes = PassHistory(
+        passes = PagingPassHistory(
             has_totals=capability.total is not None, may_stir=capability.query.field is FilteredTimestamp.CREATED
         )
-        total, verdict = await self._count_rows_or_raise_too_many(), PassVerdict.AGAIN
-        while verdict is PassVerdict.AGAIN:
-            before, record = total, await self._read_pass(total)
+        total, verdict = await self._count_rows_or_raise_too_many(), PagingPassVerdict.AGAIN
+        while verdict is PagingPassVerdict.AGAIN:
+            before, record = total, await self._read_all_pages_once(total)
             total = self.contents.total = await self._connector.fetch_row_count(self._window)
             verdict = passes.add_pass(
                 before,
@@ -171,11 +182,11 @@ class WindowReader:
                 is_unsorted=record.is_unsorted,
                 is_doubtful=record.is_doubtful,
             )
-        if verdict is PassVerdict.UNSTABLE:
+        if verdict is PagingPassVerdict.UNSTABLE:
             raise self._build_unstable_failure(passes.done)
         await self._require_complete_window(record, total)
 
-    async def _require_complete_window(self, record: _PassRecord, total: int | None) -> None:
+    async def _require_complete_window(self, record: _OrderIdsAndDoubtsOfPass, total: int | None) -> None:
         """Check that the platform did not stop at an undeclared limit; a smaller window may stay below it."""
         end = await self._determine_completeness(record, total)
         least_seconds = self._connector.capability.query.window_min_seconds
@@ -187,7 +198,7 @@ class WindowReader:
             # An order that appears between the last page and this check looks like one beyond a limit. A limit
             # hides it again; nothing smaller can be requested, so the window would fail.
             total = self.contents.total = await self._count_rows_or_raise_too_many()
-            record = await self._read_pass(total)
+            record = await self._read_all_pages_once(total)
             end = await self._determine_completeness(record, total)
         if end is WindowCompleteness.WHOLE:
             return
@@ -204,7 +215,7 @@ class WindowReader:
             )
         self.contents.may_be_cut = True
 
-    async def _determine_completeness(self, record: _PassRecord, total: int | None) -> WindowCompleteness:
+    async def _determine_completeness(self, record: _OrderIdsAndDoubtsOfPass, total: int | None) -> WindowCompleteness:
         return await check_window_completeness(
             self._connector,
             self._window,
@@ -215,7 +226,7 @@ class WindowReader:
             is_doubted=record.doubt is not None,
         )
 
-    async def fetch_details(self, copies: list[FetchedOrder]) -> list[FetchedOrder]:
+    async def fetch_details_of_orders(self, copies: list[FetchedOrder]) -> list[FetchedOrder]:
         """Fetch the details of orders, where the list has only part of them.
 
         Raises:
@@ -223,7 +234,7 @@ class WindowReader:
         """
         turns = asyncio.Semaphore(DETAILS_AT_ONCE)
 
-        async def fetch_whole(copy: FetchedOrder) -> FetchedOrder:
+        async def fetch_details_and_require_not_older(copy: FetchedOrder) -> FetchedOrder:
             async with turns:
                 whole = FetchedOrder(*await self._connector.fetch_details(copy.order))
             listed, detailed = copy.order, whole.order
@@ -238,14 +249,14 @@ class WindowReader:
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(fetch_whole(copy)) for copy in copies]
+                tasks = [group.create_task(fetch_details_and_require_not_older(copy)) for copy in copies]
         except* PlatformFailure as failures:
             raise failures.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def try_to_confirm_zone(self) -> bool:
+    async def confirm_zone_by_query_at_modification_second(self) -> bool:
         """Check the platform's time zone by an order of the window."""
-        return await try_to_confirm_zone(self._connector, self._window, self.contents.copies)
+        return await confirm_zone_by_query_at_modification_second(self._connector, self._window, self.contents.copies)
 
     async def _count_rows_or_raise_too_many(self) -> int | None:
         total = await self._connector.fetch_row_count(self._window)
@@ -256,9 +267,9 @@ class WindowReader:
             self._rows_max = None
         return total
 
-    async def _read_pass(self, total: int | None) -> _PassRecord:
+    async def _read_all_pages_once(self, total: int | None) -> _OrderIdsAndDoubtsOfPass:
         """Read all pages once."""
-        record = _PassRecord()
+        record = _OrderIdsAndDoubtsOfPass()
         distinct: set[str] = set()
         self.contents.passes += 1
         try:

@@ -15,9 +15,9 @@ from temporalio import activity
 from activities.orders import slice_attempts
 from activities.orders.activities import PlatformActivities
 from activities.orders.reading import WindowReader
-from clients.platforms import TimeBudget
+from clients.platforms import AttemptTimeBudget
 from domain.orders import names, windows
-from domain.orders.activity_models import ReportInput, ReportPartInput, ReportProgress, ReportResult
+from domain.orders.activity_models import ReportInput, ReportInputWithProgress, ReportProgress, ReportResult
 from domain.orders.capability import FilteredTimestamp
 from domain.orders.names import CONTENT_TYPE
 from infra import log
@@ -46,17 +46,19 @@ class ReportActivities:
         self._steps = steps
 
     @activity.defn(name="order_report_read")
-    async def store_report_part(self, params: ReportPartInput) -> ReportProgress:
+    async def list_orders_and_store_report_part(self, params: ReportInputWithProgress) -> ReportProgress:
         """Read on from the end of the last part for about half a minute, and store what the platform lists."""
         window, began = params.order.window, time.monotonic()
         read_to, lines = params.after.read_to, list[_ListedOrder]()
         async with send_heartbeats_during_block():
-            state = await platforms.load_in_own_transaction(self._database, params.order.platform)
+            state = await platforms.load_platform_with_settings_in_own_transaction(
+                self._database, params.order.platform
+            )
             with slice_attempts.convert_platform_failures():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
                     [piece] = windows.split_into_slices(read_to, window.end, state.settings.interval, 1)
-                    connector = self._steps.build_connector(state, budget=TimeBudget(patience_seconds=math.inf))
-                    contents = await WindowReader(connector, piece, None).read_once()
+                    connector = self._steps.build_connector(state, budget=AttemptTimeBudget(patience_seconds=math.inf))
+                    contents = await WindowReader(connector, piece, None).read_in_one_pass_and_check_end()
                     copies = [copy.order for copy in contents.copies.values()]
                     lines += [
                         (each.order_id, each.modified_at, each.version)
@@ -68,7 +70,7 @@ class ReportActivities:
         return ReportProgress(number=params.after.number + 1, read_to=read_to)
 
     @activity.defn(name="order_report_write")
-    async def write_report(self, params: ReportPartInput) -> ReportResult:
+    async def compare_and_write_report(self, params: ReportInputWithProgress) -> ReportResult:
         """Compare what the platform listed with the stored orders, and write the workbook."""
         # Workflows import activities for their signatures, and must not pay for pandas.
         from activities.orders import comparison  # noqa: PLC0415
@@ -76,7 +78,9 @@ class ReportActivities:
         async with send_heartbeats_during_block():
             parts = [_build_part_key(params.folder, number) for number in range(params.after.number)]
             platform = comparison.build_order_version_frame(await self._load_listed_orders(parts))
-            state = await platforms.load_in_own_transaction(self._database, params.order.platform)
+            state = await platforms.load_platform_with_settings_in_own_transaction(
+                self._database, params.order.platform
+            )
             ids = set(platform["order_id"])
             if is_filtered_by_creation(state):
                 # The creation time of an order is not stored: only the platform knows which orders belong to the day.

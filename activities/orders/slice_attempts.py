@@ -14,12 +14,12 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.orders.reading import RawOrderPage
 from clients.platforms import (
-    AnswerLog,
     AttemptTimeUsedUp,
     CredentialsRefused,
     PlatformBusy,
     PlatformFailure,
     PlatformRefused,
+    ReplayableAnswerLog,
     TooManyRows,
     WrongTimeZone,
 )
@@ -27,7 +27,7 @@ from domain.faults import FaultRecord
 from domain.orders import names
 from domain.orders.activity_models import FailSliceInput, ReadSliceInput, ReadSliceResult
 from domain.orders.capability import Capability, PagingKind
-from domain.orders.slices import AttemptFailure, FailureKind, ResumePoint
+from domain.orders.slices import FailureKind, ResumePoint, SliceAttemptFailure
 from infra import log, metrics, outages
 from infra.objects import ObjectMissing, ObjectStore
 from stores.orders.attempts import SliceReadingResult
@@ -36,26 +36,26 @@ from stores.orders.platforms import PlatformWithSettingsInForce
 
 async def load_answers_of_earlier_attempts(
     objects: ObjectStore, params: ReadSliceInput, capability: Capability
-) -> AnswerLog:
+) -> ReplayableAnswerLog:
     """Load the answers of earlier attempts; empty where the platform's page tokens have expired since."""
     place, good_seconds = params.place, capability.paging.token_seconds
     if place is None:
-        return AnswerLog()
+        return ReplayableAnswerLog()
     age = datetime.now(UTC) - place.kept_at
     if good_seconds is not None and age > timedelta(seconds=good_seconds):
         log.get(__name__).info("order_answers_expired", platform=params.platform, window=str(params.window))
-        return AnswerLog()
+        return ReplayableAnswerLog()
     try:
         body = await objects.get(place.key)
     except ObjectMissing:
-        return AnswerLog()
+        return ReplayableAnswerLog()
     if place.older is not None:
         await objects.delete(place.older)
-    return await asyncio.to_thread(AnswerLog.decode, body)
+    return await asyncio.to_thread(ReplayableAnswerLog.decode, body)
 
 
 async def store_answers_for_next_attempt(
-    objects: ObjectStore, params: ReadSliceInput, answers: AnswerLog
+    objects: ObjectStore, params: ReadSliceInput, answers: ReplayableAnswerLog
 ) -> ResumePoint | None:
     """Store the received answers for the next attempt, and return where."""
     if not answers.gained:
@@ -117,7 +117,7 @@ TIMEOUT_HINT: Final = "Raise `timeout`, or shorten `interval` or lower `max_rows
 
 @contextmanager
 def convert_platform_failures() -> Iterator[None]:
-    """Turn failures of a platform into application errors that carry an AttemptFailure."""
+    """Turn failures of a platform into application errors that carry an SliceAttemptFailure."""
     try:
         yield
     except PlatformFailure as failure:
@@ -127,7 +127,7 @@ def convert_platform_failures() -> Iterator[None]:
         if details is None or not details.worker_shutdown:
             raise
         fault = FaultRecord(code="worker_stopped", message="The worker was stopped in order.", retryable=True)
-        raise to_application_error(AttemptFailure(trouble=FailureKind.CRASHED, fault=fault)) from None
+        raise to_application_error(SliceAttemptFailure(trouble=FailureKind.CRASHED, fault=fault)) from None
 
 
 @contextmanager
@@ -139,10 +139,10 @@ def convert_outages_to_lost_worker() -> Iterator[None]:
         if isinstance(error, PlatformFailure) or not outages.is_outage(error):
             raise
         fault = FaultRecord(code="worker_lost", message=outages.describe_outage(error), retryable=True)
-        raise to_application_error(AttemptFailure(trouble=FailureKind.CRASHED, fault=fault)) from None
+        raise to_application_error(SliceAttemptFailure(trouble=FailureKind.CRASHED, fault=fault)) from None
 
 
-def to_application_error(attempt: AttemptFailure) -> ApplicationError:
+def to_application_error(attempt: SliceAttemptFailure) -> ApplicationError:
     benign, hopeless = ApplicationErrorCategory.BENIGN, attempt.trouble is FailureKind.REFUSED
     return ApplicationError(attempt.fault.sentence, attempt, type=FAILURE_TYPE, non_retryable=hopeless, category=benign)
 
@@ -152,9 +152,9 @@ def are_received_answers_still_valid(failure: PlatformFailure) -> bool:
     return isinstance(failure, _RESUMABLE)
 
 
-def add_resume_point(
-    attempt: AttemptFailure, failure: PlatformFailure, place: ResumePoint | None, gained: int
-) -> AttemptFailure:
+def add_resume_point_and_decide_retryable(
+    attempt: SliceAttemptFailure, failure: PlatformFailure, place: ResumePoint | None, gained: int
+) -> SliceAttemptFailure:
     """Return the failure with its resume point; it is retryable if the attempt made progress."""
     may_pass = bool(gained) if isinstance(failure, AttemptTimeUsedUp) else failure.may_pass
     return attempt.model_copy(
@@ -162,35 +162,37 @@ def add_resume_point(
     )
 
 
-def convert_midway_refusal(attempt: AttemptFailure, paging: PagingKind) -> AttemptFailure:
+def make_midway_refusal_retryable_unless_numbered(
+    attempt: SliceAttemptFailure, paging: PagingKind
+) -> SliceAttemptFailure:
     """Return the failure for a refusal after pages were read: where pages lead to pages, a token may have expired."""
     fault = _build_fault_with_retryable(attempt, paging is not PagingKind.NUMBER)
     return attempt.model_copy(update={"trouble": FailureKind.FAILED, "fault": fault})
 
 
-def _build_fault_with_retryable(attempt: AttemptFailure, is_retryable: bool) -> FaultRecord:
+def _build_fault_with_retryable(attempt: SliceAttemptFailure, is_retryable: bool) -> FaultRecord:
     return attempt.fault.model_copy(update={"retryable": is_retryable})
 
 
-def to_attempt_failure(failure: PlatformFailure) -> AttemptFailure:
+def to_attempt_failure(failure: PlatformFailure) -> SliceAttemptFailure:
     """Return what a platform's failure means for the next attempt."""
     code = next((code for kind, code in _CODES.items() if isinstance(failure, kind)), "platform_failed")
     hint = TIMEOUT_HINT if isinstance(failure, AttemptTimeUsedUp) else failure.hint
     fault = FaultRecord(code=code, message=failure.message, hint=hint, retryable=failure.may_pass)
     match failure:
         case PlatformBusy() if failure.retry_after_seconds is not None:
-            return AttemptFailure(
+            return SliceAttemptFailure(
                 trouble=FailureKind.TOLD_TO_WAIT,
                 fault=fault,
                 wait_seconds=failure.retry_after_seconds,
                 is_own_limit=failure.is_local,
             )
         case CredentialsRefused():
-            return AttemptFailure(trouble=FailureKind.EXPIRED, fault=fault)
+            return SliceAttemptFailure(trouble=FailureKind.EXPIRED, fault=fault)
         case PlatformRefused() | TooManyRows():
-            return AttemptFailure(trouble=FailureKind.REFUSED, fault=fault)
+            return SliceAttemptFailure(trouble=FailureKind.REFUSED, fault=fault)
         case _:
-            return AttemptFailure(trouble=FailureKind.FAILED, fault=fault)
+            return SliceAttemptFailure(trouble=FailureKind.FAILED, fault=fault)
 
 
 def log_and_count_end(

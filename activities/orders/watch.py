@@ -1,8 +1,9 @@
-"""Activities of the watch: platforms without a worker, slices that take too long, backfills without a workflow."""
+"""Activities of the watch over workers, slices and backfills, and housekeeping of orders."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 from temporalio import activity
@@ -10,13 +11,15 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from domain.orders import names
-from domain.orders.activity_models import Alarm, AlarmsResult, PlatformsResult, ServedPlatformsResult
+from domain.orders.activity_models import AlarmsResult, PlatformAlarm, PlatformsResult, ServedPlatformsResult
 from domain.orders.slices import BACKFILL_TERMINATED
 from infra import log, outages, starts
 from infra.database import Database
+from infra.housekeeping import remove_in_batches_within_time
+from infra.limits import DatabaseLimiter
 from services.services import Services
 from stores import pauses
-from stores.orders import backfills, health, platforms
+from stores.orders import backfills, health, order_copies, platforms
 from stores.orders.health import StaleSlice
 from stores.orders.platforms import build_alarm
 
@@ -63,13 +66,17 @@ class OverdueScanActivities:
         alarms = await self._report_stale_slices()
         return AlarmsResult(alarms=[*alarms, *await self._close_lost_backfills()])
 
-    async def _report_stale_slices(self) -> list[Alarm]:
+    async def _report_stale_slices(self) -> list[PlatformAlarm]:
         """Mark slices that take too long as reported, and return their alarms."""
-        overdue = await health.list_stale_slices(self._database, self._stale_after, SLICES_AT_ONCE)
-        lost = [each for each in overdue.slices if await self._has_lost_reread(each)]
+        overdue = await health.list_slices_claimed_too_long_ago(self._database, self._stale_after, SLICES_AT_ONCE)
+        lost = [each for each in overdue.slices if await self._has_reread_without_running_workflow(each)]
         for each in lost:
             await health.record_stale_reread_as_failed(self._database, each)
-        late = [each for each in overdue.slices if each not in lost and not await self._waits_for_resume(each)]
+        late = [
+            each
+            for each in overdue.slices
+            if each not in lost and not await self._is_unbegun_because_platform_is_paused(each)
+        ]
         ids = [each.slice_id for each in late]
         reported, platforms = await health.mark_stale_slices_as_reported(self._database, overdue, ids)
         alarms = []
@@ -82,7 +89,7 @@ class OverdueScanActivities:
                     alarms.append(build_alarm(platform, platform.notify, "orders.slice_stale", message))
         return alarms
 
-    async def _close_lost_backfills(self) -> list[Alarm]:
+    async def _close_lost_backfills(self) -> list[PlatformAlarm]:
         """Close the records of backfills whose workflow was terminated; return an alarm for each."""
         rows = await backfills.list_running_backfills(self._database)
         lost = [row.backfill_id for row in rows if not await is_workflow_running(self._engine, row.workflow_id)]
@@ -91,12 +98,12 @@ class OverdueScanActivities:
         ]
         return [alarm for alarm in closed if alarm]
 
-    async def _has_lost_reread(self, stale: StaleSlice) -> bool:
+    async def _has_reread_without_running_workflow(self, stale: StaleSlice) -> bool:
         """Return whether a slice is to be read again and no workflow does so any more."""
         workflow_id = names.build_slice_workflow_id(stale.platform, stale.window, names.REDO_SUFFIX)
         return stale.reread_since is not None and not await is_workflow_running(self._engine, workflow_id)
 
-    async def _waits_for_resume(self, stale: StaleSlice) -> bool:
+    async def _is_unbegun_because_platform_is_paused(self, stale: StaleSlice) -> bool:
         """Return whether a slice is not begun because its platform is paused."""
         is_begun = stale.attempts or stale.reread_since is not None
         return not is_begun and await is_platform_paused(self._engine, self._database, stale.platform)
@@ -104,7 +111,7 @@ class OverdueScanActivities:
 
 async def is_platform_paused(engine: Client, database: Database, platform: str) -> bool:
     """Return whether a platform claims nothing: its schedule is paused, or all of orders are."""
-    return await pauses.is_paused(database, names.SYSTEM) or await starts.is_schedule_paused(
+    return await pauses.is_system_paused(database, names.SYSTEM) or await starts.is_schedule_paused(
         engine, names.build_cycle_schedule_id(platform)
     )
 
@@ -146,3 +153,38 @@ def _build_stale_message(stale: StaleSlice, now: datetime) -> str:
         f"{workflow_id} tells what it waits for; {advice}. "
         f"GET /v1/platforms/{stale.platform}/slices?stale=true lists all of them."
     )
+
+
+PURGE_BATCH: Final = 10_000
+STAGED_DAYS: Final = 7
+"""Longer than a slice may wait between two attempts."""
+
+
+class OrderHousekeeping:
+    """Activities that delete rows and objects past their retention."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._objects = services.objects
+        self._settings = services.settings.orders
+
+    @activity.defn(name=names.PURGE)
+    async def purge_copies_pages_and_answers(self) -> None:
+        """Delete copies, raw pages and staged answers past their retention."""
+        await DatabaseLimiter(self._database).delete_expired()
+        kept = timedelta(days=self._settings.copies_kept_days)
+        copies = await remove_in_batches_within_time(
+            partial(order_copies.delete_expired_replaced_copies, self._database, kept), PURGE_BATCH
+        )
+        pages = await self._purge_objects(names.RAW, self._settings.raw_kept_days)
+        pages += await self._purge_objects(names.STAGING, STAGED_DAYS)
+        if copies or pages:
+            log.get(__name__).info("orders_purged", copies=copies, pages=pages)
+
+    async def _purge_objects(self, prefix: str, days: int) -> int:
+        before = datetime.now(UTC) - timedelta(days=days)
+        past = [each.key for each in await self._objects.list(prefix) if each.modified < before]
+        for key in past:
+            await self._objects.delete(key)
+            activity.heartbeat()
+        return len(past)

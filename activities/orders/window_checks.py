@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import Final
 
-from clients.platforms import Connector, IdenticalPages, QueryBounds, TooManyRows, WrongTimeZone
+from clients.platforms import IdenticalPages, InclusiveQueryTimes, PlatformConnector, TooManyRows, WrongTimeZone
 from domain.orders.capability import Capability, FilteredTimestamp, PlatformOrder
 from domain.orders.windows import SECOND, TimeWindow, floor_to_second
 from stores.orders.order_copies import FetchedOrder
@@ -40,7 +40,7 @@ class WindowCompleteness(Enum):
 
 
 @dataclass
-class PageSortCheck:
+class PagesSortedByModification:
     """Whether the pages of one pass were sorted by modification."""
 
     rises: bool = True
@@ -55,11 +55,11 @@ class PageSortCheck:
 
 
 async def check_window_completeness(
-    connector: Connector,
+    connector: PlatformConnector,
     window: TimeWindow,
     copies: Mapping[str, FetchedOrder],
     largest_page: int,
-    sort_check: PageSortCheck,
+    sort_check: PagesSortedByModification,
     total: int | None = None,
     *,
     is_doubted: bool = False,
@@ -100,7 +100,10 @@ def _may_have_hit_limit(rows: int, largest_page: int, page_size: int) -> bool:
 
 
 def _list_parts_beyond_last_order(
-    capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sort_check: PageSortCheck
+    capability: Capability,
+    window: TimeWindow,
+    copies: Mapping[str, FetchedOrder],
+    sort_check: PagesSortedByModification,
 ) -> Iterator[TimeWindow]:
     """List the parts of the window beyond the last order, in the direction in which it is sorted."""
     if capability.query.field is FilteredTimestamp.CREATED:
@@ -126,7 +129,9 @@ def _round_up_to_second(moment: datetime) -> datetime:
     return whole if whole == moment else whole + SECOND
 
 
-async def try_to_confirm_zone(connector: Connector, window: TimeWindow, copies: Mapping[str, FetchedOrder]) -> bool:
+async def confirm_zone_by_query_at_modification_second(
+    connector: PlatformConnector, window: TimeWindow, copies: Mapping[str, FetchedOrder]
+) -> bool:
     """Request an order by the very second of its modification.
 
     Returns:
@@ -168,7 +173,7 @@ async def try_to_confirm_zone(connector: Connector, window: TimeWindow, copies: 
     return False
 
 
-async def _has_been_modified(connector: Connector, copy: FetchedOrder) -> bool:
+async def _has_been_modified(connector: PlatformConnector, copy: FetchedOrder) -> bool:
     """Return whether the platform lists an order as modified since it was requested; False where it lists too many."""
     end = floor_to_second(datetime.now(UTC) + connector.clock_skew) + SECOND
     start = floor_to_second(copy.asked_at - LATE_MARGIN)
@@ -181,7 +186,7 @@ async def _has_been_modified(connector: Connector, copy: FetchedOrder) -> bool:
     return now is not None and now.modified_at > copy.order.modified_at
 
 
-async def _list_orders_of_window_by_id(connector: Connector, window: TimeWindow) -> dict[str, PlatformOrder]:
+async def _list_orders_of_window_by_id(connector: PlatformConnector, window: TimeWindow) -> dict[str, PlatformOrder]:
     found: dict[str, PlatformOrder] = {}
     with suppress(IdenticalPages):
         async for page in connector.iterate_pages(window, await connector.fetch_row_count(window)):
@@ -199,7 +204,7 @@ def _build_zone_failure(order: PlatformOrder) -> WrongTimeZone:
     )
 
 
-def _are_orders_from_another_zone(orders: list[PlatformOrder], bounds: QueryBounds) -> bool:
+def _are_orders_from_another_zone(orders: list[PlatformOrder], bounds: InclusiveQueryTimes) -> bool:
     """Return whether all orders lie outside of the window, by a distance that two time zones can have."""
     if len(orders) < ZONE_LOOKS:
         return False

@@ -51,7 +51,7 @@ class LaneActivities:
         return result
 
     @activity.defn(name="task_close_lane")
-    async def close_lane(self, lane: CloseLaneInput) -> None:
+    async def remove_open_lane(self, lane: CloseLaneInput) -> None:
         """Remove a lane from the open lanes of its type."""
         await lanes.remove_lane_and_advance_type(self._database, lane)
         _log.info("task_lane_closed", type=lane.type, pos=lane.pos)
@@ -81,12 +81,12 @@ class TaskHousekeeping:
     def __init__(self, services: Services) -> None:
         self._engine = services.engine
         self._database = services.database
-        self._locator = TaskLocator(services.engine, services.database, activity.heartbeat)
+        self._locator = TextReferenceFinder(services.engine, services.database, activity.heartbeat)
         self._runs_retention = timedelta(hours=services.settings.tasks.runs_kept_hours)
         self._archive_retention = timedelta(days=services.settings.tasks.archive_kept_days)
 
     @activity.defn(name=names.PURGE)
-    async def purge(self) -> None:
+    async def purge_expired_tasks_texts_and_runs(self) -> None:
         """Remove old runs, tasks and texts. Lanes are queried last, because they may not answer."""
         await self._delete_old_lane_runs()
         tasks = texts = 0
@@ -126,7 +126,7 @@ class TaskHousekeeping:
                 raise
 
 
-class TaskLocator:
+class TextReferenceFinder:
     """Finds tasks in open lanes first and then in the archive, so that one archived meanwhile is not missed.
 
     Args:
@@ -181,7 +181,7 @@ class TaskLocator:
 
 
 async def remove_expired_tasks(
-    database: Database, locator: TaskLocator, retention: timedelta, heartbeat: Callable[[], object]
+    database: Database, locator: TextReferenceFinder, retention: timedelta, heartbeat: Callable[[], object]
 ) -> int:
     """Remove archived tasks that ended longer ago than the retention; return how many. Counts of tasks stay."""
     before = round((datetime.now(UTC) - retention).timestamp() * 1_000)
@@ -200,7 +200,7 @@ async def remove_expired_tasks(
     return removed
 
 
-async def _remove_tasks_not_in_lanes(database: Database, locator: TaskLocator, task_ids: Sequence[str]) -> int:
+async def _remove_tasks_not_in_lanes(database: Database, locator: TextReferenceFinder, task_ids: Sequence[str]) -> int:
     # A lane that still has an archived task archives it again, and it would be counted twice.
     live = await locator.list_live_text_references(task_ids)
     archived = [task_id for task_id in task_ids if task_id not in live]
@@ -209,7 +209,7 @@ async def _remove_tasks_not_in_lanes(database: Database, locator: TaskLocator, t
     return len(archived)
 
 
-async def remove_unused_texts(database: Database, locator: TaskLocator, heartbeat: Callable[[], object]) -> int:
+async def remove_unused_texts(database: Database, locator: TextReferenceFinder, heartbeat: Callable[[], object]) -> int:
     """Remove texts that no task refers to, because it was not created or has another text by now; return how many."""
     before = datetime.now(UTC) - UNCHECKED_FOR
     until = time.monotonic() + LONGEST_SECONDS
@@ -223,7 +223,7 @@ async def remove_unused_texts(database: Database, locator: TaskLocator, heartbea
 
 
 async def _remove_unreferenced_texts(
-    database: Database, locator: TaskLocator, texts: Sequence[StoredTextReference], before: datetime
+    database: Database, locator: TextReferenceFinder, texts: Sequence[StoredTextReference], before: datetime
 ) -> int:
     if not texts:
         return 0

@@ -13,7 +13,7 @@ from functools import partial
 from temporalio import activity
 
 from activities.transfers.journal import GseTaskJournal
-from activities.transfers.repository import FileRepository
+from activities.transfers.repository import FileRepositoryClient
 from activities.transfers.sending import ShardSender, ShardSendingParameters
 from clients.gse import GseFailure
 from domain.limits import SpendingBeyondLimit
@@ -36,7 +36,7 @@ from domain.transfers.shards import RetryAndSilenceLimits, ShardProgress
 from infra import log, metrics
 from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
-from infra.limits import Limiter
+from infra.limits import DatabaseLimiter
 from infra.settings import GseSettings
 from services.services import Services
 from stores.transfers import jobs, shards, targets
@@ -73,8 +73,8 @@ class TransferActivities:
         self._files = services.files
         self._gse = services.gse
         self._journal = GseTaskJournal(services.settings.gse.cache_folder / JOURNAL_FOLDER)
-        self._journal.purge()
-        self._repository = FileRepository(services)
+        self._journal.delete_expired_entries()
+        self._repository = FileRepositoryClient(services)
         self._queue = build_host_queue_name(services.settings.gse)
         gse = services.settings.gse
         self._answer_seconds = gse.connect_timeout_seconds + gse.answer_timeout_seconds
@@ -127,14 +127,14 @@ class TransferActivities:
         job, file = input_.job, input_.job.file
         lease = ShardLease(self._database, job.job_id, input_.number, uuid.uuid4().hex)
         async with send_heartbeats_during_block(pause_seconds=SEND_HEARTBEAT_SECONDS):
-            spec, shard_targets, tasks = await lease.acquire()
+            spec, shard_targets, tasks = await lease.acquire_and_load_shard()
             settings = self._settings
             rules = RetryAndSilenceLimits(settings.retries, settings.retry_pause_seconds, settings.silence_seconds)
             progress = ShardProgress(shard_targets, rules, tasks)
             fetch = self._repository.build_file_writer(file, input_.signature)
 
             async def check_file() -> None:
-                self._files.forget_verification(file.biz_id, input_.signature)
+                self._files.require_full_verification_at_next_use(file.biz_id, input_.signature)
                 async with self._files.provide_pinned(file.biz_id, input_.signature, fetch):
                     pass
 
@@ -149,7 +149,7 @@ class TransferActivities:
                     check_file=check_file,
                 )
                 sent_before = progress.count_succeeded()
-                await ShardSender(self._gse, lease, self._journal, progress, context).send_all()
+                await ShardSender(self._gse, lease, self._journal, progress, context).send_until_all_ended_or_deadline()
                 await self._count_bytes(
                     spec.project_id, (progress.count_succeeded() - sent_before) * path.stat().st_size
                 )
@@ -158,7 +158,7 @@ class TransferActivities:
         """Count what reached targets in this attempt; of one that is killed before this, nothing is counted."""
         metrics.TRANSFER_BYTES.inc(amount)
         bucket = build_day_bucket_name("transfer_bytes_per_day", project_id)
-        await Limiter(self._database).spend_and_read(SpendingBeyondLimit(bucket, amount, DAY_SECONDS))
+        await DatabaseLimiter(self._database).spend_and_read(SpendingBeyondLimit(bucket, amount, DAY_SECONDS))
 
     @activity.defn(name="transfer_end_targets")
     async def end_targets(self, input_: EndTargetsInput) -> None:
@@ -187,7 +187,7 @@ class TransferHousekeeping:
         self._database = services.database
 
     @activity.defn(name=names.PURGE)
-    async def purge(self) -> int:
+    async def purge_expired_jobs_and_cancellations(self) -> int:
         """Delete the targets of jobs past their retention in batches, and old jobs; return how many jobs."""
         purged = await remove_in_batches_within_time(
             partial(jobs.purge_targets_of_expired_jobs, self._database), PURGE_BATCH

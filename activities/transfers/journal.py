@@ -35,7 +35,7 @@ class JournaledTask(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class JournalEntry:
+class LockedJournalEntry:
     """The entry of one GSE task. Its file is locked as long as the process that begins the task lives."""
 
     path: Path
@@ -49,7 +49,7 @@ class JournalEntry:
         except OSError as error:
             log.get(__name__).error("gse_task_journal_write_failed", task_id=task_id, error=str(error))
 
-    def discard(self) -> None:
+    def delete_file(self) -> None:
         """Remove the entry, once the database has the result."""
         self.path.unlink(missing_ok=True)
 
@@ -61,18 +61,18 @@ class GseTaskJournal:
         self._folder = folder
 
     @contextmanager
-    def open_entry(self, key: str) -> Iterator[JournalEntry]:
+    def open_entry(self, key: str) -> Iterator[LockedJournalEntry]:
         """Create and lock an entry under a new key; it stays until it is discarded."""
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / key
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield JournalEntry(path, descriptor)
+            yield LockedJournalEntry(path, descriptor)
         finally:
             os.close(descriptor)
 
-    async def wait_for_task(self, key: str, max_wait_seconds: float) -> JournaledTask | None:
+    async def wait_for_task_id_while_begun(self, key: str, max_wait_seconds: float) -> JournaledTask | None:
         """Return the GSE task of an entry; None if GSE has not answered, or answered another host.
 
         Args:
@@ -87,11 +87,11 @@ class GseTaskJournal:
                 return task
             await asyncio.sleep(POLL_SECONDS)
 
-    def discard(self, key: str) -> None:
+    def delete_entry(self, key: str) -> None:
         """Remove an entry if it exists."""
         (self._folder / key).unlink(missing_ok=True)
 
-    def purge(self) -> None:
+    def delete_expired_entries(self) -> None:
         """Remove entries past their retention."""
         oldest = time.time() - RETENTION.total_seconds()
         for path in self._folder.glob("*"):

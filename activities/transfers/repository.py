@@ -23,7 +23,7 @@ class RepositoryUnavailable(Exception):
     """The repository does not serve the file at present."""
 
 
-class FileRepository:
+class FileRepositoryClient:
     """Fetches files by the template in the settings."""
 
     def __init__(self, services: Services) -> None:
@@ -39,15 +39,15 @@ class FileRepository:
             RepositoryBusy: It may be there in a moment.
         """
 
-        async def write(path: Path) -> None:
+        async def fetch_from_store_or_http_and_write(path: Path) -> None:
             template = self._settings.repository
             if template.startswith(STORE):
-                key = _fill_template(template.removeprefix(STORE), file, signature)
+                key = _fill_repository_template(template.removeprefix(STORE), file, signature)
                 await self._write_from_store(key, path)
             else:
-                await self._write_from_http(_fill_template(template, file, signature), path)
+                await self._write_from_http(_fill_repository_template(template, file, signature), path)
 
-        return write
+        return fetch_from_store_or_http_and_write
 
     async def _write_from_store(self, key: str, path: Path) -> None:
         try:
@@ -88,7 +88,7 @@ async def _write_file(path: Path, pieces: AsyncIterator[bytes]) -> None:
         await asyncio.to_thread(out.write, bytes(buffer))
 
 
-def _fill_template(template: str, file: TransferFile, signature: str) -> str:
+def _fill_repository_template(template: str, file: TransferFile, signature: str) -> str:
     path = quote(file.path.strip("/"), safe="/")
     return template.format(biz_id=file.biz_id, app_id=file.app_id, path=path, signature=signature)
 

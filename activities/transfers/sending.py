@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from activities.transfers.journal import GseTaskJournal, JournalEntry
+from activities.transfers.journal import GseTaskJournal, LockedJournalEntry
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable
-from domain.transfers.gse import FileLocation, GseAgent, GseTransferRequest
+from domain.transfers.gse import FolderAndFileName, GseAgent, GseTransferRequest
 from domain.transfers.models import FailureReason, TargetOutcome, TransferSpec, TransferState
 from domain.transfers.shards import GseTask, ShardProgress, ShardTarget, group_by_task_with_known_id
 from infra import log, outages
@@ -78,42 +78,42 @@ class ShardSender:
         """How many targets have ended."""
         return len(self._progress.targets) - len(self._progress.unfinished)
 
-    async def send_all(self) -> None:
+    async def send_until_all_ended_or_deadline(self) -> None:
         """Send until every target has ended, at the deadline at the latest."""
-        await self._recover_tasks()
+        await self._recover_task_ids_from_journal()
         self._abandon_tasks_of_other_hosts()
         schedule = PollSchedule()
         while self._progress.unfinished and time.time() < self._context.deadline:
             await self._end_or_terminate_cancelled()
             await self._terminate_broken_tasks()
-            begun = await self._begin_task_for_due_targets()
+            begun = await self._save_and_begin_task_for_due_targets()
             before = self.ended_count
             await self._poll_active_tasks(except_task=begun)
-            await self._save_changes()
+            await self._save_changed_targets_and_tasks()
             await self._wait_for_next_poll(schedule.advance_to_next_pause(any_just_ended=self.ended_count > before))
         if self._progress.unfinished:
             await self._terminate_and_end_at_deadline()
 
-    async def _recover_tasks(self) -> None:
+    async def _recover_task_ids_from_journal(self) -> None:
         """Continue GSE tasks whose ids a process of this host received but could not save before it died."""
         unconfirmed = self._progress.unconfirmed_tasks
         for task in unconfirmed:
             left = max(0.0, self._context.deadline - time.time())
             wait = min(left, self._context.journal_wait_seconds)
-            if found := await self._journal.wait_for_task(task.journal_key, wait):
+            if found := await self._journal.wait_for_task_id_while_begun(task.journal_key, wait):
                 _log.warning("gse_task_recovered", task_id=found.task_id)
                 self._progress.record_id_of_recovered_task(task, found.task_id, found.answered_at)
         if unconfirmed:
             await self._save_until_deadline()
             for task in unconfirmed:
-                self._journal.discard(task.journal_key)
+                self._journal.delete_entry(task.journal_key)
 
     def _abandon_tasks_of_other_hosts(self) -> None:
         """Give up GSE tasks of a host that is gone; this host sends what they have not delivered."""
         for task in self._progress.active_tasks:
             if task.source.key != self._gse.source_agent.key:
                 _log.warning("gse_task_abandoned", task_id=task.task_id, source=task.source.key)
-                self._progress.give_up_task_without_source(task, time.time())
+                self._progress.make_targets_due_of_task_without_source(task, time.time())
 
     async def _end_or_terminate_cancelled(self) -> None:
         """End cancelled targets that are not being sent; ask GSE to terminate the others."""
@@ -132,13 +132,13 @@ class ShardSender:
             if task.broken and task.number not in self._terminated_tasks:
                 targets = self._progress.list_unfinished_of_task(task)
                 # A worker that takes over must not read `terminated` as GSE's own decision.
-                await self._save_changes(tasks=True)
+                await self._save_changed_targets_and_tasks(tasks=True)
                 if await self._try_request_termination(targets):
                     await self._context.check_file()
                     await self._poll_task(task)
                     self._terminated_tasks.add(task.number)
 
-    async def _begin_task_for_due_targets(self) -> int:
+    async def _save_and_begin_task_for_due_targets(self) -> int:
         """Begin a GSE task for the targets that are due, and save it before GSE is asked; return its number, or 0."""
         held_back = {
             task.number
@@ -151,11 +151,13 @@ class ShardSender:
         task = self._progress.add_task(due, self._gse.source_agent, uuid.uuid4().hex, self._context.fetched_at)
         # The entry exists, and is locked, before another process can read of the task.
         with self._journal.open_entry(task.journal_key) as entry:
-            await self._save_changes(tasks=True)
+            await self._save_changed_targets_and_tasks(tasks=True)
             await finish_despite_cancellation(self._request_task_and_save(task, due, entry))
         return task.number
 
-    async def _request_task_and_save(self, task: GseTask, due: Sequence[ShardTarget], entry: JournalEntry) -> None:
+    async def _request_task_and_save(
+        self, task: GseTask, due: Sequence[ShardTarget], entry: LockedJournalEntry
+    ) -> None:
         """Ask GSE to begin a task, and save the result."""
         try:
             task_id = await self._gse.begin_transfer(self._build_request(due), entry.write_task_id)
@@ -175,7 +177,7 @@ class ShardSender:
         else:
             self._unsure_begins = 0
         await self._save_until_deadline()
-        entry.discard()
+        entry.delete_file()
 
     async def _poll_active_tasks(self, *, except_task: int) -> None:
         """Poll every active GSE task except the one that has just begun, until the deadline at the latest."""
@@ -210,13 +212,13 @@ class ShardSender:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._context.terminate_wait_seconds):
                     while self._progress.unfinished:
-                        await self._poll_for_successes()
+                        await self._poll_tasks_for_late_successes()
                         await asyncio.sleep(TERMINATE_POLL_SECONDS)
         finally:
             terminating.cancel()
             await asyncio.gather(terminating, return_exceptions=True)
         self._progress.end_unfinished_at_deadline()
-        await self._save_changes()
+        await self._save_changed_targets_and_tasks()
 
     async def _terminate_until_answered(self, targets: Sequence[ShardTarget]) -> None:
         while True:
@@ -224,10 +226,10 @@ class ShardSender:
                 return
             await asyncio.sleep(TERMINATE_POLL_SECONDS)
 
-    async def _poll_for_successes(self) -> None:
+    async def _poll_tasks_for_late_successes(self) -> None:
         # In abandoned tasks only successes count: `terminated` was requested by this process.
         for task in self._progress.active_tasks:
-            self._progress.give_up_task_without_source(task, time.time())
+            self._progress.make_targets_due_of_task_without_source(task, time.time())
         for task in self._progress.active_tasks:
             await self._poll_task(task)
 
@@ -235,7 +237,9 @@ class ShardSender:
         """Ask GSE to terminate targets; return whether it answered. A refused target is one that GSE does not have."""
         try:
             for task, group in group_by_task_with_known_id(targets, self._progress.tasks):
-                await self._terminate_task_on_agents(task, [_build_agent(target, self._user) for target in group])
+                await self._terminate_task_on_agents(
+                    task, [_build_agent(target, self._target_user) for target in group]
+                )
         except GseFailure:
             return False
         return True
@@ -243,7 +247,7 @@ class ShardSender:
     async def _terminate_task_on_agents(self, task: GseTask, agents: Sequence[GseAgent]) -> None:
         """Terminate agents of one task; split a refused call in halves, because one unknown agent fails it for all."""
         try:
-            await self._gse.terminate(task.task_id or "", agents)
+            await self._gse.request_termination(task.task_id or "", agents)
         except GseRefused as error:
             if len(agents) == 1:
                 _log.warning("gse_terminate_refused", task_id=task.task_id, error=str(error))
@@ -252,7 +256,7 @@ class ShardSender:
             await self._terminate_task_on_agents(task, agents[:middle])
             await self._terminate_task_on_agents(task, agents[middle:])
 
-    async def _save_changes(self, *, tasks: bool = False) -> None:
+    async def _save_changed_targets_and_tasks(self, *, tasks: bool = False) -> None:
         changes = self._progress.list_and_clear_changed_targets()
         tasks = tasks or self._progress.has_unsaved_tasks
         self._progress.has_unsaved_tasks = False
@@ -284,17 +288,17 @@ class ShardSender:
         return GseTransferRequest(
             source=self._gse.source_agent,
             source_file=self._gse.get_cached_file_location_for_agent(self._context.path),
-            targets=[_build_agent(target, self._user) for target in targets],
+            targets=[_build_agent(target, self._target_user) for target in targets],
             target_file=self._target_file,
             timeout_seconds=GSE_MARGIN_SECONDS + max(1, round(self._context.deadline - time.time())),
         )
 
     @property
-    def _target_file(self) -> FileLocation:
-        return FileLocation(self._context.spec.folder, self._context.spec.signature)
+    def _target_file(self) -> FolderAndFileName:
+        return FolderAndFileName(self._context.spec.folder, self._context.spec.signature)
 
     @property
-    def _user(self) -> str:
+    def _target_user(self) -> str:
         return self._context.spec.user
 
 

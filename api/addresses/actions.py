@@ -18,15 +18,15 @@ from api.addresses.responses import (
 )
 from api.http import validation
 from api.http.models import OperatorRequest, Request
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.http.validation import BodyTimestamp, QueryTimestamp
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind
 from domain.faults import Conflict, Missing
 from stores.addresses import actions
-from stores.addresses.actions import RETRIED_MAX, Actor
-from stores.addresses.search import MessageFilter
+from stores.addresses.actions import RETRIED_MAX, ActorWithReason
+from stores.addresses.search import MessageSearchConditions
 
 MessageId = Annotated[int, Field(ge=1, le=INT64_MAX)]
 
@@ -49,10 +49,10 @@ class FailedMessagesFilter(Request):
     module: Module | None = Field(default=None, description="those that failed in this module")
     kind: WaitKind | None = Field(default=None, description="those that are unfinished for this reason")
 
-    def to_message_filter(self, retries: int) -> MessageFilter:
+    def to_message_filter(self, retries: int) -> MessageSearchConditions:
         """Return the conditions; `retries` is the number of failed cycles after which a message is given up."""
         named = self.model_dump(exclude={"state", "who", "reason", "limit"})
-        return MessageFilter(
+        return MessageSearchConditions(
             **named,
             retries_from=retries if self.state is MessageState.GIVEN_UP else None,
             retries_below=retries if self.state is MessageState.FAILED else None,
@@ -98,7 +98,7 @@ _PROBLEMS = {"not_found": Missing, "message_done": Conflict, "message_being_proc
 
 @routes.post(
     "/v1/addresses/messages/{message_id}/retry",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     problems={**_PROBLEMS, "message_not_failed": Conflict},
 )
 async def retry_message(call: Call, path: MessagePath, body: OperatorRequest) -> MessageResponse:
@@ -107,7 +107,7 @@ async def retry_message(call: Call, path: MessagePath, body: OperatorRequest) ->
     Modules that have applied it are not called again. If a module has applied something younger of its UPRN, the
     message ends as superseded.
     """
-    done = await actions.retry_message(call.services.database, path.message_id, Actor(body.who, body.reason))
+    done = await actions.retry_message(call.services.database, path.message_id, ActorWithReason(body.who, body.reason))
     message = await queries.load_message(call, path.message_id)
     if not done:
         raise _build_not_retryable_conflict(message)
@@ -117,7 +117,7 @@ async def retry_message(call: Call, path: MessagePath, body: OperatorRequest) ->
 
 @routes.post(
     "/v1/addresses/messages/{message_id}/retry-chain",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     problems={**_PROBLEMS, "message_not_failed": Conflict},
 )
 async def retry_linked_messages(call: Call, path: MessagePath, body: OperatorRequest) -> RetryMessagesResponse:
@@ -126,17 +126,19 @@ async def retry_linked_messages(call: Call, path: MessagePath, body: OperatorReq
     Two messages are linked if they name a common UPRN, or are linked by others. They are retried in the order of
     receipt, so that none overtakes an earlier one.
     """
-    outcome = await actions.retry_linked_messages(call.services.database, path.message_id, Actor(body.who, body.reason))
+    outcome = await actions.retry_linked_messages(
+        call.services.database, path.message_id, ActorWithReason(body.who, body.reason)
+    )
     if not outcome.changed:
         raise _build_not_retryable_conflict(await queries.load_message(call, path.message_id))
     call.request.app[CYCLE_TRIGGER].request_cycle()
     return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
 
 
-@routes.post("/v1/addresses/messages/retry", access=Access.ADMIN)
+@routes.post("/v1/addresses/messages/retry", access=RouteAccess.ADMIN)
 async def retry_messages(call: Call, body: FailedMessagesRequest) -> RetryMessagesResponse:
     """Retry all failed messages that match, and return their number."""
-    actor = Actor(body.who, body.reason)
+    actor = ActorWithReason(body.who, body.reason)
     outcome = await actions.retry_messages(
         call.services.database, await _build_message_filter(call, body), body.limit, actor
     )
@@ -145,14 +147,14 @@ async def retry_messages(call: Call, body: FailedMessagesRequest) -> RetryMessag
     return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
 
 
-@routes.post("/v1/addresses/messages/skip", access=Access.ADMIN)
+@routes.post("/v1/addresses/messages/skip", access=RouteAccess.ADMIN)
 async def skip_messages(call: Call, body: FailedMessagesRequest) -> SkipMessagesResponse:
     """Give up all failed messages that match for good, and return their number.
 
     Messages named by `ids` need not have failed. A message that a module has applied, or may have, is left alone: skip
     it by itself, with `though_touched`.
     """
-    actor = Actor(body.who, body.reason)
+    actor = ActorWithReason(body.who, body.reason)
     outcome = await actions.skip_messages(
         call.services.database, await _build_message_filter(call, body), body.limit, actor
     )
@@ -162,7 +164,7 @@ async def skip_messages(call: Call, body: FailedMessagesRequest) -> SkipMessages
     return SkipMessagesResponse(skipped=outcome.changed, busy=outcome.busy, touched=outcome.touched, left=outcome.left)
 
 
-@routes.get("/v1/addresses/messages/failed", access=Access.ADMIN)
+@routes.get("/v1/addresses/messages/failed", access=RouteAccess.ADMIN)
 async def count_failed_messages(call: Call, query: CountFailedQuery) -> CountFailedResponse:
     """Count the failed messages that match: those that would be retried or skipped."""
     found = await actions.count_failed_messages(call.services.database, await _build_message_filter(call, query))
@@ -171,7 +173,7 @@ async def count_failed_messages(call: Call, query: CountFailedQuery) -> CountFai
 
 @routes.post(
     "/v1/addresses/messages/{message_id}/skip",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     problems={**_PROBLEMS, "message_touched": Conflict},
 )
 async def skip_message(call: Call, path: MessagePath, body: SkipMessageRequest) -> MessageResponse:
@@ -179,7 +181,7 @@ async def skip_message(call: Call, path: MessagePath, body: SkipMessageRequest) 
 
     A message that a module has applied, or may have, is skipped only with `though_touched`.
     """
-    actor = Actor(body.who, body.reason)
+    actor = ActorWithReason(body.who, body.reason)
     done = await actions.skip_message(
         call.services.database, path.message_id, actor, though_touched=body.though_touched
     )
@@ -201,7 +203,7 @@ def _build_not_retryable_conflict(message: MessageResponse) -> Conflict:
     return _build_done_or_busy_conflict(message)
 
 
-async def _build_message_filter(call: Call, conditions: FailedMessagesFilter) -> MessageFilter:
+async def _build_message_filter(call: Call, conditions: FailedMessagesFilter) -> MessageSearchConditions:
     return conditions.to_message_filter((await load_effective_settings(call)).retries)
 
 
@@ -238,20 +240,20 @@ def _build_done_or_busy_conflict(message: MessageResponse) -> Conflict:
     )
 
 
-@routes.post("/v1/addresses/cycle/pause", access=Access.ADMIN)
+@routes.post("/v1/addresses/cycle/pause", access=RouteAccess.ADMIN)
 async def pause_cycle(call: Call, body: OperatorRequest) -> CycleResponse:
     """Pause the cycle: a running one ends, and no other begins; intake goes on."""
     handle = await find_or_create_cycle_schedule(call)
     await handle.pause(note=f"{body.who}: {body.reason}")
-    await actions.record_action(call.services.database, "pause", Actor(body.who, body.reason))
+    await actions.record_action(call.services.database, "pause", ActorWithReason(body.who, body.reason))
     return await describe_cycle(call, handle)
 
 
-@routes.post("/v1/addresses/cycle/resume", access=Access.ADMIN)
+@routes.post("/v1/addresses/cycle/resume", access=RouteAccess.ADMIN)
 async def resume_cycle(call: Call, body: OperatorRequest) -> CycleResponse:
     """Resume a paused cycle; messages received meanwhile are loaded at once."""
     handle = await find_or_create_cycle_schedule(call)
     await handle.unpause(note=f"{body.who}: {body.reason}")
-    await actions.record_action(call.services.database, "resume", Actor(body.who, body.reason))
+    await actions.record_action(call.services.database, "resume", ActorWithReason(body.who, body.reason))
     call.request.app[CYCLE_TRIGGER].request_cycle()
     return await describe_cycle(call, handle)

@@ -11,14 +11,18 @@ from api.addresses.context import CYCLE_TRIGGER, routes
 from api.http import pagination
 from api.http.models import OperatorRequest, Response
 from api.http.pagination import PageQuery, PageResponse
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from domain.addresses.operations import Module
 from domain.faults import Invalid
 from infra.address_settings import AddressSettings
 from services import addresses
 from stores.addresses import configuration as addresses_configuration
-from stores.addresses.actions import Actor
-from stores.addresses.configuration import AddressOptions, AddressOptionsAndVersion, apply_changes
+from stores.addresses.actions import ActorWithReason
+from stores.addresses.configuration import (
+    AddressOptions,
+    AddressOptionsAndVersion,
+    replace_sent_options_and_keep_others,
+)
 from workflows.addresses import handle
 
 _PROBLEMS = {"config_invalid": Invalid}
@@ -88,7 +92,7 @@ class AddressConfigVersion(Response):
     options: AddressOptions = Field(description="all options of this version")
 
 
-@routes.get("/v1/addresses/config", access=Access.ADMIN)
+@routes.get("/v1/addresses/config", access=RouteAccess.ADMIN)
 async def read_config(call: Call) -> AddressConfigResponse:
     """Show the settings of cycles and modules.
 
@@ -99,7 +103,7 @@ async def read_config(call: Call) -> AddressConfigResponse:
         return _build_config_response(call, await addresses_configuration.load_newest_version_in_session(session))
 
 
-@routes.put("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
+@routes.put("/v1/addresses/config", access=RouteAccess.ADMIN, problems=_PROBLEMS)
 async def replace_config(call: Call, body: SetAddressConfigRequest) -> AddressConfigResponse:
     """Replace all options: those left out come from the environment. `PATCH` changes single options.
 
@@ -109,16 +113,18 @@ async def replace_config(call: Call, body: SetAddressConfigRequest) -> AddressCo
     return await _save_options_and_update_schedules(call, body, lambda _: body.options)
 
 
-@routes.patch("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
+@routes.patch("/v1/addresses/config", access=RouteAccess.ADMIN, problems=_PROBLEMS)
 async def change_config(call: Call, body: SetAddressConfigRequest) -> AddressConfigResponse:
     """Change some options: those left out keep their value, and null restores the environment's.
 
     The new version is in force from the next cycle, on every worker; a running cycle keeps its settings.
     """
-    return await _save_options_and_update_schedules(call, body, lambda before: apply_changes(before, body.options))
+    return await _save_options_and_update_schedules(
+        call, body, lambda before: replace_sent_options_and_keep_others(before, body.options)
+    )
 
 
-@routes.get("/v1/addresses/config/versions", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+@routes.get("/v1/addresses/config/versions", access=RouteAccess.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_config_versions(call: Call, query: PageQuery) -> PageResponse[AddressConfigVersion]:
     """List versions, newest first, with who set them, when and why."""
     after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
@@ -143,7 +149,9 @@ async def _save_options_and_update_schedules(
         options = change(version.options)
         _validate_options(call, options)
         if options.model_dump(exclude_none=True) != version.options.model_dump(exclude_none=True):
-            version = await addresses_configuration.add_version(session, options, Actor(body.who, body.reason))
+            version = await addresses_configuration.insert_options_version_row(
+                session, options, ActorWithReason(body.who, body.reason)
+            )
     settings = addresses.apply_options_to_settings(environment, version.options)
     if set(paused) - set(settings.modules.paused):
         # It finds what waited for a resumed module.

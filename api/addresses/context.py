@@ -18,7 +18,7 @@ from infra.address_settings import AddressSettings
 from services import addresses
 from services.addresses import CycleTrigger
 from services.services import Services
-from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 
 INT64_MAX: Final = 2**63 - 1
 PUSH_BATCH_MAX: Final = 500
@@ -28,13 +28,13 @@ class BatchingPushInbox:
     """Stores pushed messages in batches: those that arrive while a batch is written form the next."""
 
     def __init__(self, services: Services, trigger: CycleTrigger) -> None:
-        self._inbox = Inbox(services.database, services.settings.addresses.message_max_bytes)
+        self._inbox = MessageLogAndQuarantineWriter(services.database, services.settings.addresses.message_max_bytes)
         self._trigger = trigger
         self._batches = BatchedLookup(self._store_batch_and_mark_all_stored, PUSH_BATCH_MAX)
 
-    async def store(self, message: DeliveredMessage) -> None:
+    async def store_together_with_other_pushes(self, message: DeliveredMessage) -> None:
         """Return when the message is durable: in the log, in it before, or in quarantine."""
-        await self._batches.get(message)
+        await self._batches.look_up_in_next_batch(message)
 
     async def _store_batch_and_mark_all_stored(
         self, batch: Sequence[DeliveredMessage]
@@ -50,14 +50,14 @@ PUSH_INBOX = web.AppKey("pushed", BatchingPushInbox)
 CYCLE_TRIGGER = web.AppKey("trigger", CycleTrigger)
 
 
-def _attach_inbox_and_gauges(app: web.Application, services: Services) -> None:
+def _attach_inbox_cycle_trigger_and_gauges(app: web.Application, services: Services) -> None:
     trigger = app[CYCLE_TRIGGER] = CycleTrigger(services.engine, services.settings.addresses.pause_seconds)
     app[PUSH_INBOX] = BatchingPushInbox(services, trigger)
 
-    async def begin_cycle() -> None:
+    async def request_cycle_on_resume() -> None:
         trigger.request_cycle()
 
-    app[RESUME_HOOKS][names.SYSTEM] = begin_cycle
+    app[RESUME_HOOKS][names.SYSTEM] = request_cycle_on_resume
 
     async def update_gauges_while_serving(_: web.Application) -> AsyncIterator[None]:
         gauges = asyncio.create_task(overview.update_gauges_forever(services.database, services.settings.addresses))
@@ -76,5 +76,7 @@ async def load_effective_settings(call: Call) -> AddressSettings:
 
 
 routes = Routes(
-    "addresses", "Changes of addresses, applied once and in order in every module.", attach=_attach_inbox_and_gauges
+    "addresses",
+    "Changes of addresses, applied once and in order in every module.",
+    attach=_attach_inbox_cycle_trigger_and_gauges,
 )

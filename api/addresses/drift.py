@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 from api.addresses.context import routes
 from api.http.models import Request, Response
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from domain.addresses import names
 from domain.addresses.activity_models import CompareModulesInput, CompareModulesResult
 from domain.addresses.names import WORKBOOK_CONTENT_TYPE
@@ -82,7 +82,7 @@ class ComparisonsResponse(Response):
     items: list[ComparisonSummary]
 
 
-@routes.get("/v1/addresses/drift", access=Access.ADMIN)
+@routes.get("/v1/addresses/drift", access=RouteAccess.ADMIN)
 async def list_comparisons(call: Call) -> ComparisonsResponse:
     """List the latest comparisons, newest first, at most twenty."""
     engine, store = call.services.engine, call.services.objects
@@ -95,7 +95,7 @@ async def list_comparisons(call: Call) -> ComparisonsResponse:
     )
 
 
-@routes.post("/v1/addresses/drift", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
+@routes.post("/v1/addresses/drift", access=RouteAccess.ADMIN, status=HTTPStatus.ACCEPTED)
 async def start_comparison(call: Call) -> ComparisonResponse:
     """Compare all addresses of the four modules; this reads each address once."""
     report = datetime.now(UTC).strftime(_NAME_FORMAT)
@@ -103,7 +103,7 @@ async def start_comparison(call: Call) -> ComparisonResponse:
     return ComparisonResponse(report=report, progress=WorkflowProgress.RUNNING, fault=None, found=None)
 
 
-@routes.get("/v1/addresses/drift/{report}", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.get("/v1/addresses/drift/{report}", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def read_comparison(call: Call, path: ComparisonPath) -> ComparisonResponse:
     """Show the progress of a comparison, and its result with a link to the workbook."""
     found = await _load_counts_with_link(call, path.report)
@@ -112,7 +112,7 @@ async def read_comparison(call: Call, path: ComparisonPath) -> ComparisonRespons
     engine, workflow_id = call.services.engine, names.build_comparison_workflow_id(path.report)
     match await handle.read_workflow_progress(engine, workflow_id):
         case WorkflowProgress.FAILED:
-            why = await handle.read_failure_cause(engine, workflow_id)
+            why = await handle.read_root_cause_of_failed_workflow(engine, workflow_id)
             return ComparisonResponse(report=path.report, progress=WorkflowProgress.FAILED, fault=why, found=None)
         case WorkflowProgress.RUNNING | WorkflowProgress.DONE as progress:
             return ComparisonResponse(report=path.report, progress=progress, fault=None, found=None)

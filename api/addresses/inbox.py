@@ -17,13 +17,13 @@ from api.addresses.responses import MessageResponse
 from api.http import pagination
 from api.http.models import LenientRequest, OperatorRequest, Request, Response
 from api.http.pagination import PageQuery, PageResponse
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from domain.addresses.messages import PublishedMessage, Topic
 from domain.faults import Conflict, Invalid, Missing
 from stores.addresses import quarantine
-from stores.addresses.actions import Actor
-from stores.addresses.inbox import RAW_MAX_BYTES, DeliveredMessage, Inbox
-from stores.addresses.quarantine import MessageCorrection, QuarantinedText
+from stores.addresses.actions import ActorWithReason
+from stores.addresses.inbox import RAW_MAX_BYTES, DeliveredMessage, MessageLogAndQuarantineWriter
+from stores.addresses.quarantine import MessageCorrection, QuarantinedMessageAndTextStart
 from stores.tables.addresses import QuarantinedMessage
 
 PUSH_MAX_BYTES: Final = 16 * 1024 * 1024
@@ -75,7 +75,7 @@ class PushRequest(LenientRequest):
     message: PushedMessage
 
 
-@routes.post("/v1/addresses/events/{topic}", access=Access.PUSH, body_max_bytes=PUSH_MAX_BYTES)
+@routes.post("/v1/addresses/events/{topic}", access=RouteAccess.PUSH, body_max_bytes=PUSH_MAX_BYTES)
 async def receive_push(call: Call, path: TopicPath, query: PushQuery, body: PushRequest) -> None:
     """Receive a change message that Pub/Sub pushes.
 
@@ -86,7 +86,7 @@ async def receive_push(call: Call, path: TopicPath, query: PushQuery, body: Push
     message = PublishedMessage(
         message_id=body.message.message_id, data=body.message.data, publish_time=body.message.publish_time
     )
-    await call.request.app[PUSH_INBOX].store(DeliveredMessage(path.topic, message))
+    await call.request.app[PUSH_INBOX].store_together_with_other_pushes(DeliveredMessage(path.topic, message))
 
 
 DISCARD_MAX: Final = 1_000
@@ -154,7 +154,7 @@ class QuarantinedMessageResponse(QuarantinedMessageSummary):
     raw: str = Field(description="its first megabyte as it came, in base64; GET …/raw returns all that is kept")
 
 
-@routes.get("/v1/addresses/quarantine", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+@routes.get("/v1/addresses/quarantine", access=RouteAccess.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_quarantined_messages(call: Call, query: QuarantineQuery) -> PageResponse[QuarantinedMessageSummary]:
     """List messages that could not be read, newest first."""
     after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
@@ -166,19 +166,19 @@ async def list_quarantined_messages(call: Call, query: QuarantineQuery) -> PageR
     )
 
 
-@routes.post("/v1/addresses/quarantine/discard", access=Access.ADMIN)
+@routes.post("/v1/addresses/quarantine/discard", access=RouteAccess.ADMIN)
 async def discard_quarantined_messages(call: Call, body: DiscardMessagesRequest) -> DiscardMessagesResponse:
     """Delete messages from quarantine, because they were published again or are not needed.
 
     The audit keeps the topic and number of each, with who deleted it and why.
     """
-    actor = Actor(body.who, body.reason)
+    actor = ActorWithReason(body.who, body.reason)
     return DiscardMessagesResponse(
         discarded=await quarantine.delete_from_quarantine_with_audit_entry(call.services.database, body.ids, actor)
     )
 
 
-@routes.get("/v1/addresses/quarantine/{quarantine_id}", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.get("/v1/addresses/quarantine/{quarantine_id}", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def read_quarantined_message(call: Call, path: QuarantinePath) -> QuarantinedMessageResponse:
     """Show a message that could not be read."""
     found = await _require_quarantined_text(call, path.quarantine_id, EXCERPT_MAX_BYTES)
@@ -194,7 +194,7 @@ async def read_quarantined_message(call: Call, path: QuarantinePath) -> Quaranti
 
 @routes.get(
     "/v1/addresses/quarantine/{quarantine_id}/raw",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     media_type=OCTET_STREAM,
     problems={"not_found": Missing},
 )
@@ -208,7 +208,7 @@ async def download_raw_message(call: Call, path: QuarantinePath) -> web.Response
 
 @routes.post(
     "/v1/addresses/quarantine/{quarantine_id}/mend",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     body_max_bytes=MEND_BODY_MAX_BYTES,
     problems={
         "not_found": Missing,
@@ -224,14 +224,14 @@ async def mend_message(call: Call, path: QuarantinePath, body: MendMessageReques
     changes. A message can be mended once. It stays in quarantine as mended, with who did it and the id of the new
     message, whose actions in turn name the quarantined message.
     """
-    inbox = Inbox(call.services.database, call.services.settings.addresses.message_max_bytes)
-    correction = MessageCorrection(path.quarantine_id, body.text, Actor(body.who, body.reason))
+    inbox = MessageLogAndQuarantineWriter(call.services.database, call.services.settings.addresses.message_max_bytes)
+    correction = MessageCorrection(path.quarantine_id, body.text, ActorWithReason(body.who, body.reason))
     log_id = await quarantine.mend_message(call.services.database, inbox, correction)
     call.request.app[CYCLE_TRIGGER].request_cycle()
     return await queries.load_message(call, log_id)
 
 
-async def _require_quarantined_text(call: Call, quarantine_id: int, max_bytes: int) -> QuarantinedText:
+async def _require_quarantined_text(call: Call, quarantine_id: int, max_bytes: int) -> QuarantinedMessageAndTextStart:
     found = await quarantine.find_quarantined_text(call.services.database, quarantine_id, max_bytes)
     if found is None:
         raise quarantine.build_not_in_quarantine_fault(quarantine_id)

@@ -13,7 +13,7 @@ from api.addresses.context import INT64_MAX, load_effective_settings, routes
 from api.http import pagination
 from api.http.models import OperatorRequest, Request, Response
 from api.http.pagination import PageQuery, PageResponse
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from domain.addresses import names
 from domain.addresses.activity_models import PURGE_MAX, PurgeAddressesInput, PurgeAddressesResult
 from domain.addresses.operations import Module
@@ -91,7 +91,7 @@ class PurgeResponse(Response):
         return names.build_purge_workflow_id(self.purge_id)
 
 
-@routes.get("/v1/addresses/logical-deletes", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+@routes.get("/v1/addresses/logical-deletes", access=RouteAccess.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_logical_deletes(call: Call, query: LogicalDeletesQuery) -> PageResponse[LogicalDeleteSummary]:
     """List logically deleted addresses, newest first."""
     filter_ = LogicalDeleteFilter(query.uprn, query.address_id, query.removable, query.purged)
@@ -102,7 +102,7 @@ async def list_logical_deletes(call: Call, query: LogicalDeletesQuery) -> PageRe
     )
 
 
-@routes.post("/v1/addresses/logical-deletes/check", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
+@routes.post("/v1/addresses/logical-deletes/check", access=RouteAccess.ADMIN, status=HTTPStatus.ACCEPTED)
 async def start_logical_delete_check(call: Call) -> StartCheckResponse:
     """Ask all modules which addresses they still need, unless a check is running."""
     hours = (await load_effective_settings(call)).check_hours
@@ -111,7 +111,7 @@ async def start_logical_delete_check(call: Call) -> StartCheckResponse:
     return StartCheckResponse(schedule=handle.id)
 
 
-@routes.post("/v1/addresses/logical-deletes/purge", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
+@routes.post("/v1/addresses/logical-deletes/purge", access=RouteAccess.ADMIN, status=HTTPStatus.ACCEPTED)
 async def start_purge(call: Call, body: PurgeAddressesRequest) -> PurgeResponse:
     """Remove addresses from all modules, unless a module has orders in flight at that moment."""
     purge_id = secrets.token_hex(12)
@@ -120,7 +120,9 @@ async def start_purge(call: Call, body: PurgeAddressesRequest) -> PurgeResponse:
     return _build_purge_response(purge_id, WorkflowProgress.RUNNING, PurgeAddressesResult())
 
 
-@routes.get("/v1/addresses/logical-deletes/purges/{purge_id}", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.get(
+    "/v1/addresses/logical-deletes/purges/{purge_id}", access=RouteAccess.ADMIN, problems={"not_found": Missing}
+)
 async def read_purge(call: Call, path: PurgePath) -> PurgeResponse:
     """Show the outcome of a purge."""
     engine, workflow_id = call.services.engine, names.build_purge_workflow_id(path.purge_id)

@@ -13,7 +13,7 @@ from prometheus_client import Gauge
 
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.workload import ConcernDetail, ConcernKind, ItemCount, Workload, Workloads
+from domain.workload import ConcernKind, ConcernKindSubjectAndCause, CountAndOldestTime, Workload, Workloads
 from infra import log
 from infra.address_settings import AddressSettings
 from infra.database import Database
@@ -39,14 +39,14 @@ def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloa
 
 async def _count_unfinished_messages_as_workload(database: Database, defaults: AddressSettings) -> Workloads:
     settings = await addresses.load_effective_settings(database, defaults)
-    counts = await cycle.count_unfinished(database, settings.retries)
+    counts = await cycle.count_unfinished_messages(database, settings.retries)
     paused = await addresses.find_pauses_of_paused_modules(database, settings)
-    tallies: defaultdict[MessageState, ItemCount] = defaultdict(ItemCount)
+    tallies: defaultdict[MessageState, CountAndOldestTime] = defaultdict(CountAndOldestTime)
     for each in counts.counts:
-        tallies[each.state] += ItemCount(each.messages, each.oldest_at)
+        tallies[each.state] += CountAndOldestTime(each.messages, each.oldest_at)
     details = _count_failures_by_module_and_answer(counts)
     details.update(
-        ConcernDetail(ConcernKind.MODULE_PAUSED, module.upper(), f"{pause.who}: {pause.reason}")
+        ConcernKindSubjectAndCause(ConcernKind.MODULE_PAUSED, module.upper(), f"{pause.who}: {pause.reason}")
         for module, pause in paused.items()
     )
     concerns = Counter(
@@ -60,21 +60,21 @@ async def _count_unfinished_messages_as_workload(database: Database, defaults: A
     return {"": Workload(tallies[MessageState.PROCESSING], tallies[MessageState.WAITING], failed, +concerns, +details)}
 
 
-def _count_failures_by_module_and_answer(counts: UnfinishedMessageCounts) -> Counter[ConcernDetail]:
+def _count_failures_by_module_and_answer(counts: UnfinishedMessageCounts) -> Counter[ConcernKindSubjectAndCause]:
     """Count failed and given-up messages by module, with the module's last answer, and those behind another one."""
     newest = dict[Module, tuple[str, str]]()
     for each in counts.counts:
         for module, answer in each.answers.items():
             newest[module] = max(newest.get(module, answer), answer)
-    details = Counter[ConcernDetail]()
+    details = Counter[ConcernKindSubjectAndCause]()
     for each in counts.counts:
         if each.state not in (MessageState.FAILED, MessageState.GIVEN_UP):
             continue
         kind = ConcernKind(each.state)
         for module, failed in each.failed_in.items():
             lines = newest[module][1].strip().splitlines() if module in newest else []
-            details[ConcernDetail(kind, module, lines[0] if lines else "")] += failed
-        details[ConcernDetail(kind, cause="behind another message")] += each.behind
+            details[ConcernKindSubjectAndCause(kind, module, lines[0] if lines else "")] += failed
+        details[ConcernKindSubjectAndCause(kind, cause="behind another message")] += each.behind
     return details
 
 
@@ -96,7 +96,7 @@ async def update_gauges_forever(database: Database, defaults: AddressSettings) -
     while True:
         try:
             retries = (await addresses.load_effective_settings(database, defaults)).retries
-            set_gauges_of_unfinished_messages(await cycle.count_unfinished(database, retries))
+            set_gauges_of_unfinished_messages(await cycle.count_unfinished_messages(database, retries))
         except Exception as error:  # noqa: BLE001 (the next update may succeed)
             _log.warning("address_gauges_update_failed", error=repr(error))
         await asyncio.sleep(GAUGE_INTERVAL_SECONDS)

@@ -30,7 +30,7 @@ from api.addresses.responses import (
 from api.http import pagination, validation
 from api.http.models import Request
 from api.http.pagination import PageQuery, PageResponse
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.http.validation import QueryTimestamp
 from domain.addresses import names
 from domain.addresses.messages import MessageState, Topic
@@ -41,8 +41,8 @@ from infra import starts
 from services import addresses
 from stores import pauses
 from stores.addresses import actions, cycle, search
-from stores.addresses.search import MessageFilter, MessageSearch
-from stores.pauses import Pause
+from stores.addresses.search import MessageSearch, MessageSearchConditions
+from stores.pauses import PauseRecord
 from workflows.addresses import handle as addresses_handle
 
 _KINDS_OF_WAITING: Final = (None, WaitKind.PAUSED, WaitKind.BEHIND)
@@ -89,15 +89,15 @@ class MessagesQuery(PageQuery):
         return self
 
     @property
-    def message_filter(self) -> MessageFilter:
+    def message_filter(self) -> MessageSearchConditions:
         names = ("topic", "uprn", "module", "kind", "created_after", "created_before")
-        return MessageFilter(**{name: getattr(self, name) for name in names})
+        return MessageSearchConditions(**{name: getattr(self, name) for name in names})
 
 
 QUERY_TIMEOUT: Final = timedelta(seconds=2)
 
 
-@routes.get("/v1/addresses/messages", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+@routes.get("/v1/addresses/messages", access=RouteAccess.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_messages(call: Call, query: MessagesQuery) -> PageResponse[MessageSummary]:
     """List change messages, newest first.
 
@@ -123,7 +123,7 @@ async def list_messages(call: Call, query: MessagesQuery) -> PageResponse[Messag
     )
 
 
-@routes.get("/v1/addresses/messages/{message_id}", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.get("/v1/addresses/messages/{message_id}", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def read_message(call: Call, path: MessagePath) -> MessageResponse:
     """Show a message: the published text, the four acknowledgements, why it waits, and the actions of operators."""
     return await load_message(call, path.message_id)
@@ -149,18 +149,18 @@ async def load_message(call: Call, message_id: int) -> MessageResponse:
     return responses.build_message_response(row, supersedes, done, settings.retries, paused)
 
 
-@routes.get("/v1/addresses/figures", access=Access.ADMIN)
+@routes.get("/v1/addresses/figures", access=RouteAccess.ADMIN)
 async def read_unfinished_counts(call: Call) -> UnfinishedCountsResponse:
     """Count unfinished messages by topic and state, with the age of the oldest.
 
     `/metrics` has the same numbers as `haulage_addresses_open` and `haulage_addresses_oldest_seconds`.
     """
     return build_unfinished_counts(
-        await cycle.count_unfinished(call.services.database, (await load_effective_settings(call)).retries)
+        await cycle.count_unfinished_messages(call.services.database, (await load_effective_settings(call)).retries)
     )
 
 
-@routes.get("/v1/addresses/cycle", access=Access.ADMIN)
+@routes.get("/v1/addresses/cycle", access=RouteAccess.ADMIN)
 async def read_cycle(call: Call) -> CycleResponse:
     """Show whether cycles run."""
     return await describe_cycle(call, await find_or_create_cycle_schedule(call))
@@ -193,13 +193,13 @@ async def _list_pauses(call: Call, cycle_note: str | None) -> list[AddressPauseR
     """List what is paused: the system, the cycle if it has a note, and modules."""
     database = call.services.database
     found: list[AddressPauseResponse] = []
-    if system := (await pauses.list_paused(database)).get(names.SYSTEM):
+    if system := (await pauses.list_pauses_by_subject(database)).get(names.SYSTEM):
         found.append(AddressPauseResponse(of="system", module=None, **asdict(system)))
     if cycle_note is not None:
         # The note of another pause than the last one of the audit is that of Temporal's Web UI.
         last = await actions.find_last_cycle_pause_in_audit(database)
         is_known = last is not None and cycle_note == f"{last.who}: {last.reason}"
-        pause = last if last and is_known else Pause(None, "Temporal's Web UI", cycle_note)
+        pause = last if last and is_known else PauseRecord(None, "Temporal's Web UI", cycle_note)
         found.append(AddressPauseResponse(of="cycle", module=None, **asdict(pause)))
     modules = await addresses.load_module_pauses(database, call.services.settings.addresses)
     return [*found, *(responses.build_module_pause(module, pause) for module, pause in modules.items())]

@@ -16,7 +16,7 @@ from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind, WaitReason
 from stores.addresses.cycle import UnfinishedMessageCounts
 from stores.addresses.search import MessageRecord, OperatorAction
-from stores.pauses import Pause
+from stores.pauses import PauseRecord
 
 
 class AddressPauseResponse(PauseResponse):
@@ -26,7 +26,7 @@ class AddressPauseResponse(PauseResponse):
     module: Module | None = Field(description="which module, where one is paused")
 
 
-class MessageWait(Response):
+class WhyMessageWaits(Response):
     """Why a message is not done."""
 
     kind: WaitKind | None
@@ -41,14 +41,14 @@ class MessageWait(Response):
     paused: list[AddressPauseResponse] = Field(description="paused modules that it waits for: by whom and why")
 
 
-class Acknowledgement(Response):
+class LastModuleAnswer(Response):
     """The last answer of a module."""
 
     ack: str | None = Field(description="`Y`: applied, `N`: not applied, null: not called yet, or no longer needed")
     at: AwareDatetime | None
 
 
-class AcknowledgementDetails(Acknowledgement):
+class LastModuleAnswerWithTrace(LastModuleAnswer):
     """The last answer of a module, with the error."""
 
     trace: str | None
@@ -74,11 +74,11 @@ class MessageSummary(Response):
     cycle_id: str | None = Field(description="the cycle that loaded it last")
     superseded_by: int | None = Field(description="the later message that superseded it")
     reason: str | None = Field(description="why it ended without success, or cannot succeed")
-    waits: MessageWait | None = Field(description="why it is not done; for a skipped message, why it was not")
-    acks: dict[Module, Acknowledgement]
+    waits: WhyMessageWaits | None = Field(description="why it is not done; for a skipped message, why it was not")
+    acks: dict[Module, LastModuleAnswer]
 
 
-class MessageAction(Response):
+class OperatorActionOnMessage(Response):
     """An action of an operator."""
 
     at: AwareDatetime
@@ -91,13 +91,13 @@ class MessageResponse(MessageSummary):
     """A message with all details."""
 
     payload: str = Field(description="the published text, unchanged")
-    acks: dict[Module, AcknowledgementDetails]  # type: ignore[assignment] # lists omit the traces
+    acks: dict[Module, LastModuleAnswerWithTrace]  # type: ignore[assignment] # lists omit the traces
     supersedes: list[int] = Field(description="earlier messages of its UPRN that it superseded, at most 1,000")
-    actions: list[MessageAction] = Field(description="actions of operators, oldest first")
+    actions: list[OperatorActionOnMessage] = Field(description="actions of operators, oldest first")
 
 
-def build_message_summary(message: MessageRecord, retries: int, pauses: Mapping[Module, Pause]) -> MessageSummary:
-    acks = {module: Acknowledgement(ack=each.ack, at=each.at) for module, each in message.acks.items()}
+def build_message_summary(message: MessageRecord, retries: int, pauses: Mapping[Module, PauseRecord]) -> MessageSummary:
+    acks = {module: LastModuleAnswer(ack=each.ack, at=each.at) for module, each in message.acks.items()}
     return MessageSummary(**_build_common_fields(message, retries, pauses), acks=acks)
 
 
@@ -106,10 +106,10 @@ def build_message_response(
     supersedes: list[int],
     actions: Sequence[OperatorAction],
     retries: int,
-    pauses: Mapping[Module, Pause],
+    pauses: Mapping[Module, PauseRecord],
 ) -> MessageResponse:
     acks = {
-        module: AcknowledgementDetails(ack=each.ack, at=each.at, trace=each.trace)
+        module: LastModuleAnswerWithTrace(ack=each.ack, at=each.at, trace=each.trace)
         for module, each in message.acks.items()
     }
     return MessageResponse(
@@ -117,11 +117,11 @@ def build_message_response(
         acks=acks,
         payload=message.payload or "",
         supersedes=supersedes,
-        actions=[MessageAction.model_validate(each, from_attributes=True) for each in actions],
+        actions=[OperatorActionOnMessage.model_validate(each, from_attributes=True) for each in actions],
     )
 
 
-def _build_common_fields(message: MessageRecord, retries: int, pauses: Mapping[Module, Pause]) -> dict[str, Any]:
+def _build_common_fields(message: MessageRecord, retries: int, pauses: Mapping[Module, PauseRecord]) -> dict[str, Any]:
     same = (
         *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "retry_times", "created_at"),
         *("published_at", "changed_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),
@@ -141,15 +141,15 @@ def _build_common_fields(message: MessageRecord, retries: int, pauses: Mapping[M
     }
 
 
-def _build_message_wait(waits: WaitReason, pauses: Mapping[Module, Pause]) -> MessageWait | None:
+def _build_message_wait(waits: WaitReason, pauses: Mapping[Module, PauseRecord]) -> WhyMessageWaits | None:
     """Say why a message waits; a pause that has ended since the message was tried is not named any more."""
     paused = [build_module_pause(module, pauses[module]) for module in waits.paused if module in pauses]
     if waits.kind is None or (waits.kind is WaitKind.PAUSED and not paused):
         return None
-    return MessageWait(**waits.model_dump(exclude={"inherits", "paused"}), paused=paused)
+    return WhyMessageWaits(**waits.model_dump(exclude={"inherits", "paused"}), paused=paused)
 
 
-def build_module_pause(module: Module, pause: Pause) -> AddressPauseResponse:
+def build_module_pause(module: Module, pause: PauseRecord) -> AddressPauseResponse:
     return AddressPauseResponse(
         of="module", module=module, paused_at=pause.paused_at, who=pause.who, reason=pause.reason
     )

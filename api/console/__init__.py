@@ -15,7 +15,7 @@ from aiohttp import web
 from pydantic import Field
 
 from api.http.models import LenientRequest, Request
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Call, RouteAccess, Routes
 from domain.faults import Missing
 
 FOLDER = Path(__file__).parent
@@ -116,20 +116,24 @@ class AssetPath(Request):
     file: str = Field(max_length=200)
 
 
-@routes.get("/console", access=Access.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
+@routes.get("/console", access=RouteAccess.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
 async def open_console(call: Call, query: ConsoleStateQuery) -> web.Response:
     """Open the console."""
     return _build_file_response(call.request, load_console_files().index, CACHE_REVALIDATE)
 
 
-@routes.get("/console/", access=Access.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
+@routes.get("/console/", access=RouteAccess.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
 async def open_console_with_slash(call: Call, query: ConsoleStateQuery) -> web.Response:
     """Open the console with a slash at the end."""
     return _build_file_response(call.request, load_console_files().index, CACHE_REVALIDATE)
 
 
 @routes.get(
-    "/console/{page}", access=Access.PUBLIC, slashes="page", media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""}
+    "/console/{page}",
+    access=RouteAccess.PUBLIC,
+    slashes="page",
+    media_type="text/html",
+    also={HTTPStatus.NOT_MODIFIED: ""},
 )
 async def open_console_page(call: Call, path: PagePath, query: ConsoleStateQuery) -> web.Response:
     """Open the console at one of its pages."""
@@ -138,7 +142,7 @@ async def open_console_page(call: Call, path: PagePath, query: ConsoleStateQuery
 
 @routes.get(
     "/console/assets/{version}/{file}",
-    access=Access.PUBLIC,
+    access=RouteAccess.PUBLIC,
     slashes="file",
     media_type="text/javascript",
     also={HTTPStatus.NOT_MODIFIED: ""},

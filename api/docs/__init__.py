@@ -9,7 +9,7 @@ from pathlib import Path
 from aiohttp import web
 
 from api.http import openapi
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Call, RouteAccess, Routes
 
 FOLDER = Path(__file__).parent
 MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
@@ -39,25 +39,25 @@ class ApiDocument:
 DOCUMENT = web.AppKey("document", ApiDocument)
 
 
-@routes.get("/openapi.json", access=Access.PUBLIC, media_type="application/json")
+@routes.get("/openapi.json", access=RouteAccess.PUBLIC, media_type="application/json")
 async def read_document(call: Call) -> web.Response:
     """Read the OpenAPI 3.1 document."""
     return web.Response(body=await call.request.app[DOCUMENT].read(), content_type="application/json")
 
 
-@routes.get("/docs", access=Access.PUBLIC, media_type="text/html")
+@routes.get("/docs", access=RouteAccess.PUBLIC, media_type="text/html")
 async def open_page(_call: Call) -> web.Response:
     """Open this reference in a browser."""
     return _build_file_response("index.html")
 
 
-@routes.get("/docs/docs.js", access=Access.PUBLIC, media_type="text/javascript")
+@routes.get("/docs/docs.js", access=RouteAccess.PUBLIC, media_type="text/javascript")
 async def read_script(_call: Call) -> web.Response:
     """Read the script of the page."""
     return _build_file_response("docs.js")
 
 
-@routes.get("/docs/docs.css", access=Access.PUBLIC, media_type="text/css")
+@routes.get("/docs/docs.css", access=RouteAccess.PUBLIC, media_type="text/css")
 async def read_style(_call: Call) -> web.Response:
     """Read the style of the page."""
     return _build_file_response("docs.css")

@@ -15,7 +15,7 @@ from api.downloads import creation, quotas, responses
 from api.downloads.context import DownloadPath, get_status_reader, routes
 from api.downloads.responses import DownloadResponse, build_missing_download_fault
 from api.http.pagination import PageQuery, PageResponse
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.pauses import SYSTEM_PAUSED
 from api.webhooks import WebhookDeliveryResponse
 from domain.downloads import names
@@ -32,7 +32,7 @@ RETRY_VISIBLE_SECONDS = 2.0
 RETRY_POLL_SECONDS = 0.05
 
 
-@routes.post("/v1/downloads/{task_id}/cancel", access=Access.PROJECT, status=HTTPStatus.ACCEPTED)
+@routes.post("/v1/downloads/{task_id}/cancel", access=RouteAccess.PROJECT, status=HTTPStatus.ACCEPTED)
 async def cancel_download(call: Call, path: DownloadPath) -> DownloadResponse:
     """Cancel a download.
 
@@ -42,34 +42,34 @@ async def cancel_download(call: Call, path: DownloadPath) -> DownloadResponse:
     return await _cancel_run(call, path.task_id)
 
 
-@routes.delete("/v1/downloads/{task_id}", access=Access.PROJECT, problems={"download_not_over": Conflict})
+@routes.delete("/v1/downloads/{task_id}", access=RouteAccess.PROJECT, problems={"download_not_over": Conflict})
 async def delete_file(call: Call, path: DownloadPath) -> DownloadResponse:
     """Delete the file of a download that has ended, before it expires.
 
     Its links stop working, and its state becomes `expired`. Of a failed download, the rows kept for a retry are
     deleted. Cancel a running download first, by `POST …/cancel`.
     """
-    answer = await get_status_reader(call).read(call.project_id, path.task_id)
+    answer = await get_status_reader(call).read_status(call.project_id, path.task_id)
     if not answer.state.is_final:
         raise Conflict(
             "download_not_over",
             f"This download is {answer.state}; only one that is over can be removed.",
             f"Cancel it first: POST /v1/downloads/{path.task_id}/cancel.",
         )
-    row = await get_status_reader(call).read_row(call.project_id, path.task_id)
+    row = await get_status_reader(call).read_catalogue_row(call.project_id, path.task_id)
     if answer.state is DownloadState.FAILED:
         return await _cancel_run(call, path.task_id)
     if row is not None and answer.state is DownloadState.SUCCEEDED:
         await catalogue.delete_file_and_mark_expired(
             call.services.database, call.services.objects, DownloadSpec.model_validate(row.request)
         )
-        get_status_reader(call).invalidate(call.project_id, path.task_id)
-    return await get_status_reader(call).read(call.project_id, path.task_id)
+        get_status_reader(call).forget_cached_status(call.project_id, path.task_id)
+    return await get_status_reader(call).read_status(call.project_id, path.task_id)
 
 
 @routes.post(
     "/v1/downloads/{task_id}/retry",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     status=HTTPStatus.ACCEPTED,
     begins_work=True,
     problems={"download_not_failed": Conflict, SYSTEM_PAUSED: Paused},
@@ -80,8 +80,8 @@ async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
     It resumes from the rows that were fetched if they are recent and the source has not changed; otherwise it starts
     over.
     """
-    answer = await get_status_reader(call).read(call.project_id, path.task_id)
-    row = await get_status_reader(call).read_row(call.project_id, path.task_id)
+    answer = await get_status_reader(call).read_status(call.project_id, path.task_id)
+    row = await get_status_reader(call).read_catalogue_row(call.project_id, path.task_id)
     if row is None or answer.state is not DownloadState.FAILED:
         raise Conflict(
             "download_not_failed",
@@ -95,7 +95,7 @@ async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
 
 
 async def _cancel_run(call: Call, task_id: str) -> DownloadResponse:
-    row = await get_status_reader(call).read_row(call.project_id, task_id)
+    row = await get_status_reader(call).read_catalogue_row(call.project_id, task_id)
     try:
         await _get_workflow_handle(call, task_id).cancel()
     except RPCError as error:
@@ -103,8 +103,8 @@ async def _cancel_run(call: Call, task_id: str) -> DownloadResponse:
             raise
         if row is None:
             raise build_missing_download_fault(task_id) from None
-    get_status_reader(call).invalidate(call.project_id, task_id)
-    return await get_status_reader(call).read(call.project_id, task_id)
+    get_status_reader(call).forget_cached_status(call.project_id, task_id)
+    return await get_status_reader(call).read_status(call.project_id, task_id)
 
 
 async def _signal_waiting_run_or_start_new_run(call: Call, row: Download, spec: DownloadSpec) -> None:
@@ -121,13 +121,13 @@ async def _signal_waiting_run_or_start_new_run(call: Call, row: Download, spec: 
 
 async def _wait_until_retry_starts(call: Call, before: Download) -> DownloadResponse:
     """Wait until a worker has taken the retry up, and return the download; after a timeout, return it as pending."""
-    get_status_reader(call).invalidate(call.project_id, before.task_id)
+    get_status_reader(call).forget_cached_status(call.project_id, before.task_id)
     try:
         async with asyncio.timeout(RETRY_VISIBLE_SECONDS):
             while True:
-                row = await get_status_reader(call).read_row(call.project_id, before.task_id)
+                row = await get_status_reader(call).read_catalogue_row(call.project_id, before.task_id)
                 if row is not None and (row.state, row.processings) != (before.state, before.processings):
-                    return await get_status_reader(call).read(call.project_id, before.task_id)
+                    return await get_status_reader(call).read_status(call.project_id, before.task_id)
                 await asyncio.sleep(RETRY_POLL_SECONDS)
     except TimeoutError:
         waiting = {
@@ -150,7 +150,7 @@ class DeliveryPath(DownloadPath):
     delivery_id: str = Field(pattern=DELIVERY_ID_PATTERN)
 
 
-@routes.get("/v1/downloads/{task_id}/deliveries", access=Access.PROJECT, problems={"cursor_invalid": Invalid})
+@routes.get("/v1/downloads/{task_id}/deliveries", access=RouteAccess.PROJECT, problems={"cursor_invalid": Invalid})
 async def list_download_deliveries(
     call: Call, path: DownloadPath, query: PageQuery
 ) -> PageResponse[WebhookDeliveryResponse]:
@@ -158,11 +158,11 @@ async def list_download_deliveries(
     page = await webhooks.list_deliveries(call, call.project_id, _build_webhook_owner(path), query)
     if not page.items:
         # An empty list may mean that there is no such download.
-        await get_status_reader(call).read(call.project_id, path.task_id)
+        await get_status_reader(call).read_status(call.project_id, path.task_id)
     return page
 
 
-@routes.post("/v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver", access=Access.PROJECT, status=202)
+@routes.post("/v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver", access=RouteAccess.PROJECT, status=202)
 async def redeliver_webhook(call: Call, path: DeliveryPath) -> WebhookDeliveryResponse:
     """Send a webhook again, now.
 

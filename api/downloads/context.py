@@ -12,7 +12,7 @@ from aiohttp import web
 from pydantic import Field
 
 from api.downloads import watching
-from api.downloads.responses import STATUS_READER, StatusReader
+from api.downloads.responses import STATUS_READER, DownloadStatusReader
 from api.downloads.watching import WATCH_REGISTRY, WatchRegistry
 from api.http.models import Request
 from api.http.routes import Call, Routes
@@ -40,7 +40,7 @@ class PreviewQueue:
         self._thread = ThreadPoolExecutor(1, "preview")
         self._taken: Counter[str] = Counter()
 
-    async def run(self, project_id: str, work: Callable[[], Result]) -> Result:
+    async def draw_when_turn_comes_or_raise_if_full(self, project_id: str, work: Callable[[], Result]) -> Result:
         """Run the work of a project when it is its turn; a cancelled caller leaves the queue.
 
         Raises:
@@ -88,7 +88,7 @@ def _attach_watching_and_previews(app: web.Application, services: Services) -> N
 routes = Routes("downloads", "A paged source becomes a file.", attach=_attach_watching_and_previews)
 
 
-def get_status_reader(call: Call) -> StatusReader:
+def get_status_reader(call: Call) -> DownloadStatusReader:
     """Return what reads the states of downloads in this process."""
     return call.request.app[STATUS_READER]
 

@@ -23,7 +23,7 @@ from api.downloads.responses import DownloadResponse
 from api.downloads.tables import RequestedTable
 from api.http import auth
 from api.http.models import Request
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.pauses import SYSTEM_PAUSED
 from domain.downloads import names
 from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus, FileType, TableSource, clean_file_name
@@ -83,7 +83,7 @@ class IdempotencyHeaders(Request):
 
 @routes.post(
     "/v1/downloads",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     is_audited=False,
     begins_work=True,
     status=HTTPStatus.ACCEPTED,
@@ -143,7 +143,7 @@ async def _find_by_idempotency_key_or_start(
 
 
 async def _answer_with_existing(call: Call, task_id: str) -> DownloadResponse:
-    answer = await get_status_reader(call).read(call.project_id, task_id)
+    answer = await get_status_reader(call).read_status(call.project_id, task_id)
     _set_response_header(call, "Idempotency-Replayed", "true")
     return answer
 

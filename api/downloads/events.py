@@ -19,7 +19,7 @@ from api.downloads.watching import Subscription, SubscriptionEndReason
 from api.http import auth
 from api.http.models import Request, Response
 from api.http.problems import RequestRejected
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from domain.faults import Missing, QuotaExhausted, Unauthenticated
 from domain.secrets import KeyRight
 from infra import log
@@ -62,7 +62,7 @@ class TicketResponse(Response):
 
 @routes.get(
     "/v1/downloads/ws",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     status=HTTPStatus.SWITCHING_PROTOCOLS,
     problems={watching.TOO_MANY_STREAMS: QuotaExhausted},
 )
@@ -79,7 +79,7 @@ async def watch_project_by_socket(call: Call) -> web.WebSocketResponse:
 
 @routes.get(
     "/v1/downloads/{task_id}/ws",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     takes_ticket=True,
     status=HTTPStatus.SWITCHING_PROTOCOLS,
     problems={watching.TOO_MANY_STREAMS: QuotaExhausted},
@@ -97,7 +97,7 @@ async def watch_download_by_socket(call: Call, path: DownloadPath) -> web.WebSoc
 
 @routes.get(
     "/v1/downloads/events",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     media_type="text/event-stream",
     problems={watching.TOO_MANY_STREAMS: QuotaExhausted},
 )
@@ -114,7 +114,7 @@ async def watch_project_by_events(call: Call) -> web.StreamResponse:
 
 @routes.get(
     "/v1/downloads/{task_id}/events",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     media_type="text/event-stream",
     also={HTTPStatus.NO_CONTENT: ""},
     problems={watching.TOO_MANY_STREAMS: QuotaExhausted},
@@ -132,7 +132,7 @@ async def watch_download_by_events(call: Call, path: DownloadPath, headers: Reco
 
 @routes.post(
     "/v1/downloads/{task_id}/ticket",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     status=HTTPStatus.CREATED,
     right=KeyRight.READ,
     is_audited=False,
@@ -144,7 +144,7 @@ async def create_watch_ticket(call: Call, path: DownloadPath) -> TicketResponse:
     It opens `GET /v1/downloads/{task_id}/ws?ticket=…` of this download for a minute, any number of times. A connection
     lasts until the download ends or the key is revoked.
     """
-    await get_status_reader(call).read(call.project_id, path.task_id)
+    await get_status_reader(call).read_status(call.project_id, path.task_id)
     socket = f"/v1/downloads/{path.task_id}/ws"
     token, until = await call.request.app[auth.AUTHENTICATOR].create_ticket(call.caller, socket)
     base = f"ws{call.public_base.removeprefix('http')}"

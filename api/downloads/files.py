@@ -21,7 +21,7 @@ from api.downloads import responses
 from api.downloads.context import DownloadPath, get_status_reader, routes
 from api.downloads.responses import build_missing_download_fault
 from api.http.models import Request, Response
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from domain.downloads.models import DownloadSpec, DownloadState, FileType, StoredFile
 from domain.downloads.sinks import csv
 from domain.faults import Conflict, Fault, FaultRecord, Gone, Missing
@@ -82,7 +82,9 @@ class DownloadFile:
     expires_at: datetime
 
 
-@routes.get("/v1/downloads/{task_id}/file", access=Access.PROJECT, status=HTTPStatus.FOUND, problems=NO_FILE_PROBLEMS)
+@routes.get(
+    "/v1/downloads/{task_id}/file", access=RouteAccess.PROJECT, status=HTTPStatus.FOUND, problems=NO_FILE_PROBLEMS
+)
 async def redirect_to_file(call: Call, path: DownloadPath) -> web.StreamResponse:
     """Download the file: a redirect to an address that is valid for five minutes.
 
@@ -92,7 +94,7 @@ async def redirect_to_file(call: Call, path: DownloadPath) -> web.StreamResponse
     return await _redirect_unless_range_is_outdated(call, await _require_file_of_download(call, path.task_id))
 
 
-@routes.head("/v1/downloads/{task_id}/file", access=Access.PROJECT, media_type=OCTETS, problems=NO_FILE_PROBLEMS)
+@routes.head("/v1/downloads/{task_id}/file", access=RouteAccess.PROJECT, media_type=OCTETS, problems=NO_FILE_PROBLEMS)
 async def read_file_headers(call: Call, path: DownloadPath) -> web.Response:
     """Return name, type and length of the file as headers.
 
@@ -102,7 +104,7 @@ async def read_file_headers(call: Call, path: DownloadPath) -> web.Response:
 
 
 @routes.post(
-    "/v1/downloads/{task_id}/link", access=Access.PROJECT, status=HTTPStatus.CREATED, problems=NO_FILE_PROBLEMS
+    "/v1/downloads/{task_id}/link", access=RouteAccess.PROJECT, status=HTTPStatus.CREATED, problems=NO_FILE_PROBLEMS
 )
 async def create_link(call: Call, path: DownloadPath, query: LinkQuery) -> LinkResponse:
     """Create a link that needs no key, for browsers.
@@ -116,14 +118,19 @@ async def create_link(call: Call, path: DownloadPath, query: LinkQuery) -> LinkR
 
 
 @routes.get(
-    "/d/{token}", access=Access.PUBLIC, status=HTTPStatus.FOUND, problems={**NO_FILE_PROBLEMS, "link_expired": Gone}
+    "/d/{token}",
+    access=RouteAccess.PUBLIC,
+    status=HTTPStatus.FOUND,
+    problems={**NO_FILE_PROBLEMS, "link_expired": Gone},
 )
 async def follow_link(call: Call, path: LinkPath) -> web.StreamResponse:
     """Follow a link: a redirect to an address that is valid for five minutes."""
     return await _redirect_unless_range_is_outdated(call, await _require_linked_file(call, path.token))
 
 
-@routes.head("/d/{token}", access=Access.PUBLIC, media_type=OCTETS, problems={**NO_FILE_PROBLEMS, "link_expired": Gone})
+@routes.head(
+    "/d/{token}", access=RouteAccess.PUBLIC, media_type=OCTETS, problems={**NO_FILE_PROBLEMS, "link_expired": Gone}
+)
 async def read_link_headers(call: Call, path: LinkPath) -> web.Response:
     """Return name, type and length of the linked file as headers."""
     return _build_head_response(await _require_linked_file(call, path.token))
@@ -189,10 +196,10 @@ def require_finished_file(row: Download) -> DownloadFile:
 
 
 async def _require_file_of_download(call: Call, task_id: str) -> DownloadFile:
-    row = await get_status_reader(call).read_row(call.project_id, task_id)
+    row = await get_status_reader(call).read_catalogue_row(call.project_id, task_id)
     if row is None:
         # Without a row it has not been processed yet, or there is no such download.
-        await get_status_reader(call).read(call.project_id, task_id)
+        await get_status_reader(call).read_status(call.project_id, task_id)
         raise _build_unfinished_conflict()
     return require_finished_file(row)
 

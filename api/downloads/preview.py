@@ -18,7 +18,7 @@ from api.downloads.requests import BookOptions, TableData, TableRegions, TimeZon
 from api.downloads.tables import REGIONS
 from api.http import parsing
 from api.http.problems import FieldProblem
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from domain.downloads.models import FileType
 from domain.downloads.pages import read_first_page
 from domain.downloads.shape import COLUMNS_MAX, ShapedPageReader, choose_table_shape
@@ -53,7 +53,7 @@ class PreviewRequest(TableRegions, BookOptions):
 
 @routes.post(
     "/v1/templates/preview",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     is_audited=False,
     right=KeyRight.READ,
     media_type=BOOK_TYPE,
@@ -68,7 +68,9 @@ async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
     drawing = parse_drawing(body)
     page = build_sample_page(drawing) if body.data is None else build_first_rows_page(tables.extract_rows_json(call))
     try:
-        book = await get_preview_queue(call).run(call.project_id, lambda: draw_preview(drawing, page, body.time_zone))
+        book = await get_preview_queue(call).draw_when_turn_comes_or_raise_if_full(
+            call.project_id, lambda: draw_preview(drawing, page, body.time_zone)
+        )
     except SourceFault as fault:
         _reject_field("data", fault.record.sentence)
     except UncoveredRows as uncovered:
@@ -91,7 +93,7 @@ def parse_drawing(body: PreviewRequest) -> Drawing:
         message = "it is missing, and so is `data`, whose keys would be titles; send one of them."
         faults.append(FieldProblem(path="template", message=message))
     if faults:
-        parsing.reject_fields("body", faults)
+        parsing.reject_request_with_field_errors("body", faults)
     if table.template is not None:
         _require_cells_within_limit(read_template(table.template))
     return drawing
@@ -167,7 +169,7 @@ def draw_preview(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
 
 
 def _reject_field(path: str, message: str) -> NoReturn:
-    parsing.reject_fields("body", [FieldProblem(path=path, message=message)])
+    parsing.reject_request_with_field_errors("body", [FieldProblem(path=path, message=message)])
 
 
 def _choose_sample_kind(leaf: ColumnNode, is_charted: bool) -> CellKind:

@@ -14,7 +14,7 @@ from api.downloads.responses import DownloadResponse, DownloadSummary
 from api.http import auth, pagination, validation
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.http.validation import QueryTimestamp
 from domain.downloads import names
 from domain.downloads.models import DownloadCause, DownloadState, FileType
@@ -72,7 +72,7 @@ class DownloadsQuery(PageQuery):
         return self
 
 
-@routes.get("/v1/downloads", access=Access.PROJECTS, problems={"cursor_invalid": Invalid, "not_found": Missing})
+@routes.get("/v1/downloads", access=RouteAccess.PROJECTS, problems={"cursor_invalid": Invalid, "not_found": Missing})
 async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[DownloadSummary]:
     """List downloads, newest first.
 
@@ -94,19 +94,19 @@ async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[Down
         created_after=query.created_after,
         created_before=query.created_before,
     )
-    rows = await catalogue.list_page_plus_one(call.services.database, filters, query.after, query.limit)
+    rows = await catalogue.list_download_page_plus_one(call.services.database, filters, query.after, query.limit)
     return pagination.build_page(
         rows, query.limit, responses.build_summary_from_row, lambda row: (row.created_at, row.task_id)
     )
 
 
-@routes.get("/v1/downloads/{task_id}", access=Access.PROJECT)
+@routes.get("/v1/downloads/{task_id}", access=RouteAccess.PROJECT)
 async def read_download(call: Call, path: DownloadPath) -> DownloadResponse:
     """Return a download.
 
     While it runs, its figures come from its workflow and fetchers, and are at most half a second old.
     """
-    return await get_status_reader(call).read(call.project_id, path.task_id)
+    return await get_status_reader(call).read_status(call.project_id, path.task_id)
 
 
 class AttemptsQuery(Request):
@@ -115,7 +115,7 @@ class AttemptsQuery(Request):
     limit: int = Field(default=50, ge=1, le=200, description="steps at most")
 
 
-class StepResponse(Response):
+class ActivityWithAttemptCountResponse(Response):
     """One activity with all its attempts."""
 
     step: str = Field(examples=["probe", "fetch_range", "assemble", "render", "bind"])
@@ -134,18 +134,20 @@ class StepResponse(Response):
 class ActivityAttemptsResponse(Response):
     """The activities of the last run."""
 
-    steps: list[StepResponse] = Field(description="newest first; none once the engine has forgotten the run")
+    steps: list[ActivityWithAttemptCountResponse] = Field(
+        description="newest first; none once the engine has forgotten the run"
+    )
     more: bool = Field(description="whether there were earlier ones")
 
 
-@routes.get("/v1/downloads/{task_id}/attempts", access=Access.PROJECT)
+@routes.get("/v1/downloads/{task_id}/attempts", access=RouteAccess.PROJECT)
 async def list_activity_attempts(call: Call, path: DownloadPath, query: AttemptsQuery) -> ActivityAttemptsResponse:
     """List the activities of a download and their attempts.
 
     Newest first, from the last run: a late retry is a run of its own. Repeated page requests within an activity are not
     listed. The engine forgets a run days after its end.
     """
-    await get_status_reader(call).read(call.project_id, path.task_id)
+    await get_status_reader(call).read_status(call.project_id, path.task_id)
     handle = call.services.engine.get_workflow_handle(names.build_download_workflow_id(call.project_id, path.task_id))
     try:
         found, is_all = await history.list_newest_activities(call.services.engine, await handle.describe(), query.limit)
@@ -158,7 +160,7 @@ async def list_activity_attempts(call: Call, path: DownloadPath, query: Attempts
     return ActivityAttemptsResponse(steps=[_build_step_response(step) for step in found], more=not is_all)
 
 
-class _StepOfSource(BaseModel):
+class _ResultWithRetryWait(BaseModel):
     """What steps that read the source return where a request is to be repeated."""
 
     wait: RetryWait | None = None
@@ -171,14 +173,14 @@ async def _mark_unanswered_step_as_failed(engine: Client, step: history.Activity
     """Mark a step as failed that ended for the workflow to repeat its request later."""
     if step.activity not in _STEPS_OF_SOURCE or not step.result:
         return
-    [result] = await engine.data_converter.decode(step.result, [_StepOfSource])
-    wait = _StepOfSource.model_validate(result).wait
+    [result] = await engine.data_converter.decode(step.result, [_ResultWithRetryWait])
+    wait = _ResultWithRetryWait.model_validate(result).wait
     if wait is not None and wait.tries.fault is not None:
         step.state, step.fault = history.ActivityState.FAILED, wait.tries.fault
 
 
-def _build_step_response(step: history.ActivityRecord) -> StepResponse:
-    return StepResponse(
+def _build_step_response(step: history.ActivityRecord) -> ActivityWithAttemptCountResponse:
+    return ActivityWithAttemptCountResponse(
         step=step.activity.removeprefix(STEP_PREFIX),
         summary=step.summary,
         state=step.state,

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from api.downloads.context import routes
 from api.http.models import Request, Response
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from domain.downloads.models import DownloadSpec
 from domain.faults import QuotaExhausted
 from domain.quotas import (
@@ -22,7 +22,7 @@ from domain.quotas import (
 )
 from infra import log
 from stores.downloads import quotas
-from stores.downloads.quotas import DownloadQuotas, QuotaKind, QuotaScope, QuotaState
+from stores.downloads.quotas import ProjectAndOperatorLimits, QuotaKind, QuotaScope, QuotaWithDecision
 
 _SIZES = ("bytes", "kB", "MB", "GB", "TB")
 _WINDOW_SECONDS = {
@@ -47,11 +47,11 @@ async def consume_quotas_and_set_headers(call: Call, spec: DownloadSpec) -> None
         raise _build_exceeded_fault(violated)
 
 
-def _get_download_quotas(call: Call) -> DownloadQuotas:
-    return DownloadQuotas(call.quotas.downloads, call.services.settings.downloads.operator_quotas)
+def _get_download_quotas(call: Call) -> ProjectAndOperatorLimits:
+    return ProjectAndOperatorLimits(call.quotas.downloads, call.services.settings.downloads.operator_quotas)
 
 
-def build_quota_headers(quota_states: Sequence[QuotaState]) -> dict[str, str]:
+def build_quota_headers(quota_states: Sequence[QuotaWithDecision]) -> dict[str, str]:
     """Return the headers `RateLimit-Policy` and `RateLimit`, by the IETF draft httpapi-ratelimit-headers-11."""
     return {
         "RateLimit-Policy": ", ".join(map(_format_rate_limit_policy_item, quota_states)),
@@ -59,19 +59,19 @@ def build_quota_headers(quota_states: Sequence[QuotaState]) -> dict[str, str]:
     }
 
 
-def _format_rate_limit_policy_item(quota: QuotaState) -> str:
+def _format_rate_limit_policy_item(quota: QuotaWithDecision) -> str:
     unit = f';qu="{_UNITS[quota.kind]}"' if quota.kind in _UNITS else ""
     window = f";w={_WINDOW_SECONDS[quota.kind]}" if quota.kind in _WINDOW_SECONDS else ""
     return f'"{quota.name}";q={quota.limit}{unit}{window}'
 
 
-def _format_rate_limit_item(quota: QuotaState) -> str:
+def _format_rate_limit_item(quota: QuotaWithDecision) -> str:
     # A slot has no reset time, as it stays taken until a download ends.
     time = f";t={ceil(quota.verdict.reset_seconds)}" if quota.kind in _WINDOW_SECONDS else ""
     return f'"{quota.name}";r={quota.verdict.remaining}{time}'
 
 
-def _build_exceeded_fault(violated: Sequence[QuotaState]) -> QuotaExhausted:
+def _build_exceeded_fault(violated: Sequence[QuotaWithDecision]) -> QuotaExhausted:
     seconds = max(map(_compute_wait_seconds, violated))
     is_full = any(quota.kind is QuotaKind.ACTIVE for quota in violated)
     return build_quota_exceeded_fault(
@@ -82,12 +82,12 @@ def _build_exceeded_fault(violated: Sequence[QuotaState]) -> QuotaExhausted:
     )
 
 
-def _compute_wait_seconds(quota: QuotaState) -> int:
+def _compute_wait_seconds(quota: QuotaWithDecision) -> int:
     seconds = max(1, ceil(quota.verdict.reset_seconds))
     return min(seconds, OPEN_RETRY_SECONDS) if quota.kind is QuotaKind.ACTIVE else seconds
 
 
-def _describe_exceeded_quota(quota: QuotaState) -> str:
+def _describe_exceeded_quota(quota: QuotaWithDecision) -> str:
     who = "This project" if quota.scope is QuotaScope.PROJECT else "This operator"
     match quota.kind:
         case QuotaKind.SUBMISSIONS:
@@ -136,7 +136,7 @@ class QuotasResponse(Response):
     quotas: list[QuotaUsage]
 
 
-@routes.get("/v1/downloads/quotas", access=Access.PROJECT)
+@routes.get("/v1/downloads/quotas", access=RouteAccess.PROJECT)
 async def read_quotas(call: Call, query: QuotasQuery) -> QuotasResponse:
     """Return the usage of the quotas.
 
@@ -150,12 +150,12 @@ async def read_quotas(call: Call, query: QuotasQuery) -> QuotasResponse:
 
 async def read_usage(call: Call, project_id: str, limits: QuotaLimits) -> list[SingleQuotaUsage]:
     """Return how much of its quotas a project has used."""
-    of = DownloadQuotas(limits.downloads, call.services.settings.downloads.operator_quotas)
+    of = ProjectAndOperatorLimits(limits.downloads, call.services.settings.downloads.operator_quotas)
     standing = await quotas.get_quota_states_without_counting(call.services.database, of, project_id, None)
     return [SingleQuotaUsage(quota.name, quota.used, quota.first_back_seconds) for quota in map(_build_usage, standing)]
 
 
-def _build_usage(quota: QuotaState) -> QuotaUsage:
+def _build_usage(quota: QuotaWithDecision) -> QuotaUsage:
     window_seconds = _WINDOW_SECONDS.get(quota.kind)
     has_reset = window_seconds is not None and quota.verdict.remaining < quota.limit
     return QuotaUsage(

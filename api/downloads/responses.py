@@ -206,7 +206,7 @@ class HighestReportedRows:
     def __init__(self) -> None:
         self._rows_by_run: OrderedDict[DownloadKey, tuple[str, int, int]] = OrderedDict()
 
-    def apply(self, key: DownloadKey, run_id: str, status: DownloadStatus) -> DownloadStatus:
+    def raise_rows_to_highest_reported(self, key: DownloadKey, run_id: str, status: DownloadStatus) -> DownloadStatus:
         """Return the status with at least as many rows as were reported before."""
         if status.state.is_final:
             self._rows_by_run.pop(key, None)
@@ -221,7 +221,7 @@ class HighestReportedRows:
         return status.model_copy(update={"rows": rows})
 
 
-class StatusReader:
+class DownloadStatusReader:
     """Reads the status of downloads, and shares each query to the engine among concurrent callers."""
 
     def __init__(self, services: Services) -> None:
@@ -231,13 +231,13 @@ class StatusReader:
         self._engine_slots = asyncio.Semaphore(ENGINE_READS_MAX)
         self._high_water_marks = HighestReportedRows()
 
-    async def read(self, project_id: str, task_id: str) -> DownloadResponse:
+    async def read_status(self, project_id: str, task_id: str) -> DownloadResponse:
         """Return the current status.
 
         Raises:
             Missing: The project has no such download.
         """
-        row = await self.read_row(project_id, task_id)
+        row = await self.read_catalogue_row(project_id, task_id)
         if row is not None and DownloadState(row.state).is_final:
             return build_response_from_row(row)
         try:
@@ -248,28 +248,28 @@ class StatusReader:
             return build_response_from_row(row)
         if snapshot.status.state.is_final:
             # It ended during the query; only its row is complete.
-            row = await self.read_row(project_id, task_id)
+            row = await self.read_catalogue_row(project_id, task_id)
             if row is not None and DownloadState(row.state).is_final:
                 return build_response_from_row(row)
         return build_response_from_run(
             project_id, task_id, snapshot.memo, snapshot.status, row.created_at if row else snapshot.started_at
         )
 
-    async def read_progress(self, project_id: str, previous: DownloadResponse) -> DownloadResponse:
+    async def read_status_while_running(self, project_id: str, previous: DownloadResponse) -> DownloadResponse:
         """Return the status of a download that was running a moment ago, without querying the database unless it has
         ended."""
         snapshot = await self._read_cached_or_query_run(project_id, previous.task_id)
         if snapshot.status.state.is_final:
-            return await self.read(project_id, previous.task_id)
+            return await self.read_status(project_id, previous.task_id)
         return build_response_from_run(
             project_id, previous.task_id, snapshot.memo, snapshot.status, previous.created_at
         )
 
-    async def read_row(self, project_id: str, task_id: str) -> Download | None:
+    async def read_catalogue_row(self, project_id: str, task_id: str) -> Download | None:
         """Return the row of a download; None if there is none yet."""
         return await catalogue.find_download(self._database, project_id, task_id)
 
-    def invalidate(self, project_id: str, task_id: str) -> None:
+    def forget_cached_status(self, project_id: str, task_id: str) -> None:
         """Drop the cached status, after a change by this process."""
         self._reads.pop((project_id, task_id), None)
 
@@ -283,14 +283,14 @@ class StatusReader:
         return await asyncio.shield(read)
 
     def _schedule_cache_expiry(self, key: DownloadKey, read: asyncio.Task[DownloadRunSnapshot]) -> None:
-        def drop() -> None:
+        def drop_cached_read() -> None:
             if self._reads.get(key) is read:
                 del self._reads[key]
 
         if read.cancelled() or read.exception():
-            drop()
+            drop_cached_read()
         else:
-            asyncio.get_running_loop().call_later(STATUS_CACHE_SECONDS, drop)
+            asyncio.get_running_loop().call_later(STATUS_CACHE_SECONDS, drop_cached_read)
 
     async def _query_engine(self, project_id: str, task_id: str) -> DownloadRunSnapshot:
         """Query the workflow's memo, and add the rows that running fetchers reported."""
@@ -310,12 +310,12 @@ class StatusReader:
         reported = _mark_failed_if_terminated(add_rows_of_running_fetchers(status, heartbeats), description)
         return DownloadRunSnapshot(
             memo=await description.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo),
-            status=self._high_water_marks.apply((project_id, task_id), first_run_id, reported),
+            status=self._high_water_marks.raise_rows_to_highest_reported((project_id, task_id), first_run_id, reported),
             started_at=description.start_time,
         )
 
 
-STATUS_READER = web.AppKey("downloads_status_reader", StatusReader)
+STATUS_READER = web.AppKey("downloads_status_reader", DownloadStatusReader)
 
 
 def build_missing_download_fault(task_id: str) -> Missing:

@@ -68,14 +68,14 @@ def build_tables_or_reject_request(body: DownloadRequest) -> list[RequestedTable
         Refusal: Its fields are inconsistent.
     """
     if misfits := list(_find_structure_problems(body)):
-        parsing.reject_fields("body", misfits)
+        parsing.reject_request_with_field_errors("body", misfits)
     tables = _build_tables(body)
     if faults := [
         *_find_source_problems(body, tables),
         *_find_unused_fields(body, tables),
         *_find_drawing_problems(body, tables),
     ]:
-        parsing.reject_fields("body", faults)
+        parsing.reject_request_with_field_errors("body", faults)
     return tables
 
 

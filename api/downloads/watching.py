@@ -12,7 +12,13 @@ from enum import StrEnum
 
 from aiohttp import web
 
-from api.downloads.responses import STATUS_CACHE_SECONDS, STATUS_READER, DownloadKey, DownloadResponse, StatusReader
+from api.downloads.responses import (
+    STATUS_CACHE_SECONDS,
+    STATUS_READER,
+    DownloadKey,
+    DownloadResponse,
+    DownloadStatusReader,
+)
 from domain.downloads.models import DownloadState
 from domain.faults import Missing, QuotaExhausted
 from domain.quotas import STREAMS_QUOTA
@@ -38,7 +44,7 @@ BACKLOG_MAX = 1_000
 class WatchRegistry:
     """The pollers and subscriptions of this process."""
 
-    def __init__(self, status_reader: StatusReader, database: Database, streams_per_project: int) -> None:
+    def __init__(self, status_reader: DownloadStatusReader, database: Database, streams_per_project: int) -> None:
         self._status_reader = status_reader
         self._database = database
         self._streams_per_project = streams_per_project
@@ -95,10 +101,10 @@ class WatchRegistry:
         Raises:
             Missing: The project has no such download.
         """
-        first = await self._status_reader.read(project_id, task_id)
+        first = await self._status_reader.read_status(project_id, task_id)
         subscription = Subscription()
         if first.state.is_final:
-            subscription.push(first)
+            subscription.queue_update(first)
             subscription.end(SubscriptionEndReason.FINISHED)
             yield subscription
             return
@@ -121,7 +127,7 @@ class WatchRegistry:
             await self._start_pollers_of_unfinished_or_recent(project_id)
             for poller in self._list_pollers(project_id):
                 if poller.last is not None:
-                    subscription.push(poller.last)
+                    subscription.queue_update(poller.last)
             self._end_if_stopping(subscription)
             with metrics.WATCHERS.track_inprogress():
                 yield subscription
@@ -201,7 +207,7 @@ WATCH_REGISTRY = web.AppKey("downloads_watch_registry", WatchRegistry)
 
 def add_status_reader_and_watch_registry(app: web.Application, services: Services) -> None:
     """Add the status reader and the watch registry to the application."""
-    status_reader = app[STATUS_READER] = StatusReader(services)
+    status_reader = app[STATUS_READER] = DownloadStatusReader(services)
     watches = app[WATCH_REGISTRY] = WatchRegistry(
         status_reader, services.database, services.settings.api.streams_per_project
     )
@@ -219,7 +225,7 @@ class DownloadStatusPoller:
     """
 
     def __init__(
-        self, status_reader: StatusReader, key: DownloadKey, projects: Mapping[str, set[Subscription]]
+        self, status_reader: DownloadStatusReader, key: DownloadKey, projects: Mapping[str, set[Subscription]]
     ) -> None:
         self.key = key
         self.subscriptions: set[Subscription] = set()
@@ -240,7 +246,7 @@ class DownloadStatusPoller:
         """Add a subscription, which starts with the state that the others have."""
         self.subscriptions.add(subscription)
         self.last = self.last or first
-        subscription.push(self.last)
+        subscription.queue_update(self.last)
 
     def request_catalogue_read(self) -> None:
         """Read the catalogue, since the download began or ended."""
@@ -261,8 +267,8 @@ class DownloadStatusPoller:
     async def _read_status(self) -> DownloadResponse:
         if self.last is None or self._changed.is_set():
             self._changed.clear()
-            return await self._status_reader.read(*self.key)
-        return await self._status_reader.read_progress(self.key[0], self.last)
+            return await self._status_reader.read_status(*self.key)
+        return await self._status_reader.read_status_while_running(self.key[0], self.last)
 
     async def _wait_for_change(self) -> None:
         if self.last is not None and self.last.state.is_final:
@@ -305,7 +311,7 @@ class Subscription:
         self._pending: dict[str, DownloadResponse] = {}
         self._changed = asyncio.Event()
 
-    def push(self, answer: DownloadResponse) -> None:
+    def queue_update(self, answer: DownloadResponse) -> None:
         """Add an update."""
         if self.ending is not None:
             return

@@ -14,9 +14,9 @@ from functools import lru_cache
 from aiohttp import hdrs, web
 from multidict import istr
 
-from api.batching import CoalescedRead
+from api.batching import SharedReadByKey
 from api.http.rates import RefusalDelay
-from api.http.routes import Access, Caller, Route
+from api.http.routes import Caller, Route, RouteAccess
 from api.http.sessions import (
     CONSOLE_HEADER,
     COOKIE_NAME,
@@ -35,7 +35,7 @@ from domain.secrets import KeyRight
 from infra import log
 from infra.address_settings import PushSettings
 from infra.database import Database
-from infra.secrets import Sealer
+from infra.secrets import SecretSealer
 from infra.settings import Settings
 from stores import projects as store
 from stores.projects import KeyCredential
@@ -70,7 +70,7 @@ class Authenticator:
     same key at the same time share one read.
     """
 
-    def __init__(self, database: Database, settings: Settings, sealer: Sealer) -> None:
+    def __init__(self, database: Database, settings: Settings, sealer: SecretSealer) -> None:
         self.cookies = SessionCookies(sealer, settings)
         self._database = database
         self._admin_keys = {
@@ -78,9 +78,9 @@ class Authenticator:
         }
         self._peppers = settings.secrets.list_peppers()
         self._pepper_id = secrets.derive_pepper_id(self._peppers[0])
-        self._callers = CoalescedRead(self._find_caller_and_record_key_use, SHARED_READ_PAUSE_SECONDS)
-        self._keys = CoalescedRead(self._find_live_key_and_record_use)
-        self._projects = CoalescedRead(self._find_quotas)
+        self._callers = SharedReadByKey(self._find_caller_and_record_key_use, SHARED_READ_PAUSE_SECONDS)
+        self._keys = SharedReadByKey(self._find_live_key_and_record_use)
+        self._projects = SharedReadByKey(self._find_project_quotas)
         self._read_quotas = lru_cache(OVERRIDES_CACHE_MAX)(
             lambda overrides: settings.quotas.with_overrides(json.loads(overrides))
         )
@@ -97,18 +97,19 @@ class Authenticator:
             Missing: The key is valid, and what the request names is not its project's.
             Forbidden: The key may not do this, or it is not the admin key, which this needs.
         """
-        return await self.authorize(
-            await self.identify(request, route, is_response_started=is_response_started), request, route
-        )
+        caller = await self.identify_without_authorizing(request, route, is_response_started=is_response_started)
+        return await self.authorize(caller, request, route)
 
-    async def identify(self, request: web.Request, route: Route, *, is_response_started: bool = False) -> Caller:
+    async def identify_without_authorizing(
+        self, request: web.Request, route: Route, *, is_response_started: bool = False
+    ) -> Caller:
         """Return the caller of a request, whether or not the route is open to them; raises Unauthenticated."""
-        if route.access is Access.PUBLIC:
+        if route.access is RouteAccess.PUBLIC:
             return Caller()
         if route.takes_ticket and TICKET_PARAMETER in request.query and hdrs.AUTHORIZATION not in request.headers:
             return await self._identify_by_ticket(request, is_response_started=is_response_started)
         if hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies_or_empty(request):
-            return await self.identify_key(_read_key(request, route), request.remote)
+            return await self.identify_by_key_and_delay_refusal(_read_key(request, route), request.remote)
         return await self._identify_by_session(request, route)
 
     async def authorize(self, caller: Caller, request: web.Request, route: Route) -> Caller:
@@ -118,15 +119,15 @@ class Authenticator:
             Missing: What the request names is not the project's.
             Forbidden: The key may not do this, or it is not the admin key, which this needs.
         """
-        if route.access is Access.PUBLIC:
+        if route.access is RouteAccess.PUBLIC:
             return caller
-        if route.access is Access.ADMIN and not caller.is_admin:
+        if route.access is RouteAccess.ADMIN and not caller.is_admin:
             # The same whatever the path names, so that it says nothing of what there is.
             raise Forbidden(ADMIN_KEY_NEEDED, "This needs the admin key, and this is a key of a project.", _ADMIN_HINT)
         _require_permissions(caller, route)
         if PROJECT_HEADER in request.headers or (request.query_string and _has_project_parameter(request, route)):
-            return await self._switch_to_project(caller, _read_requested_project(request, route), route)
-        if route.access is Access.PROJECT and caller.is_admin:
+            return await self._switch_to_named_project(caller, _read_requested_project(request, route), route)
+        if route.access is RouteAccess.PROJECT and caller.is_admin:
             raise Unauthenticated(
                 "project_key_needed",
                 "The admin key belongs to no project, and this route works on one project.",
@@ -135,7 +136,7 @@ class Authenticator:
             )
         return caller
 
-    async def identify_key(self, token: str, address: str | None) -> Caller:
+    async def identify_by_key_and_delay_refusal(self, token: str, address: str | None) -> Caller:
         """Return the caller to whom a key belongs.
 
         Args:
@@ -148,10 +149,10 @@ class Authenticator:
         for name, key in self._admin_keys.items():
             if hmac.compare_digest(token.encode(), key):
                 return Caller(is_admin=True, admin_name=name)
-        caller = await self._callers.get(token)
+        caller = await self._callers.read_anew(token)
         if caller is None:
             await self._refusals.delay_refusal(address or "")
-            raise _build_key_error(token)
+            raise _build_wrong_key_error(token)
         return caller
 
     async def sign_in(self, token: str, address: str | None) -> tuple[Caller, ConsoleSession]:
@@ -161,13 +162,13 @@ class Authenticator:
             Unauthenticated: The key is malformed, unknown, revoked or expired.
             QuotaExhausted: The same, and too many refusals of this address wait already.
         """
-        caller = await self.identify_key(token, address)
+        caller = await self.identify_by_key_and_delay_refusal(token, address)
         key = secrets.parse_api_key(token)
         if caller.is_admin or key is None:
             return caller, self.cookies.create_session("", self._admin_keys[caller.admin_name])
-        record = await self._keys.get(key.key_id)
+        record = await self._keys.read_anew(key.key_id)
         if record is None:
-            raise _build_key_error(token)
+            raise _build_wrong_key_error(token)
         return caller, self.cookies.create_session(key.key_id, record.secret_hash)
 
     async def _identify_by_session(self, request: web.Request, route: Route) -> Caller:
@@ -185,7 +186,7 @@ class Authenticator:
     async def create_ticket(self, caller: Caller, path: str) -> tuple[str, datetime]:
         """Return a ticket for one path of the caller's project, and its end."""
         until = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=TICKET_SECONDS)
-        record = await self._keys.get(caller.key_id) if caller.key_id else None
+        record = await self._keys.read_anew(caller.key_id) if caller.key_id else None
         credential = record.secret_hash if record else self._admin_keys[caller.admin_name]
         session = ConsoleSession(caller.key_id or "", self.cookies.digest_credential(credential), until)
         return self.cookies.seal_ticket(Ticket(session, caller.project_id or "", path)), until
@@ -197,7 +198,7 @@ class Authenticator:
         if ticket.session.until <= datetime.now(UTC) and not is_response_started:
             raise Unauthenticated("ticket_over", "This ticket has ended.", "Ask for a new one with your key.")
         caller = await self._identify_session_owner(ticket.session)
-        quotas = caller.quotas or await self._projects.get(ticket.project_id)
+        quotas = caller.quotas or await self._projects.read_anew(ticket.project_id)
         return replace(
             caller, project_id=ticket.project_id, is_admin=False, right=KeyRight.READ, until=None, quotas=quotas
         )
@@ -206,7 +207,7 @@ class Authenticator:
         """Return the caller whose key began a session, if the key is still valid."""
         if not session.key_id:
             return self._identify_admin_session(session)
-        record = await self._keys.get(session.key_id)
+        record = await self._keys.read_anew(session.key_id)
         if record is None or not self.cookies.is_session_of_credential(session, record.secret_hash):
             raise _build_session_error()
         return replace(self._build_caller(session.key_id, record), until=session.until)
@@ -217,12 +218,12 @@ class Authenticator:
                 return Caller(is_admin=True, admin_name=name, until=session.until)
         raise _build_session_error()
 
-    async def _switch_to_project(self, caller: Caller, project_id: str, route: Route) -> Caller:
+    async def _switch_to_named_project(self, caller: Caller, project_id: str, route: Route) -> Caller:
         """Return the caller as one of the project that the request names."""
         require_owner_or_admin(caller, project_id)
         if not (caller.is_admin and route.is_within_project):
             return caller
-        quotas = await self._projects.get(project_id) if _PROJECT_ID.fullmatch(project_id) else None
+        quotas = await self._projects.read_anew(project_id) if _PROJECT_ID.fullmatch(project_id) else None
         if quotas is None:
             raise Missing("not_found", f"There is no project {project_id!r}.", "GET /v1/projects lists them.")
         return replace(caller, project_id=project_id, quotas=quotas)
@@ -257,7 +258,7 @@ class Authenticator:
             await store.record_time_of_key_use(self._database, key_id)
         return record
 
-    async def _find_quotas(self, project_id: str) -> QuotaLimits | None:
+    async def _find_project_quotas(self, project_id: str) -> QuotaLimits | None:
         """Return the quotas of a project; None if there is no such project."""
         overrides = await store.find_quota_overrides_json(self._database, project_id)
         return None if overrides is None else self._read_quotas(overrides)
@@ -272,7 +273,7 @@ class PubSubPushAuthenticator:
     def __init__(self, http: GuardedClient, settings: PushSettings) -> None:
         self._push_tokens = PushTokenVerifier(http, settings)
 
-    async def authenticate(self, request: web.Request) -> None:
+    async def require_valid_push_token(self, request: web.Request) -> None:
         """Accept a push that carries a valid token, even beside invalid ones: proxies may add headers of their own.
 
         Raises:
@@ -335,7 +336,7 @@ def build_missing_to_caller_fault() -> Missing:
     return Missing("not_found", "There is nothing here for this key.", "Check the id, or use the key that owns it.")
 
 
-def _build_key_error(token: str) -> Unauthenticated:
+def _build_wrong_key_error(token: str) -> Unauthenticated:
     if secrets.parse_api_key(token) is None:
         return Unauthenticated("key_malformed", "This is not a Haulage key, or a character of it was lost.", KEY_HINT)
     return Unauthenticated(

@@ -24,12 +24,12 @@ HANGING_CHECKS_MAX = 2
 """A request is answered when a component hung at so many checks in a row: a single one may be a busy moment."""
 
 
-async def find_nothing_hanging() -> Component | None:
+async def report_no_hanging_component() -> Component | None:
     """Return None: the check of a queue whose blocks use no component."""
     return None
 
 
-class Deadline:
+class CancellingDeadline:
     """Cancel the block under it at a time and raise TimeoutError, as `asyncio.timeout` does.
 
     Where a component hangs meanwhile, this happens earlier, and ComponentHangs is raised.
@@ -86,29 +86,29 @@ class DeadlineQueue:
     def __init__(
         self,
         seconds: float,
-        find_hanging: FindHanging = find_nothing_hanging,
+        find_hanging: FindHanging = report_no_hanging_component,
         checked_after_seconds: float = CHECKED_AFTER_SECONDS,
     ) -> None:
         self._seconds = seconds
         self._find_hanging = find_hanging
         self._checked_after_seconds = checked_after_seconds
         self._checks: asyncio.Task[None] | None = None
-        self._deadlines: dict[Deadline, None] = {}
+        self._deadlines: dict[CancellingDeadline, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def start_deadline(self) -> Deadline:
+    def start_deadline(self) -> CancellingDeadline:
         """Return a deadline of the current task that starts now."""
         loop = asyncio.get_running_loop()
-        deadline = Deadline(self, loop, loop.time() + self._seconds)
+        deadline = CancellingDeadline(self, loop, loop.time() + self._seconds)
         self._deadlines[deadline] = None
         if self._timer is None:
             self._timer = loop.call_at(deadline.at, self._cancel_overdue_tasks)
         if self._checks is None:
             # Not in the context of this request, whose id is no field of what the checks log.
-            self._checks = loop.create_task(self._check_until_idle(), context=Context())
+            self._checks = loop.create_task(self._check_for_hanging_component_until_idle(), context=Context())
         return deadline
 
-    def remove(self, deadline: Deadline) -> None:
+    def remove(self, deadline: CancellingDeadline) -> None:
         """Forget a deadline that was met or lifted."""
         self._deadlines.pop(deadline, None)
 
@@ -123,7 +123,7 @@ class DeadlineQueue:
             self.remove(deadline)
             deadline.cancel_task()
 
-    async def _check_until_idle(self) -> None:
+    async def _check_for_hanging_component_until_idle(self) -> None:
         """Look again and again whether a component hangs, and cancel the blocks that wait for it."""
         loop = asyncio.get_running_loop()
         try:
@@ -132,11 +132,13 @@ class DeadlineQueue:
                 latest = loop.time() + self._seconds - self._checked_after_seconds
                 late = [each for each in self._deadlines if each.at <= latest]
                 if late:
-                    self._count_hanging_checks_and_cancel(late, await self._find_hanging())
+                    self._cancel_late_blocks_after_repeated_hanging_checks(late, await self._find_hanging())
         finally:
             self._checks = None
 
-    def _count_hanging_checks_and_cancel(self, late: list[Deadline], hanging: Component | None) -> None:
+    def _cancel_late_blocks_after_repeated_hanging_checks(
+        self, late: list[CancellingDeadline], hanging: Component | None
+    ) -> None:
         for deadline in late:
             deadline.hanging = hanging
             deadline.hanging_checks = deadline.hanging_checks + 1 if hanging else 0

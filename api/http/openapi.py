@@ -18,7 +18,7 @@ from api.http.auth import (
     PROJECT_PARAMETER,
     TICKET_PARAMETER,
 )
-from api.http.routes import JSON, Access, Route, Routes
+from api.http.routes import JSON, Route, RouteAccess, Routes
 from domain import VERSION
 from domain.quotas import QUOTA_EXCEEDED
 
@@ -40,13 +40,13 @@ was wrong and what to do. Only the routes of tasks answer everything but a missi
 
 _WITHIN: Json = {"admin_key": [], "project_header": []}
 _SESSION: Json = {"session": []}
-SECURITY: dict[Access, list[Json]] = {
-    Access.PUBLIC: [],
-    Access.PROJECT: [{"project_key": []}, _WITHIN, _SESSION],
-    Access.PROJECTS: [{"project_key": []}, {"admin_key": []}, _WITHIN, _SESSION],
-    Access.OWNER: [{"project_key": []}, {"admin_key": []}, _SESSION],
-    Access.ADMIN: [{"admin_key": []}, _SESSION],
-    Access.PUSH: [{"push_token": []}, {"push_secret": []}],
+SECURITY: dict[RouteAccess, list[Json]] = {
+    RouteAccess.PUBLIC: [],
+    RouteAccess.PROJECT: [{"project_key": []}, _WITHIN, _SESSION],
+    RouteAccess.PROJECTS: [{"project_key": []}, {"admin_key": []}, _WITHIN, _SESSION],
+    RouteAccess.OWNER: [{"project_key": []}, {"admin_key": []}, _SESSION],
+    RouteAccess.ADMIN: [{"admin_key": []}, _SESSION],
+    RouteAccess.PUSH: [{"push_token": []}, {"push_secret": []}],
 }
 SCHEMES: Json = {
     "project_key": {"type": "http", "scheme": "bearer", "bearerFormat": "hlg_…", "description": "A project's API key."},
@@ -150,7 +150,7 @@ def build_openapi_document(groups: Iterable[Routes]) -> Json:
 def list_accepted_credentials(route: Route) -> list[Json]:
     """Return the credentials of a route, any one of which is enough."""
     schemes = SECURITY[route.access]
-    if route.headerless and route.access is not Access.PUBLIC:
+    if route.headerless and route.access is not RouteAccess.PUBLIC:
         schemes = [*schemes, {"basic": []}]
     if route.takes_ticket:
         schemes = [*schemes, {"ticket": []}]
@@ -160,15 +160,15 @@ def list_accepted_credentials(route: Route) -> list[Json]:
 def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
     """Return the problem codes that a route may answer, by status."""
     known = dict(_ALWAYS)
-    if route.access is Access.PUSH:
+    if route.access is RouteAccess.PUSH:
         known["push_refused"] = HTTPStatus.UNAUTHORIZED
-    elif route.access is not Access.PUBLIC:
+    elif route.access is not RouteAccess.PUBLIC:
         known |= _WITH_KEY
-    is_refused = {ADMIN_KEY_NEEDED: route.access is Access.ADMIN, KEY_NOT_ENOUGH: route.is_closed_to_some_keys}
+    is_refused = {ADMIN_KEY_NEEDED: route.access is RouteAccess.ADMIN, KEY_NOT_ENOUGH: route.is_closed_to_some_keys}
     known |= {code: HTTPStatus.FORBIDDEN for code, may_be in is_refused.items() if may_be}
-    if route.access is Access.PROJECT:
+    if route.access is RouteAccess.PROJECT:
         known["project_key_needed"] = HTTPStatus.UNAUTHORIZED
-    if route.access not in {Access.PUBLIC, Access.PUSH} or route.variables:
+    if route.access not in {RouteAccess.PUBLIC, RouteAccess.PUSH} or route.variables:
         known["not_found"] = HTTPStatus.NOT_FOUND
     if route.body:
         known |= _WITH_BODY
@@ -229,12 +229,12 @@ def _list_parameters(model: type[BaseModel] | None, place: Literal["path", "quer
     schema = model.model_json_schema()
     required, shared = schema.get("required", []), schema.get("$defs", {})
     return [
-        _build_parameter(name, place, _inline_references(inner, shared), required=name in required)
+        _build_parameter(name, place, _inline_references_of_parameter_schema(inner, shared), required=name in required)
         for name, inner in schema["properties"].items()
     ]
 
 
-def _inline_references(schema: Json, shared: Json) -> Json:
+def _inline_references_of_parameter_schema(schema: Json, shared: Json) -> Json:
     """Return the schema of a parameter without references."""
     if "$ref" in schema:
         found = shared[schema["$ref"].rpartition("/")[2]]
@@ -242,7 +242,9 @@ def _inline_references(schema: Json, shared: Json) -> Json:
             word: value for word, value in schema.items() if word != "$ref"
         }
     branches = (
-        {"anyOf": [_inline_references(branch, shared) for branch in schema["anyOf"]]} if "anyOf" in schema else {}
+        {"anyOf": [_inline_references_of_parameter_schema(branch, shared) for branch in schema["anyOf"]]}
+        if "anyOf" in schema
+        else {}
     )
     return schema | branches
 

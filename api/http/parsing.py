@@ -56,11 +56,11 @@ def parse_query(request: web.Request, model: type[Model], ignored: Collection[st
     errors += map(_describe_unstorable_field, _list_unstorable_fields(values))
     errors += _list_integers_not_in_digits(values, model)
     if errors:
-        reject_fields("query", errors)
+        reject_request_with_field_errors("query", errors)
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        reject_fields("query", validation.describe_errors(error, model), error.error_count())
+        reject_request_with_field_errors("query", validation.describe_errors(error, model), error.error_count())
 
 
 def _list_integers_not_in_digits(values: Mapping[str, str], model: type[BaseModel]) -> Iterator[FieldProblem]:
@@ -85,11 +85,11 @@ def parse_headers(request: web.Request, model: type[Model]) -> Model:
     repeated = [name for name in names if len(request.headers.getall(name)) > 1]
     if repeated:
         errors = [FieldProblem(path=name, message="it is sent more than once; send it once.") for name in repeated]
-        reject_fields("header", errors)
+        reject_request_with_field_errors("header", errors)
     try:
         return model.model_validate({name: request.headers[name] for name in names})
     except ValidationError as error:
-        reject_fields("header", validation.describe_errors(error, model), error.error_count())
+        reject_request_with_field_errors("header", validation.describe_errors(error, model), error.error_count())
 
 
 def _get_header_name(field: FieldInfo) -> str:
@@ -116,18 +116,18 @@ async def parse_body(
 
 def parse_json_text_strictly(text: str, model: type[Model]) -> Model:
     """Parse JSON strictly; whatever a text within the limit holds, this takes a fraction of a second."""
-    _require_few_containers(text)
+    _require_few_arrays_and_objects(text)
     value = _parse_json(text)
     if not _is_surely_storable_and_shallow(text) and (locations := list(_list_unstorable_fields(value))):
         listed = [_describe_unstorable_field(location) for location in locations[: validation.ERRORS_MAX]]
-        reject_fields("body", listed, len(locations))
+        reject_request_with_field_errors("body", listed, len(locations))
     try:
         return model.model_validate_json(text, strict=True)
     except ValidationError as error:
-        reject_fields("body", validation.describe_errors(error, model), error.error_count())
+        reject_request_with_field_errors("body", validation.describe_errors(error, model), error.error_count())
 
 
-def reject_fields(place: str, errors: list[FieldProblem], count: int = 0) -> NoReturn:
+def reject_request_with_field_errors(place: str, errors: list[FieldProblem], count: int = 0) -> NoReturn:
     """Reject a request with the first errors of its fields.
 
     Args:
@@ -237,7 +237,7 @@ def _reject_constant(name: str) -> NoReturn:
 _strict = json.JSONDecoder(object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)
 
 
-def _require_few_containers(text: str) -> None:
+def _require_few_arrays_and_objects(text: str) -> None:
     if _count_brackets(text) > JSON_MAX_CONTAINERS and _count_brackets(_TEXT_IN_JSON.sub("", text)) > (
         JSON_MAX_CONTAINERS
     ):

@@ -26,7 +26,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, get_args, get_type_hints
 from aiohttp import web
 from pydantic import BaseModel
 
-from api.http.deadlines import Deadline
+from api.http.deadlines import CancellingDeadline
 from api.http.models import Deprecated, LenientRequest
 from api.http.problems import Renderer, render_problem
 from domain.faults import Fault
@@ -38,7 +38,7 @@ from systems import SYSTEMS
 JSON = "application/json"
 
 
-class Access(StrEnum):
+class RouteAccess(StrEnum):
     """Who may call a route. A key of another project gets 404; where the admin key is needed, any other gets 403."""
 
     PUBLIC = "public"  # anybody
@@ -83,7 +83,7 @@ class RequestState:
     """What the framework keeps about a request."""
 
     id: str
-    deadline: Deadline
+    deadline: CancellingDeadline
     route: Route | None = None
     """None until the router has found it."""
     body: bytes = b""
@@ -173,7 +173,7 @@ class Route:
 
     method: str
     path: str
-    access: Access
+    access: RouteAccess
     handler: Handler
     tag: str
     summary: str
@@ -207,7 +207,7 @@ class Route:
     @property
     def is_within_project(self) -> bool:
         """Whether the route works on the caller's project, or on one that the admin key names."""
-        return self.access in {Access.PROJECT, Access.PROJECTS}
+        return self.access in {RouteAccess.PROJECT, RouteAccess.PROJECTS}
 
     @property
     def allows_project_in_query(self) -> bool:
@@ -226,7 +226,7 @@ class Route:
         return self.is_read_only and self.query is not None and "limit" in self.query.model_fields
 
     @property
-    def submits_work(self) -> bool:
+    def is_refused_to_revoked_projects(self) -> bool:
         """Whether a call makes or begins work, or takes a part in it, which a revoked project does not."""
         return self.begins_work or not (self.is_audited or self.is_read_only)
 
@@ -237,12 +237,12 @@ class Route:
             return self.right
         if self.is_read_only:
             return KeyRight.READ
-        return KeyRight.OPERATE if self.access is Access.OWNER else KeyRight.WRITE
+        return KeyRight.OPERATE if self.access is RouteAccess.OWNER else KeyRight.WRITE
 
     @property
     def is_closed_to_some_keys(self) -> bool:
         """Whether some keys of the project that it works on are refused, for their right or their systems."""
-        is_for_project_keys = self.is_within_project or self.access is Access.OWNER
+        is_for_project_keys = self.is_within_project or self.access is RouteAccess.OWNER
         return is_for_project_keys and (self.tag in SYSTEMS or self.needed_right is not KeyRight.READ)
 
     @property
@@ -283,45 +283,45 @@ class Routes:
         return iter(self._routes)
 
     def get(
-        self, path: str, *, access: Access, **options: Unpack[RouteOptions]
+        self, path: str, *, access: RouteAccess, **options: Unpack[RouteOptions]
     ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that reads."""
         return self._declare("GET", path, access, options)
 
     def head(
-        self, path: str, *, access: Access, **options: Unpack[RouteOptions]
+        self, path: str, *, access: RouteAccess, **options: Unpack[RouteOptions]
     ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that answers with the headers of a GET route."""
         return self._declare("HEAD", path, access, options)
 
     def post(
-        self, path: str, *, access: Access, **options: Unpack[RouteOptions]
+        self, path: str, *, access: RouteAccess, **options: Unpack[RouteOptions]
     ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that creates or starts something."""
         return self._declare("POST", path, access, options)
 
     def put(
-        self, path: str, *, access: Access, **options: Unpack[RouteOptions]
+        self, path: str, *, access: RouteAccess, **options: Unpack[RouteOptions]
     ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that replaces something; repeating the request changes nothing."""
         return self._declare("PUT", path, access, options)
 
     def patch(
-        self, path: str, *, access: Access, **options: Unpack[RouteOptions]
+        self, path: str, *, access: RouteAccess, **options: Unpack[RouteOptions]
     ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that changes some fields of something."""
         return self._declare("PATCH", path, access, options)
 
     def delete(
-        self, path: str, *, access: Access, **options: Unpack[RouteOptions]
+        self, path: str, *, access: RouteAccess, **options: Unpack[RouteOptions]
     ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that deletes or ends something."""
         return self._declare("DELETE", path, access, options)
 
     def _declare(
-        self, method: str, path: str, access: Access, options: RouteOptions
+        self, method: str, path: str, access: RouteAccess, options: RouteOptions
     ) -> Callable[[SomeHandler], SomeHandler]:
-        def declare(handler: SomeHandler) -> SomeHandler:
+        def add_route_of_handler(handler: SomeHandler) -> SomeHandler:
             hints = get_type_hints(handler)
             summary, _, description = (inspect.getdoc(handler) or "").partition("\n")
             answer = _find_response_model(hints["return"])
@@ -346,7 +346,7 @@ class Routes:
             self._routes.append(route)
             return handler
 
-        return declare
+        return add_route_of_handler
 
 
 def _default_to_no_content(options: RouteOptions, answer: Any) -> RouteOptions:
@@ -379,7 +379,7 @@ def _require_valid_route(route: Route, hints: Mapping[str, Any]) -> None:
         },
         "the path and its model must have the same variables": variables ^ declared,
         "a route with Access.OWNER needs project_id in its path": (
-            {"project_id"} - declared if route.access is Access.OWNER else set()
+            {"project_id"} - declared if route.access is RouteAccess.OWNER else set()
         ),
         "a handler's docstring is its summary": set() if route.summary else {"docstring"},
     }

@@ -47,7 +47,7 @@ async def open_server(app: web.Application, settings: ApiSettings) -> AsyncItera
 def build_expect_handler(body_max_bytes: int) -> Callable[[web.Request], Awaitable[None]]:
     """Return the handler of `Expect`: a body that will be refused for its length is not asked for."""
 
-    async def answer_expectation(request: web.Request) -> None:
+    async def answer_expect_continue_or_refuse_large_body(request: web.Request) -> None:
         if request.version < HttpVersion11:
             return
         if request.headers.get(hdrs.EXPECT, "").lower() != "100-continue":
@@ -57,7 +57,7 @@ def build_expect_handler(body_max_bytes: int) -> Callable[[web.Request], Awaitab
             # The response has not begun: aiohttp takes what was written for a part of it.
             request.writer.output_size = 0
 
-    return answer_expectation
+    return answer_expect_continue_or_refuse_large_body
 
 
 class _ProblemAnsweringAppRunner(web.AppRunner):
@@ -111,7 +111,7 @@ class _ProblemAnsweringConnection(RequestHandler):
         request_id = middleware.read_or_create_request_id(request)
         log.get(__name__).warning("request_unreadable", request_id=request_id, status=status, error=repr(exc))
         detail = "The request is not well-formed HTTP. Check its first line, its headers and their length."
-        response = _StandaloneResponse(
+        response = _ProblemResponseWithoutRequest(
             problems.build_problem(HTTPStatus(status), "malformed_request", detail, request_id)
         )
         response.headers[middleware.REQUEST_ID_HEADER] = request_id
@@ -119,7 +119,7 @@ class _ProblemAnsweringConnection(RequestHandler):
         return response
 
 
-class _StandaloneResponse(web.Response):
+class _ProblemResponseWithoutRequest(web.Response):
     """A response without a request: aiohttp runs no signal for it, so it sets the headers itself."""
 
     def __init__(self, problem: problems.Problem) -> None:

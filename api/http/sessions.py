@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 
 from domain.secrets import SealedText
-from infra.secrets import Sealer, SealUnreadableError
+from infra.secrets import SealUnreadableError, SecretSealer
 from infra.settings import Settings
 
 COOKIE_NAME = "haulage_session"
@@ -62,7 +62,7 @@ def get_web_ui_origin(settings: Settings) -> str:
 class SessionCookies:
     """Create, write and read the session cookie, and tickets."""
 
-    def __init__(self, sealer: Sealer, settings: Settings) -> None:
+    def __init__(self, sealer: SecretSealer, settings: Settings) -> None:
         self._sealer = sealer
         self._pepper = settings.secrets.pepper.get_secret_value().encode()
         self._base = settings.api.public_base

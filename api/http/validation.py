@@ -100,7 +100,8 @@ def _describe_error(detail: ErrorDetails, schema: Schema, model: type[BaseModel]
             allowed = _format_range(field, "minLength", "maxLength")
             return f"it has {len(value):,} characters; send {allowed}."
         case "too_short" | "too_long":
-            return f"it has {len(value):,} entries; send {_format_range(field, *_get_entry_bound_names(value))}."
+            allowed = _format_range(field, *_get_schema_keywords_of_entry_bounds(value))
+            return f"it has {len(value):,} entries; send {allowed}."
         case "string_pattern_mismatch":
             has_form = f"{format_value(value)} does not have the form {context['pattern']}; correct it."
             return has_form if value.strip() else "it is blank; write something."
@@ -123,7 +124,7 @@ def _describe_wrong_type(detail: ErrorDetails) -> str:
     if isinstance(value, str) and kind.endswith("_type") and expected in _NUMBERS:
         return f"{format_value(value)} is a string; send {expected}, without quotes."
     if kind.endswith("_type") and not (isinstance(value, (int, float)) and expected in _NUMBERS):
-        return f"{_name_kind(value)} was sent where {expected} belongs; send {expected}."
+        return f"{_describe_json_kind(value)} was sent where {expected} belongs; send {expected}."
     return f"{format_value(value)} is not {expected}; send {expected}."
 
 
@@ -180,10 +181,10 @@ def format_value(value: Any) -> str:
         case str():
             return f"“{_shorten(value)}”"
         case _:
-            return _name_kind(value)
+            return _describe_json_kind(value)
 
 
-def _name_kind(value: Any) -> str:
+def _describe_json_kind(value: Any) -> str:
     match value:
         case None:
             return "null"
@@ -203,7 +204,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= VALUE_MAX_CHARACTERS else f"{text[:VALUE_MAX_CHARACTERS]}…"
 
 
-def _get_entry_bound_names(value: Any) -> tuple[str, str]:
+def _get_schema_keywords_of_entry_bounds(value: Any) -> tuple[str, str]:
     return ("minProperties", "maxProperties") if isinstance(value, dict) else ("minItems", "maxItems")
 
 

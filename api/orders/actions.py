@@ -10,7 +10,7 @@ from temporalio.client import ScheduleHandle
 
 from api import webhooks
 from api.http.models import OperatorRequest
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import build_webhook_owner, load_project_id_of_platform, read_backfill
 from api.orders.requests import BackfillPath, BackfillRequest, PlatformDeliveryPath, ReportRequest
@@ -33,7 +33,7 @@ UNFINISHED_MAX = 1_000
 """Unfinished slices whose readings are stopped with their platform; far fewer are claimed ahead."""
 
 
-@routes.post("/v1/platforms/{platform}/pause", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.post("/v1/platforms/{platform}/pause", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def pause_platform(call: Call, path: PlatformPath, body: OperatorRequest) -> ScheduleResponse:
     """Pause a platform, its running cycle too: no slice is claimed or begun; those that are being read are finished.
 
@@ -44,7 +44,7 @@ async def pause_platform(call: Call, path: PlatformPath, body: OperatorRequest) 
     return await _build_schedule_response(path, schedule)
 
 
-@routes.post("/v1/platforms/{platform}/resume", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.post("/v1/platforms/{platform}/resume", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def resume_platform(call: Call, path: PlatformPath, body: OperatorRequest) -> ScheduleResponse:
     """Resume a paused platform; what has settled meanwhile is claimed at once."""
     schedule = await _find_or_create_schedule(call, path)
@@ -55,7 +55,7 @@ async def resume_platform(call: Call, path: PlatformPath, body: OperatorRequest)
 
 @routes.post(
     "/v1/platforms/{platform}/trigger",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     status=HTTPStatus.ACCEPTED,
     problems={"not_found": Missing, "platform_paused": Conflict},
 )
@@ -71,7 +71,7 @@ async def trigger_cycle(call: Call, path: PlatformPath) -> ScheduleResponse:
 
 @routes.post(
     "/v1/platforms/{platform}/remove",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     problems={"not_found": Missing, "platform_not_paused": Conflict},
 )
 async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest) -> RemovedPlatformResponse:
@@ -85,7 +85,7 @@ async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest)
         raise Conflict("platform_not_paused", f"Platform {path.platform} runs.", "Pause it first.")
     rereads = await backfills.list_running_backfills(call.services.database)
     async with call.services.database.session() as session:
-        row = (await platforms.load(session, path.platform, lock=True)).row
+        row = (await platforms.load_platform_with_settings(session, path.platform, lock=True)).row
         unfinished = await slices.list_unfinished_windows(session, path.platform, UNFINISHED_MAX)
         await platforms.remove_platform_but_keep_row(session, row)
     # The rows go first: without its schedule a platform that is there gets another one.
@@ -96,7 +96,7 @@ async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest)
 
 @routes.post(
     "/v1/platforms/{platform}/deliveries/{delivery_id}/redeliver",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     status=HTTPStatus.ACCEPTED,
     problems={"not_found": Missing},
 )
@@ -113,7 +113,7 @@ async def redeliver_webhook(call: Call, path: PlatformDeliveryPath) -> WebhookDe
 
 @routes.post(
     "/v1/platforms/{platform}/backfill",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     status=HTTPStatus.ACCEPTED,
     problems={"not_found": Missing, "window_invalid": Invalid, "backfill_running": Conflict},
 )
@@ -125,7 +125,7 @@ async def start_backfill(call: Call, path: PlatformPath, body: BackfillRequest) 
     """
     window = body.window
     async with call.services.database.session() as session:
-        platform = (await platforms.load(session, path.platform)).row
+        platform = (await platforms.load_platform_with_settings(session, path.platform)).row
         if not await ledger.count_rereadable_slices(session, path.platform, window.start, window.end):
             raise Invalid(
                 "window_invalid",
@@ -151,7 +151,7 @@ async def start_backfill(call: Call, path: PlatformPath, body: BackfillRequest) 
 
 @routes.post(
     "/v1/platforms/{platform}/reports",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     status=HTTPStatus.ACCEPTED,
     problems={"not_found": Missing, "day_invalid": Invalid},
 )
@@ -162,7 +162,7 @@ async def start_report(call: Call, path: PlatformPath, body: ReportRequest) -> R
     the report is made anew, unless it is being made.
     """
     async with call.services.database.session() as session:
-        state = await platforms.load(session, path.platform)
+        state = await platforms.load_platform_with_settings(session, path.platform)
     row, zone_minutes = state.row, state.capability.zone_minutes
     window = windows.find_comparable_part_of_day(
         body.day, zone_minutes, ledger.build_watermarks(row), state.platform_now

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.orders import quotas
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import read_platform
@@ -40,7 +40,7 @@ _ORIGINS: Final = {
 _PROBLEMS = {"not_found": Missing, "config_invalid": Invalid, "starttime_kept": Conflict}
 
 
-@routes.get("/v1/platforms/{platform}/config", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.get("/v1/platforms/{platform}/config", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def read_config(call: Call, path: PlatformPath) -> PlatformConfigResponse:
     """Read a platform's configuration, or with `default` the one that all platforms share.
 
@@ -50,13 +50,13 @@ async def read_config(call: Call, path: PlatformPath) -> PlatformConfigResponse:
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
         if path.platform == DEFAULT_LEVEL:
             return _build_default_config_response(levels.get(DEFAULT_LEVEL, NO_OPTIONS))
-        state = await platforms.load(session, path.platform)
+        state = await platforms.load_platform_with_settings(session, path.platform)
         return _build_config_response(
             state, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS)
         )
 
 
-@routes.put("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
+@routes.put("/v1/platforms/{platform}/config", access=RouteAccess.ADMIN, problems=_PROBLEMS)
 async def replace_config(call: Call, path: PlatformPath, body: PlatformOptions) -> PlatformConfigResponse:
     """Replace the options of one level: what you leave out comes from the level above. `PATCH` changes single options.
 
@@ -65,7 +65,7 @@ async def replace_config(call: Call, path: PlatformPath, body: PlatformOptions) 
     return await _change_options(call, path, lambda _: body)
 
 
-@routes.patch("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
+@routes.patch("/v1/platforms/{platform}/config", access=RouteAccess.ADMIN, problems=_PROBLEMS)
 async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -> PlatformConfigResponse:
     """Change some options of one level: what you leave out stays, and null takes a value from the level above.
 
@@ -77,7 +77,7 @@ async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -
 
 @routes.put(
     "/v1/platforms/{platform}",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     status=HTTPStatus.OK,
     problems={
         "not_found": Missing,
@@ -97,7 +97,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
     _require_valid_setup(call, path.platform, body)
     async with call.services.database.session() as session:
         # Locked, so that two platforms that are set up at once cannot both be the last one.
-        project = await projects.find(session, body.project_id, lock=True)
+        project = await projects.find_project(session, body.project_id, lock=True)
         if project is None:
             raise Missing("not_found", f"There is no project {body.project_id!r}.", "Make it with POST /v1/projects.")
         require_not_revoked(project)
@@ -131,15 +131,15 @@ async def _change_options(
         await platforms.lock_options(session)
         rows = await platforms.list_affected_platforms(session, path.platform)
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
-        before, earlier = levels.get(path.platform, NO_OPTIONS), _build_states(rows, levels)
+        before, earlier = levels.get(path.platform, NO_OPTIONS), _combine_platforms_with_options(rows, levels)
         options = change(before.options)
-        require_credentials_file(call.services.settings.orders.credentials_folder, options.credentials)
+        require_existing_credentials_file(call.services.settings.orders.credentials_folder, options.credentials)
         # Unchanged options make no new version.
         is_same = options == before.options
         level = before if is_same else await platforms.insert_options_version(session, path.platform, options)
         await call.services.database.notify_on_commit(session, platforms.CHANNEL, path.platform)
         levels[path.platform] = level
-        standings = _build_states(rows, levels)
+        standings = _combine_platforms_with_options(rows, levels)
         for state in standings:
             state.require_workable_settings()
         for state, earlier_state in zip(standings, earlier, strict=True):
@@ -149,7 +149,7 @@ async def _change_options(
         return _build_config_response(standings[0], levels.get(DEFAULT_LEVEL, NO_OPTIONS), level)
 
 
-def _build_states(
+def _combine_platforms_with_options(
     rows: Sequence[OrderPlatform], levels: Mapping[str, PlatformOptionsVersion]
 ) -> list[PlatformWithSettingsInForce]:
     """Build the states of platforms from these versions of the levels."""
@@ -180,7 +180,7 @@ def _reject_changed_starttime(state: PlatformWithSettingsInForce, before: str) -
         )
 
 
-def require_credentials_file(folder: Path, name: str | None) -> None:
+def require_existing_credentials_file(folder: Path, name: str | None) -> None:
     """Refuse a name without a file: each slice would wait for credentials that do not exist."""
     if name is not None and not (folder / f"{name}.json").is_file():
         raise Invalid(

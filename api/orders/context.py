@@ -60,7 +60,9 @@ def _add_evicting_oldest(known: OrderedDict[Any, Any], key: object, value: objec
 
 def _attach_cache_and_resume_hook(app: web.Application, services: Services) -> None:
     app[SNAPSHOTS] = SnapshotCache(services.database)
-    app[RESUME_HOOKS][names.SYSTEM] = partial(handle.trigger_cycles, services.engine, services.database)
+    app[RESUME_HOOKS][names.SYSTEM] = partial(
+        handle.trigger_cycles_of_unpaused_platforms, services.engine, services.database
+    )
 
 
 routes = Routes(

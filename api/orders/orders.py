@@ -17,7 +17,7 @@ from aiohttp import web
 
 from api.http import pagination
 from api.http.pagination import PageResponse
-from api.http.routes import JSON, Access, Call
+from api.http.routes import JSON, Call, RouteAccess
 from api.orders.context import SNAPSHOTS, routes
 from api.orders.requests import DownloadSourcePageQuery, OrdersQuery, SnapshotQuery
 from api.orders.responses import MarkResponse, OrderResponse
@@ -28,7 +28,7 @@ from stores.orders.order_copies import OrderFilter, OrderSnapshot
 from stores.tables.orders import Order, OrderPlatform
 
 
-@routes.get("/v1/orders", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})
+@routes.get("/v1/orders", access=RouteAccess.PROJECTS, problems={"cursor_invalid": Invalid})
 async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderResponse] | web.Response:
     """List your orders, last modified first; each as its platform wrote it, to the last digit.
 
@@ -45,7 +45,7 @@ async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderRespo
     )
     after = query.after and (query.after[0], *_decode_cursor_key(query.after[1]))
     async with call.services.database.session() as session:
-        rows = await order_copies.list_page_plus_one(session, filters, after, query.limit)
+        rows = await order_copies.list_order_page_plus_one(session, filters, after, query.limit)
     shown = rows[: query.limit]
     more = (
         pagination.encode_cursor((shown[-1].modified_at, _encode_cursor_key(shown[-1])))
@@ -59,7 +59,9 @@ async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderRespo
 CLOCKS_APART_SECONDS: Final = 60
 
 
-@routes.get("/v1/orders/mark", access=Access.PROJECT, problems={"not_found": Missing, "own_address_unset": Conflict})
+@routes.get(
+    "/v1/orders/mark", access=RouteAccess.PROJECT, problems={"not_found": Missing, "own_address_unset": Conflict}
+)
 async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
     """Create a mark of now, and return the address that exports the orders of this moment.
 
@@ -86,7 +88,7 @@ async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
 
 @routes.get(
     EXPORT_ROUTE,
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     media_type=JSON,
     problems={"not_found": Missing, "mark_gone": Gone},
 )
@@ -146,7 +148,7 @@ def _build_snapshot(query: SnapshotQuery, revision: int) -> OrderSnapshot:
 
 async def _require_own_platform(call: Call, platform: str) -> OrderPlatform:
     async with call.services.database.session() as session:
-        row = await platforms.find(session, platform)
+        row = await platforms.find_platform(session, platform)
     if row is None or row.project_id != call.project_id:
         raise platforms.build_missing_platform_fault(platform)
     return row

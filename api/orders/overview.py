@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.orders.context import PlatformPath, routes
 from api.orders.requests import TimelineQuery
 from api.orders.responses import TimelinePartResponse, TimelineResponse
@@ -37,14 +37,16 @@ UNCLAIMED_SHOWN: Final = timedelta(hours=1)
 
 
 @routes.get(
-    "/v1/platforms/{platform}/timeline", access=Access.ADMIN, problems={"not_found": Missing, "window_invalid": Invalid}
+    "/v1/platforms/{platform}/timeline",
+    access=RouteAccess.ADMIN,
+    problems={"not_found": Missing, "window_invalid": Invalid},
 )
 async def read_timeline(call: Call, path: PlatformPath, query: TimelineQuery) -> TimelineResponse:
     """Read a platform's timeline: its claimed, complete, failed, skipped and swept slices in each part of a time."""
     async with call.services.database.session() as session:
-        state = await platforms.load(session, path.platform)
+        state = await platforms.load_platform_with_settings(session, path.platform)
         now = await ledger.read_database_time(session) + timedelta(seconds=state.row.skew_seconds or 0.0)
-    start, end = _choose_span(state.row, query, now)
+    start, end = _choose_timeline_start_and_end(state.row, query, now)
     parts = await slices.count_slices_by_part(call.services.database, path.platform, start, end, query.parts)
     return TimelineResponse(
         platform=path.platform,
@@ -59,7 +61,9 @@ async def read_timeline(call: Call, path: PlatformPath, query: TimelineQuery) ->
     )
 
 
-def _choose_span(row: OrderPlatform, query: TimelineQuery, now: datetime) -> tuple[datetime, datetime]:
+def _choose_timeline_start_and_end(
+    row: OrderPlatform, query: TimelineQuery, now: datetime
+) -> tuple[datetime, datetime]:
     end = query.end or max(now, row.claimed_to or now)
     start = query.start or row.starts_at or end - UNCLAIMED_SHOWN
     if start >= end:

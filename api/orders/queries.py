@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 from api import webhooks
 from api.http import pagination
 from api.http.pagination import PageQuery, PageResponse
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.orders import responses
 from api.orders.context import PlatformPath, routes
 from api.orders.requests import BackfillPath, BackfillsQuery, PlatformsQuery, ReportDayPath, SlicePath, SlicesQuery
@@ -38,7 +38,7 @@ from domain.orders.names import CONTENT_TYPE
 from domain.webhooks import WebhookOwner
 from infra import outages, starts
 from infra.database import Session
-from infra.limits import Limiter
+from infra.limits import DatabaseLimiter
 from infra.objects import ObjectMissing
 from stores.orders import backfills, ledger, platforms, slices
 from stores.orders.platforms import PlatformWithSettingsInForce
@@ -53,11 +53,11 @@ LINK_SECONDS: Final = 900
 QUERY_TIMEOUT: Final = timedelta(seconds=2)
 
 
-@routes.get("/v1/platforms", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+@routes.get("/v1/platforms", access=RouteAccess.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_platforms(call: Call, query: PlatformsQuery) -> PageResponse[ListedPlatformResponse]:
     """List the platforms, newest first."""
     async with call.services.database.session() as session:
-        rows = await platforms.list_page_plus_one(session, query.project_id, query.after, query.limit)
+        rows = await platforms.list_platform_page_plus_one(session, query.project_id, query.after, query.limit)
         counts = await slices.count_open_and_failed_by_platform(session, [row.platform for row in rows])
     return pagination.build_page(
         rows,
@@ -69,12 +69,12 @@ async def list_platforms(call: Call, query: PlatformsQuery) -> PageResponse[List
     )
 
 
-@routes.get("/v1/platforms/{platform}", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.get("/v1/platforms/{platform}", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
     """Read a platform: watermarks, lag, holes, next slices, and how much of its rate is used."""
-    limiter = Limiter(call.services.database)
+    limiter = DatabaseLimiter(call.services.database)
     async with call.services.database.session() as session:
-        state = await platforms.load(session, path.platform)
+        state = await platforms.load_platform_with_settings(session, path.platform)
         row, now = state.row, await ledger.read_database_time(session)
         platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
         known = await _find_incomplete_windows(session, row)
@@ -84,21 +84,21 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
     lag = None
     if platform_now is not None and row.complete_to is not None:
         lag = (platform_now - row.complete_to).total_seconds()
-    schedule = await _read_schedule(call, row.platform)
+    schedule = await _read_schedule_state_from_engine(call, row.platform)
     return PlatformResponse(
         **responses.build_platform_fields(row, counts.get(row.platform, OpenAndFailedSliceCounts())),
         platform_now=platform_now,
         zone_minutes=state.capability.zone_minutes,
         skew_seconds=row.skew_seconds,
-        clock_fault=_parse_fault(row.clock_fault),
-        credentials_fault=_parse_fault(row.credentials_fault),
+        clock_fault=_parse_stored_fault(row.clock_fault),
+        credentials_fault=_parse_stored_fault(row.credentials_fault),
         lag_seconds=lag,
         holes=known[:HOLES_SHOWN],
         next_slices=_compute_next_live_slices(state),
         requests_in_window=await limiter.read_spent_amount(build_rate_bucket_name(row.platform)),
         requests_today=await limiter.read_spent_amount(build_day_bucket_name(row.platform)),
         settle_lag=state.settings.settle_lag,
-        proposed_settle_lag=confirmation.propose_settle_lag(state.settings.settle_lag, late.late_seconds),
+        proposed_settle_lag=confirmation.propose_settle_lag_if_too_short(state.settings.settle_lag, late.late_seconds),
         missed=late.missed,
         backfill=backfill,
         paused=schedule.paused,
@@ -108,7 +108,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
     )
 
 
-@routes.get("/v1/platforms/{platform}/slices", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+@routes.get("/v1/platforms/{platform}/slices", access=RouteAccess.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> PageResponse[SliceResponse]:
     """List a platform's slices, latest first; `state=failed` is the failed set."""
     filters = SliceFilter(
@@ -123,14 +123,14 @@ async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> Pag
     )
     after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
     async with call.services.database.session() as session:
-        await platforms.load(session, path.platform)
-        rows = await slices.list_page_plus_one(session, filters, after, query.limit)
+        await platforms.load_platform_with_settings(session, path.platform)
+        rows = await slices.list_slice_page_plus_one(session, filters, after, query.limit)
     return pagination.build_page(
         rows, query.limit, responses.build_slice_response, lambda row: (row.start_at, str(row.slice_id))
     )
 
 
-@routes.get("/v1/platforms/{platform}/slices/{slice}", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.get("/v1/platforms/{platform}/slices/{slice}", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def read_slice(call: Call, path: SlicePath) -> SliceDetailsResponse:
     """Read a slice of the ledger, and of one that is being read, what was tried and when it is tried again."""
     async with call.services.database.session() as session:
@@ -154,24 +154,28 @@ async def _query_slice_status_if_being_read(call: Call, row: OrderSlice) -> Slic
 
 @routes.get(
     "/v1/platforms/{platform}/backfills",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     problems={"not_found": Missing, "cursor_invalid": Invalid},
 )
 async def list_backfills(call: Call, path: PlatformPath, query: BackfillsQuery) -> PageResponse[BackfillResponse]:
     """List the backfills of a platform, newest first."""
     async with call.services.database.session() as session:
-        await platforms.load(session, path.platform)
-        rows = await backfills.list_page_plus_one(session, path.platform, query.state, query.after, query.limit)
+        await platforms.load_platform_with_settings(session, path.platform)
+        rows = await backfills.list_backfill_page_plus_one(
+            session, path.platform, query.state, query.after, query.limit
+        )
     return pagination.build_page(
         rows, query.limit, build_backfill_response, lambda row: (row.asked_at, row.backfill_id)
     )
 
 
-@routes.get("/v1/platforms/{platform}/backfills/{backfill_id}", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.get(
+    "/v1/platforms/{platform}/backfills/{backfill_id}", access=RouteAccess.ADMIN, problems={"not_found": Missing}
+)
 async def read_backfill(call: Call, path: BackfillPath) -> BackfillResponse:
     """Read the progress or the end of a backfill."""
     async with call.services.database.session() as session:
-        row = await backfills.find(session, path.platform, path.backfill_id)
+        row = await backfills.find_backfill(session, path.platform, path.backfill_id)
     if row is None:
         raise Missing(
             "not_found",
@@ -181,7 +185,7 @@ async def read_backfill(call: Call, path: BackfillPath) -> BackfillResponse:
     return build_backfill_response(row)
 
 
-@routes.get("/v1/platforms/{platform}/reports", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.get("/v1/platforms/{platform}/reports", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def list_report_days(call: Call, path: PlatformPath) -> ReportDaysResponse:
     """List the days of which there is a report, newest first."""
     async with call.services.database.session() as session:
@@ -192,7 +196,7 @@ async def list_report_days(call: Call, path: PlatformPath) -> ReportDaysResponse
     return ReportDaysResponse(platform=path.platform, days=days[:DAYS_MAX])
 
 
-@routes.get("/v1/platforms/{platform}/reports/{day}", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.get("/v1/platforms/{platform}/reports/{day}", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def read_report(call: Call, path: ReportDayPath) -> ReportResponse:
     """Read the figures of the last report of a day."""
     key = names.build_report_workbook_key(path.platform, path.day.isoformat())
@@ -215,7 +219,7 @@ async def read_report(call: Call, path: ReportDayPath) -> ReportResponse:
 
 @routes.get(
     "/v1/platforms/{platform}/deliveries",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     problems={"not_found": Missing, "cursor_invalid": Invalid},
 )
 async def list_deliveries(call: Call, path: PlatformPath, query: PageQuery) -> PageResponse[WebhookDeliveryResponse]:
@@ -251,7 +255,7 @@ def build_missing_slice_fault(platform: str, name: str) -> Missing:
 
 async def load_project_id_of_platform(call: Call, path: PlatformPath) -> str:
     async with call.services.database.session() as session:
-        return (await platforms.load(session, path.platform)).row.project_id
+        return (await platforms.load_platform_with_settings(session, path.platform)).row.project_id
 
 
 def build_webhook_owner(path: PlatformPath) -> WebhookOwner:
@@ -267,7 +271,7 @@ async def _find_incomplete_windows(session: Session, row: OrderPlatform) -> list
     )
 
 
-def _parse_fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
+def _parse_stored_fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
     return None if noted is None else FaultRecord.model_validate(noted)
 
 
@@ -291,7 +295,7 @@ class _PlatformScheduleState:
     """The workflow id of its newest run."""
 
 
-async def _read_schedule(call: Call, platform: str) -> _PlatformScheduleState:
+async def _read_schedule_state_from_engine(call: Call, platform: str) -> _PlatformScheduleState:
     try:
         description = await call.services.engine.get_schedule_handle(names.build_cycle_schedule_id(platform)).describe()
     except RPCError as error:

@@ -6,7 +6,7 @@ from api.http.routes import Call
 from clients.platforms import build_project_bucket_name
 from domain.quotas import STANDING_RETRY_SECONDS, QuotaLimits, SingleQuotaUsage, build_quota_exceeded_fault
 from infra.database import Session
-from infra.limits import Limiter
+from infra.limits import DatabaseLimiter
 from stores.orders import platforms
 from stores.tables.shared import Project
 
@@ -32,7 +32,7 @@ async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[
     database = call.services.database
     async with database.session() as session:
         used = await platforms.count_platforms_of_project(session, project_id)
-    limiter, bucket = Limiter(database), build_project_bucket_name(project_id)
+    limiter, bucket = DatabaseLimiter(database), build_project_bucket_name(project_id)
     requests = await limiter.read_spent_amount(bucket)
     resets_seconds = await limiter.read_seconds_until_first_return(bucket)
     return [

@@ -124,7 +124,7 @@ class RemovedPlatformResponse(Response):
     stopped: int = Field(description="slices that were not finished")
 
 
-class RereadResponse(Response):
+class LastSliceRereadResponse(Response):
     """The last requested reading of a complete slice, by a redo or a backfill."""
 
     state: RereadState = Field(description="`failed`: what was read before is kept")
@@ -154,7 +154,7 @@ class SliceResponse(Response):
     stale_told_at: AwareDatetime | None = Field(
         description="when it was reported that it takes too long; null once it has ended"
     )
-    reread: RereadResponse | None = Field(
+    reread: LastSliceRereadResponse | None = Field(
         description="of a complete slice that was asked for again; null if it never was"
     )
     fault: FaultRecord | None = Field(description="why it has failed; of one that is done, why its last sweep has")
@@ -330,14 +330,16 @@ def build_slice_details(row: OrderSlice, status: SliceStatus | None) -> SliceDet
     return SliceDetailsResponse(**build_slice_response(row).model_dump(), reading=reading)
 
 
-def _build_reread_response(row: OrderSlice) -> RereadResponse | None:
+def _build_reread_response(row: OrderSlice) -> LastSliceRereadResponse | None:
     if row.reread_since is not None:
-        return RereadResponse(state=RereadState.RUNNING, since=row.reread_since, ended_at=row.reread_at, fault=None)
+        return LastSliceRereadResponse(
+            state=RereadState.RUNNING, since=row.reread_since, ended_at=row.reread_at, fault=None
+        )
     if row.reread_at is None:
         return None
     fault = None if row.reread_fault is None else FaultRecord.model_validate(row.reread_fault)
     state = RereadState.SUCCEEDED if fault is None else RereadState.FAILED
-    return RereadResponse(state=state, since=None, ended_at=row.reread_at, fault=fault)
+    return LastSliceRereadResponse(state=state, since=None, ended_at=row.reread_at, fault=fault)
 
 
 def _derive_state_and_finish_time(row: OrderSlice) -> tuple[SliceState, datetime | None]:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import assert_never
 
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.orders import responses
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import build_missing_slice_fault, require_and_lock_slice
@@ -29,7 +29,7 @@ _PROBLEMS = {"not_found": Missing, _NOT_FAILED: Conflict}
 
 @routes.post(
     "/v1/platforms/{platform}/slices/{slice}/redo",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     status=HTTPStatus.ACCEPTED,
     problems={"not_found": Missing, _NOT_ENDED: Conflict},
 )
@@ -45,15 +45,15 @@ async def redo_slice(call: Call, path: SlicePath) -> SliceResponse:
             _require_failed_or_done_slice(row)
         platform = await platforms.require_platform(session, path.platform)
     if response.state is not SliceState.OPEN:
-        await _start_redo(call, platform, path.window)
+        await _start_redo_unless_running(call, platform, path.window)
     elif not await handle.end_pause_of_slice(call.services.engine, path.platform, path.window):
-        await _trigger_schedule(call, platform)
+        await _create_if_missing_and_trigger_schedule(call, platform)
     return response
 
 
 @routes.post(
     "/v1/platforms/{platform}/slices/{slice}/split",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     problems={**_PROBLEMS, _TOO_SHORT: Conflict},
 )
 async def split_slice(call: Call, path: SlicePath) -> SliceResponse:
@@ -62,11 +62,11 @@ async def split_slice(call: Call, path: SlicePath) -> SliceResponse:
         platform = await _lock_platform(session, path)
         row = await require_and_lock_slice(session, path)
         await _split_failed_slice(session, row)
-    await _trigger_schedule(call, platform)
+    await _create_if_missing_and_trigger_schedule(call, platform)
     return responses.build_slice_response(row)
 
 
-@routes.post("/v1/platforms/{platform}/slices/{slice}/skip", access=Access.ADMIN, problems=_PROBLEMS)
+@routes.post("/v1/platforms/{platform}/slices/{slice}/skip", access=RouteAccess.ADMIN, problems=_PROBLEMS)
 async def skip_slice(call: Call, path: SlicePath, body: SkipSliceRequest) -> SliceResponse:
     """Give a failed slice up: its orders may be missing, and `complete_to` may pass it."""
     async with call.services.database.session() as session:
@@ -79,7 +79,7 @@ async def skip_slice(call: Call, path: SlicePath, body: SkipSliceRequest) -> Sli
 
 @routes.post(
     "/v1/platforms/{platform}/slices:redo",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     status=HTTPStatus.ACCEPTED,
     problems={"not_found": Missing},
 )
@@ -89,29 +89,29 @@ async def redo_slices(call: Call, path: PlatformPath, body: SliceSelectionReques
     With `dry_run` the response is the same, and nothing is done.
     """
 
-    async def require_ended_slice(row: OrderSlice) -> None:
+    async def require_failed_or_done_slice(row: OrderSlice) -> None:
         _require_failed_or_done_slice(row)
 
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
-        steered = await _apply_to_chosen_slices(session, platform, body, require_ended_slice)
+        steered = await _apply_to_chosen_slices(session, platform, body, require_failed_or_done_slice)
     for name in () if body.dry_run else steered.done:
-        await _start_redo(call, platform, windows.parse_slice_id(name))
+        await _start_redo_unless_running(call, platform, windows.parse_slice_id(name))
     return steered
 
 
-@routes.post("/v1/platforms/{platform}/slices:split", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.post("/v1/platforms/{platform}/slices:split", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def split_slices(call: Call, path: PlatformPath, body: SliceSelectionRequest) -> SlicesActionResponse:
     """Replace several failed slices by their halves, which are read at once."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
         steered = await _apply_to_chosen_slices(session, platform, body, lambda row: _split_failed_slice(session, row))
     if not body.dry_run:
-        await _trigger_schedule(call, platform)
+        await _create_if_missing_and_trigger_schedule(call, platform)
     return steered
 
 
-@routes.post("/v1/platforms/{platform}/slices:skip", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.post("/v1/platforms/{platform}/slices:skip", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def skip_slices(call: Call, path: PlatformPath, body: SkipSlicesRequest) -> SlicesActionResponse:
     """Give several failed slices up, for one reason."""
     async with call.services.database.session() as session:
@@ -151,7 +151,7 @@ async def _apply_to_chosen_slices(
             left.append(UnchangedSlice(slice=name, code=record.code, detail=record.sentence))
     next_start = rows[SLICES_MAX].start_at if len(rows) > SLICES_MAX else None
     if choice.dry_run:
-        await slices.rollback_dry_run(session)
+        await slices.undo_changes_of_dry_run(session)
     return SlicesActionResponse(done=done, left=left, next_start=next_start, dry_run=choice.dry_run)
 
 
@@ -172,17 +172,17 @@ async def _lock_slices(
 
 async def _lock_platform(session: Session, path: PlatformPath) -> OrderPlatform:
     """Lock the platform's row, as every transaction that moves a watermark must."""
-    return (await platforms.load(session, path.platform, lock=True)).row
+    return (await platforms.load_platform_with_settings(session, path.platform, lock=True)).row
 
 
-async def _start_redo(call: Call, platform: OrderPlatform, window: TimeWindow) -> None:
+async def _start_redo_unless_running(call: Call, platform: OrderPlatform, window: TimeWindow) -> None:
     """Start a reading, unless one is under way."""
     job = SliceJob(window=window, track=SliceTrack.LIVE, purpose=ReadPurpose.AGAIN, suffix=names.REDO_SUFFIX)
     order = SliceInput(platform=platform.platform, project_id=platform.project_id, job=job)
     await handle.redo_slice(call.services.engine, order)
 
 
-async def _trigger_schedule(call: Call, platform: OrderPlatform) -> None:
+async def _create_if_missing_and_trigger_schedule(call: Call, platform: OrderPlatform) -> None:
     """Trigger the platform's schedule, which starts what has been added."""
     schedule = await handle.find_or_create_cycle_schedule(call.services.engine, platform.platform, platform.project_id)
     await schedule.trigger()
@@ -209,7 +209,7 @@ def _require_failed_or_done_slice(row: OrderSlice) -> None:
         raise Conflict(
             _NOT_ENDED,
             f"The slice {ledger.build_window(row)} is {state}; one that failed or is done can be read again.",
-            _suggest_action(state),
+            _describe_what_to_do_with_slice(state),
         )
 
 
@@ -219,11 +219,11 @@ def _require_failed_slice(row: OrderSlice) -> None:
         raise Conflict(
             _NOT_FAILED,
             f"The slice {ledger.build_window(row)} is {state}; only one in the failed set can be split or skipped.",
-            _suggest_action(state),
+            _describe_what_to_do_with_slice(state),
         )
 
 
-def _suggest_action(state: SliceState) -> str:
+def _describe_what_to_do_with_slice(state: SliceState) -> str:
     """Return what to do with a slice in this state."""
     match state:
         case SliceState.OPEN:

@@ -11,16 +11,16 @@ from typing import Final
 from pydantic import AwareDatetime, Field
 
 from api.http.models import Response
-from api.http.routes import Access, Call
-from api.orders.configuration import require_credentials_file, resolve_declared_capability
+from api.http.routes import Call, RouteAccess
+from api.orders.configuration import require_existing_credentials_file, resolve_declared_capability
 from api.orders.context import routes
 from api.orders.requests import TryPlatformRequest
-from clients.platforms import Connector, ConnectorFactory, OrderPage, PlatformFailure
+from clients.platforms import OrderPage, PlatformConnector, PlatformConnectorFactory, PlatformFailure
 from clients.platforms.credentials import build_credentials_reader
 from domain.faults import Invalid
 from domain.orders.access import Account
 from domain.orders.windows import TimeWindow, floor_to_second
-from infra.limits import Limiter
+from infra.limits import DatabaseLimiter
 
 TIMEOUT_SECONDS: Final = 25.0
 SPAN: Final = timedelta(hours=1)
@@ -30,7 +30,7 @@ NUMBER: Final = "try"
 """Stands for the number of the platform, which it does not have yet."""
 
 
-class TriedRow(Response):
+class RowParsedInTrial(Response):
     """A row as it was understood."""
 
     order_id: str
@@ -47,13 +47,13 @@ class TriedPageResponse(Response):
     platform_now: AwareDatetime | None = Field(description="the platform's clock; null where it could not be read")
     total: int | None = Field(description="how many rows the platform says the time has; null where it does not say")
     rows: int = Field(description="rows of the page")
-    items: list[TriedRow] = Field(description="the first 20 of them")
+    items: list[RowParsedInTrial] = Field(description="the first 20 of them")
     problems: list[str] = Field(description="what the declaration, the account or the platform has wrong")
 
 
 @routes.post(
     "/v1/platforms:try",
-    access=Access.ADMIN,
+    access=RouteAccess.ADMIN,
     problems={
         "platform_invalid": Invalid,
         "config_invalid": Invalid,
@@ -69,9 +69,9 @@ async def try_platform(call: Call, body: TryPlatformRequest) -> TriedPageRespons
     """
     capability = resolve_declared_capability(call, body)
     settings = call.services.settings.orders
-    require_credentials_file(settings.credentials_folder, body.credentials)
+    require_existing_credentials_file(settings.credentials_folder, body.credentials)
     # Its own: a breaker or permits of an account that is wrong must not be those of one that is right.
-    connector = ConnectorFactory(call.services.http, Limiter(call.services.database)).build_connector(
+    connector = PlatformConnectorFactory(call.services.http, DatabaseLimiter(call.services.database)).build_connector(
         capability,
         Account(NUMBER, body.shop, body.base_url),
         build_credentials_reader(settings.credentials_folder, body.credentials),
@@ -79,7 +79,7 @@ async def try_platform(call: Call, body: TryPlatformRequest) -> TriedPageRespons
     trial = _PlatformTrial(connector)
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            await trial.run(body.start, body.end)
+            await trial.request_clock_total_and_first_page(body.start, body.end)
     except TimeoutError:
         trial.problems.append(f"Not everything was answered within {TIMEOUT_SECONDS:g} seconds.")
     return trial.build_response()
@@ -88,7 +88,7 @@ async def try_platform(call: Call, body: TryPlatformRequest) -> TriedPageRespons
 class _PlatformTrial:
     """Reads clock, total and first page, and goes on after what fails."""
 
-    def __init__(self, connector: Connector) -> None:
+    def __init__(self, connector: PlatformConnector) -> None:
         self._connector = connector
         self._now: datetime | None = None
         self._window = TimeWindow(start=datetime.fromtimestamp(0, UTC), end=datetime.fromtimestamp(1, UTC))
@@ -96,7 +96,7 @@ class _PlatformTrial:
         self._page: OrderPage | None = None
         self.problems: list[str] = []
 
-    async def run(self, start: datetime | None, end: datetime | None) -> None:
+    async def request_clock_total_and_first_page(self, start: datetime | None, end: datetime | None) -> None:
         """Make the requests."""
         self._window = _choose_trial_window(start, end, datetime.now(UTC))
         try:
@@ -126,7 +126,7 @@ class _PlatformTrial:
             total=self._total,
             rows=len(orders),
             items=[
-                TriedRow(
+                RowParsedInTrial(
                     order_id=order.order_id,
                     modified_at=order.modified_at,
                     version=order.version,

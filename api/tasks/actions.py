@@ -15,9 +15,9 @@ from aiohttp import web
 
 from api import pauses
 from api.daily_quotas import DAILY_QUOTAS
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.tasks import responses
-from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, raise_for_code, routes
+from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, raise_if_code_is_failure, routes
 from api.tasks.lanes import CancelOperation
 from api.tasks.queries import count_unfinished
 from api.tasks.requests import (
@@ -41,7 +41,7 @@ from api.tasks.responses import (
     TaskOutcomesResponse,
     TaskTypesResponse,
     build_success_response,
-    process_each,
+    process_concurrently_and_collect_outcomes,
 )
 from api.tasks.storage import STALE_SECONDS, TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
 from domain.faults import Conflict, Invalid, Missing, QuotaExhausted
@@ -69,7 +69,7 @@ _CANCEL_PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
 _TYPE_PROBLEMS = {TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict}
 
 
-@routes.post("/v1/create_task", access=Access.PROJECT, is_audited=False, problems=_CREATE_PROBLEMS)
+@routes.post("/v1/create_task", access=RouteAccess.PROJECT, is_audited=False, problems=_CREATE_PROBLEMS)
 async def create_task(call: Call, body: CreateTaskRequest) -> TaskIdResponse | web.Response:
     """Create a task.
 
@@ -81,17 +81,17 @@ async def create_task(call: Call, body: CreateTaskRequest) -> TaskIdResponse | w
     return build_success_response(task_id=await _create_task(call, body.task_data))
 
 
-@routes.post("/v1/create_tasks", access=Access.PROJECT, is_audited=False, problems={TOO_MANY_AT_ONCE: Invalid})
+@routes.post("/v1/create_tasks", access=RouteAccess.PROJECT, is_audited=False, problems={TOO_MANY_AT_ONCE: Invalid})
 async def create_tasks(call: Call, body: CreateTasksRequest) -> TaskOutcomesResponse:
     """Create many tasks.
 
     The same as single requests, in one; each task has an outcome of its own.
     """
     await _count_new_tasks_against_quota(call, len(body.task_list))
-    return await process_each(body.task_list, lambda new: _create_task(call, new))
+    return await process_concurrently_and_collect_outcomes(body.task_list, lambda new: _create_task(call, new))
 
 
-@routes.post("/v1/cancel_task", access=Access.PROJECTS, problems=_CANCEL_PROBLEMS)
+@routes.post("/v1/cancel_task", access=RouteAccess.PROJECTS, problems=_CANCEL_PROBLEMS)
 async def cancel_task(call: Call, body: CancelTaskRequest) -> TaskIdResponse | web.Response:
     """Cancel a task.
 
@@ -100,13 +100,13 @@ async def cancel_task(call: Call, body: CancelTaskRequest) -> TaskIdResponse | w
     return build_success_response(task_id=await _cancel_task(call, body.task_id))
 
 
-@routes.post("/v1/cancel_tasks", access=Access.PROJECTS)
+@routes.post("/v1/cancel_tasks", access=RouteAccess.PROJECTS)
 async def cancel_tasks(call: Call, body: CancelTasksRequest) -> TaskOutcomesResponse:
     """Cancel many tasks; each has an outcome of its own."""
-    return await process_each(body.task_ids, lambda task_id: _cancel_task(call, task_id))
+    return await process_concurrently_and_collect_outcomes(body.task_ids, lambda task_id: _cancel_task(call, task_id))
 
 
-@routes.post("/v1/put_back_tasks", access=Access.PROJECTS)
+@routes.post("/v1/put_back_tasks", access=RouteAccess.PROJECTS)
 async def put_back_tasks(call: Call, body: PutBackTasksRequest) -> TaskOutcomesResponse:
     """Put many tasks back into their queues; each has an outcome of its own, with the id under which it waits then.
 
@@ -114,10 +114,12 @@ async def put_back_tasks(call: Call, body: PutBackTasksRequest) -> TaskOutcomesR
     stays as it is: a new task is created that equals it, with its last content and stage. Putting it back again returns
     the same new task. With a `lease` a task that has ended is refused.
     """
-    return await process_each(body.task_list, lambda task: _put_back_task_or_copy_ended(call, task))
+    return await process_concurrently_and_collect_outcomes(
+        body.task_list, lambda task: _put_back_task_or_copy_ended(call, task)
+    )
 
 
-@routes.post("/v1/register_task_type", access=Access.PROJECT)
+@routes.post("/v1/register_task_type", access=RouteAccess.PROJECT)
 async def register_task_type(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
     """Register a type of tasks.
 
@@ -127,26 +129,26 @@ async def register_task_type(call: Call, body: RegisterTaskTypeRequest) -> Respo
     return await _register_type(call, body)
 
 
-@routes.post("/v1/register_task", access=Access.PROJECT)
+@routes.post("/v1/register_task", access=RouteAccess.PROJECT)
 async def register_task(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
     """Register a type of tasks; the same as `register_task_type`."""
     return await _register_type(call, body)
 
 
-@routes.get("/v1/get_task_schedule_cfg_list", access=Access.PROJECT)
+@routes.get("/v1/get_task_schedule_cfg_list", access=RouteAccess.PROJECT)
 async def get_task_schedule_cfg_list(call: Call) -> TaskTypesResponse:
     """List the project's types with their configuration and the positions of their lanes."""
     types = await get_task_context(call).types.list_project_types(call.project_id)
     return TaskTypesResponse(task_schedule_cfg_list=[responses.build_task_type_response(each) for each in types])
 
 
-@routes.post("/v1/pause_task_type", access=Access.PROJECTS, problems=_TYPE_PROBLEMS)
+@routes.post("/v1/pause_task_type", access=RouteAccess.PROJECTS, problems=_TYPE_PROBLEMS)
 async def pause_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseEnvelope:
     """Pause a type: holds return none of its tasks; all else goes on, and held tasks may be set."""
     return await _set_type_paused(call, body, paused=True)
 
 
-@routes.post("/v1/resume_task_type", access=Access.PROJECTS, problems=_TYPE_PROBLEMS)
+@routes.post("/v1/resume_task_type", access=RouteAccess.PROJECTS, problems=_TYPE_PROBLEMS)
 async def resume_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseEnvelope:
     """Resume a paused type."""
     return await _set_type_paused(call, body, paused=False)
@@ -176,7 +178,7 @@ async def _count_new_tasks_against_quota(call: Call, tasks: int) -> None:
         raise
 
 
-@routes.post("/v1/remove_task_type", access=Access.PROJECTS, problems={**_TYPE_PROBLEMS, TYPE_NOT_EMPTY: Conflict})
+@routes.post("/v1/remove_task_type", access=RouteAccess.PROJECTS, problems={**_TYPE_PROBLEMS, TYPE_NOT_EMPTY: Conflict})
 async def remove_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseEnvelope:
     """Remove a type without unfinished tasks: it is listed no more and takes no tasks.
 
@@ -185,13 +187,13 @@ async def remove_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseE
     context = get_task_context(call)
     task_type = await context.types.require_type(body.task_type, call.project_filter)
     _require_no_unfinished_tasks(task_type, await count_unfinished(context, task_type))
-    await context.types.remove(task_type)
+    await context.types.mark_type_removed(task_type)
     # Other processes create tasks of a type that they have read some time before.
     await asyncio.sleep(2 * STALE_SECONDS)
     if left := await count_unfinished(context, task_type):
-        await context.types.restore(task_type)
+        await context.types.undo_type_removal(task_type)
         _require_no_unfinished_tasks(task_type, left)
-    await pause_store.resume(call.services.database, build_task_type_subject(task_type.type))
+    await pause_store.delete_pause(call.services.database, build_task_type_subject(task_type.type))
     return ResponseEnvelope()
 
 
@@ -211,9 +213,9 @@ async def _create_task(call: Call, new: NewTask) -> TaskIdText:
         new.task_type, project_id
     )
     if new.task_id:
-        if await _has_equal_task(context, call, new):
+        if await _is_existing_equal_task_or_raise_conflict(context, call, new):
             return new.task_id
-        return await _create_with_key(context, task_type, new)
+        return await _create_once_under_chosen_id(context, task_type, new)
     key = secrets.create_random_token()
     while True:
         task_id = TaskId(key, task_type.name, task_type.end_pos)
@@ -231,7 +233,7 @@ async def _create_copy_of_ended(
 ) -> TaskIdText:
     """Create a task equal to one that has ended, and return its id; repeated calls return the same task."""
     content, _ = await context.texts.read_texts(task_id, ended)
-    return await _create_with_key(
+    return await _create_once_under_chosen_id(
         context,
         task_type,
         NewTask(
@@ -245,7 +247,7 @@ async def _create_copy_of_ended(
     )
 
 
-async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new: NewTask) -> TaskIdText:
+async def _create_once_under_chosen_id(context: TaskContext, task_type: CachedTaskType, new: NewTask) -> TaskIdText:
     fields: list[str | int] = [new.user_id, new.priority, new.task_content]
     fields += [new.start_ms] if new.start_time else []
     fields += [new.task_stage] if new.task_stage else []
@@ -263,7 +265,7 @@ async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new:
         code = await _create_in_lane_and_open_it_if_closed(context, task_type, parsed, new, TaskFlags.KEYED)
         # A lane that reports another content compares with what a worker wrote; the digest has been compared above.
         created = {OperationCode.OK, OperationCode.SAME, OperationCode.CONFLICT}
-        if code in created or await context.archived.get(claim.task_id):
+        if code in created or await context.archived.look_up_in_next_batch(claim.task_id):
             context.add_to_task_metric(task_type.type, "created")
             return claim.task_id
         # The lane does not have it and is full, so it never will.
@@ -271,7 +273,7 @@ async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new:
         claim = await context.keys.reassign_key(claim, str(TaskId(parsed.key, task_type.name, task_type.end_pos)))
 
 
-async def _has_equal_task(context: TaskContext, call: Call, new: NewTask) -> bool:
+async def _is_existing_equal_task_or_raise_conflict(context: TaskContext, call: Call, new: NewTask) -> bool:
     """Return whether the given id is that of an existing task.
 
     Raises:
@@ -280,7 +282,7 @@ async def _has_equal_task(context: TaskContext, call: Call, new: NewTask) -> boo
     parsed = parse_task_id(new.task_id)
     task_type = parsed and await context.find_type_of_task(parsed, call.project_id)
     is_of_type = parsed and task_type and task_type.name == new.task_type
-    task = await context.find_task(parsed, task_type) if parsed and task_type and is_of_type else None
+    task = await context.find_in_lane_or_archive(parsed, task_type) if parsed and task_type and is_of_type else None
     if task is None:
         return False
     content, _ = await context.texts.read_texts(new.task_id, task)
@@ -324,7 +326,7 @@ async def _cancel_task(call: Call, task_id: str) -> TaskIdText:
     code = await context.change_task(task_type, parsed, CancelOperation(parsed.key))
     if code == OperationCode.MISSING:
         code = await context.get_code_for_archived_task(task_id, SetOperation(parsed.key, TaskStatus.CANCELLED))
-    raise_for_code(code, task_id)
+    raise_if_code_is_failure(code, task_id)
     context.add_to_task_metric(task_type.type, "cancelled")
     return task_id
 
@@ -333,7 +335,7 @@ async def _put_back_task_or_copy_ended(call: Call, item: TaskToPutBack) -> TaskI
     context = get_task_context(call)
     task_id = item.task_id
     parsed, task_type = await context.parse_task_id_and_type(call, task_id)
-    task = await context.find_task(parsed, task_type)
+    task = await context.find_in_lane_or_archive(parsed, task_type)
     if task is None:
         raise build_unknown_task_fault(task_id)
     if task.status == TaskStatus.PENDING:
@@ -341,10 +343,10 @@ async def _put_back_task_or_copy_ended(call: Call, item: TaskToPutBack) -> TaskI
     if task.status != TaskStatus.RUNNING:
         # A caller that names a lease means a running task; it has ended meanwhile and must not be done again.
         if item.lease is not None:
-            raise_for_code(OperationCode.FINAL, task_id)
+            raise_if_code_is_failure(OperationCode.FINAL, task_id)
         return await _create_copy_of_ended(context, task_type, task_id, task)
     setting = SetOperation(parsed.key, TaskStatus.PENDING, item.lease)
-    raise_for_code(await context.change_task(task_type, parsed, setting), task_id)
+    raise_if_code_is_failure(await context.change_task(task_type, parsed, setting), task_id)
     context.add_to_task_metric(task_type.type, "thrown_back")
     return task_id
 
@@ -369,20 +371,20 @@ async def _save_or_remove_pause(call: Call, task_type: CachedTaskType, body: Tas
     """Keep who paused a type and why, as long as it is paused."""
     database, subject = call.services.database, build_task_type_subject(task_type.type)
     if task_type.paused:
-        await pause_store.pause(database, subject, body.who, body.reason)
+        await pause_store.save_pause(database, subject, body.who, body.reason)
     else:
-        await pause_store.resume(database, subject)
-    call.request.app[pauses.CACHE].forget()
+        await pause_store.delete_pause(database, subject)
+    call.request.app[pauses.CACHE].invalidate_cached_pauses()
 
 
 async def _apply_rules_in_open_lanes(context: TaskContext, task_type: CachedTaskType) -> None:
     """Return when all lanes of a type apply its current rules."""
 
-    async def send(pos: int) -> None:
+    async def send_rules_or_forget_closed_lane(pos: int) -> None:
         lane = (task_type.type, pos)
         try:
-            await context.lanes.send_rules(lane, task_type.rules)
+            await context.lanes.send_rules_and_wait_until_applied(lane, task_type.rules)
         except LaneClosed:
             context.heads.remove_lane(lane)
 
-    await asyncio.gather(*map(send, await context.heads.list_open_lanes(task_type.type)))
+    await asyncio.gather(*map(send_rules_or_forget_closed_lane, await context.heads.list_open_lanes(task_type.type)))

@@ -13,7 +13,7 @@ from aiohttp import web
 from prometheus_client import Counter
 from temporalio.service import RPCError
 
-from api.batching import BatchedLookup, CoalescedRead
+from api.batching import BatchedLookup, SharedReadByKey
 from api.http import problems
 from api.http.problems import RETRY_AFTER_SECONDS, Problem, QuotaProblem
 from api.http.routes import JSON, Call, Routes
@@ -69,11 +69,11 @@ class TaskContext:
         self.lanes = LaneClient(services.engine, self._update_head_and_start_next)
         self.types = TypeCache(services.database, services.settings.tasks.lane_max_tasks)
         self.texts = LongTextStore(services.database)
-        self.archived = BatchedLookup(partial(archive.find, services.database), ARCHIVED_TASKS_PER_READ)
+        self.archived = BatchedLookup(partial(archive.find_archived_tasks, services.database), ARCHIVED_TASKS_PER_READ)
         self.keys = ChosenTaskIdStore(services.database)
         self.open_tasks = OpenTaskQuotaCounter(services.database)
         self._engine = services.engine
-        self._openings = CoalescedRead(self._add_and_start_lane)
+        self._openings = SharedReadByKey(self._advance_type_to_lane_and_start_it_unless_past)
         self._starts: dict[LaneName, asyncio.Task[None]] = {}
         self._counters: dict[tuple[str, str], Counter] = {}
 
@@ -115,15 +115,15 @@ class TaskContext:
             return candidates[0] if candidates else None
         archived_type = await archive.find_type_of_archived_task(self.database, str(task_id))
         for task_type in candidates:
-            if task_type.type == archived_type or await self.find_live_task(task_id, task_type):
+            if task_type.type == archived_type or await self.find_in_lane(task_id, task_type):
                 return task_type
         return None
 
-    async def find_task(self, task_id: TaskId, task_type: CachedTaskType) -> Task | None:
+    async def find_in_lane_or_archive(self, task_id: TaskId, task_type: CachedTaskType) -> Task | None:
         """Find a task in its lane, or else in the archive."""
-        return await self.find_live_task(task_id, task_type) or await self.archived.get(str(task_id))
+        return await self.find_in_lane(task_id, task_type) or await self.archived.look_up_in_next_batch(str(task_id))
 
-    async def find_live_task(self, task_id: TaskId, task_type: CachedTaskType) -> Task | None:
+    async def find_in_lane(self, task_id: TaskId, task_type: CachedTaskType) -> Task | None:
         """Find a task in its lane."""
         if task_id.pos >= task_type.begin_pos:
             with suppress(LaneClosed):
@@ -144,7 +144,7 @@ class TaskContext:
 
     async def get_code_for_archived_task(self, task_id: str, set_operation: SetOperation) -> OperationCodeText:
         """Return the code for a set of a task that is not in its lane: one whose response got lost may be repeated."""
-        archived = await self.archived.get(task_id)
+        archived = await self.archived.look_up_in_next_batch(task_id)
         if archived is None:
             return OperationCode.MISSING
         return get_code_for_late_set(archived, set_operation)
@@ -160,9 +160,9 @@ class TaskContext:
 
     async def open_lane_unless_past(self, lane: LaneName) -> None:
         """Add a lane to its type and start it, unless the type has gone past it."""
-        await self._openings.get(lane)
+        await self._openings.read_anew(lane)
 
-    async def _add_and_start_lane(self, lane: LaneName) -> None:
+    async def _advance_type_to_lane_and_start_it_unless_past(self, lane: LaneName) -> None:
         if not await self.types.advance_to_lane(*lane):
             return
         # An early start is relied on once: if the lane is not found later, it is started again.
@@ -172,15 +172,15 @@ class TaskContext:
     def _update_head_and_start_next(self, lane: LaneName, head: LaneHead) -> None:
         """Learn a head from a reply, and start the next lane before this one is full, so that no request waits."""
         type_, pos = lane
-        self.heads.update_from_reply(lane, head)
+        self.heads.update_and_announce_newly_due(lane, head)
         following = (type_, pos + 1)
         is_last = self.types.get_last_pos(type_) == pos
         if head.fill_percent >= EARLY_START_PERCENT and is_last and following not in self._starts:
             if len(self._starts) >= LANES_MAX:
                 self._starts = {lane: start for lane, start in self._starts.items() if not start.done()}
-            self._starts[following] = asyncio.create_task(self._start_lane_early(following))
+            self._starts[following] = asyncio.create_task(self._start_lane_early_or_log_failure(following))
 
-    async def _start_lane_early(self, lane: LaneName) -> None:
+    async def _start_lane_early_or_log_failure(self, lane: LaneName) -> None:
         try:
             await self._start_lane(lane)
         except (RPCError, OSError) as error:
@@ -203,7 +203,7 @@ def get_task_context(call: Call) -> TaskContext:
     return call.request.app[CONTEXT]
 
 
-def _attach_task_context(app: web.Application, services: Services) -> None:
+def _attach_task_context_and_background_loops(app: web.Application, services: Services) -> None:
     context = app[CONTEXT] = TaskContext(services)
 
     async def run_loops_while_serving(_app: web.Application) -> AsyncIterator[None]:
@@ -249,7 +249,7 @@ routes = Routes(
     "tasks",
     "Queues of tasks for external workers, which hold tasks, do them and report the results.",
     render=_render_problem_as_envelope,
-    attach=_attach_task_context,
+    attach=_attach_task_context_and_background_loops,
     headerless=True,
 )
 
@@ -261,7 +261,7 @@ def build_unknown_task_fault(task_id: str) -> Missing:
     )
 
 
-def raise_for_code(code: OperationCodeText, task_id: str) -> None:
+def raise_if_code_is_failure(code: OperationCodeText, task_id: str) -> None:
     """Raise the error of an `OperationCode`; nothing for a code of success."""
     if code == OperationCode.MISSING:
         raise build_unknown_task_fault(task_id)

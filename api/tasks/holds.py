@@ -12,8 +12,8 @@ from aiohttp import web
 from api import pauses
 from api.http import parsing
 from api.http.problems import FieldProblem
-from api.http.routes import Access, Call
-from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, raise_for_code, routes
+from api.http.routes import Call, RouteAccess
+from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, raise_if_code_is_failure, routes
 from api.tasks.lanes import LaneTimeout
 from api.tasks.requests import (
     HeartbeatTasksRequest,
@@ -32,7 +32,7 @@ from api.tasks.responses import (
     TaskOutcomesResponse,
     build_held_fields,
     build_success_response,
-    process_each,
+    process_concurrently_and_collect_outcomes,
 )
 from api.tasks.storage import TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
 from domain.faults import Conflict, Missing
@@ -49,7 +49,7 @@ from domain.tasks.messages import (
 )
 from domain.tasks.names import SYSTEM, TaskId, TaskIdText
 from infra import log, metrics
-from stores.pauses import Pause, build_task_type_subject
+from stores.pauses import PauseRecord, build_task_type_subject
 from workflows.tasks.handle import LaneClosed
 
 LANES_PER_HOLD = 8
@@ -64,7 +64,7 @@ _SET_PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
 _log = log.get(__name__)
 
 
-@routes.post("/v1/hold_tasks", access=Access.PROJECT, is_audited=False, problems=_HOLD_PROBLEMS)
+@routes.post("/v1/hold_tasks", access=RouteAccess.PROJECT, is_audited=False, problems=_HOLD_PROBLEMS)
 async def hold_tasks(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksResponse | web.Response:
     """Hold due tasks.
 
@@ -72,16 +72,20 @@ async def hold_tasks(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) 
     and one more failure is counted. If you disconnect before the response, they return to the queue at once. With
     `wait` the response comes as soon as a task is due, or when the time is up; an empty list is no error.
     """
-    return await _hold_for_caller(call, _merge_or_reject_body_and_query(body, query))
+    return await _hold_until_due_or_timeout_and_return_if_disconnected(
+        call, _merge_or_reject_body_and_query(body, query)
+    )
 
 
-@routes.post("/v1/hold_task", access=Access.PROJECT, is_audited=False, problems=_HOLD_PROBLEMS)
+@routes.post("/v1/hold_task", access=RouteAccess.PROJECT, is_audited=False, problems=_HOLD_PROBLEMS)
 async def hold_task(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksResponse | web.Response:
     """Hold due tasks; the same as `hold_tasks`."""
-    return await _hold_for_caller(call, _merge_or_reject_body_and_query(body, query))
+    return await _hold_until_due_or_timeout_and_return_if_disconnected(
+        call, _merge_or_reject_body_and_query(body, query)
+    )
 
 
-@routes.post("/v1/set_task", access=Access.PROJECT, is_audited=False, problems=_SET_PROBLEMS)
+@routes.post("/v1/set_task", access=RouteAccess.PROJECT, is_audited=False, problems=_SET_PROBLEMS)
 async def set_task(call: Call, body: SetTaskRequest) -> TaskIdResponse | web.Response:
     """Set the result of a held task.
 
@@ -91,22 +95,26 @@ async def set_task(call: Call, body: SetTaskRequest) -> TaskIdResponse | web.Res
     their values. Without a `lease` the result counts as the holder's; a late result of flowSvr's own client is refused
     where its log and its retry count show that it is late.
     """
-    return build_success_response(task_id=await _set_result(call, body.task_data))
+    return build_success_response(task_id=await _store_task_result_in_lane(call, body.task_data))
 
 
-@routes.post("/v1/set_tasks", access=Access.PROJECT, is_audited=False)
+@routes.post("/v1/set_tasks", access=RouteAccess.PROJECT, is_audited=False)
 async def set_tasks(call: Call, body: SetTasksRequest) -> TaskOutcomesResponse:
     """Set the results of many held tasks; each has an outcome of its own."""
-    return await process_each(body.task_list, lambda result: _set_result(call, result))
+    return await process_concurrently_and_collect_outcomes(
+        body.task_list, lambda result: _store_task_result_in_lane(call, result)
+    )
 
 
-@routes.post("/v1/heartbeat_tasks", access=Access.PROJECT, is_audited=False)
+@routes.post("/v1/heartbeat_tasks", access=RouteAccess.PROJECT, is_audited=False)
 async def heartbeat_tasks(call: Call, body: HeartbeatTasksRequest) -> TaskOutcomesResponse:
     """Renew the leases of held tasks.
 
     An outcome other than 0 means that you no longer hold the task, for example because it was cancelled.
     """
-    return await process_each(body.task_list, lambda lease: _renew_lease(call, lease))
+    return await process_concurrently_and_collect_outcomes(
+        body.task_list, lambda lease: _send_heartbeat_of_task(call, lease)
+    )
 
 
 def _merge_or_reject_body_and_query(body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksRequest:
@@ -124,12 +132,12 @@ def _merge_or_reject_body_and_query(body: HoldTasksRequest, query: HoldTasksQuer
     if body.task_type is None and query.task_type is None:
         errors.append(FieldProblem(path="task_type", message="this field is missing; add it."))
     if errors:
-        parsing.reject_fields("request", errors)
+        parsing.reject_request_with_field_errors("request", errors)
     merged = {name: in_query if in_body is None else in_body for name, (in_body, in_query) in sent.items()}
     return body.model_copy(update=merged)
 
 
-async def _hold_for_caller(call: Call, body: HoldTasksRequest) -> web.Response:
+async def _hold_until_due_or_timeout_and_return_if_disconnected(call: Call, body: HoldTasksRequest) -> web.Response:
     context = get_task_context(call)
     name = body.task_type or ""
     until = time.monotonic() + min(body.wait, call.services.settings.tasks.wait_max_seconds)
@@ -140,7 +148,7 @@ async def _hold_for_caller(call: Call, body: HoldTasksRequest) -> web.Response:
             name, call.project_id
         )
         limit = min(body.limit or task_type.schedule_limit, task_type.schedule_limit)
-        paused = await _describe_pause(call, task_type)
+        paused = await _describe_pause_or_empty(call, task_type)
         with metrics.TASK_HOLD_SECONDS.time():
             held = [] if paused else await _hold_from_lanes_in_order_of_due_tasks(context, task_type, limit)
         left = until - time.monotonic()
@@ -148,7 +156,7 @@ async def _hold_for_caller(call: Call, body: HoldTasksRequest) -> web.Response:
             break
         await context.heads.wait_for_due_task(task_type.type, min(left, POLL_SECONDS))
     if held and _is_disconnected(call):
-        await _return_to_queue(context, task_type, held)
+        await _return_undelivered_tasks_to_queue(context, task_type, held)
         held = []
     if held:
         context.add_to_task_metric(task_type.type, "held", len(held))
@@ -157,15 +165,15 @@ async def _hold_for_caller(call: Call, body: HoldTasksRequest) -> web.Response:
     return build_success_response(task_list=await _build_held_tasks(context, task_type, held), **why)
 
 
-async def _describe_pause(call: Call, task_type: CachedTaskType) -> str:
+async def _describe_pause_or_empty(call: Call, task_type: CachedTaskType) -> str:
     """Return why no task of a type is given out: who paused it, since when and why; empty while tasks are."""
     cache = call.request.app[pauses.CACHE]
-    if (pause := await cache.find(SYSTEM)) is not None:
+    if (pause := await cache.find_pause(SYSTEM)) is not None:
         return pause.describe("Tasks are")
     if not task_type.paused:
         return ""
-    pause = await cache.find(build_task_type_subject(task_type.type))
-    return (pause or Pause(None, "an operator", "")).describe(f"Tasks of the type {task_type.name!r} are")
+    pause = await cache.find_pause(build_task_type_subject(task_type.type))
+    return (pause or PauseRecord(None, "an operator", "")).describe(f"Tasks of the type {task_type.name!r} are")
 
 
 async def _hold_from_lanes_in_order_of_due_tasks(
@@ -196,7 +204,9 @@ async def _hold_from_lanes_in_order_of_due_tasks(
     return held
 
 
-async def _return_to_queue(context: TaskContext, task_type: CachedTaskType, held: list[tuple[TaskId, Task]]) -> None:
+async def _return_undelivered_tasks_to_queue(
+    context: TaskContext, task_type: CachedTaskType, held: list[tuple[TaskId, Task]]
+) -> None:
     """Return tasks whose caller disconnected before the response: they were not begun, so no failure is counted."""
     operations = (
         context.lanes.change_task(
@@ -231,7 +241,7 @@ def _is_disconnected(call: Call) -> bool:
     return transport is None or transport.is_closing()
 
 
-async def _set_result(call: Call, result: TaskResult) -> TaskIdText:
+async def _store_task_result_in_lane(call: Call, result: TaskResult) -> TaskIdText:
     context = get_task_context(call)
     parsed, task_type = await context.parse_task_id_and_type(call, result.task_id)
     if result.task_type and result.task_type != parsed.name:
@@ -249,17 +259,17 @@ async def _set_result(call: Call, result: TaskResult) -> TaskIdText:
     if result.lease is None and task_type.lease_required:
         code: str = OperationCode.NO_LEASE
     elif result.lease is None and result.is_from_flowsvr_client:
-        code = await _set_unleased_result(context, task_type, parsed, setting, result)
+        code = await _store_result_without_lease_unless_outdated(context, task_type, parsed, setting, result)
     else:
         code = await _store_long_texts_and_set_in_lane(context, task_type, parsed, setting)
     if code == OperationCode.MISSING:
         code = await context.get_code_for_archived_task(result.task_id, setting)
-    raise_for_code(code, result.task_id)
+    raise_if_code_is_failure(code, result.task_id)
     context.add_to_task_metric(task_type.type, _EVENTS[result.status])
     return result.task_id
 
 
-async def _set_unleased_result(
+async def _store_result_without_lease_unless_outdated(
     context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation, result: TaskResult
 ) -> OperationCodeText:
     """Set a task for a client without leases, unless the task's log shows that the result is not its holder's.
@@ -274,7 +284,7 @@ async def _set_unleased_result(
         has_ended=result.order_time not in (None, 0),
     )
     for _ in range(HOLDERS_MAX):
-        task = await context.find_live_task(task_id, task_type)
+        task = await context.find_in_lane(task_id, task_type)
         if task is None:
             return OperationCode.MISSING
         _, log = await context.texts.read_texts(result.task_id, task)
@@ -296,25 +306,25 @@ async def _store_long_texts_and_set_in_lane(
     context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation
 ) -> OperationCodeText:
     """Set a task in its lane; texts that do not fit there are stored outside."""
-    await _store_long_texts_and_set_references(context, task_id, setting, is_too_long_for_lane)
+    await _store_long_texts_and_replace_by_references(context, task_id, setting, is_too_long_for_lane)
     code = await context.change_task(task_type, task_id, setting)
     if code == OperationCode.NO_ROOM:
-        await _store_long_texts_and_set_references(context, task_id, setting, bool)
+        await _store_long_texts_and_replace_by_references(context, task_id, setting, bool)
         code = await context.change_task(task_type, task_id, setting)
     return code
 
 
-async def _renew_lease(call: Call, lease: TaskLease) -> TaskIdText:
+async def _send_heartbeat_of_task(call: Call, lease: TaskLease) -> TaskIdText:
     context = get_task_context(call)
     parsed, task_type = await context.parse_task_id_and_type(call, lease.task_id)
     code = await context.change_task(task_type, parsed, HeartbeatOperation(parsed.key, lease.lease))
-    if code == OperationCode.MISSING and await context.archived.get(lease.task_id):
+    if code == OperationCode.MISSING and await context.archived.look_up_in_next_batch(lease.task_id):
         code = OperationCode.FINAL
-    raise_for_code(code, lease.task_id)
+    raise_if_code_is_failure(code, lease.task_id)
     return lease.task_id
 
 
-async def _store_long_texts_and_set_references(
+async def _store_long_texts_and_replace_by_references(
     context: TaskContext, task_id: TaskId, setting: SetOperation, must_be_stored: Callable[[str], bool]
 ) -> None:
     """Store texts outside the lane, and put references in their place."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import msgspec
 from prometheus_client import Gauge
 
-from api.batching import CoalescedRead
+from api.batching import SharedReadByKey
 from domain.tasks.messages import LaneHead, Task, TaskSearch, TaskSearchReply
 from domain.tasks.names import LaneName, split_type_id
 from infra import log
@@ -58,7 +58,7 @@ _log = log.get(__name__)
 
 
 @dataclass(slots=True)
-class _TypeHeads:
+class _CachedHeadsAndReservationsOfType:
     """What is known of the open lanes of a type."""
 
     heads: dict[int, LaneHead] = field(default_factory=dict)
@@ -75,11 +75,11 @@ class LaneHeadCache:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._queues: dict[str, _TypeHeads] = defaultdict(_TypeHeads)
-        self._reads = CoalescedRead(self._read_heads)
+        self._queues: dict[str, _CachedHeadsAndReservationsOfType] = defaultdict(_CachedHeadsAndReservationsOfType)
+        self._reads = SharedReadByKey(self._read_heads_from_database_into_cache)
         self._announcer = LaneHeadAnnouncer(database)
 
-    def update_from_reply(self, lane: LaneName, head: LaneHead) -> None:
+    def update_and_announce_newly_due(self, lane: LaneName, head: LaneHead) -> None:
         """Update a head from a lane's reply; announce it if the lane was idle and has due tasks now."""
         type_, pos = lane
         known = self._queues[type_].heads.get(pos)
@@ -113,7 +113,7 @@ class LaneHeadCache:
     async def refresh_if_stale(self, type_: str) -> None:
         """Read the heads of a type unless they were read lately."""
         if self._queues[type_].read_at + FRESH_SECONDS < time.monotonic():
-            await self._reads.get(type_)
+            await self._reads.read_anew(type_)
 
     def find_lane_with_unreserved_due_task(self, type_: str, excluded: Collection[int]) -> int | None:
         """Return the lane with the earliest due task, of those that have more due tasks than are reserved."""
@@ -132,7 +132,7 @@ class LaneHeadCache:
 
     async def list_open_lanes(self, type_: str) -> list[int]:
         """Read the open lanes of a type; return their positions, newest first."""
-        await self._reads.get(type_)
+        await self._reads.read_anew(type_)
         return sorted(self._queues[type_].heads, reverse=True)
 
     @contextmanager
@@ -159,7 +159,7 @@ class LaneHeadCache:
         try:
             # Notifications that arrived since the last read.
             if queue.read_at == float("-inf"):
-                await self._reads.get(type_)
+                await self._reads.read_anew(type_)
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(timeout, next_delay + 0.001)):
                     await news.wait()
@@ -201,11 +201,11 @@ class LaneHeadCache:
         queue.read_at = float("-inf")
         if queue.waiting:
             try:
-                await self._reads.get(type_)
+                await self._reads.read_anew(type_)
             except Exception as error:  # noqa: BLE001 - waiting holds read the heads themselves within a second
                 _log.warning("lane_heads_read_failed", type=type_, error=repr(error))
 
-    async def _read_heads(self, type_: str) -> None:
+    async def _read_heads_from_database_into_cache(self, type_: str) -> None:
         read_at = time.monotonic()
         found = await lanes.load_heads(self._database, type_)
         queue = self._queues[type_]
@@ -307,10 +307,10 @@ class IdleLaneTaskCache:
         known = self._lanes.get(lane)
         return known is not None and known.position is not None
 
-    def record_read(self, lane: LaneName, number: int) -> None:
+    def count_read_of_idle_lane(self, lane: LaneName, number: int) -> None:
         """Record that a lane was queried and that its head has this number."""
         known = self._lanes.pop(lane, None)
-        if known is None and not self._try_make_space():
+        if known is None and not self._try_evict_least_recently_read_if_full():
             return
         if known is None or known.number != number:
             known = _CachedIdleLane(number)
@@ -350,7 +350,7 @@ class IdleLaneTaskCache:
         known.read_at = time.monotonic()
         self._lanes[lane] = known
 
-    def _try_make_space(self) -> bool:
+    def _try_evict_least_recently_read_if_full(self) -> bool:
         """Evict the lane that was read least recently, if that is needed; False if it was read too recently."""
         if len(self._lanes) < IDLE_LANES_MAX:
             return True

@@ -23,7 +23,7 @@ import msgspec
 from prometheus_client import Histogram
 from temporalio.client import Client
 
-from api.batching import AbstractBatcher, BatchItem, RetryWindow
+from api.batching import AbstractBatcher, BatchItem, GrowingPausesUntilRetryTimeout
 from api.tasks.lane_caches import IdleLaneTaskCache
 from domain.tasks.messages import (
     BATCH_MAX_BYTES,
@@ -102,7 +102,7 @@ class CancelOperation:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOperation:
+class ReadTaskOperation:
     """Read a task."""
 
     key: str
@@ -120,7 +120,7 @@ class LaneClient:
         self._handle_head = handle_head
         self._batchers: dict[LaneName, LaneBatcher] = {}
         self._active: set[LaneName] = set()
-        self._idle_lanes = IdleLaneTaskCache(self._read_position, self.search_tasks)
+        self._idle_lanes = IdleLaneTaskCache(self._read_history_position_with_retries, self.search_tasks)
         self._sender = uuid.uuid4().hex
         self._numbers = itertools.count(1)
 
@@ -129,29 +129,29 @@ class LaneClient:
         known = self._batchers.get(lane)
         if known is not None and known.is_full and is_create_without_chosen_id(task):
             return OperationCode.FULL
-        code: str = await self._submit(lane, task, rules)
+        code: str = await self._submit_to_lane_batcher(lane, task, rules)
         return code
 
     async def hold_tasks(self, lane: LaneName, rules: TaskTypeRules, hold: HoldOperation) -> list[Task]:
         """Hold due tasks."""
-        tasks: list[Task] = await self._submit(lane, hold, rules)
+        tasks: list[Task] = await self._submit_to_lane_batcher(lane, hold, rules)
         return tasks
 
     async def change_task(
         self, lane: LaneName, rules: TaskTypeRules, operation: SetOperation | HeartbeatOperation | CancelOperation
     ) -> OperationCodeText:
         """Set, renew or cancel a task; return the `OperationCode` once the result is durable."""
-        code: str = await self._submit(lane, operation, rules)
+        code: str = await self._submit_to_lane_batcher(lane, operation, rules)
         return code
 
     async def read_task(self, lane: LaneName, key: str) -> Task | None:
         """Read a task; None if it is not in the lane."""
-        task: Task | None = await self._submit(lane, ReadOperation(key))
+        task: Task | None = await self._submit_to_lane_batcher(lane, ReadTaskOperation(key))
         return task
 
-    async def send_rules(self, lane: LaneName, rules: TaskTypeRules) -> None:
+    async def send_rules_and_wait_until_applied(self, lane: LaneName, rules: TaskTypeRules) -> None:
         """Return when a lane applies these rules or newer ones."""
-        await self._submit(lane, rules, rules)
+        await self._submit_to_lane_batcher(lane, rules, rules)
 
     async def search_tasks(self, lane: LaneName, search: TaskSearch) -> TaskSearchReply:
         """Return the live tasks of a lane that match."""
@@ -165,10 +165,14 @@ class LaneClient:
         self._handle_head(lane, reply.head)
         return reply.head
 
-    def _submit(self, name: LaneName, operation: Any, rules: TaskTypeRules | None = None) -> asyncio.Future[Any]:
+    def _submit_to_lane_batcher(
+        self, name: LaneName, operation: Any, rules: TaskTypeRules | None = None
+    ) -> asyncio.Future[Any]:
         lane = self._batchers.get(name)
         if lane is None:
-            lane = LaneBatcher(name, self._send_batch, self._compute_interval, self._discard_idle_batchers)
+            lane = LaneBatcher(
+                name, self._send_batch, self._compute_batch_interval_seconds, self._discard_idle_batchers
+            )
             self._batchers[name] = lane
         if rules is not None and rules.version > lane.version:
             lane.rules = rules
@@ -181,7 +185,7 @@ class LaneClient:
         if len(self._batchers) > LANES_MAX:
             self._batchers = {name: each for name, each in self._batchers.items() if each.sending}
 
-    def _compute_interval(self, lane: LaneBatcher) -> float:
+    def _compute_batch_interval_seconds(self, lane: LaneBatcher) -> float:
         busy = sum(not self._idle_lanes.is_cached(name) for name in self._active)
         interval = INTERVAL_SECONDS * (CROWD_FACTOR if lane.last_size >= CROWD else 1)
         return min(interval * max(1.0, busy / CONCURRENT_LANES), INTERVAL_MAX_SECONDS)
@@ -191,7 +195,7 @@ class LaneClient:
         by_kind: dict[type, Requests] = defaultdict(list)
         for request in requests:
             by_kind[type(request.value)].append(request)
-        if by_kind.keys() == {ReadOperation}:
+        if by_kind.keys() == {ReadTaskOperation}:
             await self._answer_reads(lane, requests)
         else:
             await self._send_update(lane, by_kind)
@@ -200,14 +204,14 @@ class LaneClient:
         keys = [request.value.key for request in requests]
         tasks = await self._idle_lanes.get_current_tasks(lane.name)
         if tasks is not None:
-            _resolve_in_order(requests, [tasks.get(key) for key in keys])
+            _resolve_in_order_and_list_unanswered(requests, [tasks.get(key) for key in keys])
             return
         reply = await self._retry_while_busy(
             lambda: handle.look_up_tasks(self._engine, lane.name, TaskLookup(keys=keys))
         )
         self._handle_head(lane.name, reply.head)
-        self._idle_lanes.record_read(lane.name, reply.head.number)
-        lane.requeue(_resolve_in_order(requests, reply.tasks))
+        self._idle_lanes.count_read_of_idle_lane(lane.name, reply.head.number)
+        lane.put_back_at_front(_resolve_in_order_and_list_unanswered(requests, reply.tasks))
 
     async def _send_update(self, lane: LaneBatcher, by_kind: dict[type, Requests]) -> None:
         kinds = (CreateOperation, HoldOperation, SetOperation, HeartbeatOperation)
@@ -220,7 +224,7 @@ class LaneClient:
             sets=operations[SetOperation],
             heartbeats=operations[HeartbeatOperation],
             cancels=[request.value.key for request in by_kind[CancelOperation]],
-            reads=[request.value.key for request in by_kind[ReadOperation]],
+            reads=[request.value.key for request in by_kind[ReadTaskOperation]],
             rules=lane.rules,
         )
         reply = await self._retry_while_busy(lambda: handle.apply_batch(self._engine, lane.name, batch))
@@ -228,26 +232,26 @@ class LaneClient:
             raise LaneTimeout(f"a batch for {lane.type}/{lane.pos} arrived after a later one")
         lane.version = max(lane.version, reply.version)
         if reply.head.full and not lane.is_full:
-            lane.mark_full()
+            lane.mark_full_and_answer_waiting_creates()
         if lane.rules and lane.rules.version <= lane.version:
             lane.rules = None
         self._handle_head(lane.name, reply.head)
-        _resolve_in_order(by_kind[CreateOperation], reply.creates)
-        _resolve_in_order(by_kind[SetOperation], reply.sets)
-        _resolve_in_order(by_kind[HeartbeatOperation], reply.heartbeats)
-        _resolve_in_order(by_kind[CancelOperation], reply.cancels)
-        _resolve_in_order(by_kind[TaskTypeRules], [reply.version] * len(by_kind[TaskTypeRules]))
-        lane.requeue(
-            _resolve_in_order(by_kind[HoldOperation], reply.holds)
-            + _resolve_in_order(by_kind[ReadOperation], reply.reads)
+        _resolve_in_order_and_list_unanswered(by_kind[CreateOperation], reply.creates)
+        _resolve_in_order_and_list_unanswered(by_kind[SetOperation], reply.sets)
+        _resolve_in_order_and_list_unanswered(by_kind[HeartbeatOperation], reply.heartbeats)
+        _resolve_in_order_and_list_unanswered(by_kind[CancelOperation], reply.cancels)
+        _resolve_in_order_and_list_unanswered(by_kind[TaskTypeRules], [reply.version] * len(by_kind[TaskTypeRules]))
+        lane.put_back_at_front(
+            _resolve_in_order_and_list_unanswered(by_kind[HoldOperation], reply.holds)
+            + _resolve_in_order_and_list_unanswered(by_kind[ReadTaskOperation], reply.reads)
         )
 
-    async def _read_position(self, lane: LaneName) -> handle.HistoryPosition:
+    async def _read_history_position_with_retries(self, lane: LaneName) -> handle.HistoryPosition:
         return await self._retry_while_busy(lambda: handle.read_history_position(self._engine, lane))
 
     async def _retry_while_busy(self, call: Callable[[], Awaitable[Reply]]) -> Reply:
         """Repeat a call while the lane is busy or does not answer."""
-        retry_window = RetryWindow("a lane", LaneTimeout)
+        retry_window = GrowingPausesUntilRetryTimeout("a lane", LaneTimeout)
         while True:
             try:
                 return await call()
@@ -258,7 +262,7 @@ class LaneClient:
                 await retry_window.pause_before_retry_or_raise(error)
 
 
-def _resolve_in_order(requests: Requests, answers: Sequence[object]) -> Requests:
+def _resolve_in_order_and_list_unanswered(requests: Requests, answers: Sequence[object]) -> Requests:
     """Answer requests in order; return those without an answer, because the reply was full."""
     for request, answer in zip(requests, answers, strict=False):
         request.resolve(answer)
@@ -305,12 +309,12 @@ class LaneBatcher(AbstractBatcher[Any, Any]):
         """See base class. A batch is limited to one message."""
         count, bytes_left = 0, BATCH_MAX_BYTES - FRAME_BYTES
 
-        def fits(request: BatchItem[Any, Any]) -> bool:
+        def count_and_check_operations_and_bytes(request: BatchItem[Any, Any]) -> bool:
             nonlocal count, bytes_left
             count, bytes_left = count + 1, bytes_left - request.weight
             return count <= BATCH_MAX_OPERATIONS and bytes_left >= 0
 
-        return fits
+        return count_and_check_operations_and_bytes
 
     def take_batch(self) -> list[BatchItem[Any, Any]]:
         """See base class."""
@@ -321,7 +325,7 @@ class LaneBatcher(AbstractBatcher[Any, Any]):
         self.clear_ready_unless_full()
         return batch
 
-    def mark_full(self) -> None:
+    def mark_full_and_answer_waiting_creates(self) -> None:
         """Record that the lane accepts no more tasks, and answer the waiting creates with that."""
         self.is_full = True
         waiting, self.waiting, self.weight = self.waiting, deque(), 0

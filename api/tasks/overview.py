@@ -12,11 +12,11 @@ from typing import Final, NamedTuple, Self
 
 from aiohttp import web
 
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.tasks import responses
 from api.tasks.context import TaskContext, get_task_context, routes
 from api.tasks.lane_caches import get_now_ms
-from api.tasks.queries import LANES_AT_A_TIME, search_lanes
+from api.tasks.queries import LANES_AT_A_TIME, search_lanes_in_order_until_enough
 from api.tasks.requests import BrowseTasksQuery, FindTasksQuery, TaskLanesQuery, TaskTypesPageQuery
 from api.tasks.responses import (
     LanePageResponse,
@@ -114,7 +114,7 @@ class TaskPageCursor:
 
 @routes.get(
     "/v1/browse_tasks",
-    access=Access.PROJECTS,
+    access=RouteAccess.PROJECTS,
     problems={TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict, _CURSOR_INVALID: Invalid},
 )
 async def browse_tasks(call: Call, query: BrowseTasksQuery) -> TaskPageResponse | web.Response:
@@ -147,12 +147,15 @@ async def _read_task_page(
         for pos in positions[:LANES_PER_PAGE]
     ]
     permits = asyncio.Semaphore(LANES_AT_A_TIME)
-    items = [TaskPageItem(*each) for each in await search_lanes(context, task_type, searches, count, permits)]
+    items = [
+        TaskPageItem(*each)
+        for each in await search_lanes_in_order_until_enough(context, task_type, searches, count, permits)
+    ]
     if len(items) < count:
         if len(positions) > LANES_PER_PAGE:
             return items, str(TaskPageCursor(positions[LANES_PER_PAGE], _LATEST, _HIGHEST_KEY))
         after = TaskPageCursor(0) if start.pos else start
-        items += await _read_archive(context, task_type, query, after, items, count - len(items))
+        items += await _read_archived_tasks_of_page(context, task_type, query, after, items, count - len(items))
     page = items[: query.limit]
     return page, str(TaskPageCursor.from_item(page[-1])) if len(items) > query.limit else ""
 
@@ -169,7 +172,7 @@ def _build_search(query: BrowseTasksQuery, start: TaskPageCursor, limit: int) ->
     )
 
 
-async def _read_archive(
+async def _read_archived_tasks_of_page(
     context: TaskContext,
     task_type: CachedTaskType,
     query: BrowseTasksQuery,
@@ -182,19 +185,19 @@ async def _read_archive(
         return []
     known = {item.task_id for item in excluded_items}
     after = (start.create_time, start.key)
-    rows = await archive.list_page(
+    rows = await archive.list_archived_task_page(
         context.database, task_type.type, statuses, ArchiveFilter(query.stage, query.user_id), after, limit
     )
     return [TaskPageItem(task_id, task, archived=True) for task_id, task in rows if task_id not in known]
 
 
-@routes.get("/v1/get_task_figures", access=Access.PROJECTS)
+@routes.get("/v1/get_task_figures", access=RouteAccess.PROJECTS)
 async def get_task_figures(call: Call, query: TaskTypesPageQuery) -> TaskFiguresPageResponse:
     """List types with the counters of their queues: waiting tasks and for how long, held and failed ones.
 
     The admin key gets the types of all projects where it names none.
     """
-    rows = await get_task_context(call).types.list_page_plus_one(
+    rows = await get_task_context(call).types.list_type_and_counts_page_plus_one(
         call.project_filter, query.prefix, query.cursor, query.limit
     )
     page = rows[: query.limit]
@@ -218,12 +221,16 @@ def _build_figures_response(task_type: CachedTaskType, counts: TaskTypeCounts) -
     )
 
 
-@routes.get("/v1/get_task_lanes", access=Access.PROJECTS, problems={TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict})
+@routes.get(
+    "/v1/get_task_lanes", access=RouteAccess.PROJECTS, problems={TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict}
+)
 async def get_task_lanes(call: Call, query: TaskLanesQuery) -> LanePageResponse:
     """List the open lanes of a type with their counters."""
     context = get_task_context(call)
     task_type = await context.types.require_type(query.task_type, call.project_filter)
-    rows = await lanes.list_page_plus_one(context.database, task_type.type, int(query.cursor or 0), query.limit)
+    rows = await lanes.list_open_lane_page_plus_one(
+        context.database, task_type.type, int(query.cursor or 0), query.limit
+    )
     page = rows[: query.limit]
     return LanePageResponse(
         lane_list=[_build_lane_response(task_type.type, lane) for lane in page],
@@ -246,7 +253,7 @@ def _to_seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-@routes.get("/v1/find_tasks", access=Access.PROJECTS)
+@routes.get("/v1/find_tasks", access=RouteAccess.PROJECTS)
 async def find_tasks(call: Call, query: FindTasksQuery) -> TaskIdsResponse:
     """Find the ids of tasks by the `task_id` that their creator chose; one for each type that has it."""
     return TaskIdsResponse(

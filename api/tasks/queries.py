@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from aiohttp import web
 
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.tasks import responses
 from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, routes
 from api.tasks.requests import GetTaskQuery, ListTasksQuery, TaskTypeQuery
@@ -37,16 +37,16 @@ LaneSearch: TypeAlias = tuple[int, TaskSearch]
 _Tasks: TypeAlias = dict[str, Task]
 
 
-@routes.get("/v1/get_task", access=Access.PROJECTS, problems={TASK_UNKNOWN: Missing})
+@routes.get("/v1/get_task", access=RouteAccess.PROJECTS, problems={TASK_UNKNOWN: Missing})
 async def get_task(call: Call, query: GetTaskQuery) -> GetTaskResponse | web.Response:
     """Return the current state of a task, and the attempts that did not end it."""
     context = get_task_context(call)
     parsed, task_type = await context.parse_task_id_and_type(call, query.task_id)
     # The type is read again, so that a change that another process has confirmed is visible.
     live, current = await asyncio.gather(
-        context.find_live_task(parsed, task_type), context.types.reload_type(task_type.type)
+        context.find_in_lane(parsed, task_type), context.types.reload_type(task_type.type)
     )
-    task = live or await context.archived.get(query.task_id)
+    task = live or await context.archived.look_up_in_next_batch(query.task_id)
     if task is None:
         raise build_unknown_task_fault(query.task_id)
     texts = await context.texts.read_texts(query.task_id, task)
@@ -56,7 +56,7 @@ async def get_task(call: Call, query: GetTaskQuery) -> GetTaskResponse | web.Res
     return build_success_response(task_data=details)
 
 
-@routes.get("/v1/get_task_list", access=Access.PROJECT, problems={TYPE_UNKNOWN: Missing})
+@routes.get("/v1/get_task_list", access=RouteAccess.PROJECT, problems={TYPE_UNKNOWN: Missing})
 async def get_task_list(call: Call, query: ListTasksQuery) -> TaskListResponse | web.Response:
     """List tasks, newest first.
 
@@ -81,7 +81,7 @@ async def get_task_list(call: Call, query: ListTasksQuery) -> TaskListResponse |
 
 @routes.get(
     "/v1/get_task_counts_by_type",
-    access=Access.PROJECTS,
+    access=RouteAccess.PROJECTS,
     problems={TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict},
 )
 async def get_task_counts_by_type(call: Call, query: TaskTypeQuery) -> TaskCountsResponse:
@@ -116,14 +116,14 @@ async def _read_heads(context: TaskContext, task_type: CachedTaskType) -> dict[i
     """Read the heads of all open lanes of a type, by position."""
     permits = asyncio.Semaphore(LANES_AT_A_TIME)
 
-    async def read_head(pos: int) -> tuple[int, LaneHead | None]:
+    async def read_head_or_none_if_closed(pos: int) -> tuple[int, LaneHead | None]:
         async with permits:
             try:
                 return pos, await context.lanes.read_head((task_type.type, pos))
             except LaneClosed:
                 return pos, None
 
-    heads = await asyncio.gather(*map(read_head, await context.heads.list_open_lanes(task_type.type)))
+    heads = await asyncio.gather(*map(read_head_or_none_if_closed, await context.heads.list_open_lanes(task_type.type)))
     return {pos: head for pos, head in heads if head is not None}
 
 
@@ -131,11 +131,11 @@ async def _search_types(context: TaskContext, types: Sequence[CachedTaskType], q
     """Search each type; the limit of concurrent lane queries is shared."""
     lane_permits, type_permits = asyncio.Semaphore(LANES_AT_A_TIME), asyncio.Semaphore(TYPES_AT_A_TIME)
 
-    async def search(task_type: CachedTaskType) -> _Tasks:
+    async def search_type_within_permits(task_type: CachedTaskType) -> _Tasks:
         async with type_permits:
             return await _search_type(context, task_type, query, lane_permits)
 
-    return await asyncio.gather(*map(search, types))
+    return await asyncio.gather(*map(search_type_within_permits, types))
 
 
 async def _search_type(
@@ -147,7 +147,7 @@ async def _search_type(
         status=query.status or 0, stage=query.stage, user_id=query.user_id, limit=limit, with_attempts=False
     )
     searches = [(pos, search) for pos in await context.heads.list_open_lanes(task_type.type)]
-    found: _Tasks = dict(await search_lanes(context, task_type, searches, limit, permits))
+    found: _Tasks = dict(await search_lanes_in_order_until_enough(context, task_type, searches, limit, permits))
     statuses = [status for status in FINAL if query.status in (None, 0, status)]
     if statuses:
         archived = await archive.list_newest_archived_tasks(
@@ -157,7 +157,7 @@ async def _search_type(
     return found
 
 
-async def search_lanes(
+async def search_lanes_in_order_until_enough(
     context: TaskContext,
     task_type: CachedTaskType,
     searches: Sequence[LaneSearch],

@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from api.batching import CoalescedRead
+from api.batching import SharedReadByKey
 from api.daily_quotas import DAILY_QUOTAS
 from api.http.routes import Call
 from domain.quotas import OPEN_RETRY_SECONDS, QuotaLimits, SingleQuotaUsage, build_quota_exceeded_fault
@@ -25,7 +25,7 @@ _log = log.get(__name__)
 
 
 @dataclass(slots=True)
-class _OpenTaskCount:
+class _StoredAndAdmittedTaskCounts:
     """The open tasks of a project as they were read, and those that this process let in around and after that."""
 
     read_at: float
@@ -48,8 +48,8 @@ class OpenTaskQuotaCounter:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: OrderedDict[str, _OpenTaskCount] = OrderedDict()
-        self._reads = CoalescedRead(self._read_and_cache_count)
+        self._known: OrderedDict[str, _StoredAndAdmittedTaskCounts] = OrderedDict()
+        self._reads = SharedReadByKey(self._read_and_cache_count)
         self._refreshes: dict[str, asyncio.Task[None]] = {}
 
     async def count_new_tasks_within_quota(self, project_id: str, tasks: int, limit: int) -> None:
@@ -61,7 +61,7 @@ class OpenTaskQuotaCounter:
         known = self._known.get(project_id)
         age = time.monotonic() - known.read_at if known else STALE_SECONDS
         if known is None or age >= STALE_SECONDS:
-            known = await self._reads.get(project_id)
+            known = await self._reads.read_anew(project_id)
         elif age >= FRESH_SECONDS and project_id not in self._refreshes:
             self._refreshes[project_id] = asyncio.create_task(self._refresh_in_background(project_id))
         if known.total + tasks > limit:
@@ -75,18 +75,18 @@ class OpenTaskQuotaCounter:
 
     async def _refresh_in_background(self, project_id: str) -> None:
         try:
-            await self._reads.get(project_id)
+            await self._reads.read_anew(project_id)
         except Exception as error:  # noqa: BLE001 - the count is read again before it is too old
             _log.warning("open_tasks_read_failed", project_id=project_id, error=repr(error))
         finally:
             del self._refreshes[project_id]
 
-    async def _read_and_cache_count(self, project_id: str) -> _OpenTaskCount:
+    async def _read_and_cache_count(self, project_id: str) -> _StoredAndAdmittedTaskCounts:
         before = self._known.get(project_id)
         admitted = before.admitted if before else 0
         stored = await lanes.count_open_tasks_of_project(self._database, project_id)
         now = time.monotonic()
-        known = _OpenTaskCount(now, stored)
+        known = _StoredAndAdmittedTaskCounts(now, stored)
         if before is not None:
             # What was let in during the read is carried on in full; what came before it, until the next read.
             known.admitted = before.admitted - admitted

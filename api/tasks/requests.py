@@ -195,7 +195,7 @@ class RegisterTaskTypeRequest(Request):
 
     @model_validator(mode="before")
     @classmethod
-    def _wrap_bare_fields(cls, value: Any) -> Any:
+    def _wrap_fields_sent_without_enclosing_object(cls, value: Any) -> Any:
         """Wrap the fields of a caller that sends them without the enclosing object."""
         return {"task_type_data": value} if isinstance(value, dict) and "task_type" in value else value
 

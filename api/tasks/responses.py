@@ -366,16 +366,16 @@ def build_failure_fields(code: ResponseCode, reason: str) -> dict[str, Any]:
     return {"code": code, "msg": FAIL.format(reason=reason)}
 
 
-async def process_each(items: Sequence[Item], process: Callable[[Item], Awaitable[str]]) -> TaskOutcomesResponse:
+async def process_concurrently_and_collect_outcomes(
+    items: Sequence[Item], process: Callable[[Item], Awaitable[str]]
+) -> TaskOutcomesResponse:
     """Process items concurrently, each with an outcome of its own; `process` returns the id of the item's task."""
-    results = await asyncio.gather(*(_await_outcome(process(item)) for item in items))
-    failed = next((result for result in results if result.code), None)
-    if failed is None:
-        return TaskOutcomesResponse(results=results)
+    results = await asyncio.gather(*(_await_and_convert_fault_to_outcome(process(item)) for item in items))
+    failed = next((result for result in results if result.code), ResponseEnvelope())
     return TaskOutcomesResponse(code=failed.code, msg=failed.msg, results=results)
 
 
-async def _await_outcome(awaitable_task_id: Awaitable[str]) -> TaskOutcome:
+async def _await_and_convert_fault_to_outcome(awaitable_task_id: Awaitable[str]) -> TaskOutcome:
     try:
         return TaskOutcome(task_id=await awaitable_task_id)
     except Fault as fault:

@@ -117,13 +117,13 @@ class TypeCache:
 
     async def reload_type(self, type_: str) -> CachedTaskType | None:
         """Read a type from the database; None if there is none."""
-        return await self._reads.get(type_)
+        return await self._reads.look_up_in_next_batch(type_)
 
     async def list_project_types(self, project_id: str) -> list[CachedTaskType]:
         """Return all types of a project."""
         return [self._cache_type(row) for row in await types.list_types_of_project(self._database, project_id)]
 
-    async def list_page_plus_one(
+    async def list_type_and_counts_page_plus_one(
         self, scope: str | None, prefix: str, after: str, limit: int
     ) -> list[tuple[CachedTaskType, TaskTypeCounts]]:
         """Return types with their counters, by name, and one more than the limit if another page follows.
@@ -132,7 +132,7 @@ class TypeCache:
             after: A name, or `name/project`: only types behind it are returned.
         """
         name, _, project_id = after.partition("/")
-        rows = await types.list_page_plus_one(self._database, scope, prefix, (name, project_id), limit)
+        rows = await types.list_type_and_counts_page_plus_one(self._database, scope, prefix, (name, project_id), limit)
         return [(self._cache_type(row), counts) for row, counts in rows]
 
     async def create_or_update_type(
@@ -158,12 +158,12 @@ class TypeCache:
         row = await types.set_paused(self._database, found.type, paused=paused)
         return self._cache_type(row) if row else found
 
-    async def remove(self, task_type: CachedTaskType) -> None:
+    async def mark_type_removed(self, task_type: CachedTaskType) -> None:
         """Remove a type, until it is registered again."""
         await types.set_type_removed(self._database, task_type.type, removed=True)
         self._types.pop(task_type.type, None)
 
-    async def restore(self, task_type: CachedTaskType) -> None:
+    async def undo_type_removal(self, task_type: CachedTaskType) -> None:
         """Undo the removal of a type."""
         await types.set_type_removed(self._database, task_type.type, removed=False)
 
@@ -181,7 +181,7 @@ class TypeCache:
             del self._refreshes[type_]
 
     async def _read_types(self, identifiers: Sequence[str]) -> Mapping[str, CachedTaskType]:
-        return {row.type: self._cache_type(row) for row in await types.find(self._database, identifiers)}
+        return {row.type: self._cache_type(row) for row in await types.find_types_by_id(self._database, identifiers)}
 
     def _cache_type(self, row: TaskTypeRow) -> CachedTaskType:
         own = {"lane_max_tasks"}
@@ -203,7 +203,7 @@ class ChosenTaskIdStore:
 
     async def claim_key_or_get_existing_claim(self, claim: TaskKeyClaim) -> TaskKeyClaim:
         """Store a claim unless its key is taken; return the claim that is stored then."""
-        return await self._claims.get(claim) or claim
+        return await self._claims.look_up_in_next_batch(claim) or claim
 
     async def reassign_key(self, before: TaskKeyClaim, task_id: str) -> TaskKeyClaim:
         """Assign a key to another task, unless it was reassigned already; return the claim that is stored then."""
@@ -237,7 +237,7 @@ class LongTextStore:
     async def write_text(self, task_id: str, text: str) -> str:
         """Write a text; return its reference once it is durable."""
         reference = derive_text_reference(text)
-        await self._writes.get((task_id, reference, text))
+        await self._writes.look_up_in_next_batch((task_id, reference, text))
         return reference
 
     async def read_texts(self, task_id: str, task: Task) -> tuple[str, str]:
@@ -254,7 +254,7 @@ class LongTextStore:
 
     async def _read_referenced_text_or_empty(self, task_id: str, reference: str) -> str:
         # When a task ends, its earlier texts are removed; a task that was read before may still refer to one.
-        return await self._reads.get((task_id, reference)) or ""
+        return await self._reads.look_up_in_next_batch((task_id, reference)) or ""
 
     async def _write_texts(self, texts: Sequence[tuple[str, str, str]]) -> Mapping[tuple[str, str, str], bool]:
         await contents.write_texts(self._database, texts)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from api.http.auth import build_missing_to_caller_fault
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.pauses import SYSTEM_PAUSED
 from api.projects import ProjectPath
 from api.transfers.context import build_missing_job_fault, get_transfer_context, is_expired, routes
@@ -74,7 +74,7 @@ TAKEN = "transfer_opening_taken"
 
 @routes.post(
     "/v1/transfers",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     is_audited=False,
     begins_work=True,
     status=HTTPStatus.ACCEPTED,
@@ -87,13 +87,15 @@ async def create_transfer(call: Call, body: CreateTransferRequest) -> CreateTran
     ends. Once answered, the request is carried out whatever fails; `GET /v1/transfers/{task_id}` shows its state. A
     target that is requested twice in one window gets the file once, and both tasks show it.
     """
-    job_id, (task_id,) = await _join_job(call, body, [(body.target_agent_id, body.target_container_id)])
+    job_id, (task_id,) = await _require_permission_and_join_job(
+        call, body, [(body.target_agent_id, body.target_container_id)]
+    )
     return CreateTransferResponse(task_id=task_id, job_id=job_id)
 
 
 @routes.post(
     "/v1/transfers:batch",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     is_audited=False,
     begins_work=True,
     status=HTTPStatus.ACCEPTED,
@@ -106,7 +108,7 @@ async def create_transfers(call: Call, body: CreateTransfersRequest) -> CreateTr
     of the request.
     """
     targets = [(target.target_agent_id, target.target_container_id) for target in body.targets]
-    job_id, task_ids = await _join_job(call, body, targets)
+    job_id, task_ids = await _require_permission_and_join_job(call, body, targets)
     return CreateTransfersResponse(
         job_id=job_id,
         tasks=[
@@ -118,7 +120,7 @@ async def create_transfers(call: Call, body: CreateTransfersRequest) -> CreateTr
 
 @routes.post(
     "/v1/transfers/jobs/{job_id}/cancel",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     slashes="job_id",
     status=HTTPStatus.ACCEPTED,
     problems=_CANCEL_PROBLEMS,
@@ -140,7 +142,7 @@ async def cancel_job(call: Call, path: TransferJobPath) -> TransferJobResponse:
 
 @routes.post(
     "/v1/transfers/{task_id}/cancel",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     slashes="task_id",
     status=HTTPStatus.ACCEPTED,
     problems=_CANCEL_PROBLEMS,
@@ -161,7 +163,7 @@ async def cancel_task(call: Call, path: TransferTaskPath) -> TransferTaskRespons
 
 @routes.post(
     "/v1/transfers/jobs/{job_id}/retry",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     begins_work=True,
     slashes="job_id",
     status=HTTPStatus.ACCEPTED,
@@ -183,8 +185,8 @@ async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobReq
         raise Conflict(NOTHING_FAILED, f"{path.job_id} has not begun to send: nothing has failed.", "Ask again later.")
     if is_expired(saved.row.expires_at):
         raise build_expired_fault("job")
-    count = await _count_failed_or_raise(call, path.job_id, saved.row.id, body.reason)
-    await _require_current_permission(call, job, saved.row.id, body.reason)
+    count = await _count_failed_or_raise_if_none(call, path.job_id, saved.row.id, body.reason)
+    await _require_permission_still_covers_failed_targets(call, job, saved.row.id, body.reason)
     retry = JobRetry(job_id=path.job_id, project_id=call.project_id, reason=body.reason, targets=count)
     # Under a number of its own: the number that it gets is known only when it has begun.
     admitted_id = str(replace(job, retry=RETRIES_MAX + 1))
@@ -194,13 +196,15 @@ async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobReq
     except Conflict:
         release_targets(call, admitted_id, count)
         raise
-    call.request.app[OPEN_TRANSFERS].move(
+    call.request.app[OPEN_TRANSFERS].move_targets_to_joined_job(
         call.project_id, admitted_id, response.job_id, count, time.time() + EARLIER_RETRY_SECONDS
     )
     return response
 
 
-async def _join_job(call: Call, body: TransferFileRequest, targets: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
+async def _require_permission_and_join_job(
+    call: Call, body: TransferFileRequest, targets: Sequence[tuple[str, str]]
+) -> tuple[str, list[str]]:
     """Join targets to a job; return the id of the job, and of each target's task, once that is durable."""
     file = TransferFile(biz_id=body.biz_id, app_id=body.app_id, path=body.full_path)
     _require_short_job_id(file)
@@ -220,11 +224,11 @@ async def _join_within_quota(call: Call, file: TransferFile, group: TargetsWithS
     """Join targets within the project's quotas; return the id of the job, and the number of its window."""
     context, targets = get_transfer_context(call), len(group.targets)
 
-    def name_job(window_number: int) -> tuple[str, float]:
+    def build_job_id_and_save_time(window_number: int) -> tuple[str, float]:
         until = names.compute_window_end(window_number, context.window_seconds) + SAVE_SECONDS
         return str(TransferJobKey(file, window_number)), until
 
-    admitted_id, until = name_job(names.compute_window_number(time.time(), context.window_seconds))
+    admitted_id, until = build_job_id_and_save_time(names.compute_window_number(time.time(), context.window_seconds))
     await count_targets_within_quotas(call, admitted_id, targets, until)
     try:
         window_number = await context.joiner.join_job(file, group)
@@ -232,8 +236,8 @@ async def _join_within_quota(call: Call, file: TransferFile, group: TargetsWithS
         # Another error leaves open whether they have joined: until the window is over, they count.
         release_targets(call, admitted_id, targets)
         raise
-    job_id, until = name_job(window_number)
-    call.request.app[OPEN_TRANSFERS].move(call.project_id, admitted_id, job_id, targets, until)
+    job_id, until = build_job_id_and_save_time(window_number)
+    call.request.app[OPEN_TRANSFERS].move_targets_to_joined_job(call.project_id, admitted_id, job_id, targets, until)
     return job_id, window_number
 
 
@@ -260,11 +264,11 @@ async def _start_retry_under_free_number(
         # The earlier retry of this number may not have saved its targets yet.
         while await context.lookup.find_job(str(retry_job), call.project_id) is None and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(EARLIER_RETRY_POLL_SECONDS)
-        await _count_failed_or_raise(call, retry.job_id, row_id, retry.reason)
+        await _count_failed_or_raise_if_none(call, retry.job_id, row_id, retry.reason)
     raise Conflict(NOTHING_FAILED, f"{retry.job_id} was retried {RETRIES_MAX} times.", "Ask for the file anew.")
 
 
-async def _count_failed_or_raise(call: Call, job_id: str, row_id: int, reason: FailureReason | None) -> int:
+async def _count_failed_or_raise_if_none(call: Call, job_id: str, row_id: int, reason: FailureReason | None) -> int:
     """Count the failed targets that no retry has.
 
     Raises:
@@ -281,7 +285,7 @@ async def _count_failed_or_raise(call: Call, job_id: str, row_id: int, reason: F
     return count
 
 
-async def _require_current_permission(
+async def _require_permission_still_covers_failed_targets(
     call: Call, job: TransferJobKey, row_id: int, reason: FailureReason | None
 ) -> None:
     """Check the failed targets against today's openings, which may have changed since they were sent."""
@@ -292,7 +296,7 @@ async def _require_current_permission(
         await openings.require_permission(call.project_id, job.file, each.target_user, each.folder, each.agent_ids)
 
 
-@routes.get("/v1/projects/{project_id}/transfer-openings", access=Access.OWNER)
+@routes.get("/v1/projects/{project_id}/transfer-openings", access=RouteAccess.OWNER)
 async def list_openings(call: Call, path: ProjectPath) -> SendPermissionsResponse:
     """Read what a project may send.
 
@@ -304,7 +308,7 @@ async def list_openings(call: Call, path: ProjectPath) -> SendPermissionsRespons
     return _build_openings_response(path.project_id, opened or [], is_restricted=opened is not None)
 
 
-@routes.put("/v1/projects/{project_id}/transfer-openings", access=Access.ADMIN, problems={TAKEN: Conflict})
+@routes.put("/v1/projects/{project_id}/transfer-openings", access=RouteAccess.ADMIN, problems={TAKEN: Conflict})
 async def replace_openings(call: Call, path: ProjectPath, body: SetSendPermissionsRequest) -> SendPermissionsResponse:
     """Open transfers for a project.
 
@@ -326,7 +330,7 @@ async def replace_openings(call: Call, path: ProjectPath, body: SetSendPermissio
 
 
 async def _require_project(session: Session, project_id: str) -> None:
-    if await projects.find(session, project_id) is None:
+    if await projects.find_project(session, project_id) is None:
         raise build_missing_to_caller_fault()
 
 

@@ -21,7 +21,7 @@ from aiohttp import web
 from temporalio.client import WorkflowExecutionStatus, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError
 
-from api.batching import BatchedLookup, CoalescedRead
+from api.batching import BatchedLookup, SharedReadByKey
 from api.http.routes import Call, Routes
 from api.transfers.joins import JobJoiner
 from api.transfers.quotas import OPEN_TRANSFERS, OpenTransferCounter
@@ -63,7 +63,7 @@ class SendPermissionsCache:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._cache: BoundedCache[str, tuple[float, list[SendPermission] | None]] = BoundedCache()
-        self._reads = CoalescedRead(self.load_openings)
+        self._reads = SharedReadByKey(self.load_openings)
 
     async def require_permission(
         self, project_id: str, file: TransferFile, user: str, folder: str, agent_ids: Collection[str]
@@ -82,7 +82,7 @@ class SendPermissionsCache:
         cached = self._cache.get(project_id)
         if cached and time.monotonic() - cached[0] < OPENINGS_CACHE_SECONDS:
             return cached[1]
-        return await self._reads.get(project_id)
+        return await self._reads.read_anew(project_id)
 
     def invalidate(self) -> None:
         """Load all openings anew."""
@@ -103,8 +103,8 @@ class TransferContext:
 
     def __init__(self, services: Services) -> None:
         self.joiner = JobJoiner(services)
-        self.lookup = TransferLookup(services)
-        self.job_lists = JobLister(services)
+        self.lookup = BatchedTransferLookup(services)
+        self.job_lists = UnsavedAndSavedJobLister(services)
         self.openings = SendPermissionsCache(services)
         self.window_seconds = services.settings.transfers.window_seconds
         peppers = services.settings.secrets.list_peppers()
@@ -191,7 +191,7 @@ class SavedJob:
         return dict(counts)
 
 
-class TransferLookup:
+class BatchedTransferLookup:
     """Looks up the states of tasks and jobs, and batches and caches what many callers ask for."""
 
     def __init__(self, services: Services) -> None:
@@ -205,21 +205,21 @@ class TransferLookup:
 
     async def find_target(self, job_id: str, key: int, project_id: str) -> TargetDetails | None:
         """Return the state of a target in the database; None before its window has ended, and after its retention."""
-        return await self._targets.get((job_id, key, project_id))
+        return await self._targets.look_up_in_next_batch((job_id, key, project_id))
 
     async def _find_targets(self, targets_: Sequence[ProjectTarget]) -> dict[ProjectTarget, TargetDetails]:
-        return await targets.find(self._database, targets_)
+        return await targets.find_targets(self._database, targets_)
 
     async def is_cancelled(self, job_id: str, key: int, project_id: str) -> bool:
         """Return whether a target is cancelled, or was when it ended."""
-        return await self._cancelled.get((job_id, key, project_id)) is not None
+        return await self._cancelled.look_up_in_next_batch((job_id, key, project_id)) is not None
 
     async def _find_cancelled(self, targets_: Sequence[ProjectTarget]) -> dict[ProjectTarget, bool]:
         return dict.fromkeys(await targets.filter_cancelled(self._database, targets_), True)
 
     async def find_job(self, job_id: str, project_id: str | None) -> SavedJob | None:
         """Return a job in the database, if the project (None for all projects) has targets in it."""
-        row = await jobs.find(self._database, job_id, project_id)
+        row = await jobs.find_job(self._database, job_id, project_id)
         if row is None:
             return None
         cached = self._outcomes.get((row.id, project_id))
@@ -275,7 +275,7 @@ class UnsavedJob:
     targets: int
 
 
-class JobLister:
+class UnsavedAndSavedJobLister:
     """Lists jobs of a project, or of all projects."""
 
     def __init__(self, services: Services) -> None:
@@ -305,14 +305,14 @@ class JobLister:
             self._collecting = {
                 key: each for key, each in self._collecting.items() if now - each[0] < COLLECTING_CACHE_SECONDS
             }
-            query = asyncio.create_task(self._query_collecting(project_id))
+            query = asyncio.create_task(self._list_running_jobs_and_count_joined_targets(project_id))
             self._collecting[project_id] = (now, query)
         collecting = await asyncio.shield(query)
         job_ids = [str(each.job) for each in collecting]
         saved = await jobs.filter_saved_job_ids(self._database, job_ids) if job_ids else set()
         return [each for each in collecting if str(each.job) not in saved and search.lower() in str(each.job).lower()]
 
-    async def _query_collecting(self, project_id: str | None) -> list[UnsavedJob]:
+    async def _list_running_jobs_and_count_joined_targets(self, project_id: str | None) -> list[UnsavedJob]:
         running = self._engine.list_workflows(_COLLECTING, limit=COLLECTING_JOBS_MAX)
         keys = [job async for each in running if (job := names.parse_job_id(each.id))]
         counts = await asyncio.gather(*(self._count_joined_targets_or_zero(str(job), project_id) for job in keys))

@@ -18,7 +18,7 @@ from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as Update
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from api.batching import AbstractBatcher, BatchItem, RetryWindow
+from api.batching import AbstractBatcher, BatchItem, GrowingPausesUntilRetryTimeout
 from api.http.problems import RequestRejected
 from domain.faults import QuotaExhausted
 from domain.transfers import joining, names
@@ -89,13 +89,13 @@ class _FileBatcher(AbstractBatcher[TargetsWithSameSpec, int]):
         specs: set[TransferSpec] = set()
         targets = 0
 
-        def fits(request: BatchItem[TargetsWithSameSpec, int]) -> bool:
+        def count_and_check_targets_and_specs(request: BatchItem[TargetsWithSameSpec, int]) -> bool:
             nonlocal targets
             targets += request.weight
             specs.add(request.value.spec)
             return targets <= BATCH_TARGETS_MAX and len(specs) <= SPECS_MAX
 
-        return fits
+        return count_and_check_targets_and_specs
 
     def is_ready(self) -> bool:
         """See base class."""
@@ -176,7 +176,7 @@ class JobJoiner:
         """Join groups to the first windows that accept them; return the window of each, None if none accepts it."""
         window_numbers: list[int | None] = [None] * len(groups)
         left = list(range(len(groups)))
-        retry_window = RetryWindow("the job of a file", JoinTimeout)
+        retry_window = GrowingPausesUntilRetryTimeout("the job of a file", JoinTimeout)
         batch_id = uuid.uuid4().hex
         if (now := self._get_current_window_number()) > batcher.window_number:
             batcher.window_number, batcher.batches = now, 0
@@ -213,28 +213,33 @@ class JobJoiner:
             batcher.batches = result.batches
 
     async def _join_until_answered(
-        self, batcher: _FileBatcher, window_number: int, batch: JoinBatch, batch_id: str, retry_window: RetryWindow
+        self,
+        batcher: _FileBatcher,
+        window_number: int,
+        batch: JoinBatch,
+        batch_id: str,
+        retry_window: GrowingPausesUntilRetryTimeout,
     ) -> JoinResult | None:
         """Send a batch to a job until the job answers; return None if the job has ended."""
         while True:
             try:
-                return await self._join_once(batcher, window_number, batch, batch_id)
+                return await self._join_or_return_none_if_job_is_over(batcher, window_number, batch, batch_id)
             except (RPCError, UpdateLost) as error:
                 if not outages.is_outage(error):
                     raise
-                if isinstance(error, UpdateLost) and not await self._may_have_workers():
+                if isinstance(error, UpdateLost) and not await self._has_polling_workers_or_unknown():
                     raise _build_no_workers_error() from error
                 _log.warning("transfer_join_repeated", error=str(error))
                 await retry_window.pause_before_retry_or_raise(error)
 
-    async def _may_have_workers(self) -> bool:
+    async def _has_polling_workers_or_unknown(self) -> bool:
         """Return whether a worker polled for jobs recently; the engine remembers one that is being replaced."""
         try:
             return bool(list_polling_workers(await describe_queue(self._engine, names.QUEUE, WORKFLOW_QUEUE)))
         except RPCError:
             return True
 
-    async def _join_once(
+    async def _join_or_return_none_if_job_is_over(
         self, batcher: _FileBatcher, window_number: int, batch: JoinBatch, batch_id: str
     ) -> JoinResult | None:
         job = TransferJobKey(batcher.file, window_number)

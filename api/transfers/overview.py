@@ -8,7 +8,7 @@ from typing import Final
 
 from api.http import pagination
 from api.http.pagination import PageResponse
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.transfers.context import UnsavedJob, get_transfer_context, routes
 from api.transfers.queries import build_collecting_summary_fields
 from api.transfers.requests import HostTargetsQuery, TransferJobsQuery
@@ -44,7 +44,7 @@ def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloa
     return TransferTargetCounter(services.database).count_workloads
 
 
-@routes.get("/v1/transfers/jobs", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})
+@routes.get("/v1/transfers/jobs", access=RouteAccess.PROJECTS, problems={"cursor_invalid": Invalid})
 async def list_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[TransferJobSummary]:
     """List the jobs that your project has targets in, those of the newest window first.
 
@@ -56,7 +56,7 @@ async def list_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[Transf
     filters = JobFilter(search, query.ended, query.reason, query.closes_after, query.closes_before)
     is_old = after is not None or query.ended or query.reason is not None or query.closes_before is not None
     collecting = [] if is_old else await job_lists.list_jobs_not_saved_yet(project_id, search)
-    rows = await jobs.list_page_plus_one(call.services.database, project_id, filters, after, query.limit)
+    rows = await jobs.list_job_page_plus_one(call.services.database, project_id, filters, after, query.limit)
     saved = [(job, row) for row in rows if (job := names.parse_job_id(row.job_id))]
     page = saved[: query.limit]
     counts = await job_lists.count_targets_by_state([row for _, row in page], project_id)
@@ -71,7 +71,7 @@ async def list_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[Transf
     return PageResponse[TransferJobSummary](items=items, next_cursor=cursor)
 
 
-@routes.get("/v1/transfers/targets", access=Access.PROJECTS)
+@routes.get("/v1/transfers/targets", access=RouteAccess.PROJECTS)
 async def list_host_targets(call: Call, query: HostTargetsQuery) -> HostTargetsResponse:
     """List what a host was sent, over all jobs, those of the newest window first.
 

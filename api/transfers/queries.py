@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from api.http.routes import Access, Call
+from api.http.routes import Call, RouteAccess
 from api.transfers.context import SavedJob, build_missing_job_fault, get_transfer_context, is_expired, routes
 from api.transfers.joins import WINDOWS_MAX
 from api.transfers.requests import JobTargetsQuery, TransferJobPath, TransferTaskPath
@@ -31,7 +31,7 @@ EXPIRED = "transfer_expired"
 
 @routes.get(
     "/v1/transfers/jobs/{job_id}",
-    access=Access.PROJECTS,
+    access=RouteAccess.PROJECTS,
     slashes="job_id",
     problems={"not_found": Missing, EXPIRED: Gone},
 )
@@ -54,7 +54,7 @@ async def read_job(call: Call, path: TransferJobPath, query: JobTargetsQuery) ->
 
 @routes.get(
     "/v1/transfers/{task_id}",
-    access=Access.PROJECT,
+    access=RouteAccess.PROJECT,
     slashes="task_id",
     problems={"not_found": Missing, EXPIRED: Gone},
 )
@@ -126,7 +126,7 @@ async def _read_saved_job(
 ) -> TransferJobResponse:
     database, row = call.services.database, saved.row
     filter_ = TargetFilter(query.status, query.reason, query.code, query.target_agent_id)
-    rows = await targets.list_page_plus_one(
+    rows = await targets.list_target_page_plus_one(
         database, row.id, call.project_filter, filter_, int(query.cursor or 0), query.limit
     )
     page = rows[: query.limit]

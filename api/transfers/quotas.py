@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from api.batching import CoalescedRead
+from api.batching import SharedReadByKey
 from api.daily_quotas import DAILY_QUOTAS
 from api.http.routes import Call
 from domain.faults import Invalid, QuotaExhausted
@@ -51,7 +51,9 @@ class _ProjectOpenTransfers:
     targets: int = 0
     """All of both."""
 
-    def update(self, stored: dict[str, int], saved: set[str], now: float, fresh_until: float) -> None:
+    def replace_stored_counts_and_drop_saved_jobs(
+        self, stored: dict[str, int], saved: set[str], now: float, fresh_until: float
+    ) -> None:
         self.stored, self.fresh_until = stored, fresh_until
         self.admitted = {
             job_id: job
@@ -60,12 +62,12 @@ class _ProjectOpenTransfers:
         }
         self.targets = sum(stored.values()) + sum(job.targets for job in self.admitted.values())
 
-    def add(self, job_id: str, targets: int, until: float) -> None:
+    def add_admitted_targets(self, job_id: str, targets: int, until: float) -> None:
         job = self.admitted.setdefault(job_id, _UnsavedJobTargets(0, until))
         job.targets += targets
         self.targets += targets
 
-    def remove(self, job_id: str, targets: int) -> None:
+    def remove_admitted_targets(self, job_id: str, targets: int) -> None:
         job = self.admitted.get(job_id)
         if job is None:
             return  # saved meanwhile, and counted there
@@ -75,7 +77,7 @@ class _ProjectOpenTransfers:
             del self.admitted[job_id]
 
     @property
-    def jobs(self) -> int:
+    def open_job_count(self) -> int:
         return len(self.stored) + len(self.admitted)
 
 
@@ -91,7 +93,7 @@ class OpenTransferCounter:
         self._database = database
         self._clock = clock
         self._known: OrderedDict[str, _ProjectOpenTransfers] = OrderedDict()
-        self._reads = CoalescedRead(self._load_open_transfers)
+        self._reads = SharedReadByKey(self._load_open_transfers)
 
     async def count_targets_within_quota(
         self, project_id: str, job_id: str, targets: int, until: float, limits: QuotaLimits
@@ -108,12 +110,14 @@ class OpenTransferCounter:
         """
         known = self._known.get(project_id)
         if known is None or self._clock() > known.fresh_until:
-            known = await self._reads.get(project_id)
+            known = await self._reads.read_anew(project_id)
         is_new_job = job_id not in known.admitted and job_id not in known.stored
         self._require_within_quota(known, targets, limits, is_new_job=is_new_job)
-        known.add(job_id, targets, until)
+        known.add_admitted_targets(job_id, targets, until)
 
-    def move(self, project_id: str, admitted_job_id: str, job_id: str, targets: int, until: float) -> None:
+    def move_targets_to_joined_job(
+        self, project_id: str, admitted_job_id: str, job_id: str, targets: int, until: float
+    ) -> None:
         """Count admitted targets under the job that they joined: its window may be a later one.
 
         Args:
@@ -122,15 +126,15 @@ class OpenTransferCounter:
         known = self._known.get(project_id)
         if known is None or job_id == admitted_job_id:
             return
-        known.remove(admitted_job_id, targets)
+        known.remove_admitted_targets(admitted_job_id, targets)
         if job_id not in known.stored:
-            known.add(job_id, targets, until)
+            known.add_admitted_targets(job_id, targets, until)
 
-    def release(self, project_id: str, job_id: str, targets: int) -> None:
+    def uncount_targets_that_did_not_join(self, project_id: str, job_id: str, targets: int) -> None:
         """Count admitted targets no more, as no job has taken them."""
         known = self._known.get(project_id)
         if known is not None:
-            known.remove(job_id, targets)
+            known.remove_admitted_targets(job_id, targets)
 
     def _require_within_quota(
         self, known: _ProjectOpenTransfers, targets: int, limits: QuotaLimits, *, is_new_job: bool
@@ -149,7 +153,7 @@ class OpenTransferCounter:
                 "Wait until some have ended, or cancel some.",
                 OPEN_RETRY_SECONDS,
             )
-        if is_new_job and known.jobs >= limits.transfer_jobs_open:
+        if is_new_job and known.open_job_count >= limits.transfer_jobs_open:
             raise build_quota_exceeded_fault(
                 ["transfer_jobs_open"],
                 f"This project has {limits.transfer_jobs_open:,} jobs that have not ended, as many as it may.",
@@ -157,10 +161,10 @@ class OpenTransferCounter:
                 OPEN_RETRY_SECONDS,
             )
 
-    async def count(self, project_id: str) -> OpenJobsAndTargets:
+    async def count_open_jobs_and_targets(self, project_id: str) -> OpenJobsAndTargets:
         """Return how many jobs and targets of a project are open."""
-        known = await self._reads.get(project_id)
-        return known.jobs, known.targets
+        known = await self._reads.read_anew(project_id)
+        return known.open_job_count, known.targets
 
     async def _load_open_transfers(self, project_id: str) -> _ProjectOpenTransfers:
         began = self._clock()
@@ -169,7 +173,9 @@ class OpenTransferCounter:
         saved = await jobs.filter_saved_job_ids(self._database, list(known.admitted)) if known.admitted else set()
         stored = await jobs.count_unfinished_targets_by_open_job(self._database, project_id)
         now = self._clock()
-        known.update(stored, saved, now, now + max(FRESH_SECONDS, COST_FACTOR * (now - began)))
+        known.replace_stored_counts_and_drop_saved_jobs(
+            stored, saved, now, now + max(FRESH_SECONDS, COST_FACTOR * (now - began))
+        )
         if len(self._known) > PROJECTS_MAX:
             self._known.popitem(last=False)
         return known
@@ -200,13 +206,13 @@ async def count_targets_within_quotas(call: Call, job_id: str, targets: int, unt
     try:
         await call.request.app[DAILY_QUOTAS].count_within_quotas(call.project_id, _build_daily_amounts(targets), limits)
     except QuotaExhausted:
-        transfers.release(call.project_id, job_id, targets)
+        transfers.uncount_targets_that_did_not_join(call.project_id, job_id, targets)
         raise
 
 
 def release_targets(call: Call, job_id: str, targets: int) -> None:
     """Count admitted targets no more, as no job has taken them."""
-    call.request.app[OPEN_TRANSFERS].release(call.project_id, job_id, targets)
+    call.request.app[OPEN_TRANSFERS].uncount_targets_that_did_not_join(call.project_id, job_id, targets)
     call.request.app[DAILY_QUOTAS].release(call.project_id, _build_daily_amounts(targets))
 
 
@@ -217,7 +223,7 @@ def _build_daily_amounts(targets: int) -> dict[str, int]:
 
 async def read_usage(call: Call, project_id: str, _limits: QuotaLimits) -> list[SingleQuotaUsage]:
     """Return how much of its quotas a project has used."""
-    open_jobs, open_targets = await call.request.app[OPEN_TRANSFERS].count(project_id)
+    open_jobs, open_targets = await call.request.app[OPEN_TRANSFERS].count_open_jobs_and_targets(project_id)
     return [
         SingleQuotaUsage("transfer_jobs_open", open_jobs),
         SingleQuotaUsage("transfer_targets_open", open_targets),

@@ -101,7 +101,7 @@ class TransferTargetResponse(TargetStatus):
     file_name: str
 
 
-class FailureGroup(Response):
+class TargetsFailedAlike(Response):
     """Targets that did not get the file for the same reason, or do not get it yet because GSE answers errors."""
 
     status: TransferState
@@ -156,7 +156,7 @@ class TransferJobResponse(TransferJobSummary):
     """The state of a job, with a page of its targets."""
 
     cancelling: bool = Field(default=False, description="whether you cancelled it and targets have not ended yet")
-    troubles: list[FailureGroup] = Field(
+    troubles: list[TargetsFailedAlike] = Field(
         default=[], description="why targets did not get the file, the most frequent first"
     )
     retries: list[str] = Field(default=[], description="jobs that send targets of this one again, the first one first")
@@ -210,10 +210,10 @@ def build_job_summary_fields(
     }
 
 
-def build_failure_groups(outcomes: Sequence[TargetOutcomeCount]) -> list[FailureGroup]:
+def build_failure_groups(outcomes: Sequence[TargetOutcomeCount]) -> list[TargetsFailedAlike]:
     """Return the failures among outcomes, the most frequent first."""
     failures = [
-        FailureGroup(
+        TargetsFailedAlike(
             status=each.state,
             reason=each.reason,
             code=each.code,

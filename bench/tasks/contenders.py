@@ -18,7 +18,7 @@ from bench.databases import temporary_database
 from bench.peers import environments
 from bench.usage import sum_cpu_seconds
 from dev.embedded import components
-from dev.embedded.stack import Stack
+from dev.embedded.stack import EmbeddedStack
 from dev.local import LocalInstallation
 
 SYSTEM: Final = "tasks"
@@ -114,7 +114,7 @@ async def ours(running: LocalInstallation, session: aiohttp.ClientSession) -> Ta
 
 @asynccontextmanager
 async def running_peer(
-    peer: TaskPeer, stack: Stack, folder: Path, session: aiohttp.ClientSession
+    peer: TaskPeer, stack: EmbeddedStack, folder: Path, session: aiohttp.ClientSession
 ) -> AsyncIterator[TaskContender]:
     """Behind its front, with a database of its own and the engine."""
     server = stack.build_database_url().replace("+asyncpg", "")

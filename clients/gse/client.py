@@ -18,16 +18,16 @@ import msgspec
 
 from clients.gse.responses import GseFailure, GseOutcomeUnknown, GseRefused, GseResponse, GseUnavailable
 from clients.http import (
-    CallLimiter,
+    CallConcurrencyAndRateLimiter,
     CircuitBreaker,
     HttpTransport,
+    RetryingServiceCaller,
     RetryPolicy,
-    ServiceCaller,
     TransportError,
     TransportFailureKind,
 )
 from domain.redaction import remove_long_secrets
-from domain.transfers.gse import FileLocation, GseAgent, GseRecord, GseResults, GseTransferRequest
+from domain.transfers.gse import FolderAndFileName, GseAgent, GseRecord, GseResults, GseTransferRequest
 from infra import log, metrics
 from infra.settings import GseSettings
 
@@ -74,12 +74,12 @@ class GseClient:
         """The agent of this worker's host."""
         return GseAgent(self._settings.source_agent_id, self._settings.source_container_id, self._settings.source_user)
 
-    def get_cached_file_location_for_agent(self, cached: Path) -> FileLocation:
+    def get_cached_file_location_for_agent(self, cached: Path) -> FolderAndFileName:
         """Return where the agent finds a cached file; the cache's folder may be mounted there under another name."""
         folder, agent_folder = cached.parent.absolute(), self._settings.source_folder
         if agent_folder:
             folder = Path(agent_folder) / folder.relative_to(self._settings.cache_folder.absolute())
-        return FileLocation(str(folder), cached.name)
+        return FolderAndFileName(str(folder), cached.name)
 
     async def begin_transfer(
         self, request: GseTransferRequest, on_task_id: Callable[[str], None] = _ignore_task_id
@@ -104,7 +104,7 @@ class GseClient:
         return await self._connection.call_once(TRANSFER, request.to_body(), parse_and_report_task_id)
 
     async def get_results(
-        self, task_id: str, agents: Collection[GseAgent] = (), file: FileLocation | None = None
+        self, task_id: str, agents: Collection[GseAgent] = (), file: FolderAndFileName | None = None
     ) -> GseResults:
         """Return the results of a transfer for these agents, including the source for the upload, or for all.
 
@@ -119,7 +119,7 @@ class GseClient:
             body["agents"] = [each.to_id_fields() for each in agents]
         return await self._connection.call_with_retries(RESULTS, body, partial(_parse_results, file=file))
 
-    async def terminate(self, task_id: str, agents: Sequence[GseAgent]) -> None:
+    async def request_termination(self, task_id: str, agents: Sequence[GseAgent]) -> None:
         """Have GSE terminate a transfer to these agents; later results show that it did. Raises like `get_results`."""
         if not agents:
             raise ValueError("no agent was named: GSE would accept that and terminate nothing. Name the unfinished.")
@@ -136,7 +136,7 @@ class GseClient:
 
 
 def _parse_task_id(response: GseResponse) -> str:
-    match response.require_data():
+    match response.get_data_or_raise_unless_success():
         case {"result": {"task_id": str(task_id)}} if task_id and task_id.isprintable():
             return task_id
         case _:
@@ -144,8 +144,8 @@ def _parse_task_id(response: GseResponse) -> str:
             raise response.build_malformed_failure("a readable task id")
 
 
-def _parse_results(response: GseResponse, file: FileLocation | None) -> GseResults:
-    match response.require_data(pending_codes=PENDING_CODES):
+def _parse_results(response: GseResponse, file: FolderAndFileName | None) -> GseResults:
+    match response.get_data_or_raise_unless_success(pending_codes=PENDING_CODES):
         case {"result": list(entries)}:
             records = [GseRecord.parse(entry) for entry in entries]
         case None | {"result": None}:
@@ -159,7 +159,7 @@ def _parse_results(response: GseResponse, file: FileLocation | None) -> GseResul
 
 def _parse_agent_states(response: GseResponse) -> dict[str, int]:
     states = {}
-    match response.require_data():
+    match response.get_data_or_raise_unless_success():
         case list(entries):
             for entry in entries:
                 match entry:
@@ -182,10 +182,10 @@ class GseConnection:
         self._single = HttpTransport(connect_timeout_seconds=settings.connect_timeout_seconds, keeps_connections=False)
         self._headers = _build_headers(settings)
         self._codes: set[int | None] = set()
-        self._caller = ServiceCaller(
+        self._caller = RetryingServiceCaller(
             "gse",
             retry=RetryPolicy.exponential(settings.retries, settings.retry_pause_seconds),
-            limiter=CallLimiter(settings.concurrency, settings.calls_per_second),
+            limiter=CallConcurrencyAndRateLimiter(settings.concurrency, settings.calls_per_second),
             breaker=CircuitBreaker(settings.breaker_failures, settings.breaker_seconds),
             build_open_failure=self._build_circuit_open_failure,
         )
@@ -236,13 +236,13 @@ class GseConnection:
             async with transport.exchange("POST", url, headers, content, timeout) as exchange:
                 response = await exchange.read(ANSWER_MAX_BYTES)
                 answer = remove_long_secrets(response.body, [settings.app_secret.get_secret_value()])
-                with self._count_answer(name):
+                with self._count_answer_by_code(name):
                     return parse(GseResponse(name, response.status, response.headers, answer, request_id))
         except TransportError as error:
             raise self._build_failure(error, f"GSE's {name} (request {request_id}) at {settings.base_url}") from error
 
     @contextmanager
-    def _count_answer(self, call: str) -> Iterator[None]:
+    def _count_answer_by_code(self, call: str) -> Iterator[None]:
         code: int | None = 0
         try:
             yield

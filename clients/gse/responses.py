@@ -86,7 +86,7 @@ class GseResponse:
     body: bytes
     request_id: str
 
-    def require_data(self, *, pending_codes: Collection[int] = ()) -> Any:
+    def get_data_or_raise_unless_success(self, *, pending_codes: Collection[int] = ()) -> Any:
         """Return the data of a success, and None for a code that means that there is no data yet.
 
         Raises:
@@ -115,12 +115,12 @@ class GseResponse:
         try:
             envelope = msgspec.json.decode(self.body)
         except (ValueError, RecursionError):
-            envelope = self._parse_with_repairs()
+            envelope = self._parse_json_with_nan_and_broken_characters()
         if not isinstance(envelope, dict):
             raise self._build_unreadable_failure()
         return envelope
 
-    def _parse_with_repairs(self) -> Any:
+    def _parse_json_with_nan_and_broken_characters(self) -> Any:
         """Accept NaN and broken characters, so that one odd word does not make all records unreadable."""
         try:
             read = json.loads(self.body, parse_constant=lambda _: None)

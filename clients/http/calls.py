@@ -75,7 +75,7 @@ class RetryPolicy:
         """Return a policy whose pauses double."""
         return cls(tuple(pause_seconds * 2**number for number in range(retries)), max_requested_pause_seconds)
 
-    def compute_pause(self, attempt: int, failure: ServiceFailure) -> float | None:
+    def compute_pause_or_none_if_final(self, attempt: int, failure: ServiceFailure) -> float | None:
         """Return the pause after an attempt, counted from 0; None if the call is not repeated."""
         asked = failure.retry_after_seconds or 0.0
         if not failure.is_transient or attempt >= len(self.pauses_seconds) or asked > self.patience_seconds:
@@ -135,7 +135,7 @@ class CircuitBreaker:
         )
 
 
-class CallLimiter:
+class CallConcurrencyAndRateLimiter:
     """Let calls through in the order in which they come.
 
     Args:
@@ -160,7 +160,7 @@ class CallLimiter:
             yield
 
 
-class ServiceCaller:
+class RetryingServiceCaller:
     """Make the calls to one service, and count and log how they end.
 
     Args:
@@ -176,7 +176,7 @@ class ServiceCaller:
         service: str,
         *,
         retry: RetryPolicy,
-        limiter: CallLimiter | None = None,
+        limiter: CallConcurrencyAndRateLimiter | None = None,
         breaker: CircuitBreaker | None = None,
         build_open_failure: Callable[[CircuitBreaker], ServiceFailure] | None = None,
         circuit: str = "",
@@ -206,11 +206,11 @@ class ServiceCaller:
         """
         self.running += 1
         try:
-            return await self._repeat_until_final(name, attempt, repeats=repeats, is_probe=is_probe)
+            return await self._attempt_until_success_or_final_failure(name, attempt, repeats=repeats, is_probe=is_probe)
         finally:
             self.running -= 1
 
-    async def _repeat_until_final(
+    async def _attempt_until_success_or_final_failure(
         self, name: str, attempt: Callable[[], Awaitable[T]], *, repeats: bool, is_probe: bool
     ) -> T:
         number, previous = 0, None
@@ -222,7 +222,7 @@ class ServiceCaller:
                     # The service's own answer says more than the breaker that it opened.
                     raise previous from None
                 failure.is_answered = failure.is_answered and (previous is None or previous.is_answered)
-                pause = self._retry.compute_pause(number, failure) if repeats else None
+                pause = self._retry.compute_pause_or_none_if_final(number, failure) if repeats else None
                 if pause is None:
                     raise
                 previous = failure
@@ -279,7 +279,7 @@ class ServiceCaller:
         metrics.SERVICE_CIRCUITS.labels(self._circuit).set(breaker.is_open)
 
 
-class RenewingToken:
+class SharedRenewingToken:
     """A token that is fetched when it is needed, shortly before it expires, and after it was refused.
 
     Concurrent callers share one fetch, and its failure.
@@ -307,12 +307,12 @@ class RenewingToken:
         if self._token is not None and is_fresh and self._token != refused:
             return self._token
         if self._fetching is None:
-            self._fetching = asyncio.create_task(self._fetch_and_keep(fetch))
+            self._fetching = asyncio.create_task(self._fetch_token_and_store_expiry(fetch))
             # If all callers are cancelled, nothing else retrieves the task's exception.
             self._fetching.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._fetching)
 
-    async def _fetch_and_keep(self, fetch: FetchToken) -> str:
+    async def _fetch_token_and_store_expiry(self, fetch: FetchToken) -> str:
         try:
             self._token, life_seconds = await fetch()
             early = min(self._early_seconds, life_seconds * self._early_share)

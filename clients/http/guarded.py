@@ -20,16 +20,16 @@ from clients.http.transport import (
     AddressDenied,
     HttpResponse,
     HttpTransport,
-    ReadPauseThreshold,
     ResponseHead,
     StreamedResponse,
     TransportError,
     TransportFailureKind,
+    WaitBeforeReadingBeyondSize,
 )
 from domain import egress
 from domain.faults import Invalid, SourceFault
 from infra import log
-from infra.settings import GuardSettings
+from infra.settings import EgressGuardSettings
 
 # A path and query in these characters is sent as it was written, because a source may have signed it.
 _QUOTED = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
@@ -49,7 +49,9 @@ class GuardedClient:
         own: The URL of the one route of our own API that may be called, which is reached wherever its name leads.
     """
 
-    def __init__(self, settings: GuardSettings, *, own: str = "", resolver: AbstractResolver | None = None) -> None:
+    def __init__(
+        self, settings: EgressGuardSettings, *, own: str = "", resolver: AbstractResolver | None = None
+    ) -> None:
         self._rules = egress.EgressRules.parse(settings.allow, settings.ports, own)
         self._transport = HttpTransport(
             connect_timeout_seconds=settings.connect_timeout_seconds,
@@ -78,7 +80,7 @@ class GuardedClient:
         headers: Mapping[str, str] = NO_HEADERS,
         max_bytes: int,
         timeout_seconds: float,
-        threshold: ReadPauseThreshold | None = None,
+        threshold: WaitBeforeReadingBeyondSize | None = None,
     ) -> HttpResponse:
         """Send a GET and read the whole response; raises SourceFault."""
         async with self._exchange("GET", url, headers, None, timeout_seconds, max_bytes) as exchange:
@@ -97,7 +99,7 @@ class GuardedClient:
         async with self._exchange("POST", url, headers, body, timeout_seconds, max_bytes) as exchange:
             return await exchange.read(max_bytes)
 
-    async def post_for_status(
+    async def post_and_read_excerpt(
         self,
         url: str,
         *,

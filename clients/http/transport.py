@@ -92,7 +92,7 @@ class HttpResponse(ResponseHead):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPauseThreshold:
+class WaitBeforeReadingBeyondSize:
     """A size from which a body is read on only after a wait, which does not count against the timeout."""
 
     bytes: int
@@ -197,7 +197,7 @@ class StreamedResponse:
         """The status and headers."""
         return ResponseHead(self.response.status, self.response.headers)
 
-    async def read(self, max_bytes: int, threshold: ReadPauseThreshold | None = None) -> HttpResponse:
+    async def read(self, max_bytes: int, threshold: WaitBeforeReadingBeyondSize | None = None) -> HttpResponse:
         """Read the whole body."""
         # A BytesIO returns its content without another copy.
         body = BytesIO()
@@ -267,7 +267,7 @@ class StreamedResponse:
                 received += len(chunk)
                 for piece in gunzip.decompress(chunk):
                     yield piece
-            gunzip.require_end()
+            gunzip.raise_if_stream_ended_early()
         except InvalidGzip:
             detail = f"after {received:,} bytes of it, or packed it wrongly"
             raise TransportError(TransportFailureKind.CUT_OFF, detail) from None
@@ -336,7 +336,7 @@ class GzipDecompressor:
             full = len(piece) == PIECE_BYTES and not self._inflater.eof
             rest = self._inflater.unconsumed_tail or self._inflater.unused_data
 
-    def require_end(self) -> None:
+    def raise_if_stream_ended_early(self) -> None:
         """Say that nothing more comes; InvalidGzip when that is too early. Nothing at all is an empty body."""
         if self._members and not self._inflater.eof:
             raise InvalidGzip

@@ -67,7 +67,7 @@ class ModulesClient:
         self._settings = settings.modules
         self._connections = ModuleConnections(settings.modules, settings.credentials_folder, open_socket_if_allowed)
 
-    def with_settings(self, settings: AddressSettings) -> ModulesClient:
+    def copy_with_settings(self, settings: AddressSettings) -> ModulesClient:
         """Return a client with other settings, which shares connections where they are equal."""
         other = copy.copy(self)
         other._settings = settings.modules
@@ -161,11 +161,11 @@ class ModulesClient:
         while parts:
             part = parts.pop(0)
             try:
-                results += await self._call_batch(module, part, without_batching=without_batching)
+                results += await self._send_batch_and_check_ids(module, part, without_batching=without_batching)
             except ModuleFailure as failure:
                 failures += 1
                 all_answered = all_answered and failure.is_answered
-                if failure.is_away or await self._does_not_answer_lookup(module, part.operations[0]):
+                if failure.is_away or await self._fails_to_answer_lookup(module, part.operations[0]):
                     results += [
                         UnansweredResult(
                             op_id=op_id,
@@ -176,27 +176,29 @@ class ModulesClient:
                         for op_id in part.op_ids
                     ]
                 elif len(part.operations) == 1:
-                    results += await self._resend_single(module, part, without_batching=without_batching)
+                    results += await self._resend_operation_and_build_failed_result(
+                        module, part, without_batching=without_batching
+                    )
                 elif failures > FAILED_CALLS_MAX:
-                    results += await self._build_uncounted_results(
+                    results += await self._look_up_and_build_uncounted_results(
                         module, part, failure, all_calls_answered=all_answered
                     )
                 else:
                     parts[:0] = part.split()
         return results
 
-    async def _resend_single(
+    async def _resend_operation_and_build_failed_result(
         self, module: Module, single: _OperationBatch, *, without_batching: bool
     ) -> list[OperationResult]:
         """Send a failed operation to a module that answers again: it may have been down before."""
         try:
-            return await self._call_batch(module, single, without_batching=without_batching)
+            return await self._send_batch_and_check_ids(module, single, without_batching=without_batching)
         except ModuleFailure as failure:
-            is_away = failure.is_away or await self._does_not_answer_lookup(module, single.operations[0])
+            is_away = failure.is_away or await self._fails_to_answer_lookup(module, single.operations[0])
             kind = UnansweredResult if is_away else OperationResult
             return [kind(op_id=single.op_ids[0], outcome=OperationOutcome.FAILED, error=str(failure))]
 
-    async def _build_uncounted_results(
+    async def _look_up_and_build_uncounted_results(
         self, module: Module, part: _OperationBatch, failure: ModuleFailure, *, all_calls_answered: bool
     ) -> list[OperationResult]:
         """Return results for operations of which unknown ones make their batch fail: none counts as a failure.
@@ -216,7 +218,7 @@ class ModulesClient:
             for op_id in part.op_ids
         ]
 
-    async def _does_not_answer_lookup(self, module: Module, operation: Operation) -> bool:
+    async def _fails_to_answer_lookup(self, module: Module, operation: Operation) -> bool:
         """Whether the module does not even answer a lookup."""
         try:
             await self.look_up_operations(module, [operation], is_probe=True)
@@ -224,22 +226,22 @@ class ModulesClient:
             return True
         return False
 
-    async def _call_batch(
+    async def _send_batch_and_check_ids(
         self, module: Module, batch: _OperationBatch, *, without_batching: bool
     ) -> list[OperationResult]:
         ids = batch.op_ids
 
-        def check_ids(results: list[OperationResult]) -> list[OperationResult]:
+        def require_answered_ids_match(results: list[OperationResult]) -> list[OperationResult]:
             answered = [each.op_id for each in results]
             if answered != ids:
                 raise ValueError(f"{len(ids)} operations from {ids[0]} were sent, and {answered[:3]} … were answered")
             return results
 
         def parse_single_result(text: bytes) -> list[OperationResult]:
-            return check_ids([_RESULT_ADAPTER.validate_json(text)])
+            return require_answered_ids_match([_RESULT_ADAPTER.validate_json(text)])
 
         def parse_batch_results(text: bytes) -> list[OperationResult]:
-            return check_ids(_OperationResultsResponse.model_validate_json(text).results)
+            return require_answered_ids_match(_OperationResultsResponse.model_validate_json(text).results)
 
         connection = await self._get_or_open_connection(module)
         texts = [each.json_bytes for each in batch.operations]

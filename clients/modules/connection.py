@@ -17,15 +17,15 @@ from yarl import URL
 
 from clients.http import (
     BUSY_STATUSES,
-    CallLimiter,
+    CallConcurrencyAndRateLimiter,
     CircuitBreaker,
     HttpResponse,
     HttpTransport,
     OpenSocket,
-    RenewingToken,
+    RetryingServiceCaller,
     RetryPolicy,
-    ServiceCaller,
     ServiceFailure,
+    SharedRenewingToken,
     TokenAndLifeSeconds,
     TransportError,
     TransportFailureKind,
@@ -97,13 +97,13 @@ class ModuleConnection:
         self._transport = HttpTransport(
             connect_timeout_seconds=settings.timeout_seconds, open_socket_if_allowed=open_socket_if_allowed
         )
-        self._token = RenewingToken()
-        self._caller = ServiceCaller(
+        self._token = SharedRenewingToken()
+        self._caller = RetryingServiceCaller(
             f"module_{module}",
             retry=RetryPolicy.exponential(
                 settings.retries, settings.retry_pause_seconds, max_requested_pause_seconds=PATIENCE_SECONDS
             ),
-            limiter=CallLimiter(settings.concurrency),
+            limiter=CallConcurrencyAndRateLimiter(settings.concurrency),
             breaker=CircuitBreaker(settings.breaker_failures, settings.breaker_seconds),
             build_open_failure=self._build_circuit_open_failure,
         )

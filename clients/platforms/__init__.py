@@ -1,7 +1,7 @@
 """Order platforms: one connector for all kinds, led by their declared capabilities."""
 
-from clients.platforms.answers import AnswerLog, OrderPage, QueryBounds
-from clients.platforms.connector import Connector, ConnectorFactory, TimeRange
+from clients.platforms.answers import InclusiveQueryTimes, OrderPage, ReplayableAnswerLog
+from clients.platforms.connector import PlatformConnector, PlatformConnectorFactory, TimeRangeWithExclusiveEnd
 from clients.platforms.failures import (
     AttemptTimeUsedUp,
     CredentialsRefused,
@@ -14,33 +14,33 @@ from clients.platforms.failures import (
     WrongTimeZone,
 )
 from clients.platforms.permits import (
-    PlatformSharedState,
+    AttemptTimeBudget,
+    PlatformStateSharedByConnectors,
     ProjectRequestQuota,
     RequestPermits,
-    TimeBudget,
     build_day_bucket_name,
     build_project_bucket_name,
     build_rate_bucket_name,
 )
 
 __all__ = [
-    "AnswerLog",
+    "AttemptTimeBudget",
     "AttemptTimeUsedUp",
-    "Connector",
-    "ConnectorFactory",
     "CredentialsRefused",
     "IdenticalPages",
+    "InclusiveQueryTimes",
     "InconsistentAnswers",
     "OrderPage",
     "PlatformBusy",
+    "PlatformConnector",
+    "PlatformConnectorFactory",
     "PlatformFailure",
     "PlatformRefused",
-    "PlatformSharedState",
+    "PlatformStateSharedByConnectors",
     "ProjectRequestQuota",
-    "QueryBounds",
+    "ReplayableAnswerLog",
     "RequestPermits",
-    "TimeBudget",
-    "TimeRange",
+    "TimeRangeWithExclusiveEnd",
     "TooManyRows",
     "WrongTimeZone",
     "build_day_bucket_name",

@@ -53,7 +53,7 @@ class OrderPage:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryBounds:
+class InclusiveQueryTimes:
     """The bounds of a query, both inclusive."""
 
     first: datetime
@@ -76,7 +76,12 @@ class OrderParser:
         self._moment = capability.rows.moments.build_time_parser()
 
     def parse_page(
-        self, number: int, answer: HttpResponse, values: Mapping[str, Any], bounds: QueryBounds, asked_at: datetime
+        self,
+        number: int,
+        answer: HttpResponse,
+        values: Mapping[str, Any],
+        bounds: InclusiveQueryTimes,
+        asked_at: datetime,
     ) -> OrderPage:
         """Parse a page; raises InconsistentAnswers where it has no orders."""
         raw = values[ROWS]
@@ -100,7 +105,7 @@ class OrderParser:
         """Parse an order that was requested by its id."""
         return self._parse_order_and_whether_dated(text, undated_as)[0]
 
-    def insert_details(self, part: PlatformOrder, name: str, details: bytes) -> PlatformOrder:
+    def insert_details_into_raw_order(self, part: PlatformOrder, name: str, details: bytes) -> PlatformOrder:
         """Return a listed order with a part of its details; everything else stays the text that was received."""
         fields = msgspec.json.decode(part.raw, type=dict[str, msgspec.Raw])
         return msgspec.structs.replace(part, raw=msgspec.json.encode({**fields, name: msgspec.Raw(details)}))
@@ -177,7 +182,7 @@ class StoredAnswer(msgspec.Struct, frozen=True):
 _DECODER = msgspec.msgpack.Decoder(list[StoredAnswer])
 
 
-class AnswerLog:
+class ReplayableAnswerLog:
     """The answers that one reading has received."""
 
     def __init__(self, kept: Iterable[StoredAnswer] = ()) -> None:
@@ -202,7 +207,7 @@ class AnswerLog:
         """Encode all answers."""
         return zlib.compress(msgspec.msgpack.encode(self._kept), _FAST)
 
-    def take_logged_answer(self, request_key: str) -> StoredAnswer | None:
+    def pop_next_logged_answer(self, request_key: str) -> StoredAnswer | None:
         """Return the next logged answer to a request, or None."""
         logged = self._replayable.get(request_key)
         return logged.popleft() if logged else None

@@ -17,12 +17,12 @@ from clients.http import (
     CircuitBreaker,
     GuardedClient,
     HttpResponse,
+    RetryingServiceCaller,
     RetryPolicy,
-    ServiceCaller,
     parse_http_date,
     parse_retry_after,
 )
-from clients.platforms.answers import AnswerLog, build_request_key
+from clients.platforms.answers import ReplayableAnswerLog, build_request_key
 from clients.platforms.credentials import AccountCredentials
 from clients.platforms.failures import (
     AttemptTimeUsedUp,
@@ -32,11 +32,11 @@ from clients.platforms.failures import (
     PlatformFailure,
     PlatformRefused,
 )
-from clients.platforms.permits import PlatformSharedState, RequestPermits, TimeBudget
+from clients.platforms.permits import AttemptTimeBudget, PlatformStateSharedByConnectors, RequestPermits
 from domain.faults import SourceFault
 from domain.orders.access import Account, AuthenticationMethod, Credentials, CredentialsReader, authenticate_request
 from domain.orders.capability import CODE, MESSAGE, Capability
-from domain.orders.declarations import ErrorMeaning, ErrorRule
+from domain.orders.declarations import ErrorRule, ReactionToPlatformError
 from domain.orders.jsonpath import JsonReader, UnreadableJson, replace_lone_surrogates_in_json
 from domain.redaction import remove_long_secrets
 from infra import log, metrics
@@ -90,12 +90,12 @@ class PlatformClient:
     def __init__(
         self,
         http: GuardedClient,
-        gate: PlatformSharedState,
+        gate: PlatformStateSharedByConnectors,
         capability: Capability,
         account: Account,
         read_credentials: CredentialsReader,
-        answers: AnswerLog,
-        budget: TimeBudget,
+        answers: ReplayableAnswerLog,
+        budget: AttemptTimeBudget,
     ) -> None:
         self.answers = answers
         self._budget = budget
@@ -106,7 +106,7 @@ class PlatformClient:
         self._credentials = AccountCredentials(
             http, gate.tokens, capability.access.renewal, account, read_credentials, str(self)
         )
-        self._caller = ServiceCaller(
+        self._caller = RetryingServiceCaller(
             "platform",
             retry=RetryPolicy(RETRY_PAUSES_SECONDS, PATIENCE_SECONDS),
             breaker=gate.breaker,
@@ -163,7 +163,7 @@ class PlatformClient:
         parameters.pop(access.sign_parameter, None)
         return await self._request_or_replay(_Request(target.partition("?")[0], parameters, reader, self._gate.permits))
 
-    async def fetch_unless_busy(self, path: str, parameters: Mapping[str, str], *, takes_permit: bool) -> HttpResponse:
+    async def request_headers(self, path: str, parameters: Mapping[str, str], *, takes_permit: bool) -> HttpResponse:
         """Request a path for the headers of the answer, whatever its status; a busy one may come from a proxy."""
         if takes_permit:
             await self._wait_for_permit(self._gate.permits)
@@ -184,7 +184,7 @@ class PlatformClient:
 
     async def _request_or_replay(self, request: _Request) -> PlatformAnswer:
         key = build_request_key(request.url, {**self._headers, **request.parameters})
-        if kept := self.answers.take_logged_answer(key):
+        if kept := self.answers.pop_next_logged_answer(key):
             return self._parse_answer(kept.as_response, request.reader, kept.asked_at)
         answer = await self._request_with_fresh_credentials(request)
         self.answers.add(key, answer.asked_at, answer.answer)
@@ -194,7 +194,7 @@ class PlatformClient:
         if self._gate.skew is None and self._capability.access.time_parameter:
             # A request that is signed with a time too far from the platform's is refused.
             clock = self._capability.clock
-            await self.fetch_unless_busy(clock.path, clock.parameters, takes_permit=clock.counted)
+            await self.request_headers(clock.path, clock.parameters, takes_permit=clock.counted)
         credentials = await self._credentials.get()
         try:
             return await self._request_with_retries(request, credentials)
@@ -307,13 +307,13 @@ class PlatformClient:
                 may_pass=True,
             )
         match rule.meaning if rule else _get_default_meaning(answer.status):
-            case ErrorMeaning.BUSY:
+            case ReactionToPlatformError.BUSY:
                 wait = self._parse_wait_seconds(answer, message)
                 wait = rule.retry_after_seconds if wait is None and rule else wait
                 return PlatformBusy(f"{sentence}.", "Ask again later.", retry_after_seconds=wait)
-            case ErrorMeaning.EXPIRED:
+            case ReactionToPlatformError.EXPIRED:
                 return CredentialsRefused(f"{sentence}.", "Renew what the reference to its credentials leads to.")
-            case ErrorMeaning.REFUSED:
+            case ReactionToPlatformError.REFUSED:
                 return PlatformRefused(f"{sentence}.", _choose_remedy(answer.status, self._capability))
 
     def _parse_wait_seconds(self, answer: HttpResponse, message: str) -> float | None:
@@ -335,10 +335,10 @@ def _matches_rule(rule: ErrorRule, answer: HttpResponse, code: str, message: str
     )
 
 
-def _get_default_meaning(status: int) -> ErrorMeaning:
+def _get_default_meaning(status: int) -> ReactionToPlatformError:
     if status in BUSY_STATUSES:
-        return ErrorMeaning.BUSY
-    return ErrorMeaning.EXPIRED if status == 401 else ErrorMeaning.REFUSED
+        return ReactionToPlatformError.BUSY
+    return ReactionToPlatformError.EXPIRED if status == 401 else ReactionToPlatformError.REFUSED
 
 
 def _choose_remedy(status: int, capability: Capability) -> str:

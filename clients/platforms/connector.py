@@ -10,26 +10,26 @@ import msgspec
 
 from clients.http import GuardedClient, parse_http_date
 from clients.platforms import pagination
-from clients.platforms.answers import AnswerLog, OrderPage, OrderParser, QueryBounds
+from clients.platforms.answers import InclusiveQueryTimes, OrderPage, OrderParser, ReplayableAnswerLog
 from clients.platforms.client import PlatformAnswer, PlatformClient
 from clients.platforms.failures import CredentialsRefused, InconsistentAnswers, PlatformRefused, TooManyRows
 from clients.platforms.permits import (
-    PlatformSharedState,
+    AttemptTimeBudget,
+    PlatformStateSharedByConnectors,
     ProjectRequestQuota,
     RequestPermits,
-    TimeBudget,
     build_detail_bucket_name,
 )
 from domain.orders.access import Account, CredentialsReader
 from domain.orders.capability import NEXT, TOTAL, Capability, PagingKind, PlatformOrder
 from domain.orders.declarations import DetailCall, RateLimit
 from domain.orders.jsonpath import JsonPath, JsonReader
-from infra.limits import Limiter
+from infra.limits import DatabaseLimiter
 
 _TIME, _ROW = "time", "row"
 
 
-class TimeRange(Protocol):
+class TimeRangeWithExclusiveEnd(Protocol):
     """A time whose start is included and whose end is not."""
 
     @property
@@ -41,7 +41,7 @@ class TimeRange(Protocol):
         """The first instant after it."""
 
 
-class Connector:
+class PlatformConnector:
     """Reads one account."""
 
     def __init__(self, client: PlatformClient, capability: Capability, account: Account) -> None:
@@ -63,7 +63,7 @@ class Connector:
         """Return the platform's time, rounded down where it is coarse."""
         clock = self.capability.clock
         if clock.value is None:
-            answer = await self._client.fetch_unless_busy(clock.path, clock.parameters, takes_permit=clock.counted)
+            answer = await self._client.request_headers(clock.path, clock.parameters, takes_permit=clock.counted)
             if (date := parse_http_date(answer.headers.get("Date", ""))) is None:
                 raise InconsistentAnswers(
                     f"{self._client} told no time in the header Date of {clock.path}.",
@@ -82,7 +82,7 @@ class Connector:
         self._client.set_clock_skew_from_platform_time(moment)
         return moment
 
-    async def fetch_row_count(self, window: TimeRange) -> int | None:
+    async def fetch_row_count(self, window: TimeRangeWithExclusiveEnd) -> int | None:
         """Return how many rows a window has, or at least has; None where the platform does not count."""
         total, query = self.capability.total, self.capability.query
         if total is None:
@@ -94,7 +94,7 @@ class Connector:
             raise InconsistentAnswers(f"{self._client} told no total where its record names one.", "Mend the record.")
         return count
 
-    async def iterate_pages(self, window: TimeRange, total: int | None) -> AsyncIterator[OrderPage]:
+    async def iterate_pages(self, window: TimeRangeWithExclusiveEnd, total: int | None) -> AsyncIterator[OrderPage]:
         """Iterate over the pages of a window, in a sequence in which a row that leaves it is not skipped.
 
         Args:
@@ -127,7 +127,7 @@ class Connector:
             if paging.rows_max is not None and rows >= paging.rows_max:
                 raise self._build_too_many_rows(rows)
 
-    async def fetch_first_page(self, window: TimeRange) -> OrderPage:
+    async def fetch_first_page(self, window: TimeRangeWithExclusiveEnd) -> OrderPage:
         """Request the first page of a window by itself."""
         bounds, paging = self.compute_query_bounds(window), self.capability.paging
         match paging.kind:
@@ -140,13 +140,13 @@ class Connector:
         return step.page
 
     @property
-    def answer_log(self) -> AnswerLog:
+    def answer_log(self) -> ReplayableAnswerLog:
         """The answers received so far."""
         return self._client.answers
 
-    def compute_query_bounds(self, window: TimeRange) -> QueryBounds:
+    def compute_query_bounds(self, window: TimeRangeWithExclusiveEnd) -> InclusiveQueryTimes:
         """Return the inclusive bounds of a query that leaves out no order of a window."""
-        return QueryBounds(*self.capability.compute_query_bounds(window.start, window.end))
+        return InclusiveQueryTimes(*self.capability.compute_query_bounds(window.start, window.end))
 
     async def fetch_details(self, part: PlatformOrder) -> tuple[PlatformOrder, datetime]:
         """Fetch the details of an order, and return it with the time of the request.
@@ -165,7 +165,7 @@ class Connector:
                 f"{self._client} has no order {order_id}, which it told before.", "Look into it there."
             )
         if detail.into:
-            return self._rows.insert_details(part, detail.into, row), response.asked_at
+            return self._rows.insert_details_into_raw_order(part, detail.into, row), response.asked_at
         whole = self._rows.parse_order(row, part.modified_at)
         if whole.order_id != order_id:
             raise InconsistentAnswers(
@@ -189,7 +189,7 @@ class Connector:
                 )
             rows += response.values[_ROW]
             if response.values[NEXT] in (None, ""):
-                return self._rows.insert_details(part, detail.into, msgspec.json.encode(rows)), first
+                return self._rows.insert_details_into_raw_order(part, detail.into, msgspec.json.encode(rows)), first
             token = str(response.values[NEXT])
             if token in seen:
                 raise InconsistentAnswers(
@@ -217,7 +217,7 @@ class Connector:
                 "account's rights.",
             ) from None
 
-    def _build_query(self, bounds: QueryBounds, *, page: str | None) -> dict[str, str]:
+    def _build_query(self, bounds: InclusiveQueryTimes, *, page: str | None) -> dict[str, str]:
         query, paging = self.capability.query, self.capability.paging
         return {
             **self._fixed,
@@ -235,22 +235,22 @@ class Connector:
             rows=rows,
         )
 
-    def _build_numbered_page_reader(self, bounds: QueryBounds) -> pagination.NumberedPageReader:
-        async def read(place: int, number: int) -> pagination.PageWithContinuation:
+    def _build_numbered_page_reader(self, bounds: InclusiveQueryTimes) -> pagination.NumberedPageReader:
+        async def request_numbered_page(place: int, number: int) -> pagination.PageWithNextToken:
             response = await self._client.request_values(
                 self.capability.query.path, self._build_query(bounds, page=str(number)), self._rows.reader
             )
             page = self._rows.parse_page(place, response.answer, response.values, bounds, response.asked_at)
             if len(page.orders) >= self.capability.paging.size:
                 self._client.uncapped_page_sizes.add(self.capability.paging.size)
-            return pagination.PageWithContinuation(page, self._rows.parse_has_more(response.values))
+            return pagination.PageWithNextToken(page, self._rows.parse_has_more(response.values))
 
-        return read
+        return request_numbered_page
 
-    def _build_token_page_reader(self, bounds: QueryBounds) -> pagination.TokenPageReader:
+    def _build_token_page_reader(self, bounds: InclusiveQueryTimes) -> pagination.TokenPageReader:
         query, paging = self.capability.query, self.capability.paging
 
-        async def read(place: int, token: str | None) -> pagination.PageWithContinuation:
+        async def request_page_of_token(place: int, token: str | None) -> pagination.PageWithNextToken:
             parameters = self._build_query(bounds, page=token)
             if token is not None and paging.kind is PagingKind.TOKEN:
                 parameters = {**self._fixed, paging.parameter: token}
@@ -259,18 +259,18 @@ class Connector:
             following: Any = response.values[NEXT]
             more = self._rows.parse_has_more(response.values)
             if following in (None, ""):
-                return pagination.PageWithContinuation(page, more)
+                return pagination.PageWithNextToken(page, more)
             # That a full page is the last one is not believed while it names another: if it is, that one is empty.
             is_full = len(page.orders) >= paging.size
             is_last = more is False and (not is_full or str(following) == token)
-            return pagination.PageWithContinuation(page, more, None if is_last else str(following))
+            return pagination.PageWithNextToken(page, more, None if is_last else str(following))
 
-        return read
+        return request_page_of_token
 
-    def _build_link_page_reader(self, bounds: QueryBounds) -> pagination.TokenPageReader:
+    def _build_link_page_reader(self, bounds: InclusiveQueryTimes) -> pagination.TokenPageReader:
         query = self.capability.query
 
-        async def read(place: int, link: str | None) -> pagination.PageWithContinuation:
+        async def request_first_or_linked_page(place: int, link: str | None) -> pagination.PageWithNextToken:
             if link is None:
                 response = await self._client.request_values(
                     query.path, self._build_query(bounds, page=None), self._rows.reader
@@ -278,11 +278,11 @@ class Connector:
             else:
                 response = await self._client.request_link(link, self._rows.reader)
             page = self._rows.parse_page(place, response.answer, response.values, bounds, response.asked_at)
-            return pagination.PageWithContinuation(
+            return pagination.PageWithNextToken(
                 page, None, pagination.find_next_link(response.answer.headers.getall("Link", []))
             )
 
-        return read
+        return request_first_or_linked_page
 
 
 def _build_count_and_detail_readers(capability: Capability, rows: OrderParser) -> tuple[JsonReader, JsonReader]:
@@ -302,13 +302,13 @@ def _build_count_and_detail_readers(capability: Capability, rows: OrderParser) -
     return counts, JsonReader({**wanted, **errors})
 
 
-class ConnectorFactory:
+class PlatformConnectorFactory:
     """Builds connectors. A process has one, so that all its connectors to a platform share permits."""
 
-    def __init__(self, http: GuardedClient, limiter: Limiter) -> None:
+    def __init__(self, http: GuardedClient, limiter: DatabaseLimiter) -> None:
         self._http = http
         self._limiter = limiter
-        self._gates: dict[str, PlatformSharedState] = {}
+        self._gates: dict[str, PlatformStateSharedByConnectors] = {}
 
     def build_connector(
         self,
@@ -317,10 +317,10 @@ class ConnectorFactory:
         read_credentials: CredentialsReader,
         *,
         rate: RateLimit | None = None,
-        answers: AnswerLog | None = None,
-        budget: TimeBudget | None = None,
+        answers: ReplayableAnswerLog | None = None,
+        budget: AttemptTimeBudget | None = None,
         quota: ProjectRequestQuota | None = None,
-    ) -> Connector:
+    ) -> PlatformConnector:
         """Build a connector for one piece of work.
 
         Args:
@@ -337,18 +337,18 @@ class ConnectorFactory:
             capability,
             account,
             read_credentials,
-            answers or AnswerLog(),
-            budget or TimeBudget(),
+            answers or ReplayableAnswerLog(),
+            budget or AttemptTimeBudget(),
         )
-        return Connector(client, capability, account)
+        return PlatformConnector(client, capability, account)
 
     def _get_or_create_shared_state(
         self, platform: str, rate: RateLimit, detail: DetailCall | None, quota: ProjectRequestQuota | None
-    ) -> PlatformSharedState:
+    ) -> PlatformStateSharedByConnectors:
         gate = self._gates.get(platform)
         if gate is None:
             permits = RequestPermits(self._limiter, platform, rate, quota=quota)
-            gate = self._gates[platform] = PlatformSharedState(permits, permits)
+            gate = self._gates[platform] = PlatformStateSharedByConnectors(permits, permits)
         elif (gate.permits.rate, gate.permits.quota) != (rate, quota):
             gate.permits = RequestPermits(self._limiter, platform, rate, quota=quota)
         if detail is None or detail.rate is None:

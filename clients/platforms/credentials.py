@@ -16,15 +16,21 @@ from clients.http import (
     BUSY_STATUSES,
     GuardedClient,
     HttpResponse,
-    RenewingToken,
+    RetryingServiceCaller,
     RetryPolicy,
-    ServiceCaller,
+    SharedRenewingToken,
     TokenAndLifeSeconds,
     parse_retry_after,
 )
 from clients.platforms.failures import CredentialsRefused, PlatformBusy, PlatformFailure
 from domain.faults import SourceFault
-from domain.orders.access import Account, ClientAuthentication, Credentials, CredentialsReader, TokenRenewal
+from domain.orders.access import (
+    Account,
+    ClientAuthentication,
+    Credentials,
+    CredentialsReader,
+    TokenRenewal,
+)
 from infra import log
 
 _EXPECTED: Final = "it is no JSON object of key, secret, token and refresh_token"
@@ -65,7 +71,7 @@ class AccountCredentials:
     def __init__(
         self,
         http: GuardedClient,
-        tokens: AccessTokens,
+        tokens: AccessTokensByCredentials,
         renewal: TokenRenewal | None,
         account: Account,
         read_credentials: CredentialsReader,
@@ -80,14 +86,14 @@ class AccountCredentials:
     async def get(self) -> Credentials:
         """Return credentials that are valid as far as is known; raises CredentialsRefused or PlatformBusy."""
         self._read = self._read or await self._read_credentials(False)
-        return await self._add_access_token(self._read, None)
+        return await self._fetch_and_add_access_token(self._read, None)
 
     async def reread_and_renew(self, refused: Credentials) -> Credentials:
         """Return credentials after others were refused: read them again, and fetch a new token."""
         self._read = await self._read_credentials(True)
-        return await self._add_access_token(self._read, refused.token.get_secret_value())
+        return await self._fetch_and_add_access_token(self._read, refused.token.get_secret_value())
 
-    async def _add_access_token(self, read: Credentials, refused: str | None) -> Credentials:
+    async def _fetch_and_add_access_token(self, read: Credentials, refused: str | None) -> Credentials:
         if not read.refresh_token.get_secret_value():
             return read
         end_point = self._end_point
@@ -108,16 +114,16 @@ _TRANSIENT_ERRORS: Final = frozenset({"temporarily_unavailable", "server_error",
 _EXCERPT_CHARACTERS: Final = 300
 
 
-class AccessTokens:
+class AccessTokensByCredentials:
     """The access tokens of one account, by the credentials that they are fetched with."""
 
     def __init__(self) -> None:
-        self._tokens: dict[Credentials, RenewingToken] = {}
+        self._tokens: dict[Credentials, SharedRenewingToken] = {}
 
-    def get_token(self, credentials: Credentials) -> RenewingToken:
+    def get_token(self, credentials: Credentials) -> SharedRenewingToken:
         """Return the token of these credentials."""
         if credentials not in self._tokens:
-            self._tokens[credentials] = RenewingToken()
+            self._tokens[credentials] = SharedRenewingToken()
             if len(self._tokens) > KEPT_MAX:
                 del self._tokens[next(iter(self._tokens))]
         return self._tokens[credentials]
@@ -135,7 +141,9 @@ class TokenEndpoint:
         self._renewal = renewal
         self._url = base_url.rstrip("/") + renewal.url if renewal.url.startswith("/") else renewal.url
         self._who = who
-        self._caller = ServiceCaller("platform_tokens", retry=RetryPolicy(RETRY_PAUSES_SECONDS, patience_seconds=0.0))
+        self._caller = RetryingServiceCaller(
+            "platform_tokens", retry=RetryPolicy(RETRY_PAUSES_SECONDS, patience_seconds=0.0)
+        )
 
     async def fetch_token(self, credentials: Credentials) -> TokenAndLifeSeconds:
         """Return an access token and its life in seconds; raises CredentialsRefused or PlatformBusy."""

@@ -30,7 +30,7 @@ _LINK = re.compile(r"<([^>]*)>\s*;([^,]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class PageWithContinuation:
+class PageWithNextToken:
     """One page, and what it says about those that follow."""
 
     page: OrderPage
@@ -40,9 +40,9 @@ class PageWithContinuation:
     """The token or link of the next page."""
 
 
-NumberedPageReader = Callable[[int, int], Awaitable[PageWithContinuation]]
+NumberedPageReader = Callable[[int, int], Awaitable[PageWithNextToken]]
 """Reads a page by its position in the pass and its number."""
-TokenPageReader = Callable[[int, str | None], Awaitable[PageWithContinuation]]
+TokenPageReader = Callable[[int, str | None], Awaitable[PageWithNextToken]]
 """Reads a page by its position in the pass and the token of the page before; None for the first."""
 
 
@@ -140,7 +140,7 @@ def _choose_page_number_to_start_at(paging: Paging, total: int | None, *, fills_
     return paging.first if paging.more else paging.first + 1
 
 
-def _may_more_pages_follow(step: PageWithContinuation, paging: Paging, *, is_short_last: bool) -> bool:
+def _may_more_pages_follow(step: PageWithNextToken, paging: Paging, *, is_short_last: bool) -> bool:
     """Return whether more may follow. That a full page is the last one is never believed."""
     rows = len(step.page.orders)
     if step.has_more or rows >= paging.size:
@@ -161,16 +161,16 @@ class _ForwardAndBackwardPassComparison:
         self._there = dict[str, int]()
         self._back = dict[str, int]()
 
-    def add_forward_page(self, number: int, step: PageWithContinuation) -> None:
+    def add_forward_page(self, number: int, step: PageWithNextToken) -> None:
         """Add a page of the pass there."""
         for order_id in _collect_order_ids(step):
             self._there.setdefault(order_id, number)
 
-    def add_last_page(self, number: int, step: PageWithContinuation) -> None:
+    def add_last_page(self, number: int, step: PageWithNextToken) -> None:
         """Add the last page, which belongs to both passes."""
         self._back = dict.fromkeys(_collect_order_ids(step), number)
 
-    def compare_backward_page(self, number: int, step: PageWithContinuation) -> OrderPage:
+    def compare_backward_page(self, number: int, step: PageWithNextToken) -> OrderPage:
         """Return a page of the pass back, with what it shows about those before."""
         ids = _collect_order_ids(step)
         repeated = len(ids & self._back.keys())
@@ -211,7 +211,7 @@ class _RepetitionGuard:
         """How many different orders the last page listed."""
         return len(self._ids)
 
-    def repeats_previous(self, step: PageWithContinuation) -> bool:
+    def repeats_previous(self, step: PageWithNextToken) -> bool:
         """Return whether a page repeats the one before."""
         return bool(self._ids) and _collect_order_ids(step) == self._ids
 
@@ -219,7 +219,7 @@ class _RepetitionGuard:
         """Reverse the direction: empty pages so far do not count any more."""
         self._same = self._empty = 0
 
-    def require_progress(self, step: PageWithContinuation) -> PageWithContinuation:
+    def require_progress(self, step: PageWithNextToken) -> PageWithNextToken:
         ids = _collect_order_ids(step)
         self._empty = 0 if ids else self._empty + 1
         self._same = self._same + 1 if self.repeats_previous(step) else 0
@@ -236,5 +236,5 @@ class _RepetitionGuard:
         return step
 
 
-def _collect_order_ids(step: PageWithContinuation) -> frozenset[str]:
+def _collect_order_ids(step: PageWithNextToken) -> frozenset[str]:
     return frozenset(order.order_id for order in step.page.orders)

@@ -9,11 +9,11 @@ from datetime import timedelta
 from typing import Final, Self
 
 from clients.http import CircuitBreaker
-from clients.platforms.credentials import AccessTokens
+from clients.platforms.credentials import AccessTokensByCredentials
 from clients.platforms.failures import PlatformBusy
 from domain.limits import RateDemand
 from domain.orders.declarations import RateLimit
-from infra.limits import Limiter
+from infra.limits import DatabaseLimiter
 
 DAY_SECONDS: Final = 86_400.0
 HELD_SHARE: Final = 1 / 20
@@ -60,13 +60,13 @@ class ProjectRequestQuota:
 
 
 @dataclass(slots=True)
-class PlatformSharedState:
+class PlatformStateSharedByConnectors:
     """What all connectors of this process to one platform share."""
 
     permits: RequestPermits
     details: RequestPermits
     """The same, or others where the platform counts requests for one order separately."""
-    tokens: AccessTokens = field(default_factory=AccessTokens)
+    tokens: AccessTokensByCredentials = field(default_factory=AccessTokensByCredentials)
     breaker: CircuitBreaker = field(default_factory=lambda: CircuitBreaker(BREAKER_FAILURES, BREAKER_SECONDS))
     skew: timedelta | None = None
     """How far its clock is ahead of ours; None before its first answer."""
@@ -85,7 +85,7 @@ class RequestPermits:
 
     def __init__(
         self,
-        limiter: Limiter,
+        limiter: DatabaseLimiter,
         platform: str,
         rate: RateLimit,
         *,
@@ -166,7 +166,7 @@ READING_SHARE: Final = 0.9
 
 
 @dataclass(slots=True)
-class TimeBudget:
+class AttemptTimeBudget:
     """The time budget of an attempt.
 
     Args:

@@ -58,7 +58,7 @@ def build_engine_process(
 
     http_port = ports.reserve(f"{ENGINE}.http")
 
-    async def require_ready() -> None:
+    async def require_engine_ready() -> None:
         await _require_engine_ready(port, http_port)
 
     ui_arguments = ["--headless"] if ui_port is None else ["--ui-ip", LOOPBACK, "--ui-port", str(ui_port)]
@@ -78,7 +78,7 @@ def build_engine_process(
         # With the user's home the CLI would read their profiles and keys.
         env={"PATH": os.defpath, "HOME": str(folder), **flags.build_go_environment_variables(for_tests=for_tests)},
         folder=folder,
-        ready=require_ready,
+        ready=require_engine_ready,
     )
 
 
@@ -102,7 +102,7 @@ def build_database_process(folder: Path, port: int, passwords: Sequence[str], *,
     """
     cluster = folder / "cluster"
 
-    async def prepare() -> None:
+    async def remove_pid_file_or_create_cluster() -> None:
         if cluster.exists():
             _remove_stale_pid_file(cluster)
             return
@@ -111,7 +111,7 @@ def build_database_process(folder: Path, port: int, passwords: Sequence[str], *,
         await _run_initdb(folder, draft, passwords[0])
         draft.rename(cluster)
 
-    async def require_ready() -> None:
+    async def require_server_and_create_database() -> None:
         await _require_server_and_create_database(port, passwords)
 
     settings = [f"--{name}={value}" for name, value in flags.build_database_settings(port, for_tests=for_tests).items()]
@@ -121,8 +121,8 @@ def build_database_process(folder: Path, port: int, passwords: Sequence[str], *,
         argv=processes.wrap_as_nobody_if_root(command, signal.SIGQUIT),
         env=_build_database_environment(folder),
         folder=folder,
-        prepare=prepare,
-        ready=require_ready,
+        prepare=remove_pid_file_or_create_cluster,
+        ready=require_server_and_create_database,
         create_stop_event=signal.SIGINT,  # fast shutdown: sessions are ended, a checkpoint is written
         # Immediate shutdown: SIGKILL would leave the back ends and the shared memory behind.
         death_signal=signal.SIGQUIT,
@@ -199,7 +199,7 @@ def _build_database_environment(folder: Path) -> dict[str, str]:
 async def _require_server_and_create_database(port: int, passwords: Sequence[str]) -> None:
     import asyncpg  # noqa: PLC0415 - the command line waits for what it imports
 
-    async def connect(database: str, password: str = passwords[0]) -> asyncpg.Connection[asyncpg.Record]:
+    async def connect_to_database(database: str, password: str = passwords[0]) -> asyncpg.Connection[asyncpg.Record]:
         return await asyncpg.connect(
             host=LOOPBACK,
             port=port,
@@ -211,15 +211,15 @@ async def _require_server_and_create_database(port: int, passwords: Sequence[str
         )
 
     try:
-        connection = await connect(DATABASE_NAME)
+        connection = await connect_to_database(DATABASE_NAME)
     except asyncpg.InvalidCatalogNameError:
-        connection = await connect("postgres")
+        connection = await connect_to_database("postgres")
         await connection.execute(f'CREATE DATABASE "{DATABASE_NAME}"')
     except asyncpg.InvalidPasswordError as error:
         literal = passwords[0].replace("'", "''")
         for old in passwords[1:]:
             with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                connection = await connect("postgres", old)
+                connection = await connect_to_database("postgres", old)
                 await connection.execute(f"ALTER ROLE {DATABASE_USER} PASSWORD '{literal}'")
                 await connection.close()
         raise NotReady(f"PostgreSQL on port {port} had another password: {error}") from error
@@ -236,7 +236,7 @@ def build_store_process(
     admin = ports.reserve(f"{STORE}.admin.port", inner["admin.port.grpc"] - _STORE_ADMIN_OFFSET)
     numbers = {"s3.port": port, "admin.port": admin, **inner}
 
-    async def require_ready() -> None:
+    async def require_store_writable() -> None:
         await _require_store_writable(port, secret_key)
 
     async def remove_sockets() -> None:
@@ -264,7 +264,7 @@ def build_store_process(
         },
         folder=folder,
         prepare=remove_sockets,
-        ready=require_ready,
+        ready=require_store_writable,
         clean=remove_sockets,
         # It sometimes hangs while it stops, when all data is on the disk already; SIGKILL loses nothing at any time.
         stop_timeout_seconds=_STORE_STOP_SECONDS,

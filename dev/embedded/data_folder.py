@@ -272,7 +272,7 @@ def _write_secrets(path: Path, text: str) -> None:
 
 
 @contextmanager
-def publish_environment(data_dir: Path, variables: Mapping[str, str]) -> Iterator[None]:
+def write_environment_file_while_running(data_dir: Path, variables: Mapping[str, str]) -> Iterator[None]:
     """Keep the variables, while the block runs, in a file that only its owner and their shell can read."""
     path = data_dir / ENVIRONMENT_FILE
     path.touch(mode=0o600)
@@ -283,7 +283,7 @@ def publish_environment(data_dir: Path, variables: Mapping[str, str]) -> Iterato
         path.unlink()
 
 
-def load_environment_if_running(data_dir: Path) -> bool:
+def set_environment_of_running_installation(data_dir: Path) -> bool:
     """Set the variables, unless this environment has its own or nothing runs there; return whether they were set."""
     path = data_dir / ENVIRONMENT_FILE
     supervisor = read_run_state(data_dir / "run.json").supervisor
@@ -296,7 +296,7 @@ def load_environment_if_running(data_dir: Path) -> bool:
 
 def load_environment_and_describe(data_dir: Path) -> str:
     """Load the environment of a running `haulage up` if there is one; return which components are used."""
-    if load_environment_if_running(data_dir):
+    if set_environment_of_running_installation(data_dir):
         return f"the components of the `haulage up` that runs in {data_dir}"
     if MARKER_VARIABLE in os.environ:
         return f"the components that the environment names ({MARKER_VARIABLE} is set)"

@@ -221,7 +221,7 @@ def _run_requested_command(request: Mapping[str, Any]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["env"])
-    settings.load.cache_clear()
+    settings.load_settings_from_environment.cache_clear()
     sys.argv = ["haulage", *request["argv"]]
     module, name = ENTRY
     getattr(importlib.import_module(module), name)()

@@ -91,16 +91,16 @@ class Preloader:
             _, status = await asyncio.to_thread(os.waitpid, forked.pid, 0)
             process.record_exit(os.waitstatus_to_exitcode(status))
 
-        self._connect(writer, read_messages_and_record_exit())
+        self._store_writer_and_start_reading(writer, read_messages_and_record_exit())
         return process
 
-    def attach_process(self, process: asyncio.subprocess.Process) -> None:
+    def use_started_process(self, process: asyncio.subprocess.Process) -> None:
         """Use this process, which was just started with pipes as its input and output."""
         assert process.stdin is not None  # noqa: S101 (it was started with pipes)
         assert process.stdout is not None  # noqa: S101
-        self._connect(process.stdin, self._read_messages(process.stdout))
+        self._store_writer_and_start_reading(process.stdin, self._read_messages(process.stdout))
 
-    def _connect(self, writer: asyncio.StreamWriter, reading: Coroutine[Any, Any, None]) -> None:
+    def _store_writer_and_start_reading(self, writer: asyncio.StreamWriter, reading: Coroutine[Any, Any, None]) -> None:
         self._requests_to = writer
         self._loaded.clear()
         self._reading = asyncio.create_task(reading, name="read the preloader")
@@ -135,7 +135,7 @@ class Preloader:
 
     async def _read_messages(self, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
-            self._apply_message(json.loads(line))
+            self._record_loaded_forked_or_ended(json.loads(line))
         if self._requests_to is not None:
             self._requests_to.close()
             self._requests_to = None
@@ -150,7 +150,7 @@ class Preloader:
             forked.record_exit(-signal.SIGKILL)
         self._forked.clear()
 
-    def _apply_message(self, message: Mapping[str, Any]) -> None:
+    def _record_loaded_forked_or_ended(self, message: Mapping[str, Any]) -> None:
         if role := message.get("loaded"):
             self._loaded.add(role)
         elif pid := message.get("pid"):

@@ -138,7 +138,7 @@ def wrap_with_death_signal(argv: list[str], death_signal: signal.Signals) -> lis
     The parent is the thread that starts the child, so that thread must live as long as the child.
     """
     if setpriv := _find_setpriv():
-        return [setpriv, "--pdeathsig", _get_signal_name(death_signal), "--", *argv]
+        return [setpriv, "--pdeathsig", _get_signal_name_without_sig_prefix(death_signal), "--", *argv]
     return argv
 
 
@@ -168,13 +168,13 @@ def wrap_as_nobody_if_root(argv: list[str], death_signal: signal.Signals) -> lis
         f"--ambient-caps={capabilities}",
         f"--bounding-set={capabilities}",
         "--securebits=+no_setuid_fixup",
-        f"--pdeathsig={_get_signal_name(death_signal)}",
+        f"--pdeathsig={_get_signal_name_without_sig_prefix(death_signal)}",
         "--",
         *argv,
     ]
 
 
-def _get_signal_name(number: signal.Signals) -> str:
+def _get_signal_name_without_sig_prefix(number: signal.Signals) -> str:
     return number.name.removeprefix("SIG")
 
 

@@ -23,7 +23,7 @@ from dev.embedded.data_folder import (
     reserve_ports,
 )
 from dev.embedded.processes import Announce, announce_by_log
-from dev.embedded.supervisor import ProcessSpec, Supervisor, run_supervisor
+from dev.embedded.supervisor import ProcessSpec, ProcessSupervisor, run_supervisor
 from infra.component_settings import TlsSettings
 from infra.settings import EmbeddedPortSettings, Settings
 
@@ -32,14 +32,14 @@ PLAIN: Final = {"secure": False, "tls": TlsSettings()}
 
 
 @dataclass(frozen=True)
-class Stack:
+class EmbeddedStack:
     """The running components, and the supervisor of further processes."""
 
     data_dir: Path
     secrets: EmbeddedSecrets
     ports: PortReservations
     run_file: RunFile
-    supervisor: Supervisor
+    supervisor: ProcessSupervisor
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -121,7 +121,7 @@ async def run_stack(
     ports: EmbeddedPortSettings | None = None,
     announce: Announce = announce_by_log,
     further_processes: Sequence[ProcessSpec] = (),
-) -> AsyncIterator[Stack]:
+) -> AsyncIterator[EmbeddedStack]:
     """Start the components, yield when all of them serve, and stop them at the end.
 
     Enter it on a thread that lives as long as the components: they die with that thread.
@@ -148,7 +148,7 @@ async def run_stack(
         record_supervisor(run_file)
         async with run_supervisor(run_file, data_dir / "logs", announce) as supervisor:
             await supervisor.start(*further_processes, *specs)
-            yield Stack(data_dir, secrets, claimed, run_file, supervisor)
+            yield EmbeddedStack(data_dir, secrets, claimed, run_file, supervisor)
 
 
 def _build_components(

@@ -101,7 +101,7 @@ class ProcessSpec:
 Process: TypeAlias = asyncio.subprocess.Process | ForkedProcess
 
 
-class Supervisor:
+class ProcessSupervisor:
     """Start processes, restart those that die, and stop them in order.
 
     Args:
@@ -201,7 +201,7 @@ class _SupervisedProcess:
         Raises:
             StartFailed: It did not serve after several attempts.
         """
-        self._running = asyncio.create_task(self._keep_running(), name=f"keep {self.spec.name}")
+        self._running = asyncio.create_task(self._restart_whenever_ended(), name=f"keep {self.spec.name}")
         served = asyncio.create_task(self.serving.wait())
         try:
             await asyncio.wait({self._running, served}, return_when=asyncio.FIRST_COMPLETED)
@@ -245,7 +245,7 @@ class _SupervisedProcess:
         await self.spec.clean()
         self._run_file.record_process(self.spec.name, None)
 
-    async def _keep_running(self) -> None:
+    async def _restart_whenever_ended(self) -> None:
         pause = FIRST_PAUSE_SECONDS
         attempts = 0
         while True:
@@ -283,7 +283,7 @@ class _SupervisedProcess:
         return f"it ended with exit code {code}"
 
     async def _start_and_record(self) -> Process:
-        forked = await self.spec.fork(self._prepare_log()) if self.spec.fork else None
+        forked = await self.spec.fork(self._rotate_and_get_log_path()) if self.spec.fork else None
         process = forked or await self._start_subprocess()
         self._run_file.record_process(self.spec.name, RecordedProcess.from_pid(process.pid, self.spec.death_signal))
         return process
@@ -291,7 +291,7 @@ class _SupervisedProcess:
     async def _start_subprocess(self) -> asyncio.subprocess.Process:
         spec = self.spec
         pipe = asyncio.subprocess.PIPE
-        with self._prepare_log().open("ab") as output:
+        with self._rotate_and_get_log_path().open("ab") as output:
             # In its own session Ctrl-C on the terminal reaches only the supervisor, which stops the processes in order.
             process = await asyncio.create_subprocess_exec(
                 *processes.wrap_with_death_signal(spec.argv, spec.death_signal),
@@ -359,7 +359,7 @@ class _SupervisedProcess:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
 
-    def _prepare_log(self) -> Path:
+    def _rotate_and_get_log_path(self) -> Path:
         """Return the file of the output, which begins anew when it is long."""
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         if self._log_path.exists() and self._log_path.stat().st_size > LOG_MAX_BYTES:
@@ -377,7 +377,7 @@ class _SupervisedProcess:
 @asynccontextmanager
 async def run_supervisor(
     run_file: RunFile, logs: Path, announce: Announce = announce_by_log
-) -> AsyncIterator[Supervisor]:
+) -> AsyncIterator[ProcessSupervisor]:
     """Yield a supervisor, and stop everything that it has started at the end of the block.
 
     Args:
@@ -385,7 +385,7 @@ async def run_supervisor(
     """
     report = StartReporter(announce)
     reporting = asyncio.create_task(report.report_until_cancelled(), name="report what is starting")
-    supervisor = Supervisor(run_file, logs, report)
+    supervisor = ProcessSupervisor(run_file, logs, report)
     try:
         yield supervisor
     finally:

@@ -70,11 +70,11 @@ class CyclePhase(StrEnum):
     IDLE = "idle"
 
 
-class _FrozenModel(BaseModel):
+class _ImmutableModelBase(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class CycleMessageTotals(_FrozenModel):
+class CycleMessageTotals(_ImmutableModelBase):
     """Counts of messages over all cycles of a run."""
 
     cycles: int = 0
@@ -105,7 +105,7 @@ class CycleMessageTotals(_FrozenModel):
         )
 
 
-class ArchiveCycleInput(_FrozenModel):
+class ArchiveCycleInput(_ImmutableModelBase):
     """A cycle that is over but for its archive: its id, its counts, and how long it took."""
 
     cycle_id: str
@@ -113,23 +113,23 @@ class ArchiveCycleInput(_FrozenModel):
     seconds: float
 
 
-class AddressCycleInput(_FrozenModel):
+class AddressCycleInput(_ImmutableModelBase):
     so_far: CycleMessageTotals = CycleMessageTotals()
     """Totals of the runs that this one continues."""
 
 
-class AddressCycleStatus(_FrozenModel):
+class AddressCycleStatus(_ImmutableModelBase):
     phase: CyclePhase = CyclePhase.LOAD
     cycle_id: str = ""
     totals: CycleMessageTotals = CycleMessageTotals()
     paused: bool = False
 
 
-class LoadCycleInput(_FrozenModel):
+class BeginCycleInput(_ImmutableModelBase):
     cycle_id: str
 
 
-class LoadCycleResult(_FrozenModel):
+class CyclePlanResult(_ImmutableModelBase):
     """The messages of a cycle: ids in the log, grouped into steps of one activity each."""
 
     cycle_id: str = ""
@@ -149,7 +149,7 @@ class LoadCycleResult(_FrozenModel):
     """The version of the configuration that all of its steps use."""
 
 
-class ApplyStepInput(_FrozenModel):
+class ApplyStepInput(_ImmutableModelBase):
     cycle_id: str
     phase: CyclePhase
     step: CycleStep
@@ -161,20 +161,20 @@ class ApplyStepInput(_FrozenModel):
         return self.phase is not CyclePhase.SWAP
 
 
-class ApplyStepResult(_FrozenModel):
+class ApplyStepResult(_ImmutableModelBase):
     done: int = 0
     failed: int = 0
     superseded: int = 0
 
 
-class ListWaitingSwapsInput(_FrozenModel):
+class ListWaitingSwapsInput(_ImmutableModelBase):
     """Ask for the swaps of a cycle that are unfinished after the createUpdates."""
 
     cycle_id: str
     config_version: int = 0
 
 
-class ListWaitingSwapsResult(_FrozenModel):
+class ListWaitingSwapsResult(_ImmutableModelBase):
     """Those swaps, in steps to run one after the other."""
 
     steps: list[CycleStep] = []

@@ -48,7 +48,7 @@ class UnreadableMessage(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Swap:
+class SwapMessage:
     """Exchange the UPRNs of two addresses."""
 
     uprn_1: int
@@ -60,7 +60,7 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateUpdate:
+class CreateUpdateMessage:
     """Replace the whole address of a UPRN."""
 
     uprn_1: int
@@ -71,7 +71,7 @@ class CreateUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteMessage:
     """Remove the address of a UPRN."""
 
     uprn_1: int
@@ -80,7 +80,7 @@ class Delete:
     uprn_2: None = None
 
 
-ChangeMessage: TypeAlias = Swap | CreateUpdate | Delete
+ChangeMessage: TypeAlias = SwapMessage | CreateUpdateMessage | DeleteMessage
 
 
 def decode_message(topic: Topic, raw: bytes) -> ChangeMessage:
@@ -144,29 +144,31 @@ def parse_payload(topic: Topic, payload: Any) -> ChangeMessage:
             return _parse_create_update(payload)
         case Topic.DELETE:
             address_id = None if payload.get("address_id") is None else _parse_positive_integer(payload, "address_id")
-            return Delete(_parse_positive_integer(payload, "uprn"), address_id, _parse_event_id(payload))
+            return DeleteMessage(
+                _parse_positive_integer(payload, "uprn"), address_id, _get_valid_event_id_if_given(payload)
+            )
         case _:
             assert_never(topic)
 
 
-def _parse_swap(payload: Mapping[str, Any]) -> Swap:
+def _parse_swap(payload: Mapping[str, Any]) -> SwapMessage:
     uprn_1, uprn_2 = _parse_positive_integer(payload, "uprn_1"), _parse_positive_integer(payload, "uprn_2")
     if uprn_1 == uprn_2:
         raise UnreadableMessage(f"uprn_1 and uprn_2 are both {uprn_1}. A swap names two different addresses.")
     delete_after = payload.get("delete_after", False)
     if not isinstance(delete_after, bool):
         raise UnreadableMessage(f"delete_after is {_render_truncated_json(delete_after)}. It must be true or false.")
-    return Swap(uprn_1, uprn_2, delete_after, _parse_event_id(payload))
+    return SwapMessage(uprn_1, uprn_2, delete_after, _get_valid_event_id_if_given(payload))
 
 
-def _parse_create_update(payload: Mapping[str, Any]) -> CreateUpdate:
+def _parse_create_update(payload: Mapping[str, Any]) -> CreateUpdateMessage:
     uprn, address_id = _parse_positive_integer(payload, "uprn"), _parse_positive_integer(payload, "address_id")
     record = payload.get("record")
     if not isinstance(record, dict):
         raise UnreadableMessage(
             f"record is {_describe_value_or_absence(record)}. It must be a JSON object: the whole address."
         )
-    return CreateUpdate(uprn, address_id, record, _parse_event_id(payload))
+    return CreateUpdateMessage(uprn, address_id, record, _get_valid_event_id_if_given(payload))
 
 
 def _parse_positive_integer(payload: Mapping[str, Any], name: str) -> int:
@@ -182,7 +184,7 @@ def _parse_positive_integer(payload: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _parse_event_id(payload: Mapping[str, Any]) -> str | None:
+def _get_valid_event_id_if_given(payload: Mapping[str, Any]) -> str | None:
     value = payload.get("event_id")
     if value is None:
         return None

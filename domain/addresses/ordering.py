@@ -34,7 +34,7 @@ from domain.addresses.operations import (
 )
 
 
-class PendingUpdateOrDelete(NamedTuple):
+class CreateUpdateOrDeleteToCoalesce(NamedTuple):
     """A createUpdate or a delete that a cycle could take."""
 
     id: int
@@ -52,7 +52,7 @@ class ChosenAndSupersededWrites:
     """Winners over a touched message: until they are done, modules may differ in that UPRN."""
 
 
-def choose_last_write_of_each_uprn(writes: Sequence[PendingUpdateOrDelete]) -> ChosenAndSupersededWrites:
+def choose_last_write_of_each_uprn(writes: Sequence[CreateUpdateOrDeleteToCoalesce]) -> ChosenAndSupersededWrites:
     """Keep the last createUpdate or delete of each UPRN.
 
     Both jointly: a delete makes earlier createUpdates needless, and the other way round, since a createUpdate carries
@@ -74,7 +74,7 @@ CycleStep: TypeAlias = list[list[int]]
 """The messages of one activity: groups to apply one after the other, each of messages to send together."""
 
 
-class SwapUprns(NamedTuple):
+class SwapMessageUprns(NamedTuple):
     """A swap and the UPRNs that it exchanges."""
 
     id: int
@@ -97,7 +97,7 @@ def divide_cycle_capacity_among_topics(waiting: Sequence[int], threshold: int, r
     return taken
 
 
-def group_swaps_without_shared_uprns(swaps: Iterable[SwapUprns]) -> list[list[int]]:
+def group_swaps_without_shared_uprns(swaps: Iterable[SwapMessageUprns]) -> list[list[int]]:
     """Group swaps so that none shares a UPRN with another of its group; a later swap of a UPRN is in a later group.
 
     Swaps without a common UPRN commute, so applying the groups in their order equals applying the swaps in theirs.
@@ -113,7 +113,7 @@ def group_swaps_without_shared_uprns(swaps: Iterable[SwapUprns]) -> list[list[in
     return found
 
 
-def pack_groups_into_steps(groups: Iterable[Sequence[int]], size: int) -> list[CycleStep]:
+def pack_or_split_groups_into_sequential_steps(groups: Iterable[Sequence[int]], size: int) -> list[CycleStep]:
     """Split groups into steps of at most `size` messages, to run one after the other."""
     steps: list[CycleStep] = []
     left = 0
@@ -203,7 +203,7 @@ TOUCHED_FIELDS: Final = ("unsure", "inherits")
 """The fields of a stored reason that make a message touched, beside an acknowledgement."""
 
 
-class SendCandidate(NamedTuple):
+class MessageAboutToBeSent(NamedTuple):
     """A message that is about to be sent."""
 
     id: int
@@ -224,7 +224,7 @@ class UnfinishedMessage(NamedTuple):
 
 
 def find_first_blocker_of_each_message(
-    candidates: Sequence[SendCandidate], unfinished: Iterable[UnfinishedMessage]
+    candidates: Sequence[MessageAboutToBeSent], unfinished: Iterable[UnfinishedMessage]
 ) -> dict[int, int]:
     """Return the messages that must not be sent yet, each with the id of one that it waits for."""
     by_uprn: dict[int, list[UnfinishedMessage]] = {}
@@ -238,21 +238,21 @@ def find_first_blocker_of_each_message(
 
 
 def _find_first_blocking_message(
-    message: SendCandidate, by_uprn: Mapping[int, Sequence[UnfinishedMessage]]
+    message: MessageAboutToBeSent, by_uprn: Mapping[int, Sequence[UnfinishedMessage]]
 ) -> int | None:
     near = (each for uprn in message.uprns for each in by_uprn.get(uprn, ()) if each.id != message.id)
     goes_first = _blocks_swap if message.topic is Topic.SWAP else _blocks_write
     return min((each.id for each in near if goes_first(message, each)), default=None)
 
 
-def _blocks_swap(swap: SendCandidate, other: UnfinishedMessage) -> bool:
+def _blocks_swap(swap: MessageAboutToBeSent, other: UnfinishedMessage) -> bool:
     is_earlier = other.id < swap.id
     if not other.is_swap:
         return other.touched
     return (other.touched and is_earlier) if swap.touched else (other.touched or (other.due and is_earlier))
 
 
-def _blocks_write(write: SendCandidate, other: UnfinishedMessage) -> bool:
+def _blocks_write(write: MessageAboutToBeSent, other: UnfinishedMessage) -> bool:
     return other.is_swap and other.touched and not write.touched
 
 

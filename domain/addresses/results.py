@@ -35,7 +35,7 @@ class NewLogicalDelete:
     log_id: int
     in_flight: frozenset[Module]
 
-    def merge(self, other: NewLogicalDelete) -> NewLogicalDelete:
+    def merge_reports_of_modules(self, other: NewLogicalDelete) -> NewLogicalDelete:
         """Combine the reports of two modules; of two deletes, the younger one counts."""
         if self.log_id != other.log_id:
             return max(self, other, key=lambda each: each.log_id)
@@ -85,7 +85,7 @@ def combine_module_results(
             update.counts |= all_answered
         else:
             update.acks[module] = "Y"
-            _add_logical_deletes_and_revivals(update, operation, module, answer)
+            _add_logical_deletes_and_revivals_to_update(update, operation, module, answer)
     if unfinished:
         reason = _build_wait_reason(before, unfinished)
         if reason and before.missing and not reason.missing:
@@ -104,7 +104,7 @@ def _describe_failure(answer: OperationResult) -> str:
     return answer.error
 
 
-def _add_logical_deletes_and_revivals(
+def _add_logical_deletes_and_revivals_to_update(
     update: MessageLogUpdate, operation: Operation, module: Module, answer: OperationResult
 ) -> None:
     if answer.logical_address_id is not None:

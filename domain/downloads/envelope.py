@@ -81,7 +81,7 @@ def has_lone_surrogate(body: bytes) -> bool:
     return any(match["lone"] for match in _ESCAPE.finditer(body, first_escape))
 
 
-def unwrap_page(text: bytes) -> PageEnvelope:
+def unwrap_page_or_raise_reported_failure(text: bytes) -> PageEnvelope:
     """Return the page, without its envelope if it has one.
 
     Raises:

@@ -16,7 +16,7 @@ from domain.downloads.envelope import (
     json_starts_with,
     parse_total_unless_null,
     require_no_reported_failure,
-    unwrap_page,
+    unwrap_page_or_raise_reported_failure,
     validate_and_clean_body,
 )
 from domain.faults import SourceFault
@@ -82,7 +82,7 @@ class PageReader:
         try:
             return self._read_page(text)
         except msgspec.DecodeError:
-            return self._read_wrapped_or_raise(text)
+            return self._unwrap_and_read_page_or_raise_fault_or_new_columns(text)
 
     def _build_struct_reader(self) -> Callable[[bytes], SourcePage]:
         """Build a reader of rows as structs: it is fast, and the decoder itself rejects keys that are no columns."""
@@ -95,7 +95,7 @@ class PageReader:
         decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
         as_tuple = msgspec.structs.astuple
 
-        def read(text: bytes) -> SourcePage:
+        def decode_page_by_struct(text: bytes) -> SourcePage:
             decoded = decoder.decode(text)
             require_no_reported_failure(decoded, text, has_rows=bool(decoded.data))
             has_more = is_true_or_one(decoded.force_continue)
@@ -103,7 +103,7 @@ class PageReader:
                 parse_total_unless_null(bytes(decoded.total)), [as_tuple(row) for row in decoded.data], has_more
             )
 
-        return read
+        return decode_page_by_struct
 
     def _read_rows_as_maps(self, text: bytes) -> SourcePage:
         """Read rows as maps, for the rare keys that cannot be names of fields."""
@@ -118,9 +118,9 @@ class PageReader:
         rows = [tuple(cells.get(name, NULL) for name in self.columns) for cells in page.data]
         return SourcePage(parse_total_unless_null(bytes(page.total)), rows, is_true_or_one(page.force_continue))
 
-    def _read_wrapped_or_raise(self, text: bytes) -> SourcePage:
+    def _unwrap_and_read_page_or_raise_fault_or_new_columns(self, text: bytes) -> SourcePage:
         """Read a page that is wrapped, or raise a fault that says what is wrong with it."""
-        inner = unwrap_page(text)
+        inner = unwrap_page_or_raise_reported_failure(text)
         try:
             return self._read_page(msgspec.json.encode(inner))
         except msgspec.ValidationError as error:
@@ -128,7 +128,7 @@ class PageReader:
                 raise _build_row_fault(error) from None
             keys = _collect_keys(_decode_rows_as_maps(inner.data))
             raise NewColumnsFound(
-                [name for name in keys if name not in self.columns], _find_error_path(error)
+                [name for name in keys if name not in self.columns], _get_json_path_of_error(error)
             ) from None
 
 
@@ -155,7 +155,7 @@ def read_first_page(body: bytes) -> FirstPage:
     Raises:
         SourceFault: It violates the protocol.
     """
-    inner = unwrap_page(validate_and_clean_body(body))
+    inner = unwrap_page_or_raise_reported_failure(validate_and_clean_body(body))
     grouped = json_starts_with(inner.data, b"{") and not json_starts_with(inner.data, b"{}")
     try:
         if grouped:
@@ -227,7 +227,7 @@ def read_grouped_rows(body: bytes) -> GroupedRows:
     Raises:
         SourceFault: It violates the protocol.
     """
-    inner = unwrap_page(validate_and_clean_body(body))
+    inner = unwrap_page_or_raise_reported_failure(validate_and_clean_body(body))
     try:
         data = {} if bytes(inner.data) == b"[]" else msgspec.json.decode(inner.data, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
@@ -249,7 +249,7 @@ def read_undecoded_page(body: bytes) -> UndecodedPage:
     Raises:
         SourceFault: It violates the protocol.
     """
-    page = unwrap_page(validate_and_clean_body(body))
+    page = unwrap_page_or_raise_reported_failure(validate_and_clean_body(body))
     return UndecodedPage(parse_total_unless_null(bytes(page.total)), page.data, is_true_or_one(page.force_continue))
 
 
@@ -297,14 +297,14 @@ def _collect_keys(rows: Sequence[_Cells]) -> list[str]:
     return list(dict.fromkeys(key for row in rows for key in row))
 
 
-def _find_error_path(error: msgspec.ValidationError) -> str:
+def _get_json_path_of_error(error: msgspec.ValidationError) -> str:
     path = re.search(r"`\$\.?([^`]*)`$", str(error))
     place = path[1] if path else "data"
     return place if place.startswith("data") else f"data{place}"
 
 
 def _build_row_fault(error: msgspec.ValidationError) -> SourceFault:
-    place = _find_error_path(error)
+    place = _get_json_path_of_error(error)
     if place == "data":
         return SourceFault(
             "source_bad_data",

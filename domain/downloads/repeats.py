@@ -155,7 +155,9 @@ def require_no_endless_page(number: int, marks: PageMarks) -> None:
         )
 
 
-def require_distinct_pages(ranges: Iterable[tuple[int, PageMarks]], *, is_allowed: bool = False) -> list[str]:
+def require_distinct_pages_or_build_warning(
+    ranges: Iterable[tuple[int, PageMarks]], *, is_allowed: bool = False
+) -> list[str]:
     """Compare the pages of all ranges, and return a warning about equal ones if they are allowed.
 
     Args:
@@ -272,11 +274,11 @@ def _find_repeated_keys_row_by_row(data: bytes) -> list[str]:
 def _list_all_keys(row: bytes) -> list[str]:
     """Return all keys of a row as often as they occur, in any spelling."""
     try:
-        keys: list[str] = json.loads(row, object_pairs_hook=_take_keys, parse_int=str, parse_float=str)
+        keys: list[str] = json.loads(row, object_pairs_hook=_get_pair_keys, parse_int=str, parse_float=str)
     except RecursionError:
         return []
     return keys
 
 
-def _take_keys(pairs: Sequence[tuple[str, object]]) -> list[str]:
+def _get_pair_keys(pairs: Sequence[tuple[str, object]]) -> list[str]:
     return [key for key, _ in pairs]

@@ -67,12 +67,18 @@ class ShapedPageReader:
             SourceFault: It violates the protocol; the message says how.
             NewColumnsFound: It has keys that are no columns, and no key may be left out.
         """
-        return self._read_grouped_rows(body) if self._is_grouped else self._read_rows(body, not_flat_rows)
+        return (
+            self._read_grouped_rows(body)
+            if self._is_grouped
+            else self._read_rows_and_leave_out_new_keys_if_allowed(body, not_flat_rows)
+        )
 
     def _build_reader(self) -> PageReader:
         return PageReader([*self._own_columns, *self._left_out])
 
-    def _read_rows(self, body: bytes, uneven: NotFlatRows | None = None) -> SourcePage:
+    def _read_rows_and_leave_out_new_keys_if_allowed(
+        self, body: bytes, uneven: NotFlatRows | None = None
+    ) -> SourcePage:
         while True:
             try:
                 page = self._reader.read(body)
@@ -95,11 +101,13 @@ class ShapedPageReader:
     def _read_grouped_rows(self, body: bytes) -> SourcePage:
         """Read rows in groups; the name of the group becomes their last cell."""
         groups = read_grouped_rows(body)
-        page = self._read_rows(b'{"total":%b,"data":[]}' % bytes(groups.total))
+        page = self._read_rows_and_leave_out_new_keys_if_allowed(b'{"total":%b,"data":[]}' % bytes(groups.total))
         page.has_more = groups.has_more
         for name, rows in groups.data.items():
             head = (msgspec.Raw(msgspec.json.encode(name)),)
-            group = self._read_rows(b'{"data":%b}' % bytes(rows), NotFlatRows(bytes(rows)))
+            group = self._read_rows_and_leave_out_new_keys_if_allowed(
+                b'{"data":%b}' % bytes(rows), NotFlatRows(bytes(rows))
+            )
             page.rows += [row + head for row in group.rows]
             page.repeated_keys += group.repeated_keys
         return page
@@ -198,10 +206,10 @@ class PageEncoder:
             SourceFault: It violates the protocol; the message says how.
             NewColumnsFound: It has keys that are no columns.
         """
-        page = self._encode_with_fallback(body)
+        page = self._encode_by_grid_or_by_cells(body)
         return replace(page, has_lone_surrogate=True) if has_lone_surrogate(body) else page
 
-    def _encode_with_fallback(self, body: bytes) -> EncodedPage:
+    def _encode_by_grid_or_by_cells(self, body: bytes) -> EncodedPage:
         if self._is_grouped:
             return self._encode_by_cells(body, None)
         try:

@@ -15,23 +15,23 @@ from domain.orders.slices import (
     ReadOutcome,
     ReadPurpose,
     ResumePoint,
-    RetryState,
+    SliceRetryState,
 )
 from domain.orders.windows import SliceTrack, TimeWindow
 from domain.secrets import SealedText
 
 
-class _FrozenModel(BaseModel):
+class _ImmutableModelBase(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class PlatformInput(_FrozenModel):
+class PlatformInput(_ImmutableModelBase):
     """A platform, by its number."""
 
     platform: str
 
 
-class MeasureClockInput(PlatformInput):
+class MeasureClockSkewInput(PlatformInput):
     """Which platform's clock is read, and whether a failed attempt is recorded at once."""
 
     records_failure: bool = True
@@ -74,7 +74,7 @@ class ClaimSlicesInput(PlatformInput):
     """Slices that the cycle is reading."""
 
 
-class SliceJob(_FrozenModel):
+class SliceJob(_ImmutableModelBase):
     """One slice to be read."""
 
     window: TimeWindow
@@ -90,7 +90,7 @@ class SliceJob(_FrozenModel):
         return [self.window, *self.further]
 
 
-class ClaimSlicesResult(_FrozenModel):
+class ClaimSlicesResult(_ImmutableModelBase):
     """Slices to read next."""
 
     project_id: str
@@ -101,11 +101,11 @@ class ClaimSlicesResult(_FrozenModel):
     """Whether this run was due in the past: its slices are read again, and no watermark moves."""
 
 
-class SliceWorkflowState(_FrozenModel):
+class SliceWorkflowState(_ImmutableModelBase):
     """State of a slice's workflow that continues as new."""
 
     attempt: int
-    ladder: RetryState
+    ladder: SliceRetryState
     place: ResumePoint | None
 
 
@@ -132,7 +132,7 @@ class ReadSliceInput(PlatformInput):
     """Small slices that are read next, where all goes well."""
 
 
-class ReadSliceResult(_FrozenModel):
+class ReadSliceResult(_ImmutableModelBase):
     """Result of an attempt at a slice."""
 
     ending: ReadOutcome
@@ -161,7 +161,7 @@ class FailSliceInput(PlatformInput):
     attempts: int
 
 
-class SliceResult(_FrozenModel):
+class SliceResult(_ImmutableModelBase):
     """Result of a slice's workflow."""
 
     done: bool
@@ -171,7 +171,7 @@ class SliceResult(_FrozenModel):
     fault: FaultRecord | None = None
 
 
-class SliceStatus(_FrozenModel):
+class SliceStatus(_ImmutableModelBase):
     """Status of a slice's workflow."""
 
     purpose: ReadPurpose = ReadPurpose.FIRST
@@ -181,7 +181,7 @@ class SliceStatus(_FrozenModel):
     fault: FaultRecord | None = None
 
 
-class OrderCycleStatus(_FrozenModel):
+class OrderCycleStatus(_ImmutableModelBase):
     """Status of a cycle."""
 
     running: list[TimeWindow] = []
@@ -189,7 +189,7 @@ class OrderCycleStatus(_FrozenModel):
     failed: int = 0
 
 
-class Alarm(PlatformInput):
+class PlatformAlarm(PlatformInput):
     """A message for the administrator of a platform."""
 
     project_id: str
@@ -198,40 +198,40 @@ class Alarm(PlatformInput):
     message: str
 
 
-class ClockResult(_FrozenModel):
+class ClockSkewAndAlarmResult(_ImmutableModelBase):
     """Skew of a platform's clock, and an alarm where it has just become too large."""
 
     clock: ClockSkew
-    alarm: Alarm | None = None
+    alarm: PlatformAlarm | None = None
 
 
-class ServedPlatformsResult(_FrozenModel):
+class ServedPlatformsResult(_ImmutableModelBase):
     """Platforms by whether a worker answered for them."""
 
     served: list[str] = []
     unserved: list[str] = []
 
 
-class OrderWatchInput(_FrozenModel):
+class OrderWatchInput(_ImmutableModelBase):
     """Input of the watch."""
 
     patience_seconds: float = 20.0
     """Seconds to wait for an answer, twice, before a platform counts as unserved."""
 
 
-class AlarmsResult(_FrozenModel):
+class AlarmsResult(_ImmutableModelBase):
     """Alarms to announce."""
 
-    alarms: list[Alarm] = []
+    alarms: list[PlatformAlarm] = []
 
 
-class PlatformsResult(_FrozenModel):
+class PlatformsResult(_ImmutableModelBase):
     """The numbers of all platforms."""
 
     platforms: list[str] = []
 
 
-class ReportProgress(_FrozenModel):
+class ReportProgress(_ImmutableModelBase):
     """How far the platform's orders of a report have been read."""
 
     number: int
@@ -252,7 +252,7 @@ class ReportInput(PlatformInput):
     """State of the runs before this one; None in the first."""
 
 
-class ReportPartInput(_FrozenModel):
+class ReportInputWithProgress(_ImmutableModelBase):
     """The next part of a report to be read."""
 
     order: ReportInput
@@ -261,7 +261,7 @@ class ReportPartInput(_FrozenModel):
     after: ReportProgress
 
 
-class ReportResult(_FrozenModel):
+class ReportResult(_ImmutableModelBase):
     """Figures of a report; the workbook has the ids."""
 
     platform: str

@@ -232,18 +232,18 @@ class Capability(PlatformDeclarationBase):
         value = version.value
         named = {version.parameter: value} if version.parameter else {}
 
-        def put_in(call: Call, *, inherits: bool = False) -> Call:
+        def copy_call_with_version(call: Call, *, inherits: bool = False) -> Call:
             path = call.path and call.path.replace(PATH_VERSION, value)
             parameters = call.parameters if inherits else {**call.parameters, **named}
             return call.model_copy(update={"path": path, "parameters": parameters})
 
         return self.model_copy(
             update={
-                "query": put_in(self.query),
+                "query": copy_call_with_version(self.query),
                 # Its parameters are sent beside the query's.
-                "total": self.total and put_in(self.total, inherits=True),
-                "clock": put_in(self.clock),
-                "detail": self.detail and put_in(self.detail),
+                "total": self.total and copy_call_with_version(self.total, inherits=True),
+                "clock": copy_call_with_version(self.clock),
+                "detail": self.detail and copy_call_with_version(self.detail),
             }
         )
 

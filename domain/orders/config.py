@@ -142,7 +142,7 @@ def resolve_settings(
     levels = [
         (SettingOrigin.PLATFORM, own),
         (SettingOrigin.DEFAULT, defaults),
-        (SettingOrigin.KIND, _build_kind_options(capability)),
+        (SettingOrigin.KIND, _build_default_options_within_limits(capability)),
     ]
     levels.append((SettingOrigin.BUILT_IN, BUILT_IN_OPTIONS))
     values: dict[str, Any] = {}
@@ -152,7 +152,7 @@ def resolve_settings(
     return PlatformSettings(version=version, **values), origins
 
 
-def _build_kind_options(capability: Capability) -> PlatformOptions:
+def _build_default_options_within_limits(capability: Capability) -> PlatformOptions:
     """Return the built-in options within the limits of the kind, so that a stricter platform can be set up."""
     longest, rows_max = capability.query.window_max_seconds, capability.paging.rows_max
     interval, rows = _get_built_in_option("interval"), _get_built_in_option("max_rows_per_slice")

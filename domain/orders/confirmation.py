@@ -23,7 +23,7 @@ QUIET_PASSES_MAX: Final = 2
 """Consecutive passes without a new order, yet fewer orders than the total, after which the total is not believed."""
 
 
-class PassVerdict(StrEnum):
+class PagingPassVerdict(StrEnum):
     """What follows from the passes so far."""
 
     CONFIRMED = "confirmed"
@@ -61,7 +61,7 @@ class PagingPass:
 
 
 @dataclass
-class PassHistory:
+class PagingPassHistory:
     """The passes over one window.
 
     Args:
@@ -83,7 +83,7 @@ class PassHistory:
         repeated: int = 0,
         is_unsorted: bool = False,
         is_doubtful: bool = False,
-    ) -> PassVerdict:
+    ) -> PagingPassVerdict:
         """Add a pass with the ids that it listed, in their sequence, and return what follows."""
         new = set(order_ids) - self.ids
         self.ids |= new
@@ -100,11 +100,11 @@ class PassHistory:
             )
         )
         if self._is_confirmed():
-            return PassVerdict.CONFIRMED
+            return PagingPassVerdict.CONFIRMED
         return (
-            PassVerdict.UNSTABLE
+            PagingPassVerdict.UNSTABLE
             if len(self.done) == PASSES_MAX or self._has_stopped_finding_orders()
-            else PassVerdict.AGAIN
+            else PagingPassVerdict.AGAIN
         )
 
     def _is_confirmed(self) -> bool:
@@ -134,7 +134,7 @@ def compute_order_age_when_missed(modified_at: datetime, read_at: datetime) -> f
     return max(0.0, (read_at - modified_at).total_seconds())
 
 
-def propose_settle_lag(settle_lag_seconds: int, oldest_missed_seconds: float | None) -> int | None:
+def propose_settle_lag_if_too_short(settle_lag_seconds: int, oldest_missed_seconds: float | None) -> int | None:
     """Return a settle_lag that would have caught the late orders, with a margin; None where the one in force does.
 
     Args:

@@ -211,7 +211,7 @@ def require_known_placeholders(path: str, allowed: set[str]) -> None:
             raise ValueError(f"{path!r} holds {gap!r}; only {', '.join(sorted(allowed))} can be put in there")
 
 
-class ErrorMeaning(StrEnum):
+class ReactionToPlatformError(StrEnum):
     """What follows from an error."""
 
     BUSY = "busy"
@@ -225,7 +225,7 @@ class ErrorMeaning(StrEnum):
 class ErrorRule(PlatformDeclarationBase):
     """An error by its status, code or message, and what it means; the first matching rule applies."""
 
-    meaning: ErrorMeaning = Field(
+    meaning: ReactionToPlatformError = Field(
         description="`busy`: ask again later; `refused`: asking again would not help; `expired`: ask with fresh "
         "credentials"
     )

@@ -203,16 +203,16 @@ def _build_field_reader(attribute: str, pick: Pick) -> Pick:
         # Read from every row: no Python frame.
         return get
 
-    def read(node: Any) -> Any:
+    def read_attribute_or_none(node: Any) -> Any:
         value = get(node)
         return None if value is None else pick(value)
 
-    return read
+    return read_attribute_or_none
 
 
 def _build_item_reader(place: int, pick: Pick) -> Pick:
-    def read(items: Any) -> Any:
+    def read_item_or_none(items: Any) -> Any:
         value = items[place] if len(items) > place else None
         return None if value is None else pick(value)
 
-    return read
+    return read_item_or_none

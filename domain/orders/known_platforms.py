@@ -10,9 +10,9 @@ from domain.orders.declarations import (
     ApiVersion,
     DetailCall,
     ErrorFormat,
-    ErrorMeaning,
     ErrorRule,
     RateLimit,
+    ReactionToPlatformError,
     TimeFormat,
     TimeNotation,
 )
@@ -92,9 +92,9 @@ TAOBAO: Final = Capability(
         message="$.error_response.msg",
         wait_pattern=r"last for (\d+) more seconds",
         rules=(
-            ErrorRule(meaning=ErrorMeaning.BUSY, codes=("7",), retry_after_seconds=1),
-            ErrorRule(meaning=ErrorMeaning.BUSY, codes=("10", "15")),
-            ErrorRule(meaning=ErrorMeaning.EXPIRED, codes=("26", "27")),
+            ErrorRule(meaning=ReactionToPlatformError.BUSY, codes=("7",), retry_after_seconds=1),
+            ErrorRule(meaning=ReactionToPlatformError.BUSY, codes=("10", "15")),
+            ErrorRule(meaning=ReactionToPlatformError.EXPIRED, codes=("26", "27")),
         ),
     ),
 )
@@ -155,8 +155,8 @@ PINDUODUO: Final = Capability(
         code="$.error_response.error_code",
         message="$.error_response.error_msg",
         rules=(
-            ErrorRule(meaning=ErrorMeaning.BUSY, codes=("70031", "52001", "52002")),
-            ErrorRule(meaning=ErrorMeaning.EXPIRED, codes=("10019", "10035")),
+            ErrorRule(meaning=ReactionToPlatformError.BUSY, codes=("70031", "52001", "52002")),
+            ErrorRule(meaning=ReactionToPlatformError.EXPIRED, codes=("10019", "10035")),
         ),
     ),
 )
@@ -184,7 +184,9 @@ SHOPIFY: Final = Capability(
     rate=RateLimit(per_second=2, burst=40),
     rows=OrderRowFields(list="$.orders", id="$.id", modified="$.updated_at"),
     access=PlatformAccess(signing=AuthenticationMethod.HEADER, header="X-Shopify-Access-Token"),
-    errors=ErrorFormat(rules=(ErrorRule(meaning=ErrorMeaning.BUSY, statuses=(429,), retry_after_seconds=2),)),
+    errors=ErrorFormat(
+        rules=(ErrorRule(meaning=ReactionToPlatformError.BUSY, statuses=(429,), retry_after_seconds=2),)
+    ),
 )
 
 WOOCOMMERCE: Final = Capability(
@@ -254,8 +256,8 @@ AMAZON: Final = Capability(
         code="$.errors[0].code",
         message="$.errors[0].message",
         rules=(
-            ErrorRule(meaning=ErrorMeaning.BUSY, codes=("QuotaExceeded",), retry_after_seconds=60),
-            ErrorRule(meaning=ErrorMeaning.EXPIRED, statuses=(403,), pattern="(?i)expired"),
+            ErrorRule(meaning=ReactionToPlatformError.BUSY, codes=("QuotaExceeded",), retry_after_seconds=60),
+            ErrorRule(meaning=ReactionToPlatformError.EXPIRED, statuses=(403,), pattern="(?i)expired"),
         ),
     ),
 )

@@ -90,7 +90,7 @@ class FailureKind(StrEnum):
     """The worker was lost or stopped."""
 
 
-class AttemptFailure(BaseModel):
+class SliceAttemptFailure(BaseModel):
     """One attempt that failed."""
 
     trouble: FailureKind
@@ -104,7 +104,7 @@ class AttemptFailure(BaseModel):
     """Answers that it received beyond those of earlier attempts."""
 
 
-class RetryState(BaseModel):
+class SliceRetryState(BaseModel):
     """Failures and waits of a slice so far."""
 
     failures: int = 0
@@ -115,7 +115,9 @@ class RetryState(BaseModel):
     expired: int = 0
     """Consecutive attempts with refused credentials and without progress."""
 
-    def record_failure_and_compute_pause(self, failure: AttemptFailure, retries: int, retryintv: float) -> float | None:
+    def record_failure_and_compute_pause(
+        self, failure: SliceAttemptFailure, retries: int, retryintv: float
+    ) -> float | None:
         """Return the seconds until the next attempt; None where there is none, and the slice has failed."""
         if failure.gained:
             self.waits, self.waited_seconds, self.expired = 0, 0.0, 0

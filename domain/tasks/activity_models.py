@@ -16,7 +16,7 @@ SAVED_REPLIES_MAX: Final = 64
 SAVED_REPLIES_MAX_BYTES: Final = 60_000
 
 
-class SavedReply(Struct, array_like=True):
+class ReplayableBatchReply(Struct, array_like=True):
     """The last batch of a sender, with what is needed to answer it again."""
 
     sender: str
@@ -38,7 +38,7 @@ class LaneSnapshot(Struct, array_like=True):
     last_lease: int
     tasks: list[Task]
     """Pending tasks come first, in queue order."""
-    replies: list[SavedReply]
+    replies: list[ReplayableBatchReply]
     archived_keys: list[str] = []
     """Keys of archived tasks whose creates may be repeated and must not create them again."""
 

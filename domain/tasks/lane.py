@@ -17,7 +17,7 @@ from domain.tasks.activity_models import (
     CheckpointInput,
     FinishedTaskCounts,
     LaneSnapshot,
-    SavedReply,
+    ReplayableBatchReply,
 )
 from domain.tasks.messages import (
     REPLY_MAX_BYTES,
@@ -113,7 +113,7 @@ class Lane:
         state.advance_clock(now)
         last = self._replies.get(batch.sender)
         if last is not None and batch.number <= last.number:
-            return self._repeat_reply(batch, last)
+            return self._rebuild_reply_for_repeated_batch(batch, last)
         if batch.rules is not None and batch.rules.version > state.rules.version:
             state.rules = batch.rules
         sets = _join_operation_codes(state.apply_set_operation, batch.sets)
@@ -123,7 +123,9 @@ class Lane:
         first_lease = state.last_lease + 1
         holds = self._hold_tasks(batch.holds)
         counts = [len(tasks) for tasks in holds]
-        saved = SavedReply(batch.sender, batch.number, creates, sets, heartbeats, cancels, first_lease, counts)
+        saved = ReplayableBatchReply(
+            batch.sender, batch.number, creates, sets, heartbeats, cancels, first_lease, counts
+        )
         self._replies.save(saved)
         state.increment_head_number()
         return self._build_reply(saved, holds, batch.reads)
@@ -176,7 +178,7 @@ class Lane:
             found.append(task)
         return found
 
-    def _repeat_reply(self, batch: LaneBatch, last: SavedReply) -> LaneBatchReply:
+    def _rebuild_reply_for_repeated_batch(self, batch: LaneBatch, last: ReplayableBatchReply) -> LaneBatchReply:
         """Answer a batch again; of the tasks held then, return those that are still under the same lease."""
         if batch.number < last.number:
             state = self.state
@@ -192,7 +194,7 @@ class Lane:
         self._reply_bytes += sum(compute_task_snapshot_bytes(task) for tasks in holds for task in tasks)
         return self._build_reply(last, holds, batch.reads)
 
-    def _build_reply(self, saved: SavedReply, holds: list[list[Task]], reads: list[str]) -> LaneBatchReply:
+    def _build_reply(self, saved: ReplayableBatchReply, holds: list[list[Task]], reads: list[str]) -> LaneBatchReply:
         found = self._find_tasks_that_fit(reads, REPLY_MAX_BYTES - self._reply_bytes)
         self._reply_bytes += sum(compute_task_snapshot_bytes(task) for task in found if task is not None)
         return LaneBatchReply(
@@ -233,17 +235,17 @@ def _get_sort_key(task: Task) -> tuple[int, str]:
 class ReplyCache:
     """The last reply to each sender, so that a batch that arrives twice is applied once; bounded by count and size."""
 
-    def __init__(self, replies: Iterable[SavedReply] = ()) -> None:
-        self._replies: dict[str, SavedReply] = {}
+    def __init__(self, replies: Iterable[ReplayableBatchReply] = ()) -> None:
+        self._replies: dict[str, ReplayableBatchReply] = {}
         self._bytes = 0
         for reply in replies:
             self.save(reply)
 
-    def get(self, sender: str) -> SavedReply | None:
+    def get(self, sender: str) -> ReplayableBatchReply | None:
         """Return the last reply to a sender, if it is still cached."""
         return self._replies.get(sender)
 
-    def save(self, reply: SavedReply) -> None:
+    def save(self, reply: ReplayableBatchReply) -> None:
         """Replace the sender's last reply; evict the senders that have been silent longest if there is no space."""
         if (before := self._replies.pop(reply.sender, None)) is not None:
             self._bytes -= _count_reply_bytes(before)
@@ -252,18 +254,18 @@ class ReplyCache:
         while len(self._replies) > SAVED_REPLIES_MAX or self._bytes > SAVED_REPLIES_MAX_BYTES:
             self._bytes -= _count_reply_bytes(self._replies.pop(next(iter(self._replies))))
 
-    def list_replies(self) -> list[SavedReply]:
+    def list_replies(self) -> list[ReplayableBatchReply]:
         """List the replies; the sender that has been silent longest comes first."""
         return list(self._replies.values())
 
 
-def _count_reply_bytes(reply: SavedReply) -> int:
+def _count_reply_bytes(reply: ReplayableBatchReply) -> int:
     """Return the most JSON bytes of a saved reply, for a sender whose name needs no escapes."""
     codes = len(reply.creates) + len(reply.sets) + len(reply.heartbeats) + len(reply.cancels)
     return 100 + 5 * len(reply.holds) + codes + len(reply.sender.encode())
 
 
-class CheckpointPace(Struct, frozen=True):
+class CheckpointIntervals(Struct, frozen=True):
     """How often a lane saves a checkpoint, and how many tasks each one archives."""
 
     batch_tasks: int
@@ -273,13 +275,13 @@ class CheckpointPace(Struct, frozen=True):
     """A checkpoint may be this much early if a batch arrives: it then needs no workflow task of its own."""
 
 
-PACE: Final = CheckpointPace(batch_tasks=1_500, full_pause_ms=1_000, early_ms=150)
+PACE: Final = CheckpointIntervals(batch_tasks=1_500, full_pause_ms=1_000, early_ms=150)
 
 
 class CheckpointSchedule:
     """When a lane saves a checkpoint: within a second of a change, together with a batch if one arrives."""
 
-    def __init__(self, pace: CheckpointPace) -> None:
+    def __init__(self, pace: CheckpointIntervals) -> None:
         self.pace = pace
         self._begun_at = 0
         self._saved: _Counters | None = None
@@ -299,7 +301,7 @@ class CheckpointSchedule:
         at = self.get_next_checkpoint_time(state)
         return at is not None and at - self.pace.early_ms <= now
 
-    def begin_checkpoint(self, state: LaneState, type_: str, pos: int, now: int) -> CheckpointInput:
+    def begin_and_collect_checkpoint(self, state: LaneState, type_: str, pos: int, now: int) -> CheckpointInput:
         """Begin a checkpoint; return what it saves."""
         is_first = self._saved is None
         self._begun_at, self._saved = now, _collect_checkpoint_counters(state)

@@ -106,9 +106,9 @@ class LeaseHeap:
     def add(self, task: Task) -> None:
         """Add a task that has become running."""
         self.running += 1
-        self.extend(task)
+        self.record_renewed_lease(task)
 
-    def extend(self, task: Task) -> None:
+    def record_renewed_lease(self, task: Task) -> None:
         """Record the new end of a running task's lease."""
         heappush(self._entries, (task.lease_end, task.lease, task))
         if len(self._entries) > _OLD_LEASES_MAX + 2 * self.running:

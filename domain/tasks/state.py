@@ -223,7 +223,7 @@ class LaneState:
         if not self._reserve_bytes_for_texts(task, set_operation):
             return OperationCode.NO_ROOM
         is_next = set_operation.stage is not None and set_operation.stage != task.stage
-        _apply_set_fields(task, set_operation)
+        _copy_set_fields_to_task(task, set_operation)
         before = task.crt_retry_num
         retries = before if set_operation.crt_retry_num is None else set_operation.crt_retry_num
         if set_operation.status == _PENDING and (set_operation.failed or retries > before):
@@ -297,7 +297,7 @@ class LaneState:
         end = end if exact_seconds else max(end, task.lease_end)
         if end != task.lease_end:
             task.lease_end = end
-            self._leases.extend(task)
+            self._leases.record_renewed_lease(task)
 
     def _fail_attempt_or_end_task(self, task: Task, retries: int, outcome: AttemptOutcome) -> None:
         """Fail an attempt: the task waits for its retry delay, or ends."""
@@ -339,7 +339,7 @@ def compute_task_snapshot_bytes(task: Task) -> int:
     return compute_snapshot_bytes(task.user_id, task.content, task.log)
 
 
-def _apply_set_fields(task: Task, setting: SetOperation) -> None:
+def _copy_set_fields_to_task(task: Task, setting: SetOperation) -> None:
     if setting.stage is not None:
         task.stage = setting.stage
     if setting.content is not None:

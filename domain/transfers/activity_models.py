@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from domain.transfers.joining import Shard, TransferJobInput
+from domain.transfers.joining import ShardOfTargets, TransferJobInput
 from domain.transfers.models import JobOutcome, TargetOutcome, TransferFile
 
 
@@ -12,7 +12,7 @@ class SaveShardsInput(BaseModel):
     """Shards to be saved when the window has ended."""
 
     job: TransferJobInput
-    shards: list[Shard]
+    shards: list[ShardOfTargets]
 
 
 class SavedShard(BaseModel):
@@ -23,7 +23,7 @@ class SavedShard(BaseModel):
     targets: int = 0
 
     @classmethod
-    def from_shard(cls, shard: Shard) -> SavedShard:
+    def from_shard(cls, shard: ShardOfTargets) -> SavedShard:
         """Return what the workflow keeps of a shard."""
         return cls(number=shard.number, signature=shard.spec.signature, targets=len(shard.targets))
 

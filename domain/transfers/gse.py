@@ -84,13 +84,13 @@ class GseAgent:
 
 
 @dataclass(frozen=True, slots=True)
-class FileLocation:
+class FolderAndFileName:
     """A file in a folder."""
 
     folder: str
     name: str
 
-    def matches(self, reported: FileLocation | None) -> bool:
+    def matches(self, reported: FolderAndFileName | None) -> bool:
         """Return whether a record's location may be this one; what the record leaves out matches."""
         if reported is None:
             return True
@@ -107,9 +107,9 @@ class GseTransferRequest:
     """One GSE task: one file from one source to many targets, to the same place on each."""
 
     source: GseAgent
-    source_file: FileLocation
+    source_file: FolderAndFileName
     targets: Sequence[GseAgent]
-    target_file: FileLocation
+    target_file: FolderAndFileName
     timeout_seconds: int
     """GSE ends the task after that."""
 
@@ -153,7 +153,7 @@ class GseRecord:
     size: int = 0
     """Bytes."""
     status_info: str = ""
-    target: FileLocation | None = None
+    target: FolderAndFileName | None = None
     """The location of the file on the target, as far as the record has it."""
 
     @property
@@ -197,7 +197,9 @@ class GseRecord:
             speed=_parse_integer_within_database_range(content.get("speed")),
             size=_parse_integer_within_database_range(content.get("size")),
             status_info=_parse_text(content.get("status_info")),
-            target=FileLocation(_parse_text(content.get("dest_file_dir")), _parse_text(content.get("dest_file_name"))),
+            target=FolderAndFileName(
+                _parse_text(content.get("dest_file_dir")), _parse_text(content.get("dest_file_name"))
+            ),
         )
 
 
@@ -209,7 +211,7 @@ class GseResults:
     downloads: Mapping[AgentKey, GseRecord]
 
     @classmethod
-    def from_records(cls, records: Iterable[GseRecord], file: FileLocation | None = None) -> GseResults:
+    def from_records(cls, records: Iterable[GseRecord], file: FolderAndFileName | None = None) -> GseResults:
         """Keep one record for each agent: of several, the most final one, in whatever order they come.
 
         Args:
@@ -220,9 +222,9 @@ class GseResults:
         downloads: dict[AgentKey, GseRecord] = {}
         for record in records:
             if record.side is GseSide.UPLOAD:
-                upload = _pick_more_final(upload, record)
+                upload = _choose_more_final_record(upload, record)
             elif file is None or file.matches(record.target):
-                downloads[record.key] = _pick_more_final(downloads.get(record.key), record)
+                downloads[record.key] = _choose_more_final_record(downloads.get(record.key), record)
         return cls(upload, downloads)
 
 
@@ -253,7 +255,7 @@ class GseTrouble(BaseModel):
         )
 
 
-def _pick_more_final(known: GseRecord | None, new: GseRecord) -> GseRecord:
+def _choose_more_final_record(known: GseRecord | None, new: GseRecord) -> GseRecord:
     return known if known and _FINALITY[known.verdict] > _FINALITY[new.verdict] else new
 
 

@@ -86,7 +86,7 @@ class TransferJobInput(BaseModel):
     """Set where a job is started: one that was started without it must replay as it ran."""
 
 
-class Shard(BaseModel):
+class ShardOfTargets(BaseModel):
     """Targets of one spec, as many as one GSE task takes."""
 
     number: int
@@ -97,7 +97,7 @@ class Shard(BaseModel):
     """When each target joined, in seconds since 1970 by the engine's clock."""
 
 
-class TargetRegistry:
+class JobTargetRegistry:
     """The targets that have joined a job; a repeated target is registered once."""
 
     def __init__(self, job: TransferJobInput) -> None:
@@ -109,7 +109,7 @@ class TargetRegistry:
         self.batches = 0
         self.targets = 0
 
-    def add_batch(self, batch: JoinBatch, now: datetime) -> JoinResult:
+    def register_groups_within_limits(self, batch: JoinBatch, now: datetime) -> JoinResult:
         """Register each group that is within the limits of the job, as a whole."""
         refused = list(range(len(batch.groups)))
         if self.batches < self._job.batches_max:
@@ -151,10 +151,10 @@ class TargetRegistry:
         """Count the targets of a project."""
         return sum(len(targets) for spec, targets in self._targets.items() if spec.project_id == project_id)
 
-    def build_shards(self) -> list[Shard]:
+    def build_shards(self) -> list[ShardOfTargets]:
         """Return all targets in shards of one spec each, with a limited number of targets."""
         return [
-            Shard(
+            ShardOfTargets(
                 number=number,
                 spec=spec,
                 file_name=self._file_names[spec],

@@ -207,7 +207,7 @@ class ShardProgress:
         for target in self.list_unfinished_of_task(task):
             target.due_at = again_at
             self._begin_errors[target.key] = error
-        self._note_trouble(task, error, again_at)
+        self._record_gse_trouble(task, error, again_at)
 
     def apply_results(self, task: GseTask, results: GseResults, now: float) -> None:
         """Apply what GSE reports of a task; records of other targets are ignored."""
@@ -242,7 +242,7 @@ class ShardProgress:
     def record_query_error(self, task: GseTask, error: str, again_at: float = 0.0) -> None:
         """Note why GSE could not be asked about a task, and by when it is asked again; no target changes."""
         self._query_errors[task.number] = error
-        self._note_trouble(task, error, again_at)
+        self._record_gse_trouble(task, error, again_at)
 
     def mark_targets_as_being_terminated(self, targets: Iterable[ShardTarget]) -> None:
         """Mark targets that GSE is asked to terminate; each ends when GSE reports how, or at the deadline."""
@@ -272,9 +272,9 @@ class ShardProgress:
                 message = f"{LATE} The last call to GSE failed: {error}" if error else LATE
                 self._end_target(target, TransferState.TIMEOUT, FailureReason.DEADLINE, target.code, message)
 
-    def give_up_task_without_source(self, task: GseTask, now: float) -> None:
+    def make_targets_due_of_task_without_source(self, task: GseTask, now: float) -> None:
         """Give up a task whose source is gone; its targets are sent again, without counting a failure."""
-        self._mark_broken(task)
+        self._mark_task_broken(task)
         for target in self.list_unfinished_of_task(task):
             target.due_at = now
 
@@ -351,14 +351,14 @@ class ShardProgress:
         code: int | None = None,
         upload: GseRecord | None = None,
     ) -> None:
-        self._mark_broken(task)
+        self._mark_task_broken(task)
         for target in self.list_unfinished_of_task(task):
             if upload is not None and upload.verdict is GseVerdict.FATAL and not target.is_cancelling:
                 self._end_target(target, TransferState.FAILED, reason, code, message)
             else:
                 self._fail_attempt_of_target(target, reason, code, message, now)
 
-    def _note_trouble(self, task: GseTask, answer: str, again_at: float) -> None:
+    def _record_gse_trouble(self, task: GseTask, answer: str, again_at: float) -> None:
         tries = self.trouble.tries + 1 if self.trouble else 1
         self.trouble = GseTrouble(task_number=task.number, answer=answer, tries=tries, again_at=again_at)
         self.has_unsaved_tasks = True
@@ -367,7 +367,7 @@ class ShardProgress:
         if self.trouble and self.trouble.task_number == task.number:
             self.trouble, self.has_unsaved_tasks = None, True
 
-    def _mark_broken(self, task: GseTask) -> None:
+    def _mark_task_broken(self, task: GseTask) -> None:
         self.tasks[task.number] = task.model_copy(update={"broken": True})
 
     def _end_target(

@@ -159,14 +159,14 @@ class _ConditionParser:
     def _parse_or(self) -> Condition:
         parts = [self._parse_and()]
         while self._next.keyword == "or":
-            self._advance()
+            self._take_token_and_read_next()
             parts.append(self._parse_and())
         return parts[0] if len(parts) == 1 else OrCondition(tuple(parts))
 
     def _parse_and(self) -> Condition:
         parts = [self._parse_part_within_depth_limit()]
         while self._next.keyword == "and":
-            self._advance()
+            self._take_token_and_read_next()
             parts.append(self._parse_part_within_depth_limit())
         return parts[0] if len(parts) == 1 else AndCondition(tuple(parts))
 
@@ -182,21 +182,21 @@ class _ConditionParser:
         token = self._next
         match token.kind, token.keyword or token.text:
             case "word", "not":
-                self._advance()
+                self._take_token_and_read_next()
                 return NotCondition(self._parse_part_within_depth_limit())
             case "sign", "(":
-                self._advance()
+                self._take_token_and_read_next()
                 inner = self._parse_or()
                 self._expect_sign(")", "expected and, or, or )")
                 return inner
             case "operator", sign:
-                self._advance()
+                self._take_token_and_read_next()
                 return ComparisonCondition(ComparisonOperator("!=" if sign == "<>" else sign), self._parse_value())
             case "word", "in":
-                self._advance()
+                self._take_token_and_read_next()
                 return InCondition(self._parse_values())
             case "word", "like":
-                self._advance()
+                self._take_token_and_read_next()
                 return LikeCondition(self._parse_pattern())
             case (("word" | "text"), _) if not token.keyword:
                 raise self._build_error("expected a comparison such as > 0; the cell itself is not named")
@@ -206,7 +206,7 @@ class _ConditionParser:
         self._expect_sign("(", "expected (")
         values = [self._parse_value()]
         while (self._next.kind, self._next.text) == ("sign", ","):
-            self._advance()
+            self._take_token_and_read_next()
             values.append(self._parse_value())
         self._expect_sign(")", "expected , or )")
         return tuple(values)
@@ -242,7 +242,7 @@ class _ConditionParser:
     def _expect_value(self) -> _ConditionToken:
         if self._next.kind not in ("word", "text") or self._next.keyword:
             raise self._build_error("expected a value")
-        return self._advance()
+        return self._take_token_and_read_next()
 
     @staticmethod
     def _unquote(token: _ConditionToken) -> str:
@@ -254,9 +254,9 @@ class _ConditionParser:
     def _expect_sign(self, sign: str, expected: str) -> None:
         if (self._next.kind, self._next.text) != ("sign", sign):
             raise self._build_error(expected)
-        self._advance()
+        self._take_token_and_read_next()
 
-    def _advance(self) -> _ConditionToken:
+    def _take_token_and_read_next(self) -> _ConditionToken:
         token = self._next
         self._next = self._read_token(token.position + len(token.text))
         return token

@@ -39,7 +39,7 @@ class TemplateFaults(ValueError):
         super().__init__(" ".join([*faults, *more]))
 
 
-class FaultCollector:
+class TemplateFaultCollector:
     """Collects what is wrong with a template."""
 
     def __init__(self) -> None:
@@ -68,10 +68,10 @@ class FaultCollector:
             raise TemplateFaults(self._sentences, self._count)
 
 
-class FieldReader:
+class TemplateFieldReader:
     """Reads the fields of one object; null and empty texts count as missing."""
 
-    def __init__(self, values: dict[str, JsonValue], path: str, faults: FaultCollector) -> None:
+    def __init__(self, values: dict[str, JsonValue], path: str, faults: TemplateFaultCollector) -> None:
         self._values = values
         self._faults = faults
         self.path = path

@@ -201,7 +201,7 @@ class RowNode:
 
 
 @dataclass(frozen=True)
-class Chart:
+class ChartOfTemplate:
     """A chart over columns of the table, named by their keys."""
 
     kind: ChartKind
@@ -218,7 +218,7 @@ class Template:
     rows: tuple[RowNode, ...] = ()
     row_head: ColumnNode | None = None
     """The node that represents the column of row heads: the corner has its title and style."""
-    charts: tuple[Chart, ...] = ()
+    charts: tuple[ChartOfTemplate, ...] = ()
 
     @cached_property
     def leaves(self) -> tuple[ColumnNode, ...]:

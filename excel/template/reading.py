@@ -12,9 +12,23 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from excel.template.fields import FaultCollector, FieldReader, TemplateFaults, describe_value, render_path_step
-from excel.template.models import ROW_HEAD_NAMES, Chart, ChartKind, ColumnNode, RowNode, TableDrawing, Template
-from excel.template.trees import TreeReader
+from excel.template.fields import (
+    TemplateFaultCollector,
+    TemplateFaults,
+    TemplateFieldReader,
+    describe_value,
+    render_path_step,
+)
+from excel.template.models import (
+    ROW_HEAD_NAMES,
+    ChartKind,
+    ChartOfTemplate,
+    ColumnNode,
+    RowNode,
+    TableDrawing,
+    Template,
+)
+from excel.template.trees import TemplateTreeReader
 
 CHARTS_MAX: Final = 20
 CHART_VALUES_MAX: Final = 255
@@ -42,21 +56,21 @@ def read_template(value: JsonValue, at: str = "template") -> Template:
     Raises:
         TemplateFaults: The template has faults; all are reported at once.
     """
-    faults = FaultCollector()
+    faults = TemplateFaultCollector()
     template = _read_template_object(value, at, faults)
     faults.raise_faults()
     return template
 
 
-def _read_template_object(value: JsonValue, at: str, faults: FaultCollector) -> Template:
-    trees = TreeReader(faults)
+def _read_template_object(value: JsonValue, at: str, faults: TemplateFaultCollector) -> Template:
+    trees = TemplateTreeReader(faults)
     if not isinstance(value, dict) or not any(isinstance(value.get(region), (dict, list)) for region in _REGIONS):
         columns = trees.read_columns(value, at, is_whole_template=True)
         _add_fault_if_no_columns(columns, at, faults)
         return Template(columns)
-    fields = FieldReader(value, at, faults)
+    fields = TemplateFieldReader(value, at, faults)
     fields.add_unknown_field_faults(_REGIONS, "a template of col, row and charts")
-    word = _find_column_field(fields)
+    word = _choose_name_of_column_field(fields)
     columns = trees.read_columns(fields.get_value(word), f"{at}.{word}")
     rows = trees.read_rows(fields.get_value("row"), f"{at}.row")
     row_head, columns = _separate_row_head_column(columns, faults) if rows else (None, columns)
@@ -67,7 +81,7 @@ def _read_template_object(value: JsonValue, at: str, faults: FaultCollector) -> 
     return Template(columns, rows, row_head, tuple(_read_charts(fields, keys, faults)))
 
 
-def _find_column_field(fields: FieldReader) -> str:
+def _choose_name_of_column_field(fields: TemplateFieldReader) -> str:
     """Return which of its two names the region of column heads has."""
     given = [word for word in ("col", "ceil") if fields.get_value(word) is not None]
     if not given:
@@ -77,13 +91,13 @@ def _find_column_field(fields: FieldReader) -> str:
     return given[0] if given else "col"
 
 
-def _add_fault_if_no_columns(columns: Sequence[ColumnNode], path: str, faults: FaultCollector) -> None:
+def _add_fault_if_no_columns(columns: Sequence[ColumnNode], path: str, faults: TemplateFaultCollector) -> None:
     if not columns and not faults.has_faults:
         faults.add_fault(path, "it has no column; send at least one, or no template for keys as titles.")
 
 
 def _separate_row_head_column(
-    columns: Sequence[ColumnNode], faults: FaultCollector
+    columns: Sequence[ColumnNode], faults: TemplateFaultCollector
 ) -> tuple[ColumnNode | None, tuple[ColumnNode, ...]]:
     """Return the node that represents the column of row heads, and the other nodes."""
     row_head = next((node for node in columns if node.name in ROW_HEAD_NAMES), None)
@@ -102,7 +116,7 @@ def _separate_row_head_column(
     return row_head, others
 
 
-def _add_row_head_faults(rows: Sequence[RowNode], at: str, faults: FaultCollector) -> None:
+def _add_row_head_faults(rows: Sequence[RowNode], at: str, faults: TemplateFaultCollector) -> None:
     leaves = [leaf for row in rows for leaf in row.leaves]
     first: dict[str, RowNode] = {}
     for leaf in leaves:
@@ -116,7 +130,9 @@ def _add_row_head_faults(rows: Sequence[RowNode], at: str, faults: FaultCollecto
         faults.add_fault(f"{at}.row", f"it keeps {reserved:,} rows; a sheet can hold {RESERVED_ROWS_MAX:,}.")
 
 
-def _read_charts(fields: FieldReader, keys: Collection[str], faults: FaultCollector) -> Iterator[Chart]:
+def _read_charts(
+    fields: TemplateFieldReader, keys: Collection[str], faults: TemplateFaultCollector
+) -> Iterator[ChartOfTemplate]:
     for place, (path, item) in enumerate(fields.iterate_list_or_single_value("charts")):
         if place == CHARTS_MAX:
             faults.add_fault(path, f"it is one chart too many; a template may have {CHARTS_MAX}.")
@@ -126,12 +142,14 @@ def _read_charts(fields: FieldReader, keys: Collection[str], faults: FaultCollec
                 path, f'it is {describe_value(item)}; send a chart such as {{"type": "line", "values": ["amount"]}}.'
             )
             continue
-        chart = _read_chart(FieldReader(item, path, faults), keys, faults)
+        chart = _read_chart(TemplateFieldReader(item, path, faults), keys, faults)
         if chart is not None:
             yield chart
 
 
-def _read_chart(fields: FieldReader, keys: Collection[str], faults: FaultCollector) -> Chart | None:
+def _read_chart(
+    fields: TemplateFieldReader, keys: Collection[str], faults: TemplateFaultCollector
+) -> ChartOfTemplate | None:
     fields.add_unknown_field_faults(_CHART_FIELDS, "a chart")
     kind = fields.read_choice("type", _CHART_KINDS)
     if fields.get_value("type") is None:
@@ -143,10 +161,10 @@ def _read_chart(fields: FieldReader, keys: Collection[str], faults: FaultCollect
     if kind is ChartKind.PIE and len(values) > 1:
         fields.add_fault("values", f"it has {len(values)} columns; a pie shows one.")
     title = fields.read_text("title", CHART_TITLE_MAX_CHARACTERS)
-    return Chart(kind, tuple(values), categories, title) if kind else None
+    return ChartOfTemplate(kind, tuple(values), categories, title) if kind else None
 
 
-def _read_chart_values(fields: FieldReader, keys: Collection[str], faults: FaultCollector) -> list[str]:
+def _read_chart_values(fields: TemplateFieldReader, keys: Collection[str], faults: TemplateFaultCollector) -> list[str]:
     values = []
     for place, (path, item) in enumerate(fields.iterate_list_or_single_value("values")):
         if place == CHART_VALUES_MAX:
@@ -162,7 +180,7 @@ def _read_chart_values(fields: FieldReader, keys: Collection[str], faults: Fault
     return values
 
 
-def _add_unknown_key_fault(key: str, path: str, keys: Collection[str], faults: FaultCollector) -> None:
+def _add_unknown_key_fault(key: str, path: str, keys: Collection[str], faults: TemplateFaultCollector) -> None:
     if key in keys:
         return
     near = [] if faults.is_full else difflib.get_close_matches(key[:100], keys, 1)

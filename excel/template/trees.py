@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from excel.template.conditions import ConditionError, parse_condition
-from excel.template.fields import FaultCollector, FieldReader, describe_value, render_path_step
+from excel.template.fields import TemplateFaultCollector, TemplateFieldReader, describe_value, render_path_step
 from excel.template.models import (
     AUTOMATIC_WIDTH,
     Align,
@@ -51,10 +51,10 @@ _ALIGN_WORDS: Final = {align.value: align for align in Align}
 _V_ALIGN_WORDS: Final = {align.value: align for align in VAlign}
 
 
-class TreeReader:
+class TemplateTreeReader:
     """Reads trees and counts their nodes."""
 
-    def __init__(self, faults: FaultCollector) -> None:
+    def __init__(self, faults: TemplateFaultCollector) -> None:
         self._faults = faults
         self._nodes = 0
 
@@ -77,7 +77,7 @@ class TreeReader:
         """Read the row heads of one level, with all below them."""
         return tuple(self._read_row(fields, depth) for fields in self._iterate_nodes(value, path, depth, ROW_FIELDS))
 
-    def _read_column(self, fields: FieldReader, depth: int) -> ColumnNode:
+    def _read_column(self, fields: TemplateFieldReader, depth: int) -> ColumnNode:
         fields.add_unknown_field_faults(COLUMN_FIELDS, "a column")
         name, title = self._read_name_and_title(fields)
         children = self.read_columns(fields.get_value("children"), f"{fields.path}.children", depth + 1)
@@ -99,7 +99,7 @@ class TreeReader:
             children=children,
         )
 
-    def _read_row(self, fields: FieldReader, depth: int) -> RowNode:
+    def _read_row(self, fields: TemplateFieldReader, depth: int) -> RowNode:
         fields.add_unknown_field_faults(ROW_FIELDS, "a row head")
         name, title = self._read_name_and_title(fields)
         children = self.read_rows(fields.get_value("children"), f"{fields.path}.children", depth + 1)
@@ -116,7 +116,7 @@ class TreeReader:
 
     def _iterate_nodes(
         self, value: JsonValue, path: str, depth: int, known: tuple[str, ...], *, top: bool = False
-    ) -> Iterator[FieldReader]:
+    ) -> Iterator[TemplateFieldReader]:
         """Yield the nodes of one level, up to the limit."""
         nodes = list(self._iterate_objects(value, path, known, top=top))
         if nodes and depth > DEPTH_MAX:
@@ -128,7 +128,7 @@ class TreeReader:
                 if self._nodes == NODES_MAX + 1:
                     self._faults.add_fault(place, f"it is one node too many; a template may have {NODES_MAX:,}.")
                 return
-            yield FieldReader(values, place, self._faults)
+            yield TemplateFieldReader(values, place, self._faults)
 
     def _iterate_objects(
         self, value: JsonValue, path: str, known: tuple[str, ...], *, top: bool
@@ -156,7 +156,7 @@ class TreeReader:
                     place, f'it is {describe_value(item)}; send a node such as {{"name": "id", "title": "No."}}.'
                 )
 
-    def _read_name_and_title(self, fields: FieldReader) -> tuple[str | None, str]:
+    def _read_name_and_title(self, fields: TemplateFieldReader) -> tuple[str | None, str]:
         """Read the name and title of a node; the name is the default of the title."""
         if fields.get_value("name") in (None, NO_NAME) and fields.get_value("title") is None:
             self._faults.add_fault(fields.path, "it has neither name nor title; send at least one of them.")
@@ -164,7 +164,7 @@ class TreeReader:
         name = None if name == NO_NAME else name
         return name, title if title is not None else name or ""
 
-    def _read_rules(self, fields: FieldReader) -> tuple[StyleRule, ...]:
+    def _read_rules(self, fields: TemplateFieldReader) -> tuple[StyleRule, ...]:
         rules = []
         for place, (path, item) in enumerate(fields.iterate_list_or_single_value("condition_style")):
             if place == RULES_MAX:
@@ -175,7 +175,7 @@ class TreeReader:
                     path, f'it is {describe_value(item)}; send one such as {{"condition": "< 0", "color": "red"}}.'
                 )
                 continue
-            rule = _read_style_rule(FieldReader(item, path, self._faults))
+            rule = _read_style_rule(TemplateFieldReader(item, path, self._faults))
             rules += [rule] if rule else []
         return tuple(rules)
 
@@ -212,7 +212,7 @@ def _convert_entry_to_node(key: str, item: JsonValue) -> JsonValue:
             return item
 
 
-def _read_number_format(fields: FieldReader) -> str | None:
+def _read_number_format(fields: TemplateFieldReader) -> str | None:
     text = fields.read_text("format")
     sentence = find_format_fault(text) if text is not None else None
     if sentence is not None:
@@ -221,18 +221,18 @@ def _read_number_format(fields: FieldReader) -> str | None:
     return text
 
 
-def _read_width(fields: FieldReader) -> float | None:
+def _read_width(fields: TemplateFieldReader) -> float | None:
     return fields.read_number("width", 1, WIDTH_MAX_CHARACTERS, "characters", automatic_value=int(AUTOMATIC_WIDTH))
 
 
-def _read_v_align(fields: FieldReader) -> VAlign | None:
+def _read_v_align(fields: TemplateFieldReader) -> VAlign | None:
     given = [name for name in _V_ALIGNS if fields.get_value(name) is not None]
     if len(given) > 1:
         fields.add_fault(given[1], f"it is another word for {given[0]}, which is there, too; send one of them.")
     return fields.read_choice(given[0], _V_ALIGN_WORDS) if given else None
 
 
-def _read_style_rule(fields: FieldReader) -> StyleRule | None:
+def _read_style_rule(fields: TemplateFieldReader) -> StyleRule | None:
     fields.add_unknown_field_faults(_RULE_FIELDS, "a conditional style")
     look = ConditionalLook(
         fields.read_color("color"), fields.read_flag("bold"), fields.read_background_or_flag("bg_color")

@@ -41,7 +41,7 @@ class AddressStore(Protocol):
     def replace(self, uprn: int, record: Record) -> None:
         """Replace the record of a UPRN's address."""
 
-    def exchange(self, one: int, other: int) -> None:
+    def exchange_addresses_of_uprns(self, one: int, other: int) -> None:
         """Exchange the addresses of two UPRNs: id, record and all."""
 
     def remove(self, uprn: int) -> None:
@@ -89,7 +89,7 @@ class AddressTable:
     def replace(self, uprn: int, record: Record) -> None:
         self._transaction.run("UPDATE haulage_addresses SET record = ? WHERE uprn = ?", _encode_record(record), uprn)
 
-    def exchange(self, one: int, other: int) -> None:
+    def exchange_addresses_of_uprns(self, one: int, other: int) -> None:
         """Exchange two addresses; UPRNs are unique, so one is negative in between."""
         for before, after in ((one, -one), (other, one), (-one, other)):
             self._transaction.run("UPDATE haulage_addresses SET uprn = ? WHERE uprn = ?", after, before)

@@ -15,7 +15,7 @@ HasInFlightOrders = Callable[[Transaction, int], bool]
 
 
 @dataclass(slots=True)
-class SequenceMarks:
+class NewestSeqByUprn:
     """The highest seq that took effect on each UPRN, by sort of operation, locked in the database."""
 
     transaction: Transaction
@@ -47,11 +47,11 @@ class SequenceMarks:
         """Record that an operation took effect."""
         if operation.kind is OperationKind.SWAP:
             for uprn in operation.uprns:
-                self._set("swap_seq", operation.seq, uprn)
+                self._set_mark_column("swap_seq", operation.seq, uprn)
         if operation.kind is not OperationKind.SWAP or operation.delete_after:
-            self._set("record_seq", max(operation.seq, self.records[operation.uprn]), operation.uprn)
+            self._set_mark_column("record_seq", max(operation.seq, self.records[operation.uprn]), operation.uprn)
 
-    def _set(self, column: str, seq: int, uprn: int) -> None:
+    def _set_mark_column(self, column: str, seq: int, uprn: int) -> None:
         self.transaction.run(f"UPDATE haulage_marks SET {column} = ? WHERE uprn = ?", seq, uprn)  # noqa: S608
 
 
@@ -63,10 +63,10 @@ class OperationExecutor:
         self._addresses = addresses
         self._in_flight = in_flight
 
-    def apply(self, operation: Operation) -> OperationResult:
+    def apply_unless_repeated_or_stale(self, operation: Operation) -> OperationResult:
         """Apply an operation, unless it was applied before."""
-        marks = SequenceMarks.lock(self._transaction, operation.uprns)
-        if before := self._find_result(operation.op_id):
+        marks = NewestSeqByUprn.lock(self._transaction, operation.uprns)
+        if before := self._find_stored_result(operation.op_id):
             return self._build_repeated_result(operation, before)
         if operation.kind is not OperationKind.PURGE and operation.seq <= marks.get_newest(operation):
             return _build_result(
@@ -81,7 +81,7 @@ class OperationExecutor:
             marks.record(operation)
         return result
 
-    def _find_result(self, op_id: str) -> OperationResult | None:
+    def _find_stored_result(self, op_id: str) -> OperationResult | None:
         row = self._transaction.fetch_row("SELECT result FROM haulage_operations WHERE op_id = ?", op_id)
         return OperationResult.model_validate_json(row[0]) if row else None
 
@@ -118,7 +118,7 @@ class OperationExecutor:
         ids = {uprn: self._addresses.find_id(uprn) for uprn in operation.uprns}
         if missing := [uprn for uprn in (one, other) if ids[uprn] is None]:
             return _build_result(operation, OperationOutcome.MISSING, missing=missing)
-        self._addresses.exchange(one, other)
+        self._addresses.exchange_addresses_of_uprns(one, other)
         # The first UPRN now has the other address.
         kept_id = self._remove_or_delete_logically(one, ids[other], operation.seq) if operation.delete_after else None
         return _build_result(

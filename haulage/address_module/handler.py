@@ -112,12 +112,12 @@ class AddressModuleHandlers:
         """Return which UPRNs have an address, and which operations took effect."""
         query = LookupRequest.model_validate_json(await request.read())
 
-        def read(transaction: Transaction) -> LookupResponse:
+        def read_live_uprns_and_applied_operations(transaction: Transaction) -> LookupResponse:
             # In this order: an operation that takes effect in between is reported as applied, its UPRNs as before.
             live = self.addresses(transaction).list_live(query.uprns)
             return LookupResponse(live=live, applied=list_applied_operations(transaction, query.op_ids))
 
-        return _build_response(await self.database.run(read))
+        return _build_response(await self.database.run(read_live_uprns_and_applied_operations))
 
     async def list_addresses(self, request: web.Request) -> web.Response:
         """Return addresses in the order of their UPRNs."""
@@ -131,14 +131,14 @@ class AddressModuleHandlers:
         """Return the addresses that have orders in flight."""
         query = InFlightRequest.model_validate_json(await request.read()).address_ids
 
-        def read(transaction: Transaction) -> list[int]:
+        def list_ids_with_orders_in_flight(transaction: Transaction) -> list[int]:
             return [each for each in query if self.has_in_flight_orders(transaction, each)]
 
-        return _build_response(InFlightResponse(in_flight=await self.database.run(read)))
+        return _build_response(InFlightResponse(in_flight=await self.database.run(list_ids_with_orders_in_flight)))
 
     def _apply_all(self, transaction: Transaction, operations: list[Operation]) -> list[OperationResult]:
         executor = OperationExecutor(transaction, self.addresses(transaction), self.has_in_flight_orders)
-        return [executor.apply(operation) for operation in operations]
+        return [executor.apply_unless_repeated_or_stale(operation) for operation in operations]
 
     async def _apply_in_own_transaction(self, operation: Operation) -> OperationResult:
         """Apply an operation in a transaction of its own; an exception is its result."""

@@ -11,16 +11,16 @@ from typing import Any
 
 from haulage.addresses.models import (
     Comparison,
-    Cycle,
+    CycleScheduleStatus,
     FailedCount,
     LogicalDelete,
     Message,
     MessageDetails,
     MessageState,
     Module,
-    Progress,
     PublishedMessagesProgress,
-    Purge,
+    PurgeOrComparisonState,
+    PurgeProgressAndResults,
     QuarantinedMessage,
     RetryOutcome,
     SkipOutcome,
@@ -29,7 +29,7 @@ from haulage.addresses.models import (
     WaitKind,
     build_filters,
 )
-from haulage.transport import Transport
+from haulage.transport import RetryingApiTransport
 
 FIRST_POLL_SECONDS = 0.2
 LONGEST_POLL_SECONDS = 2.0
@@ -57,7 +57,7 @@ class Addresses:
     """
 
     def __init__(self, base_url: str, key: str, *, who: str, patience_seconds: float = 60.0) -> None:
-        self._transport = Transport(base_url, key, patience_seconds)
+        self._transport = RetryingApiTransport(base_url, key, patience_seconds)
         self._who = who
 
     async def __aenter__(self) -> Addresses:
@@ -190,7 +190,7 @@ class Addresses:
         """Count the failed messages that match: those that would be retried or skipped."""
         params = _omit_none_values(topic=topic, module=module, kind=kind)
         return FailedCount.model_validate(
-            await self._transport.json("GET", "/v1/addresses/messages/failed", params=params)
+            await self._transport.request_json("GET", "/v1/addresses/messages/failed", params=params)
         )
 
     async def skip(self, message_id: int, reason: str, *, though_touched: bool = False) -> MessageDetails:
@@ -215,17 +215,17 @@ class Addresses:
         conditions = _omit_none_values(ids=ids, topic=topic, module=module, kind=kind)
         return SkipOutcome.model_validate(await self._post("messages/skip", reason, conditions))
 
-    async def get_cycle(self) -> Cycle:
+    async def get_cycle(self) -> CycleScheduleStatus:
         """Return whether cycles run, and how far the current one is."""
-        return Cycle.model_validate(await self._get("cycle"))
+        return CycleScheduleStatus.model_validate(await self._get("cycle"))
 
-    async def pause(self, reason: str) -> Cycle:
+    async def pause(self, reason: str) -> CycleScheduleStatus:
         """Pause cycles: a running one ends, and no other begins. Messages are still received."""
-        return Cycle.model_validate(await self._post("cycle/pause", reason))
+        return CycleScheduleStatus.model_validate(await self._post("cycle/pause", reason))
 
-    async def resume(self, reason: str) -> Cycle:
+    async def resume(self, reason: str) -> CycleScheduleStatus:
         """Resume cycles; messages received meanwhile are loaded at once."""
-        return Cycle.model_validate(await self._post("cycle/resume", reason))
+        return CycleScheduleStatus.model_validate(await self._post("cycle/resume", reason))
 
     async def pause_module(self, module: Module, reason: str, *, paused: bool = True) -> None:
         """Pause a module, or resume it: from the next cycle on it is not called, and messages that need it wait.
@@ -234,7 +234,7 @@ class Addresses:
         """
         options = {"modules": {module: {"paused": paused}}}
         signed = {"who": self._who, "reason": reason, "options": options}
-        await self._transport.json("PATCH", "/v1/addresses/config", json=signed)
+        await self._transport.request_json("PATCH", "/v1/addresses/config", json=signed)
 
     async def resume_module(self, module: Module, reason: str) -> None:
         """Resume a module."""
@@ -271,38 +271,38 @@ class Addresses:
 
     async def check_logical_deletes(self) -> None:
         """Ask all modules in the background which deleted addresses they still need."""
-        await self._transport.json("POST", "/v1/addresses/logical-deletes/check")
+        await self._transport.request_json("POST", "/v1/addresses/logical-deletes/check")
 
-    async def purge(self, address_ids: Sequence[int], reason: str) -> Purge:
+    async def purge(self, address_ids: Sequence[int], reason: str) -> PurgeProgressAndResults:
         """Remove addresses from all modules that have no orders in flight of them; return the outcome."""
         body = await self._post("logical-deletes/purge", reason, {"address_ids": list(address_ids)})
-        purge = Purge.model_validate(body)
-        while purge.progress is Progress.RUNNING:
+        purge = PurgeProgressAndResults.model_validate(body)
+        while purge.progress is PurgeOrComparisonState.RUNNING:
             await asyncio.sleep(FIRST_POLL_SECONDS)
-            purge = Purge.model_validate(await self._get(f"logical-deletes/purges/{purge.purge_id}"))
+            purge = PurgeProgressAndResults.model_validate(await self._get(f"logical-deletes/purges/{purge.purge_id}"))
         return purge
 
     async def compare(self) -> Comparison:
         """Compare all addresses of the four modules, and return the result once it is there."""
-        comparison = Comparison.model_validate(await self._transport.json("POST", "/v1/addresses/drift"))
+        comparison = Comparison.model_validate(await self._transport.request_json("POST", "/v1/addresses/drift"))
         pause = FIRST_POLL_SECONDS
-        while comparison.found is None and comparison.progress is not Progress.FAILED:
+        while comparison.found is None and comparison.progress is not PurgeOrComparisonState.FAILED:
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, LONGEST_POLL_SECONDS)
             comparison = Comparison.model_validate(await self._get(f"drift/{comparison.report}"))
         return comparison
 
     async def _get(self, path: str) -> dict[str, Any]:
-        return await self._transport.json("GET", f"/v1/addresses/{path}")
+        return await self._transport.request_json("GET", f"/v1/addresses/{path}")
 
     async def _post(self, path: str, reason: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         signed = {"who": self._who, "reason": reason, **(body or {})}
-        return await self._transport.json("POST", f"/v1/addresses/{path}", json=signed)
+        return await self._transport.request_json("POST", f"/v1/addresses/{path}", json=signed)
 
     async def _list(self, path: str, filters: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
         params = {**filters, "limit": str(PAGE_SIZE)}
         while True:
-            page = await self._transport.json("GET", f"/v1/addresses/{path}", params=params)
+            page = await self._transport.request_json("GET", f"/v1/addresses/{path}", params=params)
             for each in page["items"]:
                 yield each
             if page["next_cursor"] is None:

@@ -80,7 +80,7 @@ class AddressPause(BaseModel):
         return f"{subject} paused{since} by {self.who}: {self.reason.rstrip('.')}."
 
 
-class MessageWait(BaseModel):
+class WhyMessageWaits(BaseModel):
     """Why a message is not done."""
 
     kind: WaitKind | None = None
@@ -99,7 +99,7 @@ class MessageWait(BaseModel):
     """Paused modules that it waits for."""
 
 
-class Acknowledgement(BaseModel):
+class LastModuleAnswer(BaseModel):
     """The last answer of a module."""
 
     ack: str | None = None
@@ -134,11 +134,11 @@ class Message(BaseModel):
     superseded_by: int | None = None
     reason: str | None = None
     """Why it ended without success, or cannot succeed."""
-    waits: MessageWait | None = None
-    acks: Mapping[Module, Acknowledgement]
+    waits: WhyMessageWaits | None = None
+    acks: Mapping[Module, LastModuleAnswer]
 
 
-class MessageAction(BaseModel):
+class OperatorActionOnMessage(BaseModel):
     """What an operator did with a message."""
 
     at: datetime
@@ -152,7 +152,7 @@ class MessageDetails(Message):
 
     payload: str
     supersedes: Sequence[int] = ()
-    actions: Sequence[MessageAction] = ()
+    actions: Sequence[OperatorActionOnMessage] = ()
 
 
 class MessageCount(BaseModel):
@@ -223,7 +223,7 @@ class CycleProgress(BaseModel):
     superseded: int
 
 
-class Cycle(BaseModel):
+class CycleScheduleStatus(BaseModel):
     """Whether cycles run."""
 
     paused: bool
@@ -300,7 +300,7 @@ class LogicalDelete(BaseModel):
     purged_at: datetime | None = None
 
 
-class Progress(StrEnum):
+class PurgeOrComparisonState(StrEnum):
     """Progress of a purge or of a comparison."""
 
     RUNNING = "running"
@@ -308,11 +308,11 @@ class Progress(StrEnum):
     FAILED = "failed"
 
 
-class Purge(BaseModel):
+class PurgeProgressAndResults(BaseModel):
     """A purge, and the outcome of each address."""
 
     purge_id: str
-    progress: Progress
+    progress: PurgeOrComparisonState
     purged: Sequence[int] = ()
     busy: Sequence[int] = ()
     """A module has orders in flight."""
@@ -349,7 +349,7 @@ class Comparison(BaseModel):
 
     report: str
     """Its name: the time at which it was requested."""
-    progress: Progress
+    progress: PurgeOrComparisonState
     fault: str | None = None
     """Why it failed."""
     found: ComparisonCounts | None = None

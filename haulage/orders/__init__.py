@@ -4,6 +4,7 @@ from haulage.orders.client import Orders
 from haulage.orders.models import (
     Backfill,
     BackfillState,
+    LastSliceReread,
     ListedPlatform,
     Order,
     OrderMark,
@@ -12,7 +13,6 @@ from haulage.orders.models import (
     PlatformConfig,
     PlatformSchedule,
     PlatformSetup,
-    Reread,
     SettingValue,
     SliceChoice,
     SlicesActionResult,
@@ -24,6 +24,7 @@ from haulage.orders.models import (
 __all__ = [
     "Backfill",
     "BackfillState",
+    "LastSliceReread",
     "ListedPlatform",
     "Order",
     "OrderMark",
@@ -33,7 +34,6 @@ __all__ = [
     "PlatformConfig",
     "PlatformSchedule",
     "PlatformSetup",
-    "Reread",
     "SettingValue",
     "SliceChoice",
     "SliceState",

@@ -25,7 +25,7 @@ from haulage.orders.models import (
     SlicesActionResult,
     SliceState,
 )
-from haulage.transport import Transport
+from haulage.transport import RetryingApiTransport
 
 FIRST_POLL_SECONDS = 0.2
 LONGEST_POLL_SECONDS = 2.0
@@ -56,7 +56,7 @@ class Orders:
     """
 
     def __init__(self, base_url: str, key: str, *, patience_seconds: float = 60.0) -> None:
-        self._transport = Transport(base_url, key, patience_seconds)
+        self._transport = RetryingApiTransport(base_url, key, patience_seconds)
 
     async def __aenter__(self) -> Orders:
         await self._transport.open()
@@ -72,7 +72,7 @@ class Orders:
     async def set_up(self, platform: str, setup: PlatformSetup) -> Platform:
         """Set up a platform under a number of your choice, or change its address and who receives its alarms."""
         body = setup.model_dump(mode="json", exclude_defaults=True)
-        return Platform.model_validate(await self._transport.json("PUT", f"{PLATFORMS}/{platform}", json=body))
+        return Platform.model_validate(await self._transport.request_json("PUT", f"{PLATFORMS}/{platform}", json=body))
 
     async def configure(self, platform: str, **options: Any) -> PlatformConfig:
         """Change options of a platform, or with `default` of all; None takes a value from the level above."""
@@ -84,7 +84,7 @@ class Orders:
 
     async def get(self, platform: str) -> Platform:
         """Return the state of a platform."""
-        return Platform.model_validate(await self._transport.json("GET", f"{PLATFORMS}/{platform}"))
+        return Platform.model_validate(await self._transport.request_json("GET", f"{PLATFORMS}/{platform}"))
 
     async def list_platforms(self, *, project_id: str | None = None) -> AsyncIterator[ListedPlatform]:
         """Yield the platforms, all or those of a project, newest first."""
@@ -96,7 +96,9 @@ class Orders:
 
         A slice that failed holds `complete_to` back: look at `failed`, and stop or mend its cause.
         """
-        async for each in self._follow(platform, lambda now: now.complete_to is not None and now.complete_to >= until):
+        async for each in self._poll_until_ended(
+            platform, lambda now: now.complete_to is not None and now.complete_to >= until
+        ):
             yield each
 
     async def fetch(self, platform: str, *, until: datetime | None = None) -> AsyncIterator[Platform]:
@@ -110,13 +112,13 @@ class Orders:
         """
         asked_at = -TRIGGER_SECONDS
 
-        async def claim() -> None:
+        async def trigger_cycle_at_intervals() -> None:
             nonlocal asked_at
             if time.monotonic() - asked_at >= TRIGGER_SECONDS:
                 asked_at = time.monotonic()
                 await self.trigger(platform)
 
-        def has_ended(now: Platform) -> bool:
+        def has_trouble_or_stored_all(now: Platform) -> bool:
             if now.trouble is not None or (now.failed and not now.open):
                 return True
             return (
@@ -125,10 +127,10 @@ class Orders:
                 else now.complete_to is not None and now.complete_to >= until
             )
 
-        async for each in self._follow(platform, has_ended, claim):
+        async for each in self._poll_until_ended(platform, has_trouble_or_stored_all, trigger_cycle_at_intervals):
             yield each
 
-    async def _follow(
+    async def _poll_until_ended(
         self,
         platform: str,
         has_ended: Callable[[Platform], bool],
@@ -160,7 +162,9 @@ class Orders:
 
     async def remove(self, platform: str, *, who: str, reason: str) -> None:
         """Remove a paused platform with its ledger and its configuration; its orders stay."""
-        await self._transport.json("POST", f"{PLATFORMS}/{platform}/remove", json={"who": who, "reason": reason})
+        await self._transport.request_json(
+            "POST", f"{PLATFORMS}/{platform}/remove", json={"who": who, "reason": reason}
+        )
 
     async def trigger(self, platform: str) -> PlatformSchedule:
         """Claim now what has settled, instead of within a minute."""
@@ -230,19 +234,21 @@ class Orders:
 
     async def create_mark(self, platform: str) -> OrderMark:
         """Return a mark of now, whose `source_url` a download exports. It needs a key of the platform's project."""
-        body = await self._transport.json("GET", "/v1/orders/mark", params={"platform": platform})
+        body = await self._transport.request_json("GET", "/v1/orders/mark", params={"platform": platform})
         return OrderMark.model_validate(body)
 
     async def _send_and_parse(
         self, model: type[Model], method: str, platform: str, path: str, body: dict[str, Any] | None = None
     ) -> Model:
         options = {} if body is None else {"json": body}
-        return model.model_validate(await self._transport.json(method, f"{PLATFORMS}/{platform}/{path}", **options))
+        return model.model_validate(
+            await self._transport.request_json(method, f"{PLATFORMS}/{platform}/{path}", **options)
+        )
 
     async def _iterate_items(self, path: str, filters: dict[str, str | None]) -> AsyncIterator[Any]:
         params = {name: str(value) for name, value in filters.items() if value is not None} | {"limit": str(PAGE_SIZE)}
         while True:
-            page = await self._transport.json("GET", path, params=params)
+            page = await self._transport.request_json("GET", path, params=params)
             for each in page["items"]:
                 yield each
             if page["next_cursor"] is None:

@@ -174,7 +174,7 @@ class PlatformSchedule(BaseModel):
     next_runs: Sequence[datetime] = ()
 
 
-class Reread(BaseModel):
+class LastSliceReread(BaseModel):
     """The last requested reading of a complete slice."""
 
     state: BackfillState
@@ -206,7 +206,7 @@ class OrderSlice(BaseModel):
     swept_at: datetime | None = None
     missed: int | None = None
     stale_told_at: datetime | None = None
-    reread: Reread | None = None
+    reread: LastSliceReread | None = None
     fault: Fault | None = None
     """Why it failed; of one that is done, why its last sweep did."""
     reason: str | None = None

@@ -3,36 +3,36 @@
 from haulage.tasks.client import Tasks
 from haulage.tasks.handlers import Handler, NextStage, TaskFailed
 from haulage.tasks.models import (
-    Attempt,
-    Counts,
+    EndedTaskAttempt,
     HeldTask,
     NewTask,
-    Outcome,
     RegisteredType,
-    Result,
     Status,
     Task,
+    TaskCountsByState,
     TaskDetails,
+    TaskEntryOutcome,
+    TaskResult,
     TaskType,
 )
 from haulage.tasks.refusals import TaskRequestRefused
 from haulage.tasks.worker import Worker
 
 __all__ = [
-    "Attempt",
-    "Counts",
+    "EndedTaskAttempt",
     "Handler",
     "HeldTask",
     "NewTask",
     "NextStage",
-    "Outcome",
     "RegisteredType",
-    "Result",
     "Status",
     "Task",
+    "TaskCountsByState",
     "TaskDetails",
+    "TaskEntryOutcome",
     "TaskFailed",
     "TaskRequestRefused",
+    "TaskResult",
     "TaskType",
     "Tasks",
     "Worker",

@@ -13,19 +13,19 @@ from types import TracebackType
 from typing import Any
 
 from haulage.tasks.models import (
-    Counts,
     HeldTask,
     NewTask,
-    Outcome,
     RegisteredType,
-    Result,
     Status,
     Task,
+    TaskCountsByState,
     TaskDetails,
+    TaskEntryOutcome,
+    TaskResult,
     TaskType,
 )
 from haulage.tasks.refusals import TaskRequestRefused
-from haulage.transport import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Transport
+from haulage.transport import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, RetryingApiTransport
 
 UNAVAILABLE = 8036
 """Code: a component behind the API is unavailable at present."""
@@ -56,7 +56,7 @@ class Tasks:
     """
 
     def __init__(self, base_url: str, key: str, *, patience_seconds: float = 60.0) -> None:
-        self._transport = Transport(base_url, key, patience_seconds)
+        self._transport = RetryingApiTransport(base_url, key, patience_seconds)
         self._pauses: dict[str, str] = {}
         """Types whose tasks are not given out, as the last hold said."""
 
@@ -84,15 +84,15 @@ class Tasks:
 
     async def create(self, task: NewTask) -> str:
         """Create a task and return its id once the task is durable."""
-        task_id: str = (await self._post("create_task", task_data=_ensure_task_id(task).body()))["task_id"]
+        task_id: str = (await self._post("create_task", task_data=_add_random_id_if_missing(task).body()))["task_id"]
         return task_id
 
-    async def create_many(self, tasks: Sequence[NewTask]) -> list[Outcome]:
+    async def create_many(self, tasks: Sequence[NewTask]) -> list[TaskEntryOutcome]:
         """Create tasks, many in a request; return the outcome of each.
 
         A task that is refused does not affect the others.
         """
-        return await self._send_in_batches("create_tasks", [_ensure_task_id(task).body() for task in tasks])
+        return await self._send_in_batches("create_tasks", [_add_random_id_if_missing(task).body() for task in tasks])
 
     async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
         """Hold due tasks; if there are none, wait for one up to `wait_seconds`, 30 at most.
@@ -101,10 +101,10 @@ class Tasks:
         """
         body = {"task_type": task_type, "wait": wait_seconds} | ({} if limit is None else {"limit": limit})
         response = await self._post("hold_tasks", **body)
-        self._log_pause(task_type, response.get("paused", ""))
+        self._log_pause_once_and_its_end(task_type, response.get("paused", ""))
         return [HeldTask.model_validate(each) for each in response["task_list"]]
 
-    def _log_pause(self, task_type: str, paused: str) -> None:
+    def _log_pause_once_and_its_end(self, task_type: str, paused: str) -> None:
         """Log once that no task of a type is given out, by whom and why, and once that it is over."""
         before = self._pauses.pop(task_type, "")
         if paused:
@@ -114,18 +114,18 @@ class Tasks:
         elif before and not paused:
             _log.warning("hold_resumed: type %s: tasks are given out again", task_type)
 
-    async def set(self, result: Result) -> None:
+    async def set(self, result: TaskResult) -> None:
         """Set the result of a held task."""
         await self._post("set_task", task_data=result.body())
 
-    async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
+    async def set_many(self, results: Sequence[TaskResult]) -> list[TaskEntryOutcome]:
         """Set the results of held tasks, many in a request; return the outcome of each.
 
         A result that is refused does not affect the others.
         """
         return await self._send_in_batches("set_tasks", [result.body() for result in results])
 
-    async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
+    async def heartbeat(self, held: Sequence[HeldTask]) -> list[TaskEntryOutcome]:
         """Renew leases; an outcome that is not good means that the caller no longer holds the task."""
         return await self._send_in_batches(
             "heartbeat_tasks", [{"task_id": task.task_id, "lease": task.lease} for task in held]
@@ -135,11 +135,11 @@ class Tasks:
         """Cancel a task, also one that a worker holds."""
         await self._post("cancel_task", task_id=task_id)
 
-    async def cancel_many(self, task_ids: Sequence[str]) -> list[Outcome]:
+    async def cancel_many(self, task_ids: Sequence[str]) -> list[TaskEntryOutcome]:
         """Cancel tasks, many in a request; return the outcome of each."""
         return await self._send_in_batches("cancel_tasks", list(task_ids), "task_ids")
 
-    async def put_back_many(self, task_ids: Sequence[str]) -> list[Outcome]:
+    async def put_back_many(self, task_ids: Sequence[str]) -> list[TaskEntryOutcome]:
         """Put tasks back into their queues; ended ones are created again. Return the outcome of each."""
         return await self._send_in_batches("put_back_tasks", [{"task_id": task_id} for task_id in task_ids])
 
@@ -162,9 +162,9 @@ class Tasks:
         )
         return [Task.model_validate(each) for each in response["task_list"]]
 
-    async def counts(self, task_type: str) -> Counts:
+    async def counts(self, task_type: str) -> TaskCountsByState:
         """Count the tasks of a type."""
-        return Counts.model_validate(await self._get("get_task_counts_by_type", task_type=task_type))
+        return TaskCountsByState.model_validate(await self._get("get_task_counts_by_type", task_type=task_type))
 
     async def pause(self, task_type: str, *, who: str, reason: str) -> None:
         """Pause a type: holds return none of its tasks, and say who paused it and why, as the audit log does."""
@@ -180,7 +180,7 @@ class Tasks:
 
     async def _send_in_batches(
         self, route: str, bodies: Sequence[dict[str, Any] | str], field: str = "task_list"
-    ) -> list[Outcome]:
+    ) -> list[TaskEntryOutcome]:
         """Send entries in batches and return the outcome of each.
 
         An entry that fails because a component is unavailable is sent again. A batch that is refused as a whole is
@@ -188,7 +188,7 @@ class Tasks:
         """
         deadline = time.monotonic() + self._transport.patience_seconds
         pause = FIRST_PAUSE_SECONDS
-        found: dict[int, Outcome] = {}
+        found: dict[int, TaskEntryOutcome] = {}
         left = deque(_iterate_index_batches(bodies))
         while left:
             batch = left.popleft()
@@ -201,7 +201,7 @@ class Tasks:
                     half = len(batch) // 2
                     left.extendleft([batch[half:], batch[:half]])
                     continue
-                outcomes = [Outcome(code=refused.code, msg=str(refused))]
+                outcomes = [TaskEntryOutcome(code=refused.code, msg=str(refused))]
             found |= zip(batch, outcomes, strict=True)
             again = [at for at in batch if found[at].code == UNAVAILABLE]
             if again and time.monotonic() + pause <= deadline:
@@ -211,9 +211,9 @@ class Tasks:
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
         return [found[at] for at in range(len(bodies))]
 
-    async def _send_batch(self, route: str, field: str, entries: list[dict[str, Any] | str]) -> list[Outcome]:
+    async def _send_batch(self, route: str, field: str, entries: list[dict[str, Any] | str]) -> list[TaskEntryOutcome]:
         response = await self._request("POST", route, {"json": {field: entries}}, is_batch=False)
-        return [Outcome.model_validate(each) for each in response["results"]]
+        return [TaskEntryOutcome.model_validate(each) for each in response["results"]]
 
     async def _get(self, route: str, **query: Any) -> dict[str, Any]:
         params = {name: str(value) for name, value in query.items() if value is not None}
@@ -229,7 +229,7 @@ class Tasks:
         deadline = time.monotonic() + self._transport.patience_seconds
         pause = FIRST_PAUSE_SECONDS
         while True:
-            response = await self._transport.json(method, f"/v1/{route}", **options)
+            response = await self._transport.request_json(method, f"/v1/{route}", **options)
             code = response.get("code", 0)
             # A batch has an outcome for each entry, unless it was refused as a whole.
             if code == 0 or (not is_batch and "results" in response):
@@ -257,6 +257,6 @@ def _iterate_index_batches(bodies: Sequence[dict[str, Any] | str]) -> Iterator[l
         yield batch
 
 
-def _ensure_task_id(task: NewTask) -> NewTask:
+def _add_random_id_if_missing(task: NewTask) -> NewTask:
     """Add an id, so that a repeated request creates no second task."""
     return task if task.task_id else task.model_copy(update={"task_id": secrets.token_hex(16)})

@@ -111,7 +111,7 @@ class HeldTask(Task):
     lease_end: float
 
 
-class Attempt(BaseModel):
+class EndedTaskAttempt(BaseModel):
     """An attempt that did not end its task."""
 
     model_config = ConfigDict(frozen=True)
@@ -131,13 +131,13 @@ class TaskDetails(Task):
     lease_end: float = 0.0
     """When the lease of a running task expires; else 0."""
     archived: bool = False
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[EndedTaskAttempt, ...] = ()
     """Attempts that did not end the task, oldest first."""
     attempts_left_out: int = 0
     """Number of attempts before those."""
 
 
-class Result(_RequestModel):
+class TaskResult(_RequestModel):
     """Result of a held task. None keeps the present value of a field."""
 
     task_id: str
@@ -150,7 +150,7 @@ class Result(_RequestModel):
     schedule_log: str | None = None
 
 
-class Outcome(BaseModel):
+class TaskEntryOutcome(BaseModel):
     """Outcome of one entry of a request."""
 
     code: int = 0
@@ -163,7 +163,7 @@ class Outcome(BaseModel):
         return self.code == 0
 
 
-class Counts(BaseModel):
+class TaskCountsByState(BaseModel):
     """Number of tasks of a type by state."""
 
     task_count: int

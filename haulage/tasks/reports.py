@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from haulage.errors import HaulageError
-from haulage.tasks.models import Outcome, Result
+from haulage.tasks.models import TaskEntryOutcome, TaskResult
 
 REQUESTS_MAX = 4
 """Concurrent requests; results that arrive meanwhile are sent with the next one."""
@@ -18,7 +18,7 @@ RESULTS_MAX = 500
 class ResultReceiver(Protocol):
     """Client that accepts results."""
 
-    async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
+    async def set_many(self, results: Sequence[TaskResult]) -> list[TaskEntryOutcome]:
         """Set the results of tasks."""
 
 
@@ -27,16 +27,16 @@ class ResultSender:
 
     def __init__(self, receiver: ResultReceiver) -> None:
         self._receiver = receiver
-        self._waiting: list[tuple[Result, asyncio.Future[Outcome]]] = []
+        self._waiting: list[tuple[TaskResult, asyncio.Future[TaskEntryOutcome]]] = []
         self._requests: set[asyncio.Task[None]] = set()
 
-    async def send(self, result: Result) -> Outcome:
+    async def send(self, result: TaskResult) -> TaskEntryOutcome:
         """Send a result and return its outcome.
 
         Raises:
             HaulageError: The request that carried it failed as a whole.
         """
-        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[TaskEntryOutcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((result, answer))
         if len(self._requests) < REQUESTS_MAX:
             request = asyncio.create_task(self._send_waiting())

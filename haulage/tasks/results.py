@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from haulage.tasks.models import HeldTask, Result, Status
+from haulage.tasks.models import HeldTask, Status, TaskResult
 
 LOG_ENTRIES = 3
 LOG_ERROR_CHARACTERS = 256
@@ -13,12 +13,12 @@ LOG_CHARACTERS = 4_096
 """Limit of the API for a whole log."""
 
 
-def build_result(task: HeldTask, status: Status, **more: Any) -> Result:
+def build_result(task: HeldTask, status: Status, **more: Any) -> TaskResult:
     """Build a result with the lease of the task."""
-    return Result(task_id=task.task_id, lease=task.lease, status=status, **more)
+    return TaskResult(task_id=task.task_id, lease=task.lease, status=status, **more)
 
 
-def build_failure(task: HeldTask, error: BaseException, seconds: float) -> Result:
+def build_failed_attempt_result(task: HeldTask, error: BaseException, seconds: float) -> TaskResult:
     """Build the result of a failed attempt, with the error in the task's log."""
     log = append_attempt_to_log(task, error, seconds)
     return build_result(task, Status.PENDING, crt_retry_num=task.crt_retry_num + 1, schedule_log=log)

@@ -14,14 +14,14 @@ from typing import Protocol
 
 from haulage.errors import HaulageError, RequestRefused
 from haulage.tasks.handlers import Handler, NextStage, TaskFailed
-from haulage.tasks.models import HeldTask, Outcome, RegisteredType, Result, Status
+from haulage.tasks.models import HeldTask, RegisteredType, Status, TaskEntryOutcome, TaskResult
 from haulage.tasks.prefetch import PrefetchSizeEstimator
 from haulage.tasks.refusals import TaskRequestRefused
 from haulage.tasks.reports import ResultReceiver, ResultSender
 from haulage.tasks.results import (
     LOG_ERROR_CHARACTERS,
     append_attempt_to_log,
-    build_failure,
+    build_failed_attempt_result,
     build_result,
     describe_error,
 )
@@ -53,7 +53,7 @@ class Queue(ResultReceiver, Protocol):
     async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
         """Hold due tasks."""
 
-    async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
+    async def heartbeat(self, held: Sequence[HeldTask]) -> list[TaskEntryOutcome]:
         """Renew leases."""
 
 
@@ -160,26 +160,26 @@ class Worker:
     async def _hold_and_start_tasks(self) -> float:
         """Hold as many tasks as there is capacity for; return the seconds until the next hold."""
         try:
-            config = await self._get_config()
+            config = await self._get_recent_type_config()
             began = time.monotonic()
             held = await self._hold_until_stopped(min(self._count_free_places(), config.schedule_limit))
         except HaulageError as error:
-            if self._is_final(error):
+            if self._is_refused_for_good(error):
                 self._stop_with_error(error)
                 return 0.0
             _log.warning("hold_failed: type %s: %s", self._type, error)
             return self._add_jitter_to_interval()
         for task in held:
-            asyncio_task = asyncio.create_task(self._run_and_report(task))
+            asyncio_task = asyncio.create_task(self._run_attempt_and_send_result(task))
             self._held[asyncio_task] = task
             self._leased_until[asyncio_task] = time.monotonic() + config.max_processing_time
-            asyncio_task.add_done_callback(self._remove)
+            asyncio_task.add_done_callback(self._forget_ended_task)
         if self._keeps_interval:
             return self._add_jitter_to_interval()
         has_waited = time.monotonic() - began >= EARLY_SECONDS
         return 0.0 if held or has_waited else min(EARLY_SECONDS, config.schedule_interval)
 
-    def _is_final(self, error: HaulageError) -> bool:
+    def _is_refused_for_good(self, error: HaulageError) -> bool:
         """Return whether a retry cannot help, because the request itself is refused."""
         if isinstance(error, TaskRequestRefused):
             return error.code in (UNUSABLE, TYPE_UNKNOWN)
@@ -209,7 +209,7 @@ class Worker:
             stopping.cancel()
             await asyncio.gather(holding, stopping, return_exceptions=True)
 
-    def _remove(self, asyncio_task: asyncio.Task[None]) -> None:
+    def _forget_ended_task(self, asyncio_task: asyncio.Task[None]) -> None:
         del self._held[asyncio_task], self._leased_until[asyncio_task]
         for marked in (self._lost, self._begun, self._reported):
             marked.discard(asyncio_task)
@@ -217,7 +217,7 @@ class Worker:
         if not asyncio_task.cancelled() and (error := asyncio_task.exception()):
             _log.error("task_result_lost: type %s: %r", self._type, error)
 
-    async def _get_config(self) -> RegisteredType:
+    async def _get_recent_type_config(self) -> RegisteredType:
         """Return the type's configuration, at most `CONFIG_SECONDS` old."""
         if self._config is None or self._config_read_at + CONFIG_SECONDS < time.monotonic():
             found = {each.task_type: each for each in await self._tasks.types()}
@@ -233,7 +233,7 @@ class Worker:
         interval = self._config.schedule_interval if self._config else 1.0
         return max(0.0, interval + random.uniform(-self._jitter_seconds, self._jitter_seconds))
 
-    async def _run_and_report(self, task: HeldTask) -> None:
+    async def _run_attempt_and_send_result(self, task: HeldTask) -> None:
         """Run one attempt of one stage and report its result."""
         asyncio_task = asyncio.current_task()
         assert asyncio_task  # noqa: S101 - this runs in a task
@@ -253,7 +253,7 @@ class Worker:
         self._has_capacity.set()
         if refusal := await self._send_result_and_get_refusal(task, result):
             await self._send_result_and_get_refusal(
-                task, build_failure(task, ValueError(f"the API did not take its result: {refusal}"), 0.0)
+                task, build_failed_attempt_result(task, ValueError(f"the API did not take its result: {refusal}"), 0.0)
             )
 
     async def _renew_lease_if_expired(self, asyncio_task: asyncio.Task[None], task: HeldTask) -> bool:
@@ -273,7 +273,7 @@ class Worker:
             _log.warning("task_lost: task %s: %s", task.task_id, outcome.msg)
         return outcome.good
 
-    async def _run_attempt(self, task: HeldTask) -> Result:
+    async def _run_attempt(self, task: HeldTask) -> TaskResult:
         began = time.monotonic()
         try:
             next_ = await self._call_handler_or_stop_worker(task)
@@ -288,10 +288,10 @@ class Worker:
                 raise
             # The handler awaited something that was cancelled: an error like any other.
             _log.warning("task_failed: task %s: its handler raised CancelledError", task.task_id)
-            return build_failure(task, error, time.monotonic() - began)
+            return build_failed_attempt_result(task, error, time.monotonic() - began)
         except Exception as error:  # noqa: BLE001 - any error of a handler fails the attempt
             _log.warning("task_failed: task %s: %s", task.task_id, describe_error(error)[:LOG_ERROR_CHARACTERS])
-            return build_failure(task, error, time.monotonic() - began)
+            return build_failed_attempt_result(task, error, time.monotonic() - began)
         if next_ is None:
             return build_result(task, Status.SUCCESS)
         return build_result(task, Status.PENDING, task_stage=next_.stage, task_content=next_.content)
@@ -314,7 +314,7 @@ class Worker:
             raise LookupError(f"no handler for the stage {task.stage!r}; this worker has {known}")
         return self._handlers[task.stage]
 
-    async def _send_result_and_get_refusal(self, task: HeldTask, result: Result) -> str:
+    async def _send_result_and_get_refusal(self, task: HeldTask, result: TaskResult) -> str:
         """Send a result; return why the API can never accept it, or an empty text."""
         try:
             outcome = await self._sender.send(result)

@@ -2,9 +2,9 @@
 
 from haulage.transfers.client import Transfers
 from haulage.transfers.models import (
-    FailureGroup,
-    JobRetry,
+    RetryJob,
     Target,
+    TargetsFailedAlike,
     TargetStatus,
     TransferFile,
     TransferJob,
@@ -14,10 +14,10 @@ from haulage.transfers.models import (
 )
 
 __all__ = [
-    "FailureGroup",
-    "JobRetry",
+    "RetryJob",
     "Target",
     "TargetStatus",
+    "TargetsFailedAlike",
     "TransferFile",
     "TransferJob",
     "TransferJobSummary",

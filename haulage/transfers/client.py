@@ -8,7 +8,7 @@ from types import TracebackType
 from urllib.parse import quote
 
 from haulage.transfers.models import (
-    JobRetry,
+    RetryJob,
     Target,
     TargetStatus,
     TransferFile,
@@ -17,7 +17,7 @@ from haulage.transfers.models import (
     TransferState,
     TransferTask,
 )
-from haulage.transport import Transport
+from haulage.transport import RetryingApiTransport
 
 FIRST_POLL_SECONDS = 0.2
 LONGEST_POLL_SECONDS = 2.0
@@ -44,7 +44,7 @@ class Transfers:
     """
 
     def __init__(self, base_url: str, key: str, *, patience_seconds: float = 60.0) -> None:
-        self._transport = Transport(base_url, key, patience_seconds)
+        self._transport = RetryingApiTransport(base_url, key, patience_seconds)
 
     async def __aenter__(self) -> Transfers:
         await self._transport.open()
@@ -65,19 +65,19 @@ class Transfers:
         for at in range(0, len(targets), BATCH_MAX):
             batch = [target.model_dump() for target in targets[at : at + BATCH_MAX]]
             body = file.model_dump() | {"targets": batch}
-            response = await self._transport.json("POST", "/v1/transfers:batch", json=body)
+            response = await self._transport.request_json("POST", "/v1/transfers:batch", json=body)
             job = {"job_id": response["job_id"]}
             tasks += [TransferTask.model_validate(each | job) for each in response["tasks"]]
         return tasks
 
     async def get(self, task_id: str) -> TargetStatus:
         """Return the state of a task, which is that of its target."""
-        return TargetStatus.model_validate(await self._transport.json("GET", _build_path(task_id)))
+        return TargetStatus.model_validate(await self._transport.request_json("GET", _build_path(task_id)))
 
     async def get_job(self, job_id: str) -> TransferJob:
         """Return the state of a job."""
         path = _build_path(job_id, "jobs/")
-        return TransferJob.model_validate(await self._transport.json("GET", path, params={"limit": "1"}))
+        return TransferJob.model_validate(await self._transport.request_json("GET", path, params={"limit": "1"}))
 
     async def watch(self, job_id: str) -> AsyncIterator[TransferJob]:
         """Yield the state of a job whenever it changes, until every target of the project in it has ended."""
@@ -98,7 +98,7 @@ class Transfers:
         filters = {"status": status, "reason": reason, "limit": str(PAGE_SIZE)}
         params = {name: str(value) for name, value in filters.items() if value is not None}
         while True:
-            page = await self._transport.json("GET", _build_path(job_id, "jobs/"), params=params)
+            page = await self._transport.request_json("GET", _build_path(job_id, "jobs/"), params=params)
             for each in page["targets"]:
                 yield TargetStatus.model_validate(each)
             if page["next_cursor"] is None:
@@ -117,7 +117,7 @@ class Transfers:
         filters = {"ended": None if ended is None else str(ended).lower(), "search": search}
         params = {name: value for name, value in filters.items() if value is not None}
         while True:
-            page = await self._transport.json("GET", "/v1/transfers/jobs", params=params)
+            page = await self._transport.request_json("GET", "/v1/transfers/jobs", params=params)
             for each in page["items"]:
                 yield TransferJobSummary.model_validate(each)
             if page["next_cursor"] is None:
@@ -126,13 +126,15 @@ class Transfers:
 
     async def cancel(self, task_id: str) -> TargetStatus:
         """Cancel a task; a target that has ended is not changed."""
-        return TargetStatus.model_validate(await self._transport.json("POST", _build_path(task_id) + "/cancel"))
+        return TargetStatus.model_validate(await self._transport.request_json("POST", _build_path(task_id) + "/cancel"))
 
     async def cancel_job(self, job_id: str) -> TransferJob:
         """Cancel all targets of the project in a job that have not ended."""
-        return TransferJob.model_validate(await self._transport.json("POST", _build_path(job_id, "jobs/") + "/cancel"))
+        return TransferJob.model_validate(
+            await self._transport.request_json("POST", _build_path(job_id, "jobs/") + "/cancel")
+        )
 
-    async def retry(self, job_id: str, *, reason: str | None = None) -> JobRetry:
+    async def retry(self, job_id: str, *, reason: str | None = None) -> RetryJob:
         """Send the failed targets of a job again, all or those of one reason, as a job of their own.
 
         Raises:
@@ -140,7 +142,7 @@ class Transfers:
         """
         body = {} if reason is None else {"reason": reason}
         path = _build_path(job_id, "jobs/") + "/retry"
-        return JobRetry.model_validate(await self._transport.json("POST", path, json=body))
+        return RetryJob.model_validate(await self._transport.request_json("POST", path, json=body))
 
 
 def _build_path(id_: str, prefix: str = "") -> str:

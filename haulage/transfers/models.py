@@ -116,7 +116,7 @@ class TargetStatus(BaseModel):
     file_name: str | None = None
 
 
-class FailureGroup(BaseModel):
+class TargetsFailedAlike(BaseModel):
     """Targets that did not get the file for the same reason, or do not get it yet because GSE answers errors."""
 
     status: TransferState
@@ -164,11 +164,11 @@ class TransferJob(TransferJobSummary):
     """State of a job, why targets did not get the file, and the jobs that send those again."""
 
     cancelling: bool = False
-    troubles: Sequence[FailureGroup] = ()
+    troubles: Sequence[TargetsFailedAlike] = ()
     retries: Sequence[str] = ()
 
 
-class JobRetry(BaseModel):
+class RetryJob(BaseModel):
     """A job that sends failed targets of another one again."""
 
     job_id: str

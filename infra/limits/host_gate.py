@@ -14,7 +14,7 @@ from typing import Final
 from domain.limits import PermitShare
 from infra import log
 from infra.database import DATABASE_ERRORS
-from infra.limits.limiter import Limiter, PermitSharingRules
+from infra.limits.limiter import DatabaseLimiter, PermitSharingRules
 
 TTL_SECONDS: Final = 10.0
 """How long a killed process keeps its permits."""
@@ -39,7 +39,7 @@ class HostRequestLimiter:
         ttl_seconds: How long permits that are not renewed stay leased.
     """
 
-    def __init__(self, limiter: Limiter, limit: int, *, ttl_seconds: float = TTL_SECONDS) -> None:
+    def __init__(self, limiter: DatabaseLimiter, limit: int, *, ttl_seconds: float = TTL_SECONDS) -> None:
         self.holder = f"gate_{secrets.token_hex(8)}"
         self._limiter = limiter
         ttl = timedelta(seconds=ttl_seconds)
@@ -128,7 +128,7 @@ class HostPermitPool:
     def return_permit(self) -> None:
         """Return a permit; the request that has waited longest gets it next."""
         self._in_use -= 1
-        self._grant_to_waiting()
+        self._grant_free_permits_to_waiting()
         if self._share.permits > self._share.usable:
             self._wake.set()
 
@@ -140,7 +140,7 @@ class HostPermitPool:
     def _has_free_permit(self) -> bool:
         return self._in_use < self._share.usable and self._loop.time() < self._good_until
 
-    def _grant_to_waiting(self) -> None:
+    def _grant_free_permits_to_waiting(self) -> None:
         while self._waiting and self._has_free_permit():
             turn = self._waiting.popleft()
             if not turn.done():
@@ -197,7 +197,7 @@ class HostPermitPool:
         self._share = await self._ask(in_use=max(self._in_use, self._share.usable), demand=demand)
         self._good_until = asked_at + self._ttl_seconds
         self._is_short = self._share.usable < demand
-        self._grant_to_waiting()
+        self._grant_free_permits_to_waiting()
         return demand
 
     async def _wait_until_renewal(self) -> None:

@@ -36,7 +36,7 @@ _LOCK = text(
 ).bindparams(bindparam("locks", type_=ARRAY(BigInteger)))
 
 
-class SpendingRow(TableRow, table=True):
+class LimitSpendingRow(TableRow, table=True):
     """An amount that was spent of a bucket and comes back at one moment."""
 
     __tablename__ = "limit_spending"
@@ -78,7 +78,7 @@ class PermitSharingRules:
     ttl: timedelta
 
 
-class Limiter:
+class DatabaseLimiter:
     """Limit rates, slots and shares over all processes that use the same database."""
 
     def __init__(self, database: Database) -> None:
@@ -100,13 +100,15 @@ class Limiter:
                 await _save_leases(session, slots, now)
                 if not again:
                     await _save_spending(session, rates, now)
-                    _add_own_spending(spent, rates, now)
-                _add_own_slots(held, slots, now)
+                    _add_requested_amounts_to_spent(spent, rates, now)
+                _add_requested_slots_to_held(held, slots, now)
         return [
             rate.build_decision(now, spent[rate.bucket], allowed=fits) for rate, fits in zip(rates, fit, strict=True)
         ] + [slot.build_decision(now, held[slot.key], allowed=fits) for slot, fits in zip(slots, free, strict=True)]
 
-    async def preview(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
+    async def decide_without_taking(
+        self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]
+    ) -> list[LimitDecision]:
         """Return the verdicts that demands would get now; takes nothing and waits for no lock."""
         async with self._database.session() as session:
             now = (await session.exec(select(func.clock_timestamp()))).one()
@@ -117,7 +119,7 @@ class Limiter:
             *(slot.build_decision(now, held[slot.key], allowed=slot.fits(held[slot.key])) for slot in slots),
         ]
 
-    async def take_beyond_limits(self, slots: Sequence[SlotDemand]) -> None:
+    async def take_slots_ignoring_limits(self, slots: Sequence[SlotDemand]) -> None:
         """Write slots as held whatever their limits, because their holder is at work already."""
         async with self._begin_with_locked_keys([slot.key for slot in slots]) as (session, now):
             await _save_leases(session, slots, now)
@@ -145,16 +147,16 @@ class Limiter:
 
     async def read_spent_amount(self, bucket: str) -> int:
         """Return what is spent of a bucket and has not come back yet."""
-        statement = select(func.coalesce(func.sum(SpendingRow.amount), 0)).where(
-            SpendingRow.bucket == bucket, col(SpendingRow.returns_at) > func.clock_timestamp()
+        statement = select(func.coalesce(func.sum(LimitSpendingRow.amount), 0)).where(
+            LimitSpendingRow.bucket == bucket, col(LimitSpendingRow.returns_at) > func.clock_timestamp()
         )
         async with self._database.session() as session:
             return int((await session.exec(statement)).one())
 
     async def read_seconds_until_first_return(self, bucket: str) -> float | None:
         """Return when the first of what is spent of a bucket comes back; None if nothing is spent."""
-        statement = select(func.extract("epoch", func.min(SpendingRow.returns_at) - func.clock_timestamp())).where(
-            SpendingRow.bucket == bucket, col(SpendingRow.returns_at) > func.clock_timestamp()
+        statement = select(func.extract("epoch", func.min(LimitSpendingRow.returns_at) - func.clock_timestamp())).where(
+            LimitSpendingRow.bucket == bucket, col(LimitSpendingRow.returns_at) > func.clock_timestamp()
         )
         async with self._database.session() as session:
             seconds = (await session.exec(statement)).one()
@@ -201,7 +203,9 @@ async def _load_spent_amounts(
 ) -> defaultdict[str, list[SpentAmount]]:
     found: defaultdict[str, list[SpentAmount]] = defaultdict(list)
     if buckets:
-        query = select(SpendingRow).where(col(SpendingRow.bucket).in_(buckets), col(SpendingRow.returns_at) > now)
+        query = select(LimitSpendingRow).where(
+            col(LimitSpendingRow.bucket).in_(buckets), col(LimitSpendingRow.returns_at) > now
+        )
         for row in await session.exec(query):
             found[row.bucket].append(SpentAmount(row.amount, row.returns_at))
     return found
@@ -224,7 +228,9 @@ async def _load_permit_claims(session: Session, key: str, now: datetime) -> dict
     return {row.holder: PermitClaim(row.holder, row.permits, row.demand, row.since) for row in rows}
 
 
-def _add_own_spending(spent: defaultdict[str, list[SpentAmount]], rates: Sequence[RateDemand], now: datetime) -> None:
+def _add_requested_amounts_to_spent(
+    spent: defaultdict[str, list[SpentAmount]], rates: Sequence[RateDemand], now: datetime
+) -> None:
     for rate in rates:
         if rate.amount:
             spent[rate.bucket].append(
@@ -232,7 +238,9 @@ def _add_own_spending(spent: defaultdict[str, list[SpentAmount]], rates: Sequenc
             )
 
 
-def _add_own_slots(held: defaultdict[str, list[HeldSlot]], slots: Sequence[SlotDemand], now: datetime) -> None:
+def _add_requested_slots_to_held(
+    held: defaultdict[str, list[HeldSlot]], slots: Sequence[SlotDemand], now: datetime
+) -> None:
     for slot in slots:
         others = [each for each in held[slot.key] if each.holder != slot.holder]
         held[slot.key] = [*others, HeldSlot(slot.holder, now + timedelta(seconds=slot.ttl_seconds))]
@@ -246,12 +254,12 @@ async def _save_spending(session: Session, rates: Sequence[RateDemand | Spending
     """Add amounts to what their buckets have spent."""
     for rate in rates:
         if rate.amount:
-            statement = insert(SpendingRow).values(
+            statement = insert(LimitSpendingRow).values(
                 bucket=rate.bucket,
                 returns_at=compute_time_when_spent_amount_returns(now, rate.window_seconds),
                 amount=rate.amount,
             )
-            amount = col(SpendingRow.amount) + statement.excluded.amount
+            amount = col(LimitSpendingRow.amount) + statement.excluded.amount
             await session.exec(
                 statement.on_conflict_do_update(index_elements=["bucket", "returns_at"], set_={"amount": amount})
             )
@@ -291,12 +299,16 @@ async def _delete_expired_rows(session: Session) -> int:
 
 def _build_delete_expired_statements() -> list[Delete]:
     now = func.clock_timestamp()
-    spending = select(SpendingRow.bucket, SpendingRow.returns_at).where(col(SpendingRow.returns_at) < now)
+    spending = select(LimitSpendingRow.bucket, LimitSpendingRow.returns_at).where(
+        col(LimitSpendingRow.returns_at) < now
+    )
     leases = select(SlotLeaseRow.key, SlotLeaseRow.holder).where(col(SlotLeaseRow.expires_at) < now)
     shares = select(PermitShareRow.key, PermitShareRow.holder).where(col(PermitShareRow.expires_at) < now)
     return [
-        delete(SpendingRow).where(
-            tuple_(col(SpendingRow.bucket), col(SpendingRow.returns_at)).in_(spending.with_for_update(skip_locked=True))
+        delete(LimitSpendingRow).where(
+            tuple_(col(LimitSpendingRow.bucket), col(LimitSpendingRow.returns_at)).in_(
+                spending.with_for_update(skip_locked=True)
+            )
         ),
         delete(SlotLeaseRow).where(
             tuple_(col(SlotLeaseRow.key), col(SlotLeaseRow.holder)).in_(leases.with_for_update(skip_locked=True))

@@ -42,7 +42,7 @@ _META = "x-amz-meta-"
 _DIGEST = "x-amz-content-sha256"
 
 
-class StoreClient:
+class MinioThreadClient:
     """Run calls of the synchronous client library on threads, each with its own connection to the store."""
 
     def __init__(self, settings: ObjectSettings) -> None:
@@ -178,25 +178,25 @@ def build_object_headers(content_type: str, metadata: Mapping[str, str]) -> Dict
     return {"Content-Type": content_type, **{f"{_META}{name}": value for name, value in metadata.items()}}
 
 
-class SentDigests(NamedTuple):
+class EtagAndSha256(NamedTuple):
     """What identifies the bytes that were sent."""
 
     etag: str
     sha256: str
 
 
-def put_object(minio: Minio, bucket: str, path: str, data: bytes, headers: DictType) -> SentDigests:
+def put_object(minio: Minio, bucket: str, path: str, data: bytes, headers: DictType) -> EtagAndSha256:
     """Store an object; return its ETag, and the SHA-256 of what was sent."""
     digest = hashlib.sha256(data).hexdigest()
     written = minio._put_object(bucket, path, data, {**headers, _DIGEST: digest})
-    return SentDigests(written.etag or "", digest)
+    return EtagAndSha256(written.etag or "", digest)
 
 
-def put_part(minio: Minio, bucket: str, path: str, upload_id: str, number: int, data: bytes) -> SentDigests:
+def put_part(minio: Minio, bucket: str, path: str, upload_id: str, number: int, data: bytes) -> EtagAndSha256:
     """Send a part; return its ETag, and the SHA-256 of what was sent."""
     digest = hashlib.sha256(data).hexdigest()
     headers: DictType = {"Content-Type": PART_TYPE, _DIGEST: digest}
-    return SentDigests(minio._upload_part(bucket, path, data, headers, upload_id, number), digest)
+    return EtagAndSha256(minio._upload_part(bucket, path, data, headers, upload_id, number), digest)
 
 
 def begin_upload(minio: Minio, bucket: str, path: str, headers: DictType) -> str:

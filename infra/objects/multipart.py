@@ -35,7 +35,7 @@ async def put_stream(
     if len(first) < PART_BYTES:
         return await store.put(key, first, content_type=content_type, metadata=metadata)
     upload_id = await store.begin_upload(key, content_type=content_type, metadata=metadata)
-    sender = _UploadSender(store, key, upload_id)
+    sender = _ConcurrentUploadSender(store, key, upload_id)
     try:
         await sender.send_block(first)
         del first  # it would stay in memory to the end
@@ -61,7 +61,7 @@ async def split_into_blocks(chunks: AsyncIterable[bytes], size: int) -> AsyncIte
         yield bytes(buffer)
 
 
-class _UploadSender:
+class _ConcurrentUploadSender:
     """Send the parts of one upload, a few at a time."""
 
     def __init__(self, store: MultipartStore, key: str, upload_id: str) -> None:
@@ -107,7 +107,7 @@ async def join(
 ) -> JoinedObject:
     """Make one object of others inside the store, in their order; abort the upload if that fails."""
     heads = await _gather_all_then_raise(_require_head(store, source) for source in sources)
-    require_joinable(key, heads)
+    require_sources_joinable_in_store(key, heads)
     upload_id = await store.begin_upload(key, content_type=content_type, metadata=metadata)
     try:
         parts = await _gather_all_then_raise(
@@ -120,7 +120,7 @@ async def join(
     return JoinedObject(key, sum(head.size for head in heads), etag)
 
 
-def require_joinable(key: str, sources: Sequence[ObjectHead]) -> None:
+def require_sources_joinable_in_store(key: str, sources: Sequence[ObjectHead]) -> None:
     """Raise for sources that S3 would refuse to join; its own error would name none of them."""
     if not sources:
         raise ValueError(f"There is nothing to join into {key!r}: name at least one source.")

@@ -14,7 +14,7 @@ from minio.datatypes import Part as MinioPart
 
 from infra.component_settings import ObjectSettings
 from infra.objects import client, multipart
-from infra.objects.client import StoreClient
+from infra.objects.client import MinioThreadClient
 from infra.objects.failures import ObjectMissing, StoreFailure, UploadMissing
 from infra.objects.records import (
     MAX_PARTS,
@@ -47,7 +47,7 @@ class ObjectStore:
 
     def __init__(self, settings: ObjectSettings) -> None:
         self.settings = settings
-        self._client = StoreClient(settings)
+        self._client = MinioThreadClient(settings)
         self._bucket = settings.bucket
         self._minio = self._client.minio
         self._write_due = 0.0

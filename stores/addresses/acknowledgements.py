@@ -178,7 +178,7 @@ async def write_results_and_count_ended_messages(
         if params.phase in (CyclePhase.WRITE, CyclePhase.DELETE) and done:
             ids, uprns = [row["id"] for row in done], [row["uprn_1"] for row in done]
             superseded += _parse_row_count_of_status(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))
-        await insert_logical_deletes(connection, updates)
+        await insert_or_merge_logical_deletes(connection, updates)
         await _remove_revived_from_logical_deletes(connection, done, updates)
         await _make_messages_due_that_waited_for_these(connection, settings, rows, updates)
         if params.phase is CyclePhase.WRITE and done:
@@ -193,7 +193,9 @@ async def _write_acknowledgements(
     connection: Connection, settings: AddressSettings, params: ApplyStepInput, updates: Sequence[MessageLogUpdate]
 ) -> list[Row]:
     younger = await _find_superseding_messages(connection, [each.id for each in updates if each.stale])
-    overtaking = await _set_and_describe_overtaking_swaps(connection, [each for each in updates if each.overtaken])
+    overtaking = await _set_wait_reasons_to_overtaking_swaps_and_describe_them(
+        connection, [each for each in updates if each.overtaken]
+    )
     reasons = {each.id: NEEDLESS_REASON for each in updates if each.stale and younger.get(each.id) is None} | overtaking
     return await connection.fetch(
         _WRITE_RESULTS,
@@ -221,7 +223,7 @@ async def _find_superseding_messages(connection: Connection, stale: Sequence[int
     return {row["id"]: row["younger"] for row in found}
 
 
-async def _set_and_describe_overtaking_swaps(
+async def _set_wait_reasons_to_overtaking_swaps_and_describe_them(
     connection: Connection, overtaken: Sequence[MessageLogUpdate]
 ) -> dict[int, str]:
     """Return the reason for each overtaken swap, and set the later swap in its wait reason."""
@@ -238,12 +240,12 @@ async def _set_and_describe_overtaking_swaps(
     }
 
 
-async def insert_logical_deletes(connection: Connection, updates: Sequence[MessageLogUpdate]) -> None:
+async def insert_or_merge_logical_deletes(connection: Connection, updates: Sequence[MessageLogUpdate]) -> None:
     """Insert the addresses that modules keep because of orders in flight."""
     by_address: dict[int, NewLogicalDelete] = {}
     for each in (listing for verdict in updates for listing in verdict.listings):
         before = by_address.get(each.address_id)
-        by_address[each.address_id] = before.merge(each) if before else each
+        by_address[each.address_id] = before.merge_reports_of_modules(each) if before else each
     listings = sorted(by_address.values(), key=lambda each: each.address_id)
     if listings:
         await connection.execute(

@@ -11,12 +11,12 @@ from stores.addresses.cycle import TOUCHED, WAITS_FOR_PAUSE
 from stores.addresses.search import (
     IDLE_FAILED,
     LOG,
-    MessageFilter,
+    MessageSearchConditions,
     WhereClauseWithValues,
     add_filter_conditions,
     build_materialized_subquery,
 )
-from stores.pauses import Pause
+from stores.pauses import PauseRecord
 
 RETRIED_MAX: Final = 10_000
 
@@ -88,7 +88,7 @@ _RECORD: Final = "INSERT INTO addr_audit (who, action, reason) VALUES ($1, $2, $
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
+class ActorWithReason:
     """The operator who acts, and the reason."""
 
     who: str
@@ -120,13 +120,13 @@ class FailedMessageCounts:
     """Of the free ones: those that a module has applied, or may have."""
 
 
-async def retry_message(database: Database, message_id: int, actor: Actor) -> bool:
+async def retry_message(database: Database, message_id: int, actor: ActorWithReason) -> bool:
     """Make a failed message due now, unless a cycle is processing it, and return whether it was."""
     async with database.connection() as connection:
         return await connection.fetchval(_RETRY, message_id, actor.who, actor.reason) is not None
 
 
-async def retry_linked_messages(database: Database, message_id: int, actor: Actor) -> BulkRetryOrSkipCounts:
+async def retry_linked_messages(database: Database, message_id: int, actor: ActorWithReason) -> BulkRetryOrSkipCounts:
     """Make a failed message due now, with all failed messages that its addresses link to it."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_RETRY_CHAIN, message_id, actor.who, actor.reason)
@@ -135,7 +135,7 @@ async def retry_linked_messages(database: Database, message_id: int, actor: Acto
     return BulkRetryOrSkipCounts(changed=row["retried"], busy=row["linked"] - row["retried"], touched=0, left=0)
 
 
-async def skip_message(database: Database, message_id: int, actor: Actor, *, though_touched: bool) -> bool:
+async def skip_message(database: Database, message_id: int, actor: ActorWithReason, *, though_touched: bool) -> bool:
     """Give a message up for good, and return whether it was; a cycle's or a touched one is left alone."""
     async with database.connection() as connection:
         done = await connection.fetchval(
@@ -144,7 +144,9 @@ async def skip_message(database: Database, message_id: int, actor: Actor, *, tho
         return done is not None
 
 
-async def retry_messages(database: Database, filter_: MessageFilter, limit: int, actor: Actor) -> BulkRetryOrSkipCounts:
+async def retry_messages(
+    database: Database, filter_: MessageSearchConditions, limit: int, actor: ActorWithReason
+) -> BulkRetryOrSkipCounts:
     """Make all failed messages that match due now, except those that a cycle is processing.
 
     A message that was made due before and has not failed since does not match, so that repeated calls come to an end.
@@ -152,7 +154,9 @@ async def retry_messages(database: Database, filter_: MessageFilter, limit: int,
     return await _run_bulk_statement(database, build_bulk_retry_statement(filter_, limit, actor), limit)
 
 
-async def skip_messages(database: Database, filter_: MessageFilter, limit: int, actor: Actor) -> BulkRetryOrSkipCounts:
+async def skip_messages(
+    database: Database, filter_: MessageSearchConditions, limit: int, actor: ActorWithReason
+) -> BulkRetryOrSkipCounts:
     """Give up all failed messages that match, except those that a cycle is processing or a module may have applied.
 
     Messages named by their ids need not have failed.
@@ -160,12 +164,12 @@ async def skip_messages(database: Database, filter_: MessageFilter, limit: int, 
     return await _run_bulk_statement(database, build_bulk_skip_statement(filter_, limit, actor), limit)
 
 
-async def count_failed_messages(database: Database, filter_: MessageFilter) -> FailedMessageCounts:
+async def count_failed_messages(database: Database, filter_: MessageSearchConditions) -> FailedMessageCounts:
     where = WhereClauseWithValues()
-    gate = _build_candidate_condition(filter_, where)
+    gate = _build_failed_or_named_unfinished_condition(filter_, where)
     add_filter_conditions(filter_, where)
     text = _COUNT.format(
-        gathered=build_materialized_subquery(gate), free=IDLE_FAILED, touched=TOUCHED, where=where.text
+        gathered=build_materialized_subquery(gate), free=IDLE_FAILED, touched=TOUCHED, where=where.where_text
     )
     async with database.connection() as connection:
         row = await connection.fetchrow(text, *where.values)
@@ -174,20 +178,22 @@ async def count_failed_messages(database: Database, filter_: MessageFilter) -> F
     return FailedMessageCounts(free=row["free"], busy=row["matching"] - row["free"], touched=row["touched"])
 
 
-async def find_last_cycle_pause_in_audit(database: Database) -> Pause | None:
+async def find_last_cycle_pause_in_audit(database: Database) -> PauseRecord | None:
     """Return the last pause of the cycle that the audit has."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_LAST_PAUSE)
-    return None if row is None else Pause(row["done_at"], row["who"], row["reason"] or "")
+    return None if row is None else PauseRecord(row["done_at"], row["who"], row["reason"] or "")
 
 
-async def record_action(database: Database, action: str, actor: Actor) -> None:
+async def record_action(database: Database, action: str, actor: ActorWithReason) -> None:
     """Record an action that concerns all messages."""
     async with database.connection() as connection:
         await connection.execute(_RECORD, actor.who, action, actor.reason)
 
 
-def build_bulk_retry_statement(filter_: MessageFilter, limit: int, actor: Actor) -> tuple[str, list[object]]:
+def build_bulk_retry_statement(
+    filter_: MessageSearchConditions, limit: int, actor: ActorWithReason
+) -> tuple[str, list[object]]:
     """Return the statement that retries many messages, and its values."""
     where = WhereClauseWithValues(["(retry_times > 0 OR next_attempt_at > now())"])
     return _build_bulk_statement(
@@ -195,10 +201,12 @@ def build_bulk_retry_statement(filter_: MessageFilter, limit: int, actor: Actor)
     )
 
 
-def build_bulk_skip_statement(filter_: MessageFilter, limit: int, actor: Actor) -> tuple[str, list[object]]:
+def build_bulk_skip_statement(
+    filter_: MessageSearchConditions, limit: int, actor: ActorWithReason
+) -> tuple[str, list[object]]:
     """Return the statement that skips many messages, and its values."""
     where = WhereClauseWithValues()
-    change = f"{_DONE}, reason = {where.bind(_build_skip_reason(actor))}"
+    change = f"{_DONE}, reason = {where.add_value_and_get_placeholder(_build_skip_reason(actor))}"
     fits = f"NOT {TOUCHED}"
     return _build_bulk_statement(
         filter_, limit, actor, where, action="'skip'", change=change, also=_WOKEN, free=_OPEN, fits=fits
@@ -206,30 +214,30 @@ def build_bulk_skip_statement(filter_: MessageFilter, limit: int, actor: Actor) 
 
 
 def _build_bulk_statement(
-    filter_: MessageFilter, limit: int, actor: Actor, where: WhereClauseWithValues, **parts: str
+    filter_: MessageSearchConditions, limit: int, actor: ActorWithReason, where: WhereClauseWithValues, **parts: str
 ) -> tuple[str, list[object]]:
-    gate = _build_candidate_condition(filter_, where)
+    gate = _build_failed_or_named_unfinished_condition(filter_, where)
     add_filter_conditions(filter_, where)
     text = _CHANGE_MANY.format(
         log=LOG,
         gathered=build_materialized_subquery(gate),
-        where=where.text,
-        limit=where.bind(limit),
-        who=where.bind(actor.who),
-        reason=where.bind(actor.reason),
+        where=where.where_text,
+        limit=where.add_value_and_get_placeholder(limit),
+        who=where.add_value_and_get_placeholder(actor.who),
+        reason=where.add_value_and_get_placeholder(actor.reason),
         **parts,
     )
     return text, where.values
 
 
-def _build_candidate_condition(filter_: MessageFilter, where: WhereClauseWithValues) -> str:
+def _build_failed_or_named_unfinished_condition(filter_: MessageSearchConditions, where: WhereClauseWithValues) -> str:
     """Return the condition for failed messages, or for named messages that are not done.
 
     Messages that wait for the pause of a module have not failed; they are meant where that kind is asked for.
     """
     if filter_.ids is None:
         return "proc_flag = 'N'" if filter_.kind is WaitKind.PAUSED else f"proc_flag = 'N' AND NOT {WAITS_FOR_PAUSE}"
-    return f"id = ANY({where.bind(filter_.ids)}) AND proc_flag IS DISTINCT FROM 'Y'"
+    return f"id = ANY({where.add_value_and_get_placeholder(filter_.ids)}) AND proc_flag IS DISTINCT FROM 'Y'"
 
 
 async def _run_bulk_statement(
@@ -245,5 +253,5 @@ async def _run_bulk_statement(
     return BulkRetryOrSkipCounts(changed=row["changed"], busy=busy, touched=touched, left=left)
 
 
-def _build_skip_reason(actor: Actor) -> str:
+def _build_skip_reason(actor: ActorWithReason) -> str:
     return f"Skipped by {actor.who}: {actor.reason}"

@@ -17,12 +17,12 @@ from sqlmodel import col, select
 from domain.addresses.operations import BATCH_MAX, Module
 from infra.database import Database, Session
 from stores import keyset
-from stores.addresses.actions import Actor
-from stores.pauses import Pause
+from stores.addresses.actions import ActorWithReason
+from stores.pauses import PauseRecord
 from stores.tables.addresses import AddressOptionsVersion
 
 
-class _OptionalSettings(BaseModel):
+class _SettingsThatMayBeNone(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @property
@@ -31,7 +31,7 @@ class _OptionalSettings(BaseModel):
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
-class AddressModuleOptions(_OptionalSettings):
+class AddressModuleOptions(_SettingsThatMayBeNone):
     """Settings of one module; None leaves the environment's value in force."""
 
     base_url: str | None = Field(
@@ -65,7 +65,7 @@ class AddressModuleOptions(_OptionalSettings):
     paused: bool | None = Field(default=None, description="whether it is not called; what needs it waits")
 
 
-class AddressModulesOptions(_OptionalSettings):
+class AddressModulesOptions(_SettingsThatMayBeNone):
     """Settings of each module."""
 
     ed: AddressModuleOptions | None = None
@@ -78,7 +78,7 @@ class AddressModulesOptions(_OptionalSettings):
         return found or AddressModuleOptions()
 
 
-class AddressOptions(_OptionalSettings):
+class AddressOptions(_SettingsThatMayBeNone):
     """Settings of one version; None leaves the environment's value in force."""
 
     threshold: int | None = Field(default=None, ge=1, le=50_000, description="the most messages of a cycle")
@@ -108,7 +108,7 @@ class AddressOptions(_OptionalSettings):
         return (self.modules or AddressModulesOptions()).get_module_options(module)
 
 
-def apply_changes(before: AddressOptions, changes: AddressOptions) -> AddressOptions:
+def replace_sent_options_and_keep_others(before: AddressOptions, changes: AddressOptions) -> AddressOptions:
     """Return the options with some changed: a field that is not sent keeps its value, null removes it."""
     update = {name: getattr(changes, name) for name in changes.model_fields_set - {"modules"}}
     if "modules" in changes.model_fields_set:
@@ -152,7 +152,7 @@ async def load_newest_version(database: Database) -> AddressOptionsAndVersion:
         return await load_newest_version_in_session(session)
 
 
-async def load_version(database: Database, version: int) -> AddressOptionsAndVersion:
+async def load_options_version(database: Database, version: int) -> AddressOptionsAndVersion:
     async with database.session() as session:
         return _build_version(await session.get_one(AddressOptionsVersion, version))
 
@@ -166,11 +166,11 @@ _PAUSES: Final = """
     """
 
 
-async def find_last_pause_of_each_module(database: Database, modules: Sequence[str]) -> Mapping[Module, Pause]:
+async def find_last_pause_of_each_module(database: Database, modules: Sequence[str]) -> Mapping[Module, PauseRecord]:
     """Return for each of these modules the version that paused it last; none for one that no version paused."""
     async with database.connection() as connection:
         rows = await connection.fetch(_PAUSES, modules)
-    return {Module(row["module"]): Pause(row["paused_at"], row["who"], row["reason"]) for row in rows}
+    return {Module(row["module"]): PauseRecord(row["paused_at"], row["who"], row["reason"]) for row in rows}
 
 
 async def list_options_version_page_plus_one(
@@ -186,7 +186,9 @@ async def lock_options_versions_until_commit(session: Session) -> None:
     await session.execute(_LOCK)
 
 
-async def add_version(session: Session, options: AddressOptions, actor: Actor) -> AddressOptionsAndVersion:
+async def insert_options_version_row(
+    session: Session, options: AddressOptions, actor: ActorWithReason
+) -> AddressOptionsAndVersion:
     """Insert a new version, which is in force once the transaction commits."""
     values = options.model_dump(mode="json", exclude_none=True)
     row = AddressOptionsVersion(options=values, who=actor.who, reason=actor.reason)  # type: ignore[call-arg] # by the database

@@ -12,14 +12,14 @@ from sqlalchemy import text
 from sqlmodel import SQLModel
 
 from domain.addresses import ordering
-from domain.addresses.activity_models import LoadCycleResult
+from domain.addresses.activity_models import CyclePlanResult
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import (
     ChosenAndSupersededWrites,
+    CreateUpdateOrDeleteToCoalesce,
     CycleStep,
-    PendingUpdateOrDelete,
-    SwapUprns,
+    SwapMessageUprns,
     WaitKind,
     WaitReason,
     choose_last_write_of_each_uprn,
@@ -94,7 +94,7 @@ _WAITING: Final = f"""
     """  # noqa: S608 - constants only
 
 
-async def resume_or_begin_cycle(database: Database, settings: AddressSettings, cycle_id: str) -> LoadCycleResult:
+async def resume_or_begin_cycle(database: Database, settings: AddressSettings, cycle_id: str) -> CyclePlanResult:
     """Return the rest of the cycle that has not ended, if there is one; else take the messages of a new cycle.
 
     An interrupted cycle is completed before anything else is loaded, so that it ends as if it had not been interrupted.
@@ -104,21 +104,21 @@ async def resume_or_begin_cycle(database: Database, settings: AddressSettings, c
         if owner is not None:
             return _build_unfinished_rest_of_cycle(owner, await connection.fetch(_RESUME, owner), settings)
         await connection.execute(_WAKE_RESUMED, settings.modules.paused)
-        swaps, creates, deletes = await _select_messages(connection, settings)
+        swaps, creates, deletes = await _select_due_messages_of_each_topic(connection, settings)
         coalesced = choose_last_write_of_each_uprn(
-            [PendingUpdateOrDelete(row["id"], row["uprn_1"], row["touched"]) for row in (*creates, *deletes)]
+            [CreateUpdateOrDeleteToCoalesce(row["id"], row["uprn_1"], row["touched"]) for row in (*creates, *deletes)]
         )
         fresh = [row for row in swaps if row["proc_flag"] is None]
         failed = [row["id"] for row in swaps if row["proc_flag"] == "N"]
         await _assign_messages_to_cycle(connection, cycle_id, [row["id"] for row in fresh], failed, coalesced)
-    return LoadCycleResult(
+    return CyclePlanResult(
         cycle_id=cycle_id,
         swaps=_build_swap_steps(fresh, settings),
         writes=ordering.split_into_parallel_steps(
-            _list_winner_ids(creates, coalesced), settings.run_messages, settings.runs
+            _list_ids_not_superseded(creates, coalesced), settings.run_messages, settings.runs
         ),
         deletes=ordering.split_into_parallel_steps(
-            _list_winner_ids(deletes, coalesced), settings.run_messages, settings.runs
+            _list_ids_not_superseded(deletes, coalesced), settings.run_messages, settings.runs
         ),
         waiting=len(failed),
         loaded=len(swaps) + len(creates) + len(deletes),
@@ -127,10 +127,10 @@ async def resume_or_begin_cycle(database: Database, settings: AddressSettings, c
     )
 
 
-def _build_unfinished_rest_of_cycle(cycle_id: str, rows: Sequence[Row], settings: AddressSettings) -> LoadCycleResult:
+def _build_unfinished_rest_of_cycle(cycle_id: str, rows: Sequence[Row], settings: AddressSettings) -> CyclePlanResult:
     """Build the rest of a cycle in its order: swaps that have failed wait."""
     left = {topic: [row for row in rows if row["topic"] == topic] for topic in TOPIC_ORDER}
-    return LoadCycleResult(
+    return CyclePlanResult(
         cycle_id=cycle_id,
         swaps=_build_swap_steps([row for row in left[Topic.SWAP] if row["fresh"]], settings),
         writes=ordering.split_into_parallel_steps(
@@ -152,7 +152,7 @@ async def list_unfinished_swaps(database: Database, settings: AddressSettings, c
         return _build_swap_steps(await connection.fetch(_WAITING, Topic.SWAP, cycle_id), settings)
 
 
-async def _select_messages(connection: Connection, settings: AddressSettings) -> list[list[Row]]:
+async def _select_due_messages_of_each_topic(connection: Connection, settings: AddressSettings) -> list[list[Row]]:
     """Select the messages of each topic, up to the capacity of a cycle."""
     reserved = max(1, int(settings.threshold * settings.minimum_share)) if settings.minimum_share else 0
     found: list[list[Row]] = []
@@ -192,11 +192,13 @@ async def _assign_messages_to_cycle(
 
 
 def _build_swap_steps(swaps: Sequence[Row], settings: AddressSettings) -> list[CycleStep]:
-    pairs = [SwapUprns(row["id"], row["uprn_1"], row["uprn_2"]) for row in swaps]
-    return ordering.pack_groups_into_steps(ordering.group_swaps_without_shared_uprns(pairs), settings.run_messages)
+    pairs = [SwapMessageUprns(row["id"], row["uprn_1"], row["uprn_2"]) for row in swaps]
+    return ordering.pack_or_split_groups_into_sequential_steps(
+        ordering.group_swaps_without_shared_uprns(pairs), settings.run_messages
+    )
 
 
-def _list_winner_ids(rows: Sequence[Row], coalesced: ChosenAndSupersededWrites) -> list[int]:
+def _list_ids_not_superseded(rows: Sequence[Row], coalesced: ChosenAndSupersededWrites) -> list[int]:
     return [row["id"] for row in rows if row["id"] in coalesced.winners]
 
 
@@ -325,7 +327,7 @@ class UnfinishedMessageCounts:
         return max(0.0, (self.at - count.oldest_at).total_seconds()) if count.oldest_at else 0.0
 
 
-async def count_unfinished(database: Database, retries: int) -> UnfinishedMessageCounts:
+async def count_unfinished_messages(database: Database, retries: int) -> UnfinishedMessageCounts:
     async with database.connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         begun = [_build_begun_count(row) for row in await connection.fetch(_BEGUN, retries)]
         rows = await connection.fetch(_UNFINISHED)

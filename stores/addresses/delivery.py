@@ -12,9 +12,9 @@ import msgspec
 
 from domain.addresses import messages, ordering
 from domain.addresses.activity_models import ApplyStepInput, CyclePhase
-from domain.addresses.messages import CreateUpdate, Delete, Swap, Topic
+from domain.addresses.messages import CreateUpdateMessage, DeleteMessage, SwapMessage, Topic
 from domain.addresses.operations import Module, Operation, OperationKind, build_operation_id
-from domain.addresses.ordering import SendCandidate, SwapUprns, UnfinishedMessage, WaitKind, WaitReason
+from domain.addresses.ordering import MessageAboutToBeSent, SwapMessageUprns, UnfinishedMessage, WaitKind, WaitReason
 from domain.addresses.results import MessageLogUpdate
 from infra.address_settings import AddressSettings
 from infra.database import Database
@@ -47,7 +47,7 @@ _UNFINISHED_NEAR_WRITES: Final = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedMessage:
+class UnfinishedLogMessage:
     """A message of the log, as it is sent."""
 
     operation: Operation
@@ -57,10 +57,10 @@ class LoggedMessage:
     reason: WaitReason
 
     @property
-    def candidate(self) -> SendCandidate:
+    def as_message_about_to_be_sent(self) -> MessageAboutToBeSent:
         uprn_2 = self.operation.uprn_2
         uprns = (self.operation.uprn,) if uprn_2 is None else (self.operation.uprn, uprn_2)
-        return SendCandidate(self.operation.seq, self.topic, uprns, self.is_touched)
+        return MessageAboutToBeSent(self.operation.seq, self.topic, uprns, self.is_touched)
 
     @property
     def is_touched(self) -> bool:
@@ -68,17 +68,17 @@ class LoggedMessage:
         return len(self.waits_for) < len(Module) or self.reason.has_unsure_or_inherited_effect
 
 
-async def load_unfinished_messages(database: Database, cycle_id: str, ids: Sequence[int]) -> list[LoggedMessage]:
+async def load_unfinished_messages(database: Database, cycle_id: str, ids: Sequence[int]) -> list[UnfinishedLogMessage]:
     """Load the unfinished messages of a group; none if its cycle is over."""
     async with database.connection() as connection:
         return [build_logged_message(row) for row in await connection.fetch(_LOAD_GROUP, ids, cycle_id)]
 
 
-def build_logged_message(row: Row) -> LoggedMessage:
+def build_logged_message(row: Row) -> UnfinishedLogMessage:
     """Build a message from its row."""
     topic = Topic(row["topic"])
     content = messages.parse_payload(topic, msgspec.json.decode(row["payload"]))
-    return LoggedMessage(
+    return UnfinishedLogMessage(
         operation=build_operation(row["id"], content),
         topic=topic,
         waits_for=[module for module, ack in _ACK_COLUMNS if row[ack] != "Y"],
@@ -90,7 +90,7 @@ def build_operation(log_id: int, content: messages.ChangeMessage) -> Operation:
     """Build the operation that a message asks of a module."""
     op_id = build_operation_id(log_id)
     match content:
-        case Swap():
+        case SwapMessage():
             return Operation(
                 op_id=op_id,
                 seq=log_id,
@@ -99,7 +99,7 @@ def build_operation(log_id: int, content: messages.ChangeMessage) -> Operation:
                 uprn_2=content.uprn_2,
                 delete_after=content.delete_after,
             )
-        case CreateUpdate():
+        case CreateUpdateMessage():
             return Operation(
                 op_id=op_id,
                 seq=log_id,
@@ -108,7 +108,7 @@ def build_operation(log_id: int, content: messages.ChangeMessage) -> Operation:
                 address_id=content.address_id,
                 record=content.record,
             )
-        case Delete():
+        case DeleteMessage():
             return Operation(op_id=op_id, seq=log_id, kind=OperationKind.DELETE, uprn=content.uprn_1)
 
 
@@ -126,10 +126,10 @@ class BlockingMessage(NamedTuple):
 
 
 async def find_blocker_of_each_blocked_message(
-    database: Database, settings: AddressSettings, params: ApplyStepInput, messages: Sequence[LoggedMessage]
+    database: Database, settings: AddressSettings, params: ApplyStepInput, messages: Sequence[UnfinishedLogMessage]
 ) -> dict[int, BlockingMessage]:
     """Return the messages that must not be sent yet, each with one that it waits for."""
-    candidates = [each.candidate for each in messages]
+    candidates = [each.as_message_about_to_be_sent for each in messages]
     uprns = [uprn for each in candidates for uprn in each.uprns]
     last = max((each.id for each in candidates), default=0)
     async with database.connection() as connection:
@@ -165,7 +165,7 @@ _ALLOW_ONE_MORE_TRY: Final = f"""
 
 async def list_swaps_out_of_retries_for_missing_side(
     database: Database, retries: int, after: int, limit: int
-) -> list[LoggedMessage]:
+) -> list[UnfinishedLogMessage]:
     """Return swaps that were given up because a side was missing, in order of their ids."""
     async with database.connection() as connection:
         return [build_logged_message(row) for row in await connection.fetch(_GIVEN_UP_SWAPS, retries, after, limit)]
@@ -206,8 +206,8 @@ _CONFIRM: Final = f"""
 class UnconfirmedMessage:
     """A message that is done, but that some module may have applied without an answer."""
 
-    message: LoggedMessage
-    pair: SwapUprns
+    message: UnfinishedLogMessage
+    pair: SwapMessageUprns
     is_final: bool
     """Whether it can no longer take effect where it has not."""
 
@@ -226,7 +226,7 @@ async def list_unconfirmed_messages(
     return [
         UnconfirmedMessage(
             build_logged_message(row),
-            SwapUprns(row["id"], row["uprn_1"], row["uprn_2"] or row["uprn_1"]),
+            SwapMessageUprns(row["id"], row["uprn_1"], row["uprn_2"] or row["uprn_1"]),
             row["is_final"],
         )
         for row in rows
@@ -242,7 +242,7 @@ async def write_confirmations(
         reasons: For each message that changes, what remains to be asked; None where nothing does.
     """
     async with database.connection() as connection, connection.transaction():
-        await acknowledgements.insert_logical_deletes(connection, updates)
+        await acknowledgements.insert_or_merge_logical_deletes(connection, updates)
         acks = {each.id: each.acks for each in updates}
         applied = [["Y" if acks[id_].get(module) == "Y" else None for id_ in reasons] for module in Module]
         await connection.execute(_CONFIRM, list(reasons), list(reasons.values()), *applied)

@@ -79,7 +79,7 @@ class ReadableMessage:
     content: messages.ChangeMessage
 
     @property
-    def row(self) -> tuple[str, str, str | None, int, int | None, int | None, str, datetime | None]:
+    def values_to_insert(self) -> tuple[str, str, str | None, int, int | None, int | None, str, datetime | None]:
         message, content = self.incoming.message, self.content
         return (
             self.incoming.topic,
@@ -101,7 +101,7 @@ class RefusedMessage:
     reason: str
 
 
-class Inbox:
+class MessageLogAndQuarantineWriter:
     """Writes delivered messages into the log or into quarantine."""
 
     def __init__(self, database: Database, message_max_bytes: int) -> None:
@@ -189,7 +189,9 @@ async def lock_intake(session: Session) -> None:
 
 async def insert_messages_not_received_before(session: Session, readable: Sequence[ReadableMessage]) -> int:
     """Insert messages that were not received before, and return their number. Call `lock_intake` first."""
-    arrays = dict(zip(_COLUMNS, map(list, zip(*(each.row for each in readable), strict=True)), strict=True))
+    arrays = dict(
+        zip(_COLUMNS, map(list, zip(*(each.values_to_insert for each in readable), strict=True)), strict=True)
+    )
     return (await (await session.connection()).execute(_TAKE_IN, arrays)).rowcount
 
 

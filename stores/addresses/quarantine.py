@@ -17,13 +17,13 @@ from domain.faults import Conflict, Invalid, Missing
 from infra.database import Database, Session
 from stores import keyset
 from stores.addresses import inbox
-from stores.addresses.actions import Actor
-from stores.addresses.inbox import DeliveredMessage, Inbox, ReadableMessage
+from stores.addresses.actions import ActorWithReason
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter, ReadableMessage
 from stores.tables.addresses import AddressAction, QuarantinedMessage
 
 
 @dataclass(frozen=True, slots=True)
-class QuarantinedText:
+class QuarantinedMessageAndTextStart:
     """A message in quarantine, with the beginning of its text."""
 
     message: QuarantinedMessage
@@ -53,7 +53,9 @@ async def list_quarantine_page_plus_one(
         return (await session.exec(keyset.select_page_plus_one(statement, place, after, limit))).all()
 
 
-async def find_quarantined_text(database: Database, quarantine_id: int, max_bytes: int) -> QuarantinedText | None:
+async def find_quarantined_text(
+    database: Database, quarantine_id: int, max_bytes: int
+) -> QuarantinedMessageAndTextStart | None:
     """Return a message and the first bytes of its text."""
     raw = col(QuarantinedMessage.raw)
     statement = (
@@ -63,7 +65,7 @@ async def find_quarantined_text(database: Database, quarantine_id: int, max_byte
     )
     async with database.session() as session:
         found = (await session.exec(statement)).one_or_none()
-    return None if found is None else QuarantinedText(*found)
+    return None if found is None else QuarantinedMessageAndTextStart(*found)
 
 
 # By UPRN, which has few messages: there is no index on `msg_no`.
@@ -85,10 +87,10 @@ class MessageCorrection:
 
     quarantine_id: int
     text: str
-    actor: Actor
+    actor: ActorWithReason
 
 
-async def mend_message(database: Database, inbox_: Inbox, correction: MessageCorrection) -> int:
+async def mend_message(database: Database, inbox_: MessageLogAndQuarantineWriter, correction: MessageCorrection) -> int:
     """Insert a corrected text into the log and mark the quarantined message as mended, in one transaction.
 
     Returns:
@@ -101,14 +103,16 @@ async def mend_message(database: Database, inbox_: Inbox, correction: MessageCor
     """
     try:
         async with database.session() as session:
-            return await _mend_in_session(session, inbox_, correction)
+            return await _replace_quarantined_by_corrected_message(session, inbox_, correction)
     except DBAPIError as error:
         if not inbox.are_values_refused_by_postgres(error):
             raise
         raise _build_unreadable_fault(inbox.describe_refusal(error)) from None
 
 
-async def _mend_in_session(session: Session, inbox_: Inbox, correction: MessageCorrection) -> int:
+async def _replace_quarantined_by_corrected_message(
+    session: Session, inbox_: MessageLogAndQuarantineWriter, correction: MessageCorrection
+) -> int:
     # The lock of intake before the row, as everywhere, so that there is no deadlock.
     await inbox.lock_intake(session)
     statement = (
@@ -139,7 +143,9 @@ async def _mend_in_session(session: Session, inbox_: Inbox, correction: MessageC
     return log_id
 
 
-def _parse_correction(inbox_: Inbox, row: QuarantinedMessage, correction: MessageCorrection) -> ReadableMessage:
+def _parse_correction(
+    inbox_: MessageLogAndQuarantineWriter, row: QuarantinedMessage, correction: MessageCorrection
+) -> ReadableMessage:
     message = PublishedMessage(
         message_id=build_mended_msg_no(correction.quarantine_id),
         data=correction.text.encode(),
@@ -191,7 +197,9 @@ _DISCARD: Final = """
     """
 
 
-async def delete_from_quarantine_with_audit_entry(database: Database, ids: Sequence[int], actor: Actor) -> int:
+async def delete_from_quarantine_with_audit_entry(
+    database: Database, ids: Sequence[int], actor: ActorWithReason
+) -> int:
     """Delete messages from quarantine, and return their number."""
     async with database.connection() as connection:
         return len(await connection.fetch(_DISCARD, ids, actor.who, actor.reason))

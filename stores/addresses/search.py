@@ -14,11 +14,11 @@ from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind, WaitReason
 from infra.database import Database
 from stores.addresses.cycle import OWNED, WAITS_FOR_PAUSE
-from stores.keyset import SqlKeyset
+from stores.keyset import SqlOrderAndAfterCondition
 from stores.tables.addresses import AddressMessage, ArchivedMessage
 
 Position: TypeAlias = tuple[datetime, int]
-_PLACE: Final = SqlKeyset(("createdat", "id"))
+_PLACE: Final = SqlOrderAndAfterCondition(("createdat", "id"))
 
 LOG: Final = AddressMessage.__tablename__
 HISTORY: Final = ArchivedMessage.__tablename__
@@ -108,7 +108,7 @@ class OperatorAction:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageFilter:
+class MessageSearchConditions:
     """Conditions on messages; None sets none."""
 
     topic: Topic | None = None
@@ -133,47 +133,47 @@ class WhereClauseWithValues:
     conditions: list[str] = field(default_factory=list)
     values: list[object] = field(default_factory=list)
 
-    def add(self, condition: str, *values: object) -> None:
+    def add_condition(self, condition: str, *values: object) -> None:
         """Add a condition; `{}` is replaced by the placeholder of each value in turn."""
-        self.conditions.append(condition.format(*(self.bind(value) for value in values)))
+        self.conditions.append(condition.format(*(self.add_value_and_get_placeholder(value) for value in values)))
 
-    def bind(self, value: object) -> str:
+    def add_value_and_get_placeholder(self, value: object) -> str:
         """Add a value, and return its placeholder."""
         self.values.append(value)
         return f"${len(self.values)}"
 
     @property
-    def text(self) -> str:
+    def where_text(self) -> str:
         """All conditions, joined by AND."""
         return " AND ".join(self.conditions) or "true"
 
 
-def add_filter_conditions(filter_: MessageFilter, where: WhereClauseWithValues) -> None:
+def add_filter_conditions(filter_: MessageSearchConditions, where: WhereClauseWithValues) -> None:
     if filter_.topic is not None:
-        where.add("topic = {}", filter_.topic)
+        where.add_condition("topic = {}", filter_.topic)
     if filter_.uprn is not None:
-        where.add("(uprn_1 = {} OR uprn_2 = {})", filter_.uprn, filter_.uprn)
+        where.add_condition("(uprn_1 = {} OR uprn_2 = {})", filter_.uprn, filter_.uprn)
     if filter_.module is not None:
-        where.add(f"{filter_.module}_ack = 'N'")
+        where.add_condition(f"{filter_.module}_ack = 'N'")
     if filter_.kind is not None:
-        where.add("wait_reason ->> 'kind' = {}", filter_.kind)
+        where.add_condition("wait_reason ->> 'kind' = {}", filter_.kind)
     if filter_.created_after is not None:
-        where.add("createdat >= {}", filter_.created_after)
+        where.add_condition("createdat >= {}", filter_.created_after)
     if filter_.created_before is not None:
-        where.add("createdat < {}", filter_.created_before)
+        where.add_condition("createdat < {}", filter_.created_before)
     if filter_.ids is not None:
-        where.add("id = ANY({})", filter_.ids)
+        where.add_condition("id = ANY({})", filter_.ids)
     if filter_.retries_from is not None:
-        where.add("retry_times >= {}", filter_.retries_from)
+        where.add_condition("retry_times >= {}", filter_.retries_from)
     if filter_.retries_below is not None:
-        where.add("retry_times < {}", filter_.retries_below)
+        where.add_condition("retry_times < {}", filter_.retries_below)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSearch:
     """One page of a search."""
 
-    filter: MessageFilter
+    filter: MessageSearchConditions
     limit: int
     retries: int
     """Failed cycles after which a message is given up."""
@@ -198,15 +198,15 @@ def build_search_query(query: MessageSearch) -> tuple[str, Sequence[object]]:
     add_filter_conditions(query.filter, where)
     _add_state_condition(query, where)
     if query.after is not None:
-        where.add(_PLACE.format_after_condition("{}", "{}"), *query.after)
-    limit, order = where.bind(query.limit), _PLACE.order_by
+        where.add_condition(_PLACE.format_after_condition("{}", "{}"), *query.after)
+    limit, order = where.add_value_and_get_placeholder(query.limit), _PLACE.order_by
     if gate is None:
-        text = f"SELECT {_LISTED_COLUMNS}, {archived} FROM {table} WHERE {where.text} {order} LIMIT {limit}"  # noqa: S608 - constants only
+        text = f"SELECT {_LISTED_COLUMNS}, {archived} FROM {table} WHERE {where.where_text} {order} LIMIT {limit}"  # noqa: S608 - constants only
         return text, where.values
     text = f"""
         WITH {build_materialized_subquery(gate, table)}
         SELECT {_LISTED_COLUMNS}, {archived} FROM {table}
-        WHERE id = ANY(ARRAY(SELECT id FROM gathered WHERE {where.text} {order} LIMIT {limit})) {order}
+        WHERE id = ANY(ARRAY(SELECT id FROM gathered WHERE {where.where_text} {order} LIMIT {limit})) {order}
         """  # noqa: S608 - constants only
     return text, where.values
 
@@ -223,7 +223,7 @@ def build_materialized_subquery(condition: str, table: str = LOG) -> str:
 def _build_selective_condition(query: MessageSearch, where: WhereClauseWithValues) -> str | None:
     """Return the condition to materialise first, if it selects few messages."""
     if query.filter.uprn is not None:
-        uprn = where.bind(query.filter.uprn)
+        uprn = where.add_value_and_get_placeholder(query.filter.uprn)
         return f"uprn_1 = {uprn} OR uprn_2 = {uprn}"
     if query.in_history:
         return None
@@ -244,17 +244,17 @@ def _build_selective_condition(query: MessageSearch, where: WhereClauseWithValue
 def _add_state_condition(query: MessageSearch, where: WhereClauseWithValues) -> None:
     match query.state:
         case MessageState.WAITING:
-            where.add(
+            where.add_condition(
                 f"(proc_flag IS NULL OR ({IDLE_FAILED} AND {WAITS_FOR_PAUSE} AND retry_times < {{}}))", query.retries
             )
         case MessageState.PROCESSING:
-            where.add(OWNED)
+            where.add_condition(OWNED)
         case MessageState.FAILED:
-            where.add(f"{IDLE_FAILED} AND NOT {WAITS_FOR_PAUSE} AND retry_times < {{}}", query.retries)
+            where.add_condition(f"{IDLE_FAILED} AND NOT {WAITS_FOR_PAUSE} AND retry_times < {{}}", query.retries)
         case MessageState.GIVEN_UP:
-            where.add(f"{IDLE_FAILED} AND retry_times >= {{}}", query.retries)
+            where.add_condition(f"{IDLE_FAILED} AND retry_times >= {{}}", query.retries)
         case MessageState.DONE:
-            where.add("proc_flag = 'Y'")
+            where.add_condition("proc_flag = 'Y'")
 
 
 async def find_message(database: Database, message_id: int) -> MessageRecord | None:

@@ -16,7 +16,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from domain.downloads import names
 from domain.downloads.activity_models import RecordEndInput
 from domain.downloads.models import DownloadSpec, DownloadState, FileType
-from domain.workload import ConcernKind, Workloads, merge_workloads, parse_details, parse_workloads
+from domain.workload import ConcernKind, Workloads, merge_workloads, parse_concern_details, parse_workloads
 from infra.database import Database
 from infra.objects import ObjectStore
 from stores import keyset
@@ -52,7 +52,7 @@ _PURGE: Final = """
 
 async def insert_accepted_download_if_new(database: Database, spec: DownloadSpec) -> None:
     """Insert the row of a download whose workflow was started, unless a worker has inserted it already."""
-    statement = insert(Download).values(**_build_first_values(spec), state=DownloadState.PENDING, processings=0)
+    statement = insert(Download).values(**_build_pending_row_values(spec), state=DownloadState.PENDING, processings=0)
     async with database.session() as session:
         await session.exec(statement.on_conflict_do_nothing(index_elements=["task_id"]))
 
@@ -62,14 +62,14 @@ async def record_processing_start(database: Database, spec: DownloadSpec, proces
     now = datetime.now(UTC)
     begun = {"state": DownloadState.RUNNING, "processings": processings, "finished_at": None, "fault": None}
     # The API inserts the row after it has started the workflow: it may not have come to that yet, or have failed to.
-    statement = insert(Download).values(**_build_first_values(spec), started_at=now, **begun)
+    statement = insert(Download).values(**_build_pending_row_values(spec), started_at=now, **begun)
     begun_again = {**begun, "started_at": func.coalesce(col(Download.started_at), now)}
     async with database.session() as session:
         await session.exec(statement.on_conflict_do_update(index_elements=["task_id"], set_=begun_again))
         await notify_api_processes_on_commit(database, session, spec, DownloadState.RUNNING)
 
 
-def _build_first_values(spec: DownloadSpec) -> dict[str, object]:
+def _build_pending_row_values(spec: DownloadSpec) -> dict[str, object]:
     return {
         "task_id": spec.task_id,
         "project_id": spec.project_id,
@@ -185,7 +185,7 @@ async def find_download_of_live_project(database: Database, project_id: str, tas
         return (await session.exec(query)).one_or_none()
 
 
-async def list_page_plus_one(
+async def list_download_page_plus_one(
     database: Database, filters: DownloadFilter, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[Download]:
     """Return downloads, newest first, and one more if another page follows."""
@@ -234,7 +234,7 @@ async def count_downloads(database: Database) -> Workloads:
     async with database.connection() as connection:
         counts = parse_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))
         causes = await connection.fetch(_CAUSES, FAILED_WITHIN)
-    return merge_workloads(counts, parse_details(ConcernKind.FAILED, causes))
+    return merge_workloads(counts, parse_concern_details(ConcernKind.FAILED, causes))
 
 
 def _build_state_condition(state: DownloadState) -> ColumnElement[bool]:

@@ -11,7 +11,7 @@ from domain.downloads.models import DownloadSpec
 from domain.limits import LimitDecision, RateDemand, SlotDemand, SpendingBeyondLimit
 from domain.quotas import DAY_SECONDS, MINUTE_SECONDS, DownloadQuotaLimits
 from infra.database import Database
-from infra.limits import Limiter
+from infra.limits import DatabaseLimiter
 
 LEASE_MARGIN_SECONDS: Final = 600
 """How long after its time limit the slot of a download expires if it was not released."""
@@ -43,7 +43,7 @@ _NAMES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class DownloadQuotas:
+class ProjectAndOperatorLimits:
     """The limits of a project, and those of each operator within it."""
 
     project: DownloadQuotaLimits
@@ -51,7 +51,7 @@ class DownloadQuotas:
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaState:
+class QuotaWithDecision:
     """A quota, and its state after a request."""
 
     scope: QuotaScope
@@ -65,28 +65,32 @@ class QuotaState:
         return _NAMES[self.kind] if self.scope is QuotaScope.PROJECT else f"{self.scope}_{_NAMES[self.kind]}"
 
 
-async def take_quotas_all_or_none(database: Database, settings: DownloadQuotas, spec: DownloadSpec) -> list[QuotaState]:
+async def take_quotas_all_or_none(
+    database: Database, settings: ProjectAndOperatorLimits, spec: DownloadSpec
+) -> list[QuotaWithDecision]:
     """Count a submission and take the slots of an active download; take nothing if a quota is used up.
 
     A repeated call for a download that is active counts nothing.
     """
     owners = _list_quota_owners(spec.project_id, spec.operator_id)
-    demands = _build_demands(settings, owners, spec)
-    return _build_quota_states(demands, await Limiter(database).take_all_or_none(*_split_demands(demands)))
+    demands = _build_demands_on_each_quota(settings, owners, spec)
+    return _build_quota_states(demands, await DatabaseLimiter(database).take_all_or_none(*_split_demands(demands)))
 
 
 async def get_quota_states_without_counting(
-    database: Database, settings: DownloadQuotas, project_id: str, operator_id: str | None
-) -> list[QuotaState]:
+    database: Database, settings: ProjectAndOperatorLimits, project_id: str, operator_id: str | None
+) -> list[QuotaWithDecision]:
     """Return the quotas without counting anything."""
-    demands = _build_demands(settings, _list_quota_owners(project_id, operator_id))
-    return _build_quota_states(demands, await Limiter(database).preview(*_split_demands(demands)))
+    demands = _build_demands_on_each_quota(settings, _list_quota_owners(project_id, operator_id))
+    return _build_quota_states(demands, await DatabaseLimiter(database).decide_without_taking(*_split_demands(demands)))
 
 
 async def take_active_slots_beyond_quota(database: Database, spec: DownloadSpec) -> None:
     """Take the slots of a running download, even beyond the quota."""
     owners = _list_quota_owners(spec.project_id, spec.operator_id)
-    await Limiter(database).take_beyond_limits([_build_active_slot_demand(owner, spec, 1) for owner in owners])
+    await DatabaseLimiter(database).take_slots_ignoring_limits(
+        [_build_active_slot_demand(owner, spec, 1) for owner in owners]
+    )
 
 
 async def release_slots_and_count_file_size(
@@ -104,13 +108,13 @@ async def release_slots_and_count_file_size(
     spendings = [
         SpendingBeyondLimit(owner.build_limit_key(kind), size, DAY_SECONDS) for owner in owners for kind, size in sizes
     ]
-    await Limiter(database).release_slots_and_spend_once(
+    await DatabaseLimiter(database).release_slots_and_spend_once(
         [owner.build_limit_key(QuotaKind.ACTIVE) for owner in owners], task_id, spendings
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _QuotaOwner:
+class _ProjectOrOperatorOfQuota:
     scope: QuotaScope
     name: str
 
@@ -118,15 +122,17 @@ class _QuotaOwner:
         return f"downloads:{kind}:{self.name}"
 
 
-def _list_quota_owners(project_id: str, operator_id: str | None) -> list[_QuotaOwner]:
-    project = _QuotaOwner(QuotaScope.PROJECT, project_id)
+def _list_quota_owners(project_id: str, operator_id: str | None) -> list[_ProjectOrOperatorOfQuota]:
+    project = _ProjectOrOperatorOfQuota(QuotaScope.PROJECT, project_id)
     return (
-        [project] if operator_id is None else [project, _QuotaOwner(QuotaScope.OPERATOR, f"{project_id}:{operator_id}")]
+        [project]
+        if operator_id is None
+        else [project, _ProjectOrOperatorOfQuota(QuotaScope.OPERATOR, f"{project_id}:{operator_id}")]
     )
 
 
-def _build_demands(
-    settings: DownloadQuotas, owners: list[_QuotaOwner], spec: DownloadSpec | None = None
+def _build_demands_on_each_quota(
+    settings: ProjectAndOperatorLimits, owners: list[_ProjectOrOperatorOfQuota], spec: DownloadSpec | None = None
 ) -> dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand]:
     """Build the demands on each quota; without a spec they demand nothing."""
     found: dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand] = {}
@@ -146,7 +152,7 @@ def _build_demands(
     return found
 
 
-def _build_active_slot_demand(owner: _QuotaOwner, spec: DownloadSpec | None, limit: int) -> SlotDemand:
+def _build_active_slot_demand(owner: _ProjectOrOperatorOfQuota, spec: DownloadSpec | None, limit: int) -> SlotDemand:
     if spec is None:
         return SlotDemand(owner.build_limit_key(QuotaKind.ACTIVE), "", limit, 0)
     return SlotDemand(
@@ -165,7 +171,7 @@ def _split_demands(
 
 def _build_quota_states(
     demands: Mapping[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand], decisions: Sequence[LimitDecision]
-) -> list[QuotaState]:
+) -> list[QuotaWithDecision]:
     rates, slots = _split_demands(demands)
     of = dict(zip([*rates, *slots], decisions, strict=True))
-    return [QuotaState(scope, kind, demand.limit, of[demand]) for (scope, kind), demand in demands.items()]
+    return [QuotaWithDecision(scope, kind, demand.limit, of[demand]) for (scope, kind), demand in demands.items()]

@@ -22,7 +22,9 @@ def render_utc_time_as_sqlalchemy_type(kind: str, item: Any, _: AutogenContext) 
     return "sa.DateTime(timezone=True)" if kind == "type" and isinstance(item, UtcTime) else False
 
 
-def record_revision(ctx: MigrationContext, step: MigrationInfo, heads: Collection[Any], run_args: Any) -> None:
+def insert_or_delete_revision_row(
+    ctx: MigrationContext, step: MigrationInfo, heads: Collection[Any], run_args: Any
+) -> None:
     """Note which code works on the schema, in the transaction of the migration."""
     if step.is_upgrade and isinstance(script := step.up_revision, Script):
         row = {"revision": script.revision, "oldest_code": script.module.oldest_code}
@@ -47,7 +49,7 @@ context.configure(
     compare_server_default=True,
     render_item=render_utc_time_as_sqlalchemy_type,
     transaction_per_migration=True,
-    on_version_apply=record_revision,
+    on_version_apply=insert_or_delete_revision_row,
 )
 with context.begin_transaction():
     context.run_migrations()

@@ -13,8 +13,8 @@ from domain.orders.slices import EXPIRED_WAIT_MAX_SECONDS, ReadOutcome, ReadPurp
 from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.database import Database, Session
-from stores.orders import ledger, order_copies, platforms
-from stores.orders.ledger import SliceTakingResult
+from stores.orders import ledger, order_copies, platforms, slices
+from stores.orders.ledger import SliceStateWhenTaken
 from stores.orders.order_copies import FetchedOrder, OrderChange
 from stores.orders.platforms import PlatformWithSettingsInForce
 from stores.tables.orders import OrderPlatform, OrderSlice
@@ -25,7 +25,7 @@ class SliceAttemptOrRefusal:
     """An attempt that begins."""
 
     state: PlatformWithSettingsInForce
-    taken: SliceTakingResult
+    taken: SliceStateWhenTaken
     refusal: FaultRecord | None = None
     """Why the platform refuses its credentials, where it is too early to try them again: the slice is not taken."""
 
@@ -56,15 +56,15 @@ async def take_slice_unless_ended_or_refused(
         Missing: There is no such platform.
     """
     async with database.session() as session:
-        state = await platforms.load(session, params.platform)
+        state = await platforms.load_platform_with_settings(session, params.platform)
         if only_if_settings_unchanged and state.settings.version != params.settings.version:
-            return SliceAttemptOrRefusal(state, SliceTakingResult.NOT)
+            return SliceAttemptOrRefusal(state, SliceStateWhenTaken.NOT)
         if state.row.credentials_failed_since is not None and (
             refusal := await _take_credentials_try_or_get_refusal(session, params)
         ):
-            return SliceAttemptOrRefusal(state, SliceTakingResult.NOT, refusal)
+            return SliceAttemptOrRefusal(state, SliceStateWhenTaken.NOT, refusal)
         return SliceAttemptOrRefusal(
-            state, await ledger.take_slice_for_attempt(session, params, state.row.skew_seconds or 0.0)
+            state, await ledger.set_holder_and_get_taking_result(session, params, state.row.skew_seconds or 0.0)
         )
 
 
@@ -82,7 +82,7 @@ async def _take_credentials_try_or_get_refusal(session: Session, params: ReadSli
     return None
 
 
-async def replace_slice_by_halves(
+async def replace_slice_by_halves_unless_lost(
     database: Database, params: ReadSliceInput, halves: Iterable[TimeWindow]
 ) -> list[SliceJob] | None:
     """Replace the slice of an attempt by its halves; None where another attempt has the slice."""
@@ -100,7 +100,7 @@ async def commit_orders(
     async with database.session() as session:
         platform = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
         row = await ledger.find_slice(session, params.platform, params.window, lock=True)
-        if row is None or not ledger.may_attempt_still_commit(row, params):
+        if row is None or not ledger.is_attempt_still_holder(row, params):
             return ReadSliceResult(ending=ReadOutcome.OVER)
         platform.revision += 1
         if reading.is_zone_right:
@@ -119,13 +119,17 @@ async def commit_orders(
             row.done_at = await ledger.read_database_time(session)
             metrics.SLICE_SECONDS.observe((row.done_at - row.claimed_at).total_seconds())
         elif params.purpose is ReadPurpose.SWEEP:
-            await ledger.record_completed_sweep(session, platform, row, result.missed, late_seconds)
+            await slices.record_completed_sweep_and_rearm_failure_alarm(
+                session, platform, row, result.missed, late_seconds
+            )
         else:
             row.reread_since, row.reread_fault, row.reread_at = None, None, await ledger.read_database_time(session)
             row.reread_holder, row.stale_told_at = None, None
             if row.failed_at is not None:
                 # Its sweep was due, and has failed: this reading replaces it.
-                await ledger.record_completed_sweep(session, platform, row, result.missed, late_seconds)
+                await slices.record_completed_sweep_and_rearm_failure_alarm(
+                    session, platform, row, result.missed, late_seconds
+                )
         session.add(row)
         await ledger.advance_complete_to(session, platform)
     return result
@@ -140,7 +144,9 @@ async def release_slice(database: Database, params: ReadSliceInput) -> None:
             session.add(row)
 
 
-async def fail_slice(database: Database, params: FailSliceInput) -> PlatformWithSettingsInForce | None:
+async def record_failed_slice_or_sweep(
+    database: Database, params: FailSliceInput
+) -> PlatformWithSettingsInForce | None:
     """Move a slice into the failed set; a failed sweep is recorded, and repeated later.
 
     Returns:
@@ -150,9 +156,9 @@ async def fail_slice(database: Database, params: FailSliceInput) -> PlatformWith
         Missing: There is no such platform.
     """
     async with database.session() as session:
-        state = await platforms.load(session, params.platform, lock=True)
+        state = await platforms.load_platform_with_settings(session, params.platform, lock=True)
         if params.purpose is ReadPurpose.SWEEP:
-            return state if await ledger.record_failed_sweep(session, state.row, params.window, params.fault) else None
+            return state if await slices.record_failed_sweep(session, state.row, params.window, params.fault) else None
         if params.purpose is ReadPurpose.AGAIN:
             await ledger.record_failed_reread(session, params.platform, params.window, params.fault)
         is_failed = await ledger.fail_slice_unless_finished_or_taken(

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, select
 
 from domain.faults import FaultRecord
-from domain.orders.activity_models import Alarm, BackfillBatchInput, BackfillInput, SliceJob
+from domain.orders.activity_models import BackfillBatchInput, BackfillInput, PlatformAlarm, SliceJob
 from domain.orders.slices import BATCH_SLICES, BackfillProgress, BackfillState
 from infra import log, metrics
 from infra.database import Database, Session
@@ -54,14 +54,14 @@ async def save_progress_and_list_next(database: Database, params: BackfillBatchI
 
 async def end_backfill(
     database: Database, backfill_id: str, progress: BackfillProgress, fault: FaultRecord | None
-) -> Alarm | None:
+) -> PlatformAlarm | None:
     """Save the progress of a backfill, and close its record; return an alarm if it has failed."""
     async with database.session() as session:
         await _save_progress(session, backfill_id, progress)
         return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault)
 
 
-async def fail_backfill(database: Database, backfill_id: str, fault: FaultRecord) -> Alarm | None:
+async def fail_backfill(database: Database, backfill_id: str, fault: FaultRecord) -> PlatformAlarm | None:
     """Close the record of a backfill that has failed, with its progress so far; return an alarm."""
     async with database.session() as session:
         return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault)
@@ -83,7 +83,7 @@ async def _save_progress(session: Session, backfill_id: str, progress: BackfillP
 
 async def _close_record_and_build_alarm_if_failed(
     session: Session, backfill_id: str, fault: FaultRecord | None
-) -> Alarm | None:
+) -> PlatformAlarm | None:
     """Close a record if it is open; return an alarm if it has failed and its platform has an address for alarms."""
     row = await session.get_one(OrderBackfill, backfill_id, with_for_update=True)
     if row.state != BackfillState.RUNNING:
@@ -111,7 +111,7 @@ async def _close_record_and_build_alarm_if_failed(
     return build_alarm(platform, platform.notify, "orders.backfill_failed", message)
 
 
-async def find(session: Session, platform: str, backfill_id: str) -> OrderBackfill | None:
+async def find_backfill(session: Session, platform: str, backfill_id: str) -> OrderBackfill | None:
     """Return a backfill of a platform, or None."""
     row = await session.get(OrderBackfill, backfill_id)
     return None if row is None or row.platform != platform else row
@@ -119,7 +119,7 @@ async def find(session: Session, platform: str, backfill_id: str) -> OrderBackfi
 
 async def find_newest_backfill(session: Session, platform: str) -> OrderBackfill | None:
     """Return the newest backfill of a platform, or None."""
-    return next(iter(await list_page_plus_one(session, platform, None, None, 1)), None)
+    return next(iter(await list_backfill_page_plus_one(session, platform, None, None, 1)), None)
 
 
 async def find_running_backfill(session: Session, workflow_id: str) -> OrderBackfill | None:
@@ -130,7 +130,7 @@ async def find_running_backfill(session: Session, workflow_id: str) -> OrderBack
     return (await session.exec(statement.order_by(col(OrderBackfill.asked_at).desc()).limit(1))).one_or_none()
 
 
-async def list_page_plus_one(
+async def list_backfill_page_plus_one(
     session: Session, platform: str, state: BackfillState | None, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[OrderBackfill]:
     """List backfills of a platform, newest first, and one more if another page follows."""

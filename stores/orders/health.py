@@ -16,7 +16,14 @@ from sqlmodel import and_, col, func, or_, select
 from domain.orders.activity_models import PlatformFaultInput, ServedPlatformsResult
 from domain.orders.slices import SLICE_TERMINATED
 from domain.orders.windows import TimeWindow
-from domain.workload import ConcernKind, Workloads, merge_workloads, parse_concerns, parse_details, parse_workloads
+from domain.workload import (
+    ConcernKind,
+    Workloads,
+    merge_workloads,
+    parse_concern_details,
+    parse_concerns,
+    parse_workloads,
+)
 from infra.database import Database
 from stores.orders import ledger, slices
 from stores.orders.slices import OpenAndFailedSliceCounts
@@ -35,7 +42,7 @@ class ClockFailureDuration:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockSkewChange:
+class ClockSkewNowAndBefore:
     """A platform's clock beside the database's, now and before."""
 
     row: OrderPlatform
@@ -43,7 +50,7 @@ class ClockSkewChange:
     skew_before: float | None
 
 
-async def record_clock_failure(
+async def record_clock_failure_and_get_duration(
     database: Database, params: PlatformFaultInput, patience: timedelta
 ) -> ClockFailureDuration:
     """Record since when a platform's clock cannot be read; an alarm is due once that has lasted."""
@@ -60,7 +67,7 @@ async def record_clock_failure(
 
 async def record_clock_skew_and_clear_failure(
     database: Database, platform: str, platform_now: datetime
-) -> ClockSkewChange:
+) -> ClockSkewNowAndBefore:
     """Save how far a platform's clock is ahead of the database's, and clear an earlier failure to read it."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, platform, with_for_update=True)
@@ -69,7 +76,7 @@ async def record_clock_skew_and_clear_failure(
         row.skew_seconds, row.skew_at = skew, now
         row.clock_failed_since, row.clock_fault, row.clock_told = None, None, False
         session.add(row)
-    return ClockSkewChange(row, skew, before)
+    return ClockSkewNowAndBefore(row, skew, before)
 
 
 async def record_refused_credentials_and_find_due_alarm(
@@ -147,7 +154,7 @@ class OverdueSlices:
     """Slices claimed before this take too long."""
 
 
-async def list_stale_slices(database: Database, stale_after: timedelta, limit: int) -> OverdueSlices:
+async def list_slices_claimed_too_long_ago(database: Database, stale_after: timedelta, limit: int) -> OverdueSlices:
     """List the oldest slices that take longer than `stale_after` and are not reported yet."""
     async with database.session() as session:
         now = await ledger.read_database_time(session)
@@ -254,6 +261,6 @@ async def count_workloads(database: Database) -> Workloads:
     """Count slices that are unfinished, stale or whose sweep failed, and platforms that are not being fetched."""
     async with database.connection() as connection:
         unfinished = parse_workloads(await connection.fetch(_SLICES))
-        failed = parse_details(ConcernKind.FAILED, await connection.fetch(_FAILED))
+        failed = parse_concern_details(ConcernKind.FAILED, await connection.fetch(_FAILED))
         standstills = [parse_concerns(kind, await connection.fetch(query)) for kind, query in _STANDSTILLS.items()]
     return merge_workloads(unfinished, failed, *standstills)

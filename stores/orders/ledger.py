@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, update
 from sqlalchemy.dialects.postgresql import insert
@@ -24,10 +24,8 @@ from stores.orders import platforms
 from stores.orders.platforms import PlatformWithSettingsInForce
 from stores.tables.orders import OrderPlatform, OrderSlice
 
-IsAlarmDue: TypeAlias = bool
 
-
-class SliceTakingResult(Enum):
+class SliceStateWhenTaken(Enum):
     """Whether an attempt may read its slice."""
 
     NOT = auto()
@@ -79,7 +77,7 @@ async def _set_holder_of_complete_slice(session: Session, params: ReadSliceInput
     await session.exec(update(OrderSlice).where(*complete).values(**values))
 
 
-def may_attempt_still_commit(row: OrderSlice, params: ReadSliceInput) -> bool:
+def is_attempt_still_holder(row: OrderSlice, params: ReadSliceInput) -> bool:
     """Return whether an attempt still has its slice: a worker that was considered lost can write nothing."""
     if row.split_at is not None or row.skipped_at is not None:
         return False
@@ -111,15 +109,17 @@ async def find_slice(session: Session, platform: str, window: TimeWindow, *, loc
     return (await session.exec(statement.with_for_update() if lock else statement)).one_or_none()
 
 
-async def take_slice_for_attempt(session: Session, params: ReadSliceInput, skew_seconds: float) -> SliceTakingResult:
+async def set_holder_and_get_taking_result(
+    session: Session, params: ReadSliceInput, skew_seconds: float
+) -> SliceStateWhenTaken:
     """Take a slice for an attempt: attempts that took it before can no longer commit."""
     if params.purpose is not ReadPurpose.FIRST:
         row = await find_slice(session, params.platform, params.window)
         if row is None or row.split_at is not None:
-            return SliceTakingResult.NOT
+            return SliceStateWhenTaken.NOT
         if row.done_at is not None:
             await _set_holder_of_complete_slice(session, params)
-            return SliceTakingResult.COMPLETE
+            return SliceStateWhenTaken.COMPLETE
     read_at = await read_database_time(session) + timedelta(seconds=skew_seconds)
     statement = (
         update(OrderSlice)
@@ -131,7 +131,7 @@ async def take_slice_for_attempt(session: Session, params: ReadSliceInput, skew_
             read_at=func.coalesce(OrderSlice.read_at, read_at),
         )
     )
-    return SliceTakingResult.OPEN if (await session.exec(statement)).rowcount else SliceTakingResult.NOT
+    return SliceStateWhenTaken.OPEN if (await session.exec(statement)).rowcount else SliceStateWhenTaken.NOT
 
 
 async def replace_slice_by_open_halves(
@@ -186,55 +186,6 @@ def set_watermarks(row: OrderPlatform, marks: Watermarks) -> None:
         setattr(row, name, getattr(marks, name))
 
 
-def build_failed_sweep_condition() -> ColumnElement[bool]:
-    """Complete, and its last sweep has failed."""
-    return and_(
-        col(OrderSlice.done_at).is_not(None),
-        col(OrderSlice.swept_at).is_(None),
-        col(OrderSlice.failed_at).is_not(None),
-    )
-
-
-async def record_failed_sweep(
-    session: Session, platform: OrderPlatform, window: TimeWindow, fault: FaultRecord
-) -> IsAlarmDue:
-    """Record that the sweep of a slice has failed; return whether an alarm is due. The platform's row must be locked.
-
-    A failed sweep is repeated after `sweep_after` seconds. When a slice's sweep fails a second time in a row, an alarm
-    is sent, once for a platform until none of its sweeps fails any more.
-    """
-    row = await find_slice(session, platform.platform, window, lock=True)
-    if row is None or row.done_at is None or row.swept_at is not None:
-        return False
-    is_due = row.failed_at is not None and not platform.sweeps_told
-    row.failed_at, row.fault, row.sweep_holder = await read_database_time(session), fault.model_dump(), None
-    platform.sweeps_told = platform.sweeps_told or is_due
-    session.add_all([row, platform])
-    return is_due
-
-
-async def record_completed_sweep(
-    session: Session, platform: OrderPlatform, row: OrderSlice, missed: int, late_seconds: float | None
-) -> None:
-    """Record that a slice is swept, and what only that found. The platform's row must be locked."""
-    row.swept_at, row.missed, row.late_seconds = await read_database_time(session), missed, late_seconds
-    row.failed_at, row.fault, row.sweep_holder = None, None, None
-    session.add(row)
-    if platform.sweeps_told:
-        await session.flush()
-        platform.sweeps_told = bool(await count_failed_sweeps(session, [platform.platform]))
-
-
-async def count_failed_sweeps(session: Session, platforms: Collection[str]) -> dict[str, int]:
-    """Count the slices of each platform whose last sweep failed; platforms without one are left out."""
-    statement = (
-        select(OrderSlice.platform, func.count())
-        .where(col(OrderSlice.platform).in_(platforms), build_failed_sweep_condition())
-        .group_by(col(OrderSlice.platform))
-    )
-    return dict((await session.exec(statement)).all())
-
-
 async def claim_slices(
     database: Database, params: ClaimSlicesInput, *, is_paused: bool, slices_ahead: int
 ) -> ClaimSlicesResult:
@@ -244,7 +195,7 @@ async def claim_slices(
         Missing: There is no such platform.
     """
     async with database.session() as session:
-        state = await platforms.load(session, params.platform, lock=True)
+        state = await platforms.load_platform_with_settings(session, params.platform, lock=True)
         row, threads = state.row, state.settings.threads
         if (when := _find_reread_time(params, row)) is not None:
             jobs = await _list_rereadable_slice_at(session, params.platform, when)
@@ -264,7 +215,7 @@ async def claim_slices(
         room = max(0, ahead - len(params.running))
         jobs = await _list_due_slices(session, params.platform, SliceTrack.LIVE, params.running, ahead)
         history = await _list_due_slices(session, params.platform, SliceTrack.HISTORY, params.running, room)
-        jobs += await _combine_small_slices(session, params.platform, history, threads)
+        jobs += await _group_slices_into_readings_by_recent_sizes(session, params.platform, history, threads)
         jobs = jobs[:room] if is_refused else jobs
         if not jobs:
             jobs = await _list_due_sweeps(session, state, params.running, min(room, threads))
@@ -324,7 +275,9 @@ async def _list_due_slices(
     return [job for job in jobs if job.window not in running][:most]
 
 
-async def _combine_small_slices(session: Session, platform: str, jobs: list[SliceJob], threads: int) -> list[SliceJob]:
+async def _group_slices_into_readings_by_recent_sizes(
+    session: Session, platform: str, jobs: list[SliceJob], threads: int
+) -> list[SliceJob]:
     """Let one reading take several slices, as many as the last ones that were read allow."""
     statement = (
         select(OrderSlice.orders)

@@ -33,13 +33,13 @@ from domain.orders.windows import TimeWindow
 from infra.database import (
     Database,
     Session,
-    encode_copy_row_start,
-    encode_copy_table,
-    encode_copy_text,
+    encode_column_count_of_copy_row,
+    encode_copy_value_with_length,
+    join_rows_as_binary_copy,
     to_postgres_microseconds,
 )
 from stores import keyset
-from stores.keyset import SqlKeyset
+from stores.keyset import SqlOrderAndAfterCondition
 from stores.tables.orders import Order, OrderPlatform, ReplacedOrderRevision
 from stores.tables.orders import Order as OrderRow
 
@@ -99,13 +99,13 @@ class FetchedOrder(msgspec.Struct, gc=False):
         self.digest = hashlib.blake2b(self.order.raw, digest_size=DIGEST_BYTES).digest()
 
     @property
-    def rank(self) -> tuple[datetime, int, datetime]:
+    def version_rank(self) -> tuple[datetime, int, datetime]:
         """Key of the comparison of two copies: the higher rank is newer."""
         return self.order.modified_at, self.order.version, self.asked_at
 
     def replaces(self, stored: StoredVersion) -> bool:
         """Return whether it is newer: of two copies of the same second and version, the one requested later."""
-        return self.digest != stored.digest and (*self.rank, self.digest) > (*stored.rank, stored.digest)
+        return self.digest != stored.digest and (*self.version_rank, self.digest) > (*stored.rank, stored.digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ async def list_ids_stored_at_least_as_new(
     return ids
 
 
-async def purge_replaced_copies(database: Database, kept: timedelta, limit: int) -> int:
+async def delete_expired_replaced_copies(database: Database, kept: timedelta, limit: int) -> int:
     """Delete at most *limit* copies that were replaced longer ago; return how many."""
     replaced = ReplacedOrderRevision
     name = (replaced.platform, replaced.shop, replaced.order_id, replaced.revision)
@@ -203,9 +203,9 @@ async def _keep_and_replace_stored(
 def encode_rows_for_copy(account: Account, revision: int, copies: Sequence[FetchedOrder]) -> bytes:
     """Encode new orders for COPY, in the order of their key."""
     head = (
-        encode_copy_row_start(len(COLUMNS))
-        + encode_copy_text(account.platform.encode())
-        + encode_copy_text(account.shop.encode())
+        encode_column_count_of_copy_row(len(COLUMNS))
+        + encode_copy_value_with_length(account.platform.encode())
+        + encode_copy_value_with_length(account.shop.encode())
     )
     rows = []
     for copy in sorted(copies, key=_get_order_id):
@@ -217,8 +217,8 @@ def encode_rows_for_copy(account: Account, revision: int, copies: Sequence[Fetch
             len(raw),
         )
         tail = _TAIL.pack(8, to_postgres_microseconds(copy.asked_at), 8, revision)
-        rows.append(b"".join((head, encode_copy_text(order.order_id.encode()), state, raw, tail)))
-    return encode_copy_table(rows)
+        rows.append(b"".join((head, encode_copy_value_with_length(order.order_id.encode()), state, raw, tail)))
+    return join_rows_as_binary_copy(rows)
 
 
 def _get_order_id(copy: FetchedOrder) -> str:
@@ -250,7 +250,7 @@ class OrderFilter:
     """The path of a field of the order, and its value as text."""
 
 
-async def list_page_plus_one(
+async def list_order_page_plus_one(
     session: Session, filters: OrderFilter, after: OrderPosition | None, limit: int
 ) -> Sequence[Order]:
     """List orders, last modified first, and one more if another page follows, by the index of each platform only."""
@@ -343,7 +343,7 @@ SELECT shop, order_id, json_build_object(
     'order', raw::json
 )::text AS row
 """
-_PLACE: Final = SqlKeyset(("shop", "order_id"), is_descending=False)
+_PLACE: Final = SqlOrderAndAfterCondition(("shop", "order_id"), is_descending=False)
 _ORDER: Final = f"{_PLACE.order_by} LIMIT :size OFFSET :skipped"
 _BOUND: Final = (bindparam("revision", type_=BigInteger), bindparam("platform", type_=Text))
 _COUNT: Final = text(f"SELECT count(*) {_SNAPSHOT.format(behind='')}").bindparams(*_BOUND)

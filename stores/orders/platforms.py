@@ -18,7 +18,7 @@ from sqlmodel import col, func, select
 from domain.faults import Missing
 from domain.orders import config, known_platforms
 from domain.orders.access import Account
-from domain.orders.activity_models import Alarm
+from domain.orders.activity_models import PlatformAlarm
 from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT_LEVEL, PlatformOptions, PlatformSettings, SettingOrigin
 from domain.secrets import SealedText
@@ -89,13 +89,15 @@ class DeclaredPlatformSetup:
     """Sealed."""
 
 
-async def load(session: Session, platform: str, *, lock: bool = False) -> PlatformWithSettingsInForce:
+async def load_platform_with_settings(
+    session: Session, platform: str, *, lock: bool = False
+) -> PlatformWithSettingsInForce:
     """Load a platform; locked, no other transaction claims or completes meanwhile.
 
     Raises:
         Missing: There is no such platform.
     """
-    row = await find(session, platform, lock=lock)
+    row = await find_platform(session, platform, lock=lock)
     if row is None:
         raise build_missing_platform_fault(platform)
     levels = await load_newest_options(session, [DEFAULT_LEVEL, platform])
@@ -104,14 +106,16 @@ async def load(session: Session, platform: str, *, lock: bool = False) -> Platfo
     return replace(state, quotas=project.quotas if project else {})
 
 
-async def load_in_own_transaction(database: Database, platform: str) -> PlatformWithSettingsInForce:
+async def load_platform_with_settings_in_own_transaction(
+    database: Database, platform: str
+) -> PlatformWithSettingsInForce:
     """Load a platform in a transaction of its own.
 
     Raises:
         Missing: There is no such platform.
     """
     async with database.session() as session:
-        return await load(session, platform)
+        return await load_platform_with_settings(session, platform)
 
 
 async def load_threads_by_platform(database: Database) -> dict[str, int]:
@@ -138,7 +142,7 @@ def combine_platform_with_options(
     return PlatformWithSettingsInForce(row, capability, settings, origins)
 
 
-async def find(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
+async def find_platform(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
     """Return a platform's row, or None; locked, no other transaction claims or completes meanwhile."""
     row = await find_including_removed(session, platform, lock=lock)
     return None if row is None or row.removed_at is not None else row
@@ -155,13 +159,13 @@ async def require_platform(session: Session, platform: str) -> OrderPlatform:
     Raises:
         Missing: There is no such platform.
     """
-    row = await find(session, platform)
+    row = await find_platform(session, platform)
     if row is None:
         raise build_missing_platform_fault(platform)
     return row
 
 
-async def list_page_plus_one(
+async def list_platform_page_plus_one(
     session: Session, project_id: str | None, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[OrderPlatform]:
     """List platforms of a project or of all, newest first, and one more if another page follows."""
@@ -281,8 +285,8 @@ def build_missing_platform_fault(platform: str) -> Missing:
     return Missing("not_found", f"There is no platform {platform!r}.", "GET /v1/platforms lists those that there are.")
 
 
-def build_alarm(row: OrderPlatform, notify: str, kind: str, message: str) -> Alarm:
+def build_alarm(row: OrderPlatform, notify: str, kind: str, message: str) -> PlatformAlarm:
     """Build an alarm for the administrator of a platform."""
-    return Alarm(
+    return PlatformAlarm(
         platform=row.platform, project_id=row.project_id, notify=SealedText(token=notify), type=kind, message=message
     )

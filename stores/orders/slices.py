@@ -1,22 +1,25 @@
-"""Slices as operators see them: lists, the failed set, counts by platform, and a timeline."""
+"""Slices as operators see them: lists, the failed set, counts by platform, a timeline, and the ends of sweeps."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, func, select, tuple_
 
+from domain.faults import FaultRecord
 from domain.orders import confirmation
 from domain.orders.slices import RereadState, SliceState
 from domain.orders.windows import TimeWindow
 from infra.database import Database, Session
 from stores import keyset
 from stores.orders import ledger
-from stores.tables.orders import OrderSlice
+from stores.tables.orders import OrderPlatform, OrderSlice
+
+IsAlarmDue: TypeAlias = bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class LateOrdersFoundBySweeps:
     late_seconds: float | None
 
 
-async def list_page_plus_one(
+async def list_slice_page_plus_one(
     session: Session, filters: SliceFilter, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[OrderSlice]:
     """List slices, latest first, and one more if another page follows."""
@@ -103,7 +106,7 @@ async def count_open_and_failed_by_platform(
     )
     for platform, count in await session.exec(stale):
         counts[platform] = replace(counts.get(platform, OpenAndFailedSliceCounts()), stale=count)
-    for platform, count in (await ledger.count_failed_sweeps(session, platforms)).items():
+    for platform, count in (await count_failed_sweeps(session, platforms)).items():
         counts[platform] = replace(counts.get(platform, OpenAndFailedSliceCounts()), sweeps_failed=count)
     return counts
 
@@ -124,7 +127,7 @@ async def skip_slice(session: Session, row: OrderSlice, reason: str) -> None:
     session.add(row)
 
 
-async def rollback_dry_run(session: Session) -> None:
+async def undo_changes_of_dry_run(session: Session) -> None:
     """Undo what the session has changed so far: a dry run."""
     await session.rollback()
 
@@ -141,7 +144,7 @@ def _build_conditions(filters: SliceFilter) -> list[ColumnElement[bool]]:
     if filters.is_stale:
         conditions.append(col(OrderSlice.stale_told_at).is_not(None))
     if filters.has_failed_sweep:
-        conditions.append(ledger.build_failed_sweep_condition())
+        conditions.append(build_failed_sweep_condition())
     if filters.ends_after is not None:
         conditions.append(col(OrderSlice.end_at) > filters.ends_after)
     if filters.begins_before is not None:
@@ -227,3 +230,52 @@ async def count_slices_by_part(
     async with database.connection() as connection:
         rows = await connection.fetch(_TIMELINE, platform, start, end, part_seconds, parts, SLICE_MAX)
     return [TimelinePart(**dict(row)) for row in rows]
+
+
+def build_failed_sweep_condition() -> ColumnElement[bool]:
+    """Complete, and its last sweep has failed."""
+    return and_(
+        col(OrderSlice.done_at).is_not(None),
+        col(OrderSlice.swept_at).is_(None),
+        col(OrderSlice.failed_at).is_not(None),
+    )
+
+
+async def record_failed_sweep(
+    session: Session, platform: OrderPlatform, window: TimeWindow, fault: FaultRecord
+) -> IsAlarmDue:
+    """Record that the sweep of a slice has failed; return whether an alarm is due. The platform's row must be locked.
+
+    A failed sweep is repeated after `sweep_after` seconds. When a slice's sweep fails a second time in a row, an alarm
+    is sent, once for a platform until none of its sweeps fails any more.
+    """
+    row = await ledger.find_slice(session, platform.platform, window, lock=True)
+    if row is None or row.done_at is None or row.swept_at is not None:
+        return False
+    is_due = row.failed_at is not None and not platform.sweeps_told
+    row.failed_at, row.fault, row.sweep_holder = await ledger.read_database_time(session), fault.model_dump(), None
+    platform.sweeps_told = platform.sweeps_told or is_due
+    session.add_all([row, platform])
+    return is_due
+
+
+async def record_completed_sweep_and_rearm_failure_alarm(
+    session: Session, platform: OrderPlatform, row: OrderSlice, missed: int, late_seconds: float | None
+) -> None:
+    """Record that a slice is swept, and what only that found. The platform's row must be locked."""
+    row.swept_at, row.missed, row.late_seconds = await ledger.read_database_time(session), missed, late_seconds
+    row.failed_at, row.fault, row.sweep_holder = None, None, None
+    session.add(row)
+    if platform.sweeps_told:
+        await session.flush()
+        platform.sweeps_told = bool(await count_failed_sweeps(session, [platform.platform]))
+
+
+async def count_failed_sweeps(session: Session, platforms: Collection[str]) -> dict[str, int]:
+    """Count the slices of each platform whose last sweep failed; platforms without one are left out."""
+    statement = (
+        select(OrderSlice.platform, func.count())
+        .where(col(OrderSlice.platform).in_(platforms), build_failed_sweep_condition())
+        .group_by(col(OrderSlice.platform))
+    )
+    return dict((await session.exec(statement)).all())

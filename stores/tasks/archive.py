@@ -16,7 +16,7 @@ from domain.tasks import attempts
 from domain.tasks.messages import Task, TaskFlags
 from domain.tasks.names import TaskId, split_type_id
 from infra.database import Database, Session
-from stores.keyset import SqlKeyset
+from stores.keyset import SqlOrderAndAfterCondition
 
 _COLUMNS: Final = {
     "task_id": Text,
@@ -35,7 +35,7 @@ _COLUMNS: Final = {
     "lease": BigInteger,
 }
 _NAMES: Final = ", ".join(_COLUMNS)
-_KEYSET: Final = SqlKeyset(("create_time", "task_id"))
+_KEYSET: Final = SqlOrderAndAfterCondition(("create_time", "task_id"))
 
 
 def _bind_arrays(statement: str) -> TextClause:
@@ -112,7 +112,7 @@ class ExpiredArchivedTask(NamedTuple):
     create_time: int
 
 
-async def find(database: Database, task_ids: Sequence[str]) -> dict[str, Task]:
+async def find_archived_tasks(database: Database, task_ids: Sequence[str]) -> dict[str, Task]:
     """Return the tasks that are in the archive, by id."""
     async with database.connection() as connection:
         return dict(map(_build_task, await connection.fetch(_FIND, list(task_ids))))
@@ -135,7 +135,7 @@ async def list_newest_archived_tasks(
         ]
 
 
-async def list_page(
+async def list_archived_task_page(
     database: Database, type_: str, statuses: Collection[int], filters: ArchiveFilter, after: ArchivePlace, limit: int
 ) -> list[tuple[str, Task]]:
     """Return the newest tasks of a type that match and come behind a place, with their ids."""
@@ -171,7 +171,9 @@ def _build_task(row: asyncpg.Record) -> tuple[str, Task]:
     return row["task_id"], task
 
 
-async def archive_tasks(session: Session, type_: str, pos: int, ended: Sequence[Task]) -> None:
+async def archive_ended_tasks_and_delete_unused_texts(
+    session: Session, type_: str, pos: int, ended: Sequence[Task]
+) -> None:
     """Write ended tasks of a lane, and remove the texts that they no longer refer to."""
     _, name = split_type_id(type_)
     ids = [str(TaskId(task.key, name, pos)) for task in ended]

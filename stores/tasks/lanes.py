@@ -15,9 +15,16 @@ from sqlalchemy import ARRAY, Text, bindparam, text
 
 from domain.tasks.activity_models import CheckpointInput, CheckpointResult, CloseLaneInput
 from domain.tasks.messages import LaneHead, TaskStatus
-from domain.workload import ConcernKind, Workloads, merge_workloads, parse_concerns, parse_details, parse_workloads
+from domain.workload import (
+    ConcernKind,
+    Workloads,
+    merge_workloads,
+    parse_concern_details,
+    parse_concerns,
+    parse_workloads,
+)
 from infra.database import Database, Session
-from stores.keyset import SqlKeyset
+from stores.keyset import SqlOrderAndAfterCondition
 from stores.pauses import build_task_type_subject
 from stores.tables.tasks import HEADS_CHANNEL
 from stores.tasks import archive
@@ -104,7 +111,7 @@ _NUMBERS: Final = (
     *("success", "failed", "cancelled", "held", "retries", "timeouts"),
 )
 _COUNTS: Final = tuple(name for name in _NUMBERS if not name.startswith("next_"))
-_KEYSET: Final = SqlKeyset(("pos",), is_descending=False)
+_KEYSET: Final = SqlOrderAndAfterCondition(("pos",), is_descending=False)
 
 _SAVE_HEAD = text(
     f"INSERT INTO task_heads (type, pos, is_full, {', '.join(_NUMBERS)}) "  # noqa: S608 - constants
@@ -170,7 +177,7 @@ async def notify_head_listeners(database: Database, payloads: Sequence[str]) -> 
         await connection.execute(_NOTIFY, HEADS_CHANNEL, payloads)
 
 
-async def list_page_plus_one(database: Database, type_: str, after: int, limit: int) -> list[OpenLaneRow]:
+async def list_open_lane_page_plus_one(database: Database, type_: str, after: int, limit: int) -> list[OpenLaneRow]:
     """Return a type's open lanes behind a position, and one more than the limit if another page follows."""
     async with database.session() as session:
         rows = await session.execute(_PAGE, {"type": type_, "after": after, "limit": limit + 1})
@@ -199,7 +206,7 @@ async def save_checkpoint(database: Database, checkpoint: CheckpointInput) -> Ch
         if checkpoint.has_no_batch_yet and await _is_beyond_open_lanes(session, type_, pos):
             return CheckpointResult()
         if checkpoint.ended:
-            await archive.archive_tasks(session, type_, pos, checkpoint.ended)
+            await archive.archive_ended_tasks_and_delete_unused_texts(session, type_, pos, checkpoint.ended)
         is_past = await add_lanes_and_check_if_past(session, type_, pos) if checkpoint.is_first else False
         await _save_head_if_newer(session, type_, pos, checkpoint.head)
         await database.notify_on_commit(session, HEADS_CHANNEL, f"{type_}/{pos}")
@@ -254,6 +261,6 @@ async def count_workloads(database: Database) -> Workloads:
         paused = parse_concerns(ConcernKind.PAUSED, await connection.fetch(_PAUSED))
         failed_rows = await connection.fetch(_FAILED, TaskStatus.FAILED, failed_ms)
     overdue = parse_concerns(ConcernKind.OVERDUE, queues)
-    waiting = parse_details(ConcernKind.WAITING, [{**row, "count": row["due"]} for row in queues])
-    causes = parse_details(ConcernKind.FAILED, failed_rows)
+    waiting = parse_concern_details(ConcernKind.WAITING, [{**row, "count": row["due"]} for row in queues])
+    causes = parse_concern_details(ConcernKind.FAILED, failed_rows)
     return merge_workloads(parse_workloads(queues), parse_workloads(failed_rows), overdue, waiting, paused, causes)

@@ -15,7 +15,7 @@ from domain.quotas import STANDING_RETRY_SECONDS, build_quota_exceeded_fault
 from domain.tasks.messages import TaskStatus
 from domain.tasks.scheduling import require_consistent_retry_intervals
 from infra.database import Database, Session
-from stores.keyset import SqlKeyset
+from stores.keyset import SqlOrderAndAfterCondition
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ _NAMES: Final = tuple(TaskTypeRow.__slots__)
 _COLUMNS: Final = ", ".join(_NAMES)
 _COUNTS: Final = tuple(TaskTypeCounts.__slots__)
 _SUMMED: Final = ("due", "pending", "running", "held", "retries", "timeouts")
-_KEYSET: Final = SqlKeyset(("name", "project_id"), is_descending=False)
+_KEYSET: Final = SqlOrderAndAfterCondition(("name", "project_id"), is_descending=False)
 
 # Each `get_task` reads its type, so this goes to the driver directly: 0.33 ms of processor, through a session 0.95.
 _FIND: Final = f"SELECT {_COLUMNS} FROM task_types WHERE type = ANY($1::text[]) AND removed_at IS NULL"  # noqa: S608 - a constant
@@ -153,7 +153,7 @@ _OPEN_LANE = text(
 )
 
 
-async def find(database: Database, types: Sequence[str]) -> list[TaskTypeRow]:
+async def find_types_by_id(database: Database, types: Sequence[str]) -> list[TaskTypeRow]:
     """Return the types that exist, of those named by identifier."""
     async with database.connection() as connection:
         return [TaskTypeRow(*row) for row in await connection.fetch(_FIND, list(types))]
@@ -169,7 +169,7 @@ async def list_types_of_project(database: Database, project_id: str) -> list[Tas
     return await _execute_and_fetch_types(database, _OF_PROJECT, project_id=project_id)
 
 
-async def list_page_plus_one(
+async def list_type_and_counts_page_plus_one(
     database: Database, project_id: str | None, prefix: str, after: tuple[str, str], limit: int
 ) -> list[tuple[TaskTypeRow, TaskTypeCounts]]:
     """Return types with their counters, by name, and one more than the limit if another page follows.

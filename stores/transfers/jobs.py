@@ -15,7 +15,14 @@ import asyncpg
 
 from domain.transfers.gse import GseTrouble
 from domain.transfers.models import FailureReason, TransferState
-from domain.workload import ConcernKind, Workloads, merge_workloads, parse_concerns, parse_details, parse_workloads
+from domain.workload import (
+    ConcernKind,
+    Workloads,
+    merge_workloads,
+    parse_concern_details,
+    parse_concerns,
+    parse_workloads,
+)
 from infra.database import Database
 from stores.transfers.targets import IS_IN_TROUBLE
 
@@ -114,7 +121,7 @@ class JobFilter:
 _NAMES = tuple(JobRow.__slots__)
 
 
-async def find(database: Database, job_id: str, project_id: str | None) -> JobRow | None:
+async def find_job(database: Database, job_id: str, project_id: str | None) -> JobRow | None:
     """Return a job that the project has targets in."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_FIND, job_id, project_id)
@@ -159,7 +166,7 @@ async def list_retry_job_ids(database: Database, job_id: str, project_id: str | 
         return [row["job_id"] for row in await connection.fetch(_RETRIES, job_id, project_id)]
 
 
-async def list_page_plus_one(
+async def list_job_page_plus_one(
     database: Database, project_id: str | None, filters: JobFilter, before: int | None, limit: int
 ) -> list[JobRow]:
     """Return a page of jobs within their retention, newest first, and one more if another page follows.
@@ -312,7 +319,7 @@ class TransferTargetCounter:
         counted: dict[tuple[int, int | None], Workloads] = {}
         for job in new:
             rows = [row for row in found if row["id"] == job[0]]
-            counted[job] = merge_workloads(parse_workloads(rows), parse_details(ConcernKind.FAILED, rows))
+            counted[job] = merge_workloads(parse_workloads(rows), parse_concern_details(ConcernKind.FAILED, rows))
         known = self._ended | counted
         self._ended = {job: known[job] for job in ended if job in known}
         return merge_workloads(open_jobs, parse_concerns(ConcernKind.GSE_FAILS, failing), *self._ended.values())

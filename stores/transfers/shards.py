@@ -12,7 +12,14 @@ import asyncpg
 
 from domain.transfers.activity_models import SavedShard
 from domain.transfers.gse import GseTrouble
-from domain.transfers.joining import JobRetry, JoinBatch, Shard, TargetRegistry, TargetsWithSameSpec, TransferJobInput
+from domain.transfers.joining import (
+    JobRetry,
+    JobTargetRegistry,
+    JoinBatch,
+    ShardOfTargets,
+    TargetsWithSameSpec,
+    TransferJobInput,
+)
 from domain.transfers.models import FailureReason, TransferSpec, TransferState
 from domain.transfers.shards import GseTask, ShardTarget
 from infra.database import Database
@@ -71,7 +78,7 @@ _SELECT_CANCELLED: Final = f"""
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
-async def save_shards(database: Database, job: TransferJobInput, shards: Sequence[Shard]) -> None:
+async def save_shards(database: Database, job: TransferJobInput, shards: Sequence[ShardOfTargets]) -> None:
     """Insert shards with their targets; leave those that exist unchanged."""
     async with database.connection() as connection, connection.transaction():
         await _insert_shards(connection, await _ensure_job_row(connection, job), shards)
@@ -84,8 +91,8 @@ async def insert_failed_targets_as_retry_shards(
 
     Each failed target goes to one retry only. A repeated call returns the shards that exist.
     """
-    registry = TargetRegistry(job)
-    registry.add_batch(JoinBatch(groups=await _load_failed_targets(database, retry)), job.closes_at)
+    registry = JobTargetRegistry(job)
+    registry.register_groups_within_limits(JoinBatch(groups=await _load_failed_targets(database, retry)), job.closes_at)
     shards = registry.build_shards()
     async with database.connection() as connection, connection.transaction():
         job_row = await _ensure_job_row(connection, job)
@@ -120,7 +127,7 @@ class ShardLease:
         self._holder = holder
         self._job = 0
 
-    async def acquire(self) -> tuple[TransferSpec, list[ShardTarget], dict[int, GseTask]]:
+    async def acquire_and_load_shard(self) -> tuple[TransferSpec, list[ShardTarget], dict[int, GseTask]]:
         """Acquire the lease; return the spec, the targets, and the GSE tasks by number."""
         async with self._database.connection() as connection, connection.transaction():
             shard = await connection.fetchrow(
@@ -189,7 +196,7 @@ async def _ensure_job_row(connection: Connection, job: TransferJobInput) -> int:
     return int(row)
 
 
-async def _insert_shards(connection: Connection, job: int, shards: Sequence[Shard]) -> None:
+async def _insert_shards(connection: Connection, job: int, shards: Sequence[ShardOfTargets]) -> None:
     for shard in shards:
         if await _insert_shard(connection, job, shard):
             # A job that began under the previous version does not know when its targets joined.
@@ -201,7 +208,7 @@ async def _insert_shards(connection: Connection, job: int, shards: Sequence[Shar
             await connection.copy_records_to_table("transfer_targets", records=rows, columns=_COLUMNS)
 
 
-async def _insert_shard(connection: Connection, job: int, shard: Shard) -> bool:
+async def _insert_shard(connection: Connection, job: int, shard: ShardOfTargets) -> bool:
     spec = shard.spec
     inserted = await connection.execute(
         """

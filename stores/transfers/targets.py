@@ -16,7 +16,7 @@ from domain.transfers.gse import GseTrouble
 from domain.transfers.models import FINAL, FailureReason, TargetOutcome, TransferState
 from domain.transfers.shards import CANCELLED, CANCELLED_UNHEARD
 from infra.database import Database
-from stores.keyset import SqlKeyset
+from stores.keyset import SqlOrderAndAfterCondition
 from stores.tables.transfers import ALL_TARGETS
 
 FINAL_STATES = "('" + "', '".join(sorted(FINAL)) + "')"
@@ -54,7 +54,7 @@ FIND = f"""
         WHERE j.job_id = n.job_id LIMIT 1
     ) found
 """  # noqa: S608 - constants only
-_PLACE = SqlKeyset(("t.key",), is_descending=False)
+_PLACE = SqlOrderAndAfterCondition(("t.key",), is_descending=False)
 _SELECT = f"""
     SELECT t.job, t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed,
         t.failures, t.failed_message AS last_failure, t.joined_at, t.ended_at, s.signature, s.target_user, s.folder,
@@ -79,7 +79,7 @@ _LIST = f"""
         AND ($7::text IS NULL OR t.agent_id = $7)
     {_PLACE.order_by} LIMIT $8
 """
-_OF_HOST_PLACE = SqlKeyset(("t.job", "t.key"))
+_OF_HOST_PLACE = SqlOrderAndAfterCondition(("t.job", "t.key"))
 _OF_HOST = f"""
     {_SELECT} WHERE t.agent_id = $1 AND ($2::text IS NULL OR s.project_id = $2) AND j.expires_at > now()
         AND {_OF_HOST_PLACE.format_after_condition("$3", "$4")}
@@ -190,7 +190,7 @@ _LISTED = tuple(each.name for each in fields(TargetRow))
 _FOUND = tuple(each.name for each in fields(TargetDetails))
 
 
-async def find(database: Database, targets: Sequence[ProjectTarget]) -> dict[ProjectTarget, TargetDetails]:
+async def find_targets(database: Database, targets: Sequence[ProjectTarget]) -> dict[ProjectTarget, TargetDetails]:
     """Return the states of those of these targets that are in the database."""
     job_ids, keys, project_ids = zip(*targets, strict=True)
     async with database.connection() as connection:
@@ -198,7 +198,7 @@ async def find(database: Database, targets: Sequence[ProjectTarget]) -> dict[Pro
     return {(row["job_id"], row["key"], row["project_id"]): _build_row(row, TargetDetails, _FOUND) for row in rows}
 
 
-async def list_page_plus_one(
+async def list_target_page_plus_one(
     database: Database, job: int, project_id: str | None, filter_: TargetFilter, after: int, limit: int
 ) -> list[TargetRow]:
     """Return a page of the targets of a job, in the order of their keys, and one more if another page follows."""

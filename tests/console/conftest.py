@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
-from dev.embedded.stack import Stack
+from dev.embedded.stack import EmbeddedStack
 from tests.console import installation
 from tests.console.browsing import Troubles, launch_browser, signed_in
 from tests.console.installation import Console, Project
@@ -29,7 +29,7 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="package")
-async def console(chromium: str, stack: Stack, template: str, namespaces: Namespaces) -> AsyncIterator[Console]:
+async def console(chromium: str, stack: EmbeddedStack, template: str, namespaces: Namespaces) -> AsyncIterator[Console]:
     """The started installation: API, worker and stand-ins. All tests share it, and each has projects of its own."""
     folder = Path(tempfile.mkdtemp(prefix="haulage-console-"))
     try:

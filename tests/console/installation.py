@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from dev.embedded.data_folder import reserve_ports
-from dev.embedded.stack import Stack
+from dev.embedded.stack import EmbeddedStack
 from infra.settings import Settings
 from services.services import Services
 from sims.gse.disks import HostDisks
@@ -95,7 +95,7 @@ class Console:
 
 
 @asynccontextmanager
-async def running(parts: Stack, template: str, folder: Path) -> AsyncIterator[Console]:
+async def running(parts: EmbeddedStack, template: str, folder: Path) -> AsyncIterator[Console]:
     """Start API, worker and stand-ins over these parts."""
     async with AsyncExitStack() as held:
         database_url = await held.enter_async_context(stack.own_database(parts, template))
@@ -119,12 +119,12 @@ async def running(parts: Stack, template: str, folder: Path) -> AsyncIterator[Co
         yield Console(api_client, worker, source, receiver, platforms, world, disks, oss)
 
 
-async def _own_namespace(parts: Stack, patch: pytest.MonkeyPatch) -> None:
+async def _own_namespace(parts: EmbeddedStack, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("TEMPORAL_ADDRESS", parts.addresses["engine"])
     patch.setenv("TEMPORAL_NAMESPACE", await stack.register_namespace(parts))
 
 
-def _settings(parts: Stack, database_url: str, folder: Path, port: int) -> Settings:
+def _settings(parts: EmbeddedStack, database_url: str, folder: Path, port: int) -> Settings:
     tree = parts.build_settings()
     return tree.model_copy(
         update={

@@ -14,7 +14,7 @@ from playwright.async_api import Locator, Page
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from sims.oss.scenario import OssAction, OssRule, OssScenario
-from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from tests.console.installation import Console
 from tests.support.waiting import eventually
 
@@ -57,7 +57,7 @@ class Operators:
     async def store(self, topic: Topic, data: bytes, number: str = "") -> None:
         """What Pub/Sub delivered, whatever it is."""
         message = PublishedMessage(message_id=number or secrets.token_hex(8), data=data)
-        await Inbox(self.database, MESSAGE_MAX_BYTES).store_messages_or_quarantine_them(
+        await MessageLogAndQuarantineWriter(self.database, MESSAGE_MAX_BYTES).store_messages_or_quarantine_them(
             [DeliveredMessage(topic, message)]
         )
 

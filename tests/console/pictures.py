@@ -33,7 +33,7 @@ WATCHED_MS = 90_000
 
 async def main() -> None:
     """Start everything, furnish it, look at each page."""
-    log.configure("ERROR")
+    log.configure_json_logging("ERROR")
     chromium = CHROMIUM.find()
     if chromium is None:
         raise SystemExit(f"{CHROMIUM.mark}: apt-get install {CHROMIUM.packages}")

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dev.embedded.stack import Stack
+from dev.embedded.stack import EmbeddedStack
 from tests.support.deployment import Deployment, Deployments
 from tests.support.kills import RECORD, Killer, KillRecord
 from tests.support.stack import Namespaces
 
 
 @pytest.fixture(scope="package")
-async def deployments(stack: Stack, template: str, namespaces: Namespaces) -> AsyncIterator[Deployments]:
+async def deployments(stack: EmbeddedStack, template: str, namespaces: Namespaces) -> AsyncIterator[Deployments]:
     """API and worker processes over this process' stack, until no more test kills; ask for `deployment`."""
     running = Deployments(stack, template)
     with namespaces.keeping_engine():

@@ -16,7 +16,7 @@ import pytest
 
 from dev.embedded import components
 from dev.local import list_api_names, list_worker_names
-from haulage.tasks import NewTask, Result, Status, Tasks, TaskType
+from haulage.tasks import NewTask, Status, TaskResult, Tasks, TaskType
 from infra import log
 from tests.support.caller import running_caller
 from tests.support.deployment import Deployment
@@ -134,7 +134,7 @@ async def _work(queued: WatchedQueue, total: int) -> None:
     while True:
         held = await tasks.hold(queued.type, limit=BATCH, wait_seconds=1)
         if held:
-            results = [Result(task_id=each.task_id, lease=each.lease, status=Status.SUCCESS) for each in held]
+            results = [TaskResult(task_id=each.task_id, lease=each.lease, status=Status.SUCCESS) for each in held]
             assert not [each for each in await tasks.set_many(results) if each.code]
         elif (await tasks.counts(queued.type)).success == total:
             return

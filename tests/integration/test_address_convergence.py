@@ -19,7 +19,7 @@ from infra.database import Database
 from infra.settings import Settings
 from sims.oss.scenario import OssAction, OssScenario
 from sims.oss.server import Oss, running_oss
-from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from tests.support import modules as module_peers
 from tests.support.modules import call_fault
 from tests.support.worker import running_worker
@@ -95,7 +95,7 @@ async def test_modules_agree_when_all_are_well_again(
         addresses = peers.model_copy(update={"run_messages": 20, "threshold": 60})
         async with running_worker(settings.model_copy(update={"addresses": addresses}), [names.QUEUE]) as running:
             engine = running.services.engine
-            incoming, inbox = ChangePublisher(dice).messages(MESSAGES), Inbox(database, 10_000)
+            incoming, inbox = ChangePublisher(dice).messages(MESSAGES), MessageLogAndQuarantineWriter(database, 10_000)
             for start in range(0, len(incoming), 50):
                 await inbox.store_messages_or_quarantine_them(incoming[start : start + 50])
                 await _cycle(engine)

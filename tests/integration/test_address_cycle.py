@@ -14,7 +14,7 @@ from activities.addresses import delivery
 from domain.addresses.activity_models import ApplyStepInput, CyclePhase
 from domain.addresses.operations import Module, Operation, OperationOutcome, OperationResult
 from stores.addresses import actions, cycle
-from stores.addresses.actions import Actor
+from stores.addresses.actions import ActorWithReason
 from tests.support.address_said import acks, create, delete, swap
 from tests.support.address_world import CycleHarness, Fault, PythonModules, change_settings, load_by_number
 
@@ -220,7 +220,7 @@ async def test_an_older_create_that_comes_late_to_one_module_unlists_no_younger_
     await world.cycle()
     world.modules.broken = set()
     late = (await load_by_number(world))["a"]["id"]
-    assert await actions.retry_message(world.database, late, Actor("ann", "OD is back"))
+    assert await actions.retry_message(world.database, late, ActorWithReason("ann", "OD is back"))
     await world.cycle()
 
     rows = await load_by_number(world)
@@ -279,7 +279,7 @@ async def test_an_overtaken_swap_names_one_whose_answers_were_lost(world: CycleH
     young = (await load_by_number(world))["young"]
     assert young["wait_reason"]["unsure"] == list(Module)
     assert await actions.skip_message(
-        world.database, young["id"], Actor("ann", "nobody heard of it"), though_touched=True
+        world.database, young["id"], ActorWithReason("ann", "nobody heard of it"), though_touched=True
     )
     world.modules.faults = []
     if is_heard:
@@ -329,11 +329,11 @@ async def test_a_worker_that_was_taken_for_dead_changes_nothing(world: CycleHarn
             ]
 
     asleep = asyncio.create_task(
-        delivery.apply_step(world.database, world.settings, SuspendedModules(world.fuse), order)
+        delivery.check_send_and_record_step(world.database, world.settings, SuspendedModules(world.fuse), order)
     )
     await asked.wait()
     world.modules.broken = {(module, 1) for module in Module} if fails else set()
-    await delivery.apply_step(world.database, world.settings, world.modules, order)
+    await delivery.check_send_and_record_step(world.database, world.settings, world.modules, order)
     woken.set()
     await asleep
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from activities.addresses import delivery
-from dev.embedded.stack import Stack
+from dev.embedded.stack import EmbeddedStack
 from domain.addresses import names
 from domain.addresses.activity_models import AddressCycleInput
 from domain.addresses.messages import Topic
@@ -19,7 +19,7 @@ from infra.settings import Settings
 from sims.oss.scenario import OssAction, OssScenario
 from sims.oss.server import running_oss
 from stores.addresses import actions
-from stores.addresses.actions import Actor
+from stores.addresses.actions import ActorWithReason
 from tests.support import modules as module_peers
 from tests.support.address_world import CycleHarness, Fault
 from tests.support.modules import call_fault
@@ -38,7 +38,7 @@ WFM_AWAY = [None, None, Fault.AWAY, None]
 
 
 @pytest.fixture
-async def world(stack: Stack, database_url: str) -> AsyncIterator[CycleHarness]:
+async def world(stack: EmbeddedStack, database_url: str) -> AsyncIterator[CycleHarness]:
     """One address in four modules; WFM has orders of it in flight."""
     settings = stack.build_settings().database.model_copy(update={"url": SecretStr(database_url)})
     world = CycleHarness(settings, retries=1)
@@ -119,7 +119,9 @@ async def test_a_delete_that_somebody_skips_is_heard_of(world: CycleHarness) -> 
     """A11: a person gave it up, and the module had it already."""
     await cycle(world, delete("gone"), faults=WFM_LOST)
     [row] = [row for row in (await world.rows()).values() if row["msg_no"] == "gone"]
-    assert await actions.skip_message(world.database, row["id"], Actor("ann", "it will not be"), though_touched=True)
+    assert await actions.skip_message(
+        world.database, row["id"], ActorWithReason("ann", "it will not be"), though_touched=True
+    )
 
     await cycle(world)
 

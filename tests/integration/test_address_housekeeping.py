@@ -47,8 +47,8 @@ async def test_history_keys_and_quarantine_end_and_the_log_does_not(
             await session.execute(text(statement), {"topic": Topic.DELETE})
     kept = settings.addresses.model_copy(update={"kept_days": KEPT_DAYS})
     async with services.open_services(settings.model_copy(update={"addresses": kept})) as held:
-        await ActivityEnvironment().run(AddressHousekeeping(held).purge)
-        await ActivityEnvironment().run(AddressHousekeeping(held).purge)
+        await ActivityEnvironment().run(AddressHousekeeping(held).delete_expired_rows_of_log)
+        await ActivityEnvironment().run(AddressHousekeeping(held).delete_expired_rows_of_log)
 
     for table in ("im_infi_addr_sync_log_his", "addr_sync_keys", "addr_sync_quarantine"):
         assert await list_remaining(database, table) == [1, 2, 3]

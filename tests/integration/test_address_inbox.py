@@ -16,7 +16,7 @@ from domain.addresses.activity_models import IntakeMessageCounts
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from stores.addresses import inbox
-from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from stores.tables.addresses import AddressMessage, QuarantinedMessage, ReceivedMessageKeyRow
 from tests.support.pubsub import create_update, delete, many, swap
 from tests.support.waiting import eventually
@@ -39,9 +39,9 @@ def build_messages(payloads: Sequence[Any], *, first: int = 1) -> list[Delivered
 
 
 @pytest.fixture
-def box(database: Database) -> Inbox:
+def box(database: Database) -> MessageLogAndQuarantineWriter:
     """An inbox over the test's own database."""
-    return Inbox(database, LIMIT)
+    return MessageLogAndQuarantineWriter(database, LIMIT)
 
 
 async def rows(database: Database) -> list[AddressMessage]:
@@ -56,7 +56,9 @@ async def list_quarantine(database: Database) -> list[QuarantinedMessage]:
         return list(await session.exec(select(QuarantinedMessage).order_by(col(QuarantinedMessage.id))))
 
 
-async def test_a_message_becomes_a_row_with_all_that_it_says(database: Database, box: Inbox) -> None:
+async def test_a_message_becomes_a_row_with_all_that_it_says(
+    database: Database, box: MessageLogAndQuarantineWriter
+) -> None:
     """UPRNs, address, payload as it was sent, event and time; and nothing has happened to it yet."""
     taken = await box.store_messages_or_quarantine_them(
         [
@@ -81,7 +83,7 @@ async def test_a_message_becomes_a_row_with_all_that_it_says(database: Database,
     assert kept == '{"record": {"b": 1.10, "a": "é"}, "address_id": 9, "uprn": 5}'
 
 
-async def test_ids_follow_the_order_of_delivery(database: Database, box: Inbox) -> None:
+async def test_ids_follow_the_order_of_delivery(database: Database, box: MessageLogAndQuarantineWriter) -> None:
     """Also of messages of different topics in one group."""
     group = [
         incoming(create_update(n), str(n)) if n % 2 else incoming(delete(n), str(n), Topic.DELETE)
@@ -92,7 +94,7 @@ async def test_ids_follow_the_order_of_delivery(database: Database, box: Inbox) 
     assert [row.uprn_1 for row in await rows(database)] == list(range(1, 301))
 
 
-async def test_what_is_delivered_again_changes_nothing(database: Database, box: Inbox) -> None:
+async def test_what_is_delivered_again_changes_nothing(database: Database, box: MessageLogAndQuarantineWriter) -> None:
     """In the same group, in the next, and in one that is mixed with new messages."""
     first = await box.store_messages_or_quarantine_them([*build_messages(many(3)), *build_messages(many(2))])
     second = await box.store_messages_or_quarantine_them(build_messages(many(3)))
@@ -106,14 +108,14 @@ async def test_what_is_delivered_again_changes_nothing(database: Database, box: 
     assert [row.msg_no for row in await rows(database)] == ["1", "2", "3", "4", "5"]
 
 
-async def test_the_first_of_two_with_one_number_counts(database: Database, box: Inbox) -> None:
+async def test_the_first_of_two_with_one_number_counts(database: Database, box: MessageLogAndQuarantineWriter) -> None:
     """If a number ever names two texts, the first one is in force."""
     await box.store_messages_or_quarantine_them([incoming(create_update(1)), incoming(create_update(2))])
 
     assert [row.uprn_1 for row in await rows(database)] == [1]
 
 
-async def test_one_number_in_two_topics_is_two_messages(database: Database, box: Inbox) -> None:
+async def test_one_number_in_two_topics_is_two_messages(database: Database, box: MessageLogAndQuarantineWriter) -> None:
     """Pub/Sub's numbers are a topic's own."""
     taken = await box.store_messages_or_quarantine_them(
         [incoming(delete(1), "7", Topic.DELETE), incoming(create_update(1), "7")]
@@ -122,7 +124,9 @@ async def test_one_number_in_two_topics_is_two_messages(database: Database, box:
     assert taken == IntakeMessageCounts(new=2)
 
 
-async def test_what_was_archived_or_forgotten_is_not_taken_in_again(database: Database, box: Inbox) -> None:
+async def test_what_was_archived_or_forgotten_is_not_taken_in_again(
+    database: Database, box: MessageLogAndQuarantineWriter
+) -> None:
     """The key outlives the row: a copy that comes after the move to the history, or after its end, finds it."""
     await box.store_messages_or_quarantine_them(build_messages(many(2)))
     async with database.session() as session:
@@ -132,7 +136,9 @@ async def test_what_was_archived_or_forgotten_is_not_taken_in_again(database: Da
     assert await rows(database) == []
 
 
-async def test_one_event_under_two_numbers_is_one_message(database: Database, box: Inbox) -> None:
+async def test_one_event_under_two_numbers_is_one_message(
+    database: Database, box: MessageLogAndQuarantineWriter
+) -> None:
     """A publisher that repeats itself gets a new number each time; its event stays the same."""
     swaps = [incoming(swap(1, 2, event_id="e"), str(number), Topic.SWAP) for number in (1, 2)]
     together = await box.store_messages_or_quarantine_them(swaps)
@@ -146,7 +152,9 @@ async def test_one_event_under_two_numbers_is_one_message(database: Database, bo
     assert (elsewhere, without) == (IntakeMessageCounts(new=1), IntakeMessageCounts(new=2))
 
 
-async def test_what_cannot_be_read_is_put_into_quarantine_once(database: Database, box: Inbox) -> None:
+async def test_what_cannot_be_read_is_put_into_quarantine_once(
+    database: Database, box: MessageLogAndQuarantineWriter
+) -> None:
     """With its bytes and the reason; what came with it is taken in."""
     group = [incoming(create_update(1), "1"), incoming(b"\x00{", "2"), incoming(swap(4, 4), "3", Topic.SWAP)]
     first, again = (
@@ -164,7 +172,9 @@ async def test_what_cannot_be_read_is_put_into_quarantine_once(database: Databas
     assert "two different addresses" in kept[1].reason
 
 
-async def test_an_envelope_that_cannot_be_read_is_put_into_quarantine(database: Database, box: Inbox) -> None:
+async def test_an_envelope_that_cannot_be_read_is_put_into_quarantine(
+    database: Database, box: MessageLogAndQuarantineWriter
+) -> None:
     """With its own text and reason; the same message in a good envelope, beside it or later, is taken in."""
     spoiled = DeliveredMessage(
         Topic.DELETE, PublishedMessage(message_id="1", data=b'{"data": "*"}'), "The envelope cannot be read."
@@ -181,7 +191,9 @@ async def test_an_envelope_that_cannot_be_read_is_put_into_quarantine(database: 
     )
 
 
-async def test_of_a_message_that_is_too_large_the_first_megabyte_is_kept(database: Database, box: Inbox) -> None:
+async def test_of_a_message_that_is_too_large_the_first_megabyte_is_kept(
+    database: Database, box: MessageLogAndQuarantineWriter
+) -> None:
     """And how large it was."""
     raw = b'{"uprn": 1, "x": "' + b"x" * LIMIT + b'"}'
     await box.store_messages_or_quarantine_them([incoming(raw, "1", Topic.DELETE)])
@@ -192,7 +204,9 @@ async def test_of_a_message_that_is_too_large_the_first_megabyte_is_kept(databas
 
 
 @pytest.mark.parametrize("msg_no", ["", "1" * 33, "9" * 5_000, "\ud800" * 100])
-async def test_a_number_that_fits_no_column_is_unreadable(database: Database, box: Inbox, msg_no: str) -> None:
+async def test_a_number_that_fits_no_column_is_unreadable(
+    database: Database, box: MessageLogAndQuarantineWriter, msg_no: str
+) -> None:
     """A long id is replaced by a digest, and recognised again."""
     await box.store_messages_or_quarantine_them([incoming(delete(1), msg_no, Topic.DELETE)])
     await box.store_messages_or_quarantine_them([incoming(delete(1), msg_no, Topic.DELETE)])
@@ -203,7 +217,7 @@ async def test_a_number_that_fits_no_column_is_unreadable(database: Database, bo
 
 
 async def test_what_postgresql_refuses_does_not_hold_up_the_rest(
-    database: Database, box: Inbox, monkeypatch: pytest.MonkeyPatch
+    database: Database, box: MessageLogAndQuarantineWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Should our reading ever let something through, it is found by halves and put away."""
     monkeypatch.setattr(messages, "_NUL", b"never found")
@@ -226,14 +240,16 @@ async def test_those_who_take_in_at_once_take_in_once(database: Database) -> Non
     groups = [build_messages(many(40))[start:] + build_messages(many(40))[:start] for start in range(0, 40, 5)]
     groups += [list(reversed(group)) for group in groups]
 
-    taken = await asyncio.gather(*(Inbox(database, LIMIT).store_messages_or_quarantine_them(group) for group in groups))
+    taken = await asyncio.gather(
+        *(MessageLogAndQuarantineWriter(database, LIMIT).store_messages_or_quarantine_them(group) for group in groups)
+    )
 
     assert sum(each.new for each in taken) == 40
     assert sum(each.repeated for each in taken) == 40 * len(groups) - 40
     assert sorted(int(row.msg_no) for row in await rows(database)) == list(range(1, 41))
 
 
-async def test_no_id_appears_below_one_that_was_seen(database: Database, box: Inbox) -> None:
+async def test_no_id_appears_below_one_that_was_seen(database: Database, box: MessageLogAndQuarantineWriter) -> None:
     """A cycle goes by ids, so that a later commit must not bring a lower one."""
     async with database.session() as holder:
         # Like an intake that is slow to commit.
@@ -258,7 +274,7 @@ async def _is_waiting(database: Database) -> bool:
         return bool(await session.scalar(text(waiting)))
 
 
-async def test_keys_say_when_they_were_made(database: Database, box: Inbox) -> None:
+async def test_keys_say_when_they_were_made(database: Database, box: MessageLogAndQuarantineWriter) -> None:
     """Housekeeping goes by that."""
     await box.store_messages_or_quarantine_them([incoming(delete(1, event_id="e"), "1", Topic.DELETE)])
 

@@ -17,7 +17,7 @@ from infra import temporal
 from infra.database import Database
 from infra.settings import Settings
 from sims.pubsub.scenario import Scenario
-from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from stores.tables.addresses import AddressMessage, QuarantinedMessage
 from tests.support.pubsub import Intake, create_update, delete, many, running_intake, swap
 from tests.support.waiting import eventually
@@ -117,16 +117,18 @@ async def test_what_cannot_be_written_is_given_back_at_once(
     settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another worker may reach the database; messages do not wait for the end of a long deadline."""
-    store = Inbox.store_messages_or_quarantine_them
+    store = MessageLogAndQuarantineWriter.store_messages_or_quarantine_them
     refused: list[DeliveredMessage] = []
 
-    async def fail_first(inbox: Inbox, delivered: Sequence[DeliveredMessage]) -> IntakeMessageCounts:
+    async def fail_first(
+        inbox: MessageLogAndQuarantineWriter, delivered: Sequence[DeliveredMessage]
+    ) -> IntakeMessageCounts:
         if not refused:
             refused.extend(delivered)
             raise ConnectionError("the database is down")
         return await store(inbox, delivered)
 
-    monkeypatch.setattr(Inbox, "store_messages_or_quarantine_them", fail_first)
+    monkeypatch.setattr(MessageLogAndQuarantineWriter, "store_messages_or_quarantine_them", fail_first)
     async with running_intake(settings, deadline_seconds=600) as world, running_worker(world.settings, QUEUES):
         ids = await world.publisher.publish(Topic.DELETE, delete(1), delete(2))
         await until_all_acknowledged(world)

@@ -11,14 +11,14 @@ import asyncpg
 import pytest
 
 from activities.addresses import delivery
-from dev.embedded.stack import Stack
+from dev.embedded.stack import EmbeddedStack
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind
 from stores.addresses import actions, cycle, search
 from stores.addresses import delivery as delivery_store
-from stores.addresses.actions import Actor
-from stores.addresses.search import MessageFilter, MessageSearch
+from stores.addresses.actions import ActorWithReason
+from stores.addresses.search import MessageSearch, MessageSearchConditions
 from tests.support.stack import own_database
 
 pytestmark = pytest.mark.stack
@@ -55,7 +55,7 @@ _ARCHIVE = f"""
 
 
 @pytest.fixture(scope="module")
-async def connection(stack: Stack, template: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+async def connection(stack: EmbeddedStack, template: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     """A connection to a database whose log has a million rows; indexes that are built afterwards are built quickly."""
     async with own_database(stack, template) as url:
         connection = await asyncpg.connect(url.replace("+asyncpg", ""))
@@ -168,8 +168,8 @@ async def test_a_search_reads_about_a_page(
     assert rows_read(nodes) <= at_most
 
 
-IM_FAILED = MessageFilter(topic=Topic.SWAP, module=Module.IM)
-AN_HOUR = MessageFilter(
+IM_FAILED = MessageSearchConditions(topic=Topic.SWAP, module=Module.IM)
+AN_HOUR = MessageSearchConditions(
     topic=Topic.DELETE,
     created_after=datetime.now(UTC) - timedelta(seconds=1_503_600),
     created_before=datetime.now(UTC) - timedelta(seconds=1_500_000),
@@ -179,25 +179,28 @@ AN_HOUR = MessageFilter(
 @pytest.mark.parametrize(
     ("filter_", "state", "at_most"),
     [
-        (MessageFilter(), None, 2 * PAGE),
-        (MessageFilter(uprn=4_711), None, 3 * PAGE),
-        (MessageFilter(uprn=4_711, topic=Topic.SWAP), MessageState.WAITING, 3 * PAGE),
-        (MessageFilter(topic=Topic.DELETE), None, 20 * PAGE),
-        (MessageFilter(topic=Topic.DELETE), MessageState.WAITING, 20 * PAGE),
-        (MessageFilter(), MessageState.WAITING, 2 * PAGE),
-        (MessageFilter(), MessageState.PROCESSING, FAILED + OWNED + PAGE),
-        (MessageFilter(), MessageState.FAILED, FAILED + PAGE),
-        (MessageFilter(), MessageState.GIVEN_UP, FAILED + PAGE),
-        (MessageFilter(topic=Topic.SWAP), MessageState.GIVEN_UP, FAILED + PAGE),
-        (MessageFilter(topic=Topic.SWAP, module=Module.IM), MessageState.GIVEN_UP, FAILED + PAGE),
-        (MessageFilter(topic=Topic.SWAP, module=Module.IM), None, FAILED + OWNED + PAGE),
-        (MessageFilter(kind=WaitKind.MISSING), None, FAILED + OWNED + PAGE),
+        (MessageSearchConditions(), None, 2 * PAGE),
+        (MessageSearchConditions(uprn=4_711), None, 3 * PAGE),
+        (MessageSearchConditions(uprn=4_711, topic=Topic.SWAP), MessageState.WAITING, 3 * PAGE),
+        (MessageSearchConditions(topic=Topic.DELETE), None, 20 * PAGE),
+        (MessageSearchConditions(topic=Topic.DELETE), MessageState.WAITING, 20 * PAGE),
+        (MessageSearchConditions(), MessageState.WAITING, 2 * PAGE),
+        (MessageSearchConditions(), MessageState.PROCESSING, FAILED + OWNED + PAGE),
+        (MessageSearchConditions(), MessageState.FAILED, FAILED + PAGE),
+        (MessageSearchConditions(), MessageState.GIVEN_UP, FAILED + PAGE),
+        (MessageSearchConditions(topic=Topic.SWAP), MessageState.GIVEN_UP, FAILED + PAGE),
+        (MessageSearchConditions(topic=Topic.SWAP, module=Module.IM), MessageState.GIVEN_UP, FAILED + PAGE),
+        (MessageSearchConditions(topic=Topic.SWAP, module=Module.IM), None, FAILED + OWNED + PAGE),
+        (MessageSearchConditions(kind=WaitKind.MISSING), None, FAILED + OWNED + PAGE),
         (AN_HOUR, None, 4_000),
-        (MessageFilter(), MessageState.DONE, PAGE),
+        (MessageSearchConditions(), MessageState.DONE, PAGE),
     ],
 )
 async def test_what_operators_look_for_is_found_soon(
-    connection: asyncpg.Connection[asyncpg.Record], filter_: MessageFilter, state: MessageState | None, at_most: int
+    connection: asyncpg.Connection[asyncpg.Record],
+    filter_: MessageSearchConditions,
+    state: MessageState | None,
+    at_most: int,
 ) -> None:
     """Whatever is combined: a page, or what cycles have begun."""
     text, values = search.build_search_query(MessageSearch(filter_, PAGE, retries=2, state=state))
@@ -210,12 +213,12 @@ async def test_what_operators_look_for_is_found_soon(
 @pytest.mark.parametrize(
     ("filter_", "at_most"),
     [
-        (MessageFilter(), 2 * PAGE),
-        (MessageFilter(uprn=4_711), 3 * PAGE),
-        (MessageFilter(uprn=4_711, topic=Topic.SWAP, module=Module.IM), 3 * PAGE),
-        (MessageFilter(created_before=datetime.now(UTC) - timedelta(seconds=1_900_000)), 2 * PAGE),
+        (MessageSearchConditions(), 2 * PAGE),
+        (MessageSearchConditions(uprn=4_711), 3 * PAGE),
+        (MessageSearchConditions(uprn=4_711, topic=Topic.SWAP, module=Module.IM), 3 * PAGE),
+        (MessageSearchConditions(created_before=datetime.now(UTC) - timedelta(seconds=1_900_000)), 2 * PAGE),
         (
-            MessageFilter(
+            MessageSearchConditions(
                 module=Module.IM,
                 created_after=datetime.now(UTC) - timedelta(seconds=1_903_600),
                 created_before=datetime.now(UTC) - timedelta(seconds=1_900_000),
@@ -225,7 +228,7 @@ async def test_what_operators_look_for_is_found_soon(
     ],
 )
 async def test_the_history_is_searched_by_uprn_and_time(
-    connection: asyncpg.Connection[asyncpg.Record], filter_: MessageFilter, at_most: int
+    connection: asyncpg.Connection[asyncpg.Record], filter_: MessageSearchConditions, at_most: int
 ) -> None:
     """Nothing else is asked of it without one of the two."""
     text, values = search.build_search_query(MessageSearch(filter_, PAGE, retries=2, in_history=True))
@@ -239,16 +242,22 @@ async def test_the_history_is_searched_by_uprn_and_time(
     ("order", "passes"), [(actions.build_bulk_retry_statement, 1), (actions.build_bulk_skip_statement, 2)]
 )
 @pytest.mark.parametrize(
-    "filter_", [MessageFilter(), IM_FAILED, MessageFilter(uprn=4_711), MessageFilter(ids=[1, 2, 50_000])]
+    "filter_",
+    [
+        MessageSearchConditions(),
+        IM_FAILED,
+        MessageSearchConditions(uprn=4_711),
+        MessageSearchConditions(ids=[1, 2, 50_000]),
+    ],
 )
 async def test_many_are_retried_and_skipped_without_reading_the_log(
     connection: asyncpg.Connection[asyncpg.Record],
-    filter_: MessageFilter,
-    order: Callable[[MessageFilter, int, Actor], tuple[str, list[object]]],
+    filter_: MessageSearchConditions,
+    order: Callable[[MessageSearchConditions, int, ActorWithReason], tuple[str, list[object]]],
     passes: int,
 ) -> None:
     """What has failed, once to count it, and of a skip once more to find who queues; what is changed of it, twice."""
-    text, values = order(filter_, actions.RETRIED_MAX, Actor("ann", "why"))
+    text, values = order(filter_, actions.RETRIED_MAX, ActorWithReason("ann", "why"))
     nodes = await plan(connection, text, *values)
 
     assert is_indexed(nodes)

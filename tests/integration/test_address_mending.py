@@ -18,7 +18,7 @@ from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from infra.settings import Settings
 from stores.addresses import inbox
-from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from stores.tables.addresses import AddressAction, AddressMessage, QuarantinedMessage
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.pubsub import create_update, delete, swap
@@ -36,7 +36,7 @@ class QuarantineOperator:
 
     api_client: ApiClient
     database: Database
-    box: Inbox
+    box: MessageLogAndQuarantineWriter
 
     async def add_to_quarantine(self, raw: bytes, msg_no: str = "1", topic: Topic = Topic.CREATE_UPDATE) -> int:
         """The id of a message that was just put into quarantine."""
@@ -84,7 +84,7 @@ async def operator(settings: Settings, database: Database) -> AsyncIterator[Quar
     """An API whose messages may have a megabyte."""
     addresses = settings.addresses.model_copy(update={"message_max_bytes": LIMIT})
     async with running_api(settings.model_copy(update={"addresses": addresses})) as api_client:
-        yield QuarantineOperator(api_client, database, Inbox(database, LIMIT))
+        yield QuarantineOperator(api_client, database, MessageLogAndQuarantineWriter(database, LIMIT))
 
 
 async def test_a_mended_message_is_taken_into_the_log(operator: QuarantineOperator) -> None:

@@ -23,7 +23,7 @@ import pytest
 from aiohttp import web
 
 from clients.modules import ModulesClient
-from dev.embedded.stack import Stack
+from dev.embedded.stack import EmbeddedStack
 from domain.addresses.operations import UPRN_MAX, AddressEntry, Module, Operation
 from haulage.address_module import Connection
 from infra.address_settings import AddressSettings, AllModulesSettings, ModuleSettings
@@ -81,7 +81,7 @@ class ModuleCopy:
 
 
 @asynccontextmanager
-async def on_postgresql(stack: Stack, patch: pytest.MonkeyPatch) -> AsyncIterator[ModuleCopy]:
+async def on_postgresql(stack: EmbeddedStack, patch: pytest.MonkeyPatch) -> AsyncIterator[ModuleCopy]:
     """The example, unchanged."""
     async with own_database(stack) as url:
         dsn = url.replace("+asyncpg", "")
@@ -144,7 +144,7 @@ def mariadb() -> Iterator[Path | None]:
 @pytest.fixture(params=["PostgreSQL", "MySQL", "SQLite"])
 async def module_copy(
     request: pytest.FixtureRequest,
-    stack: Stack,
+    stack: EmbeddedStack,
     mariadb: Path | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

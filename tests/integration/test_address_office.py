@@ -26,7 +26,7 @@ from infra.database import Database
 from infra.settings import Settings
 from sims.oss.scenario import OssAction, OssRule, OssScenario
 from sims.oss.server import Oss, running_oss
-from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from tests.integration.test_address_purging import build_delete
 from tests.support import modules as module_peers
 from tests.support.api import ApiClient, Reply, running_api
@@ -128,7 +128,9 @@ async def test_a_cycle_under_way_says_how_far_it_is(installation: AddressOperato
     """Its phase, its name and what it has done, as long as it runs; afterwards there is nothing to say."""
     installation.oss.set(OssScenario(rules=(OssRule(action=OssAction.SLOW, seconds=8),)))
     message = PublishedMessage(message_id="1", data=b'{"uprn": 7, "address_id": 1, "record": {}}')
-    await Inbox(database, 1_000).store_messages_or_quarantine_them([DeliveredMessage(Topic.CREATE_UPDATE, message)])
+    await MessageLogAndQuarantineWriter(database, 1_000).store_messages_or_quarantine_them(
+        [DeliveredMessage(Topic.CREATE_UPDATE, message)]
+    )
     # On a busy machine the cycle may be over before this is answered.
     resuming = asyncio.create_task(installation.post("/v1/addresses/cycle/resume", **SIGNED))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from pydantic import SecretStr
 
-from dev.embedded.stack import Stack
+from dev.embedded.stack import EmbeddedStack
 from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, OperationKind, OperationOutcome
@@ -251,13 +251,13 @@ class Promises(RuleBasedStateMachine):
         return book
 
 
-async def test_the_promises_hold_in_every_order_of_events(stack: Stack, database_url: str) -> None:
+async def test_the_promises_hold_in_every_order_of_events(stack: EmbeddedStack, database_url: str) -> None:
     """A1 to A11, A13 and A14."""
     # On a thread and a loop of its own: steps of a state machine are not async.
     await asyncio.to_thread(_play_machine, stack, database_url)
 
 
-def _play_machine(stack: Stack, database_url: str) -> None:
+def _play_machine(stack: EmbeddedStack, database_url: str) -> None:
     loop = asyncio.new_event_loop()
     world = CycleHarness(
         stack.build_settings().database.model_copy(update={"url": SecretStr(database_url)}),

@@ -57,7 +57,7 @@ class PurgeSetup:
 
     async def check(self, **changes: Any) -> LogicalDeleteCheckResult:
         """One check."""
-        return await ActivityEnvironment().run(self._deletes(**changes).check_logical_deletes)
+        return await ActivityEnvironment().run(self._deletes(**changes).check_logical_deletes_and_purge_if_configured)
 
     async def purge(self, *address_ids: int) -> PurgeAddressesResult:
         """What an operator orders."""

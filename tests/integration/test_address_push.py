@@ -23,7 +23,7 @@ from infra.settings import Settings
 from sims.pubsub.broker import Broker
 from sims.pubsub.scenario import Scenario
 from sims.pubsub.server import PubSubSim, running_pubsub
-from stores.addresses.inbox import Inbox
+from stores.addresses.inbox import MessageLogAndQuarantineWriter
 from stores.tables.addresses import AddressMessage, QuarantinedMessage
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.pubsub import create_update, many, publisher
@@ -146,7 +146,7 @@ async def test_a_push_is_answered_when_it_is_in_the_log(
     async def fail(*_: Any) -> None:
         raise ConnectionError("the database is down")
 
-    monkeypatch.setattr(Inbox, "store_messages_or_quarantine_them", fail)
+    monkeypatch.setattr(MessageLogAndQuarantineWriter, "store_messages_or_quarantine_them", fail)
     reply = await world.push(envelope(create_update(), "8"))
     assert (reply.status, reply.code) == (503, "unavailable")
 

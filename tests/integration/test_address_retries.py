@@ -12,8 +12,8 @@ from domain.addresses.operations import Module
 from infra.settings import Settings
 from sims.oss.module import AddressState
 from stores.addresses import actions
-from stores.addresses.actions import Actor
-from stores.addresses.search import MessageFilter
+from stores.addresses.actions import ActorWithReason
+from stores.addresses.search import MessageSearchConditions
 from tests.support.address_said import create, delete, swap
 from tests.support.address_world import CycleHarness, Fault, change_settings, load_by_number, settle
 from tests.support.addresses import running_addresses
@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 
-BY = Actor("ann", "the address is there now")
+BY = ActorWithReason("ann", "the address is there now")
 BEHIND = 20
 
 
@@ -218,7 +218,7 @@ async def test_who_queues_need_not_wait_for_its_time_when_its_head_is_skipped(
     await world.fetch("UPDATE im_infi_addr_sync_log SET wait_reason = wait_reason - 'unsure' WHERE msg_no = 'head'")
 
     if is_many:
-        wanted = MessageFilter(ids=[rows["head"]["id"], rows["last"]["id"]])
+        wanted = MessageSearchConditions(ids=[rows["head"]["id"], rows["last"]["id"]])
         skipped = await actions.skip_messages(world.database, wanted, 10, BY)
         assert (skipped.changed, skipped.busy) == (2, 0)
     else:

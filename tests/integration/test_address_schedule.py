@@ -17,7 +17,7 @@ from infra.database import Database
 from infra.settings import Settings
 from sims.oss.scenario import OssAction, OssScenario
 from sims.oss.server import Oss, running_oss
-from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from tests.support import modules as module_peers
 from tests.support.modules import call_fault
 from tests.support.waiting import eventually
@@ -41,7 +41,7 @@ class Installation:
     async def publish(self, count: int, first: int = 1) -> None:
         """CreateUpdates, each of an address of its own."""
         said = [{"uprn": uprn, "address_id": uprn, "record": {}} for uprn in range(first, first + count)]
-        await Inbox(self.database, 1_000).store_messages_or_quarantine_them(
+        await MessageLogAndQuarantineWriter(self.database, 1_000).store_messages_or_quarantine_them(
             [
                 DeliveredMessage(
                     Topic.CREATE_UPDATE, PublishedMessage(message_id=str(each["uprn"]), data=msgspec.json.encode(each))
@@ -50,7 +50,7 @@ class Installation:
             ]
         )
 
-    async def count_unfinished(self) -> int:
+    async def count_unfinished_messages(self) -> int:
         """How many messages are not done."""
         query = "SELECT count(*) FROM im_infi_addr_sync_log WHERE proc_flag IS DISTINCT FROM 'Y'"
         async with self.database.connection() as connection:
@@ -58,7 +58,7 @@ class Installation:
 
     async def is_empty(self) -> bool:
         """Whether all is done."""
-        return await self.count_unfinished() == 0
+        return await self.count_unfinished_messages() == 0
 
     async def running(self) -> list[str]:
         """The runs of the schedule that are going on."""
@@ -67,11 +67,11 @@ class Installation:
 
     async def wait_until_processing(self) -> str:
         """Wait until a run is in the middle of its messages."""
-        before = await self.count_unfinished()
+        before = await self.count_unfinished_messages()
 
         async def under_way() -> str:
             runs = await self.running()
-            return runs[0] if runs and 0 < await self.count_unfinished() < before else ""
+            return runs[0] if runs and 0 < await self.count_unfinished_messages() < before else ""
 
         return await eventually(under_way)
 
@@ -118,7 +118,7 @@ async def test_a_pause_ends_what_runs_after_its_cycle(installation: Installation
     handle = installation.engine.get_workflow_handle(run, result_type=AddressCycleStatus)
     status: AddressCycleStatus = await handle.result()
 
-    assert (status.paused, status.totals.done, await installation.count_unfinished()) == (True, 50, 5)
+    assert (status.paused, status.totals.done, await installation.count_unfinished_messages()) == (True, 50, 5)
     await installation.schedule.unpause()
     await installation.schedule.trigger()
     await eventually(installation.is_empty)

@@ -274,7 +274,7 @@ async def test_an_outage_of_the_database_ends_no_figures(
             raise answer
         return answer
 
-    monkeypatch.setattr(cycle, "count_unfinished", count)
+    monkeypatch.setattr(cycle, "count_unfinished_messages", count)
     monkeypatch.setattr(overview, "GAUGE_INTERVAL_SECONDS", 0.01)
     looking = asyncio.create_task(
         overview.update_gauges_forever(Database(browser.api_client.settings.database), AddressSettings(retries=2))

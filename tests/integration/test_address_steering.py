@@ -18,8 +18,8 @@ from infra.database import Database
 from infra.settings import Settings
 from stores.addresses import actions
 from stores.addresses import cycle as cycle_store
-from stores.addresses.actions import Actor
-from stores.addresses.search import MessageFilter
+from stores.addresses.actions import ActorWithReason
+from stores.addresses.search import MessageSearchConditions
 from stores.tables.addresses import AddressMessage, QuarantinedMessage
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import eventually
@@ -334,14 +334,18 @@ async def test_operators_and_loads_in_a_crowd_never_take_the_same_message(
 
     async def skip_all() -> int:
         skipped = [
-            await actions.skip_message(operator.database, id_, Actor("ann", "why"), though_touched=False) for id_ in ids
+            await actions.skip_message(operator.database, id_, ActorWithReason("ann", "why"), though_touched=False)
+            for id_ in ids
         ]
         return sum(skipped)
 
     async def retry_all() -> int:
-        by = Actor("ann", "why")
+        by = ActorWithReason("ann", "why")
         return sum(
-            [(await actions.retry_messages(operator.database, MessageFilter(), 7, by)).changed for _ in range(20)]
+            [
+                (await actions.retry_messages(operator.database, MessageSearchConditions(), 7, by)).changed
+                for _ in range(20)
+            ]
         )
 
     load = cycle_store.resume_or_begin_cycle(operator.database, tuned, "cycle-2")

@@ -11,13 +11,13 @@ from activities.addresses import delivery
 from domain.addresses.activity_models import ApplyStepInput, CyclePhase
 from domain.addresses.operations import Module, ModuleLookupAnswer, Operation, OperationOutcome, OperationResult
 from stores.addresses import actions, cycle
-from stores.addresses.actions import Actor
+from stores.addresses.actions import ActorWithReason
 from tests.support.address_said import create, swap
 from tests.support.address_world import CycleHarness, Fault, PythonModules, change_settings, load_by_number, settle
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 
-BY = Actor("ann", "the address is there now")
+BY = ActorWithReason("ann", "the address is there now")
 
 
 class SleepingModules(PythonModules):
@@ -56,11 +56,11 @@ async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world:
     plan = await cycle.resume_or_begin_cycle(world.database, world.settings, "cycle")
     order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WRITE, step=plan.writes[0])
     modules = SleepingModules(world)
-    asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
+    asleep = asyncio.create_task(delivery.check_send_and_record_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
     # The next worker cannot reach two of the modules: the message fails, and a younger one supersedes it.
     world.modules.faults = [None, Fault.AWAY, None, Fault.AWAY]
-    await delivery.apply_step(world.database, world.settings, world.modules, order)
+    await delivery.check_send_and_record_step(world.database, world.settings, world.modules, order)
     world.modules.faults = []
     await world.publish([create("young", 1, n=2)])
     await settle(world)
@@ -85,11 +85,11 @@ async def test_a_worker_that_wakes_over_a_swap_changes_nothing(world: CycleHarne
     plan = await cycle.resume_or_begin_cycle(world.database, world.settings, "cycle")
     order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.SWAP, step=plan.swaps[0])
     modules = SleepingModules(world, is_sent=is_sent)
-    asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
+    asleep = asyncio.create_task(delivery.check_send_and_record_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
     # Two modules answer the next worker only later.
     world.modules.faults = [*[None] * len(Module), None, Fault.LOST, None, Fault.AWAY]
-    await delivery.apply_step(world.database, world.settings, world.modules, order)
+    await delivery.check_send_and_record_step(world.database, world.settings, world.modules, order)
     world.modules.faults = []
     await world.publish([swap("young", 1, 3), create("c2", 3, n=5)])
     await settle(world)
@@ -112,9 +112,9 @@ async def test_a_worker_that_wakes_in_a_later_cycle_costs_no_try(world: CycleHar
     plan = await cycle.resume_or_begin_cycle(world.database, world.settings, "first")
     order = ApplyStepInput(cycle_id="first", phase=CyclePhase.WRITE, step=plan.writes[0])
     modules = SleepingModules(world, is_sent=True)
-    asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
+    asleep = asyncio.create_task(delivery.check_send_and_record_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
-    await delivery.apply_step(world.database, world.settings, world.modules, order)
+    await delivery.check_send_and_record_step(world.database, world.settings, world.modules, order)
     await cycle.resume_or_begin_cycle(world.database, world.settings, "second")
     modules.woken.set()
     await asleep
@@ -132,10 +132,10 @@ async def test_a_worker_that_wakes_does_not_write_over_what_an_operator_said(wor
     plan = await cycle.resume_or_begin_cycle(world.database, world.settings, "cycle")
     order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WAIT, step=plan.swaps[0])
     modules = SleepingModules(world)
-    asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
+    asleep = asyncio.create_task(delivery.check_send_and_record_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
     world.modules.faults = [*[None] * len(Module), *[Fault.AWAY] * len(Module)]
-    await delivery.apply_step(world.database, world.settings, world.modules, order)
+    await delivery.check_send_and_record_step(world.database, world.settings, world.modules, order)
     world.modules.faults = []
     id_ = (await load_by_number(world))["old"]["id"]
     assert await actions.skip_message(world.database, id_, BY, though_touched=True)

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from api.app import ROUTE_GROUPS
-from api.http.routes import Access, Route
+from api.http.routes import Route, RouteAccess
 from domain import secrets
 from infra.settings import Settings
 from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack
 
-LOCKED = [route for group in ROUTE_GROUPS for route in group if route.access not in {Access.PUBLIC, Access.PUSH}]
+LOCKED = [
+    route for group in ROUTE_GROUPS for route in group if route.access not in {RouteAccess.PUBLIC, RouteAccess.PUSH}
+]
 # Bodies are judged after the caller, so that any JSON will do where the caller is refused.
 ANY_BODY: dict[str, Any] = {"json": {}}
 
@@ -106,7 +108,7 @@ async def test_every_locked_route_refuses_a_revoked_key_at_once(api_client: ApiC
 async def test_what_belongs_to_another_project_is_not_there(api_client: ApiClient) -> None:
     """A right key of another project sees 404, as if the id named nothing."""
     estate, stranger = await make_estate(api_client), await api_client.make_project("stranger")
-    routes = [route for route in LOCKED if route.variables and route.access is not Access.ADMIN]
+    routes = [route for route in LOCKED if route.variables and route.access is not RouteAccess.ADMIN]
     assert {route.tag for route in routes} == {"projects", "downloads", "webhooks", "transfers", "quotas"}
     assert await refusals(api_client, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
 
@@ -114,14 +116,14 @@ async def test_what_belongs_to_another_project_is_not_there(api_client: ApiClien
 async def test_what_needs_the_admin_key_says_so(api_client: ApiClient) -> None:
     """A project's key gets 403 whatever the path names, and learns of nothing that there is."""
     estate = await make_estate(api_client)
-    routes = [route for route in LOCKED if route.access is Access.ADMIN]
+    routes = [route for route in LOCKED if route.access is RouteAccess.ADMIN]
     assert await refusals(api_client, routes, estate, estate.key) == all_answer(routes, 403, "admin_key_needed")
 
 
 async def test_the_admin_key_has_no_project_to_work_on(api_client: ApiClient) -> None:
     """The tenant comes from the credential alone, and the admin key is no tenant."""
     estate = await make_estate(api_client)
-    routes = [route for route in LOCKED if route.access is Access.PROJECT]
+    routes = [route for route in LOCKED if route.access is RouteAccess.PROJECT]
     admin = api_client.settings.api.admin_key.get_secret_value()
     assert await refusals(api_client, routes, estate, admin) == all_answer(routes, 401, "project_key_needed")
 

@@ -16,7 +16,7 @@ from temporalio.client import Client
 from yarl import URL
 
 from api.app import ROUTE_GROUPS
-from api.http.routes import Access, Route
+from api.http.routes import Route, RouteAccess
 from infra.database import Database
 from infra.settings import Settings
 from sims.receiver import running_receiver
@@ -30,7 +30,7 @@ from tests.support.worker import running_worker
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
 ROUTES = [route for group in ROUTE_GROUPS for route in group]
-LOCKED = [route for route in ROUTES if route.access not in {Access.PUBLIC, Access.PUSH}]
+LOCKED = [route for route in ROUTES if route.access not in {RouteAccess.PUBLIC, RouteAccess.PUSH}]
 # To register a type is to ask for a name that must be one in the whole installation: the answer says that it is taken.
 MAKES_A_TYPE = {"POST /v1/register_task_type", "POST /v1/register_task"}
 # The report of a day needs a platform that answers, and here is none.
@@ -284,7 +284,7 @@ async def walk(installation: Installation, routes: list[Route], headers: Mapping
             seen, missed = await send(installation, real, headers), await send(installation, unreal, headers)
             check_unseen(real, installation.owner, seen)
             check_alike(installation, real, seen, missed)
-            refusal = HTTPStatus.FORBIDDEN if route.access is Access.ADMIN else HTTPStatus.NOT_FOUND
+            refusal = HTTPStatus.FORBIDDEN if route.access is RouteAccess.ADMIN else HTTPStatus.NOT_FOUND
             assert not route.variables or seen.status == refusal, (real, seen)
     assert before - await rows(installation.database) == set()
     assert await histories(installation) == begun
@@ -301,7 +301,11 @@ async def test_a_stranger_sees_changes_and_guesses_nothing(installation: Install
 async def test_what_a_stranger_must_not_see_is_there(installation: Installation) -> None:
     """Every id is real: the owner, and the operator, are answered where a stranger is not."""
     admin = installation.api_client.settings.api.admin_key.get_secret_value()
-    keys = {Access.ADMIN: admin, Access.OWNER: installation.owner.key, Access.PROJECT: installation.owner.key}
+    keys = {
+        RouteAccess.ADMIN: admin,
+        RouteAccess.OWNER: installation.owner.key,
+        RouteAccess.PROJECT: installation.owner.key,
+    }
     for route in LOCKED:
         if route.method != "GET" or route.name == NEEDS_A_PLATFORM:
             continue

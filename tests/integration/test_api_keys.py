@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from api.app import ROUTE_GROUPS
 from api.audit import is_audited
-from api.http.routes import Access, Route
+from api.http.routes import Route, RouteAccess
 from domain import secrets
 from domain.faults import Invalid
 from domain.secrets import KeyRight
@@ -29,7 +29,7 @@ OPEN_TO_PROJECTS = [
     route
     for group in ROUTE_GROUPS
     for route in group
-    if route.access in {Access.PROJECT, Access.PROJECTS, Access.OWNER}
+    if route.access in {RouteAccess.PROJECT, RouteAccess.PROJECTS, RouteAccess.OWNER}
 ]
 
 
@@ -324,7 +324,9 @@ def test_every_route_that_changes_something_is_audited_or_submits_work() -> None
         route.name
         for group in ROUTE_GROUPS
         for route in group
-        if not route.is_read_only and not is_audited(route) and route.access not in {Access.PUBLIC, Access.PUSH}
+        if not route.is_read_only
+        and not is_audited(route)
+        and route.access not in {RouteAccess.PUBLIC, RouteAccess.PUSH}
     }
     assert left_out == {
         "POST /v1/codec/decode",

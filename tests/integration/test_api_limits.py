@@ -12,7 +12,7 @@ import pytest
 from pydantic import Field
 
 from api.http.models import Request, Response
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Call, RouteAccess, Routes
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import PATIENCE_SECONDS
@@ -37,13 +37,13 @@ class Length(Response):
     length: int
 
 
-@toys.post("/toys", access=Access.PUBLIC)
+@toys.post("/toys", access=RouteAccess.PUBLIC)
 async def measure(_call: Call, body: Text) -> Length:
     """Measure a text."""
     return Length(length=len(body.text))
 
 
-@toys.get("/toys/slow", access=Access.PUBLIC)
+@toys.get("/toys/slow", access=RouteAccess.PUBLIC)
 async def slow(_call: Call) -> Length:
     """Take longer than any caller waits."""
     await asyncio.Event().wait()
@@ -245,7 +245,7 @@ async def test_requests_under_way_finish_when_the_server_stops(settings: Setting
     entered = asyncio.Event()
     routes = Routes("gate", "One route that waits.")
 
-    @routes.get("/gate", access=Access.PUBLIC)
+    @routes.get("/gate", access=RouteAccess.PUBLIC)
     async def wait(_call: Call) -> Length:
         """Wait for the gate."""
         entered.set()

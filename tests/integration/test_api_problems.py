@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from api.http.models import Deprecated, Request, Response
 from api.http.openapi import build_openapi_document
 from api.http.problems import Problem
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Call, RouteAccess, Routes
 from domain.faults import Conflict, Fault, Gone, Invalid, Missing, QuotaExhausted, SourceFault, Unauthenticated
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
@@ -53,13 +53,13 @@ class Echo(Response):
     seen: dict[str, Any]
 
 
-@toys.post("/toys", access=Access.PUBLIC, status=201)
+@toys.post("/toys", access=RouteAccess.PUBLIC, status=201)
 async def make(_call: Call, body: Toy) -> Echo:
     """Echo a body."""
     return Echo(seen=body.model_dump())
 
 
-@toys.get("/toys", access=Access.PUBLIC)
+@toys.get("/toys", access=RouteAccess.PUBLIC)
 async def browse(_call: Call, query: ToyQuery) -> Echo:
     """Echo a query."""
     return Echo(seen=query.model_dump())
@@ -82,36 +82,36 @@ class OldToy(Request):
     parts: list[OldPart] = Field(default=[])
 
 
-@toys.put("/toys/old", access=Access.PUBLIC)
+@toys.put("/toys/old", access=RouteAccess.PUBLIC)
 async def replace(_call: Call, body: OldToy) -> Echo:
     """Echo a body, with names of before."""
     return Echo(seen=body.model_dump())
 
 
-@toys.get("/toys/old", access=Access.PUBLIC, deprecated=OLD)
+@toys.get("/toys/old", access=RouteAccess.PUBLIC, deprecated=OLD)
 async def browse_as_before(_call: Call) -> Echo:
     """Echo nothing."""
     return Echo(seen={})
 
 
-@toys.delete("/toys", access=Access.PUBLIC)
+@toys.delete("/toys", access=RouteAccess.PUBLIC)
 async def clear(_call: Call) -> None:
     """Answer nothing."""
 
 
-@toys.get("/toys/broken", access=Access.PUBLIC)
+@toys.get("/toys/broken", access=RouteAccess.PUBLIC)
 async def broken(_call: Call) -> Echo:
     """Fail on our side."""
     raise RuntimeError("the password is swordfish")
 
 
-@toys.get("/toys/outage", access=Access.PUBLIC)
+@toys.get("/toys/outage", access=RouteAccess.PUBLIC)
 async def outage(_call: Call) -> Echo:
     """Need a part that is down."""
     raise ConnectionRefusedError("connect call failed ('127.0.0.1', 5432)")
 
 
-@toys.get("/toys/faults/{kind}", access=Access.PUBLIC)
+@toys.get("/toys/faults/{kind}", access=RouteAccess.PUBLIC)
 async def fail(_call: Call, path: KindPath) -> Echo:
     """Raise a fault of a kind."""
     kinds: dict[str, type[Fault]] = {
@@ -128,7 +128,7 @@ def envelope(problem: Problem) -> web.Response:
 enveloped = Routes("enveloped", "Routes with an envelope of their own.", render=envelope)
 
 
-@enveloped.post("/enveloped", access=Access.PROJECT)
+@enveloped.post("/enveloped", access=RouteAccess.PROJECT)
 async def wrap(_call: Call, body: Toy) -> Echo:
     """Echo a body, for callers with a key."""
     return Echo(seen=body.model_dump())

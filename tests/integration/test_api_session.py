@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from api.http import sessions
 from domain import secrets
 from domain.secrets import SealedText
-from infra.secrets import Sealer
+from infra.secrets import SecretSealer
 from infra.settings import Settings
 from tests.support.api import ApiClient, Reply, running_api
 
@@ -80,7 +80,7 @@ async def test_the_cookie_holds_no_key(api_client: ApiClient) -> None:
     _, key = await api_client.make_project()
     header = await sign_in(api_client, key)
     token = header["Cookie"].partition("=")[2]
-    text = Sealer(api_client.settings.secrets).open(SealedText(token=token + "=" * (-len(token) % 4)))
+    text = SecretSealer(api_client.settings.secrets).open(SealedText(token=token + "=" * (-len(token) % 4)))
     parsed = secrets.parse_api_key(key)
     assert parsed is not None
     assert parsed.key_id in text
@@ -204,7 +204,7 @@ async def test_a_session_ends_in_time(settings: Settings) -> None:
 async def test_nothing_but_what_we_made_as_a_session_is_one(api_client: ApiClient) -> None:
     """Not rubbish, not a changed letter, not text sealed for another purpose."""
     token = (await sign_in(api_client, admin_key(api_client)))["Cookie"].partition("=")[2]
-    sealer = Sealer(api_client.settings.secrets)
+    sealer = SecretSealer(api_client.settings.secrets)
     made = ["https://example.com/rows", f"haulage_session 9999999999 {'00' * 32} "]
     others = [sealer.seal(text).token.rstrip("=") for text in made]
     for wrong in ("", "x", "é", token[:-4] + "AAAA", *others):

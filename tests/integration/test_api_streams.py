@@ -12,7 +12,7 @@ from aiohttp import web
 from pydantic import Field
 
 from api.http.models import Request, Response
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Call, RouteAccess, Routes
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
 
@@ -36,7 +36,7 @@ class Label(Response):
     label: str | None
 
 
-@toys.get("/toys/patient", access=Access.PUBLIC)
+@toys.get("/toys/patient", access=RouteAccess.PUBLIC)
 async def patient(call: Call) -> Label:
     """Wait for as long as the caller does."""
     call.remove_time_limit()
@@ -44,7 +44,7 @@ async def patient(call: Call) -> Label:
     return Label(label="done")
 
 
-@toys.get("/toys/half", access=Access.PUBLIC, media_type="text/plain")
+@toys.get("/toys/half", access=RouteAccess.PUBLIC, media_type="text/plain")
 async def half(call: Call) -> web.StreamResponse:
     """Break in the middle of the answer."""
     response = web.StreamResponse()
@@ -53,7 +53,7 @@ async def half(call: Call) -> web.StreamResponse:
     raise LookupError("the other half is nowhere")
 
 
-@toys.get("/toys/label", access=Access.PUBLIC, also={HTTPStatus.NO_CONTENT: ""})
+@toys.get("/toys/label", access=RouteAccess.PUBLIC, also={HTTPStatus.NO_CONTENT: ""})
 async def label(_call: Call, headers: Labels) -> Label | web.Response:
     """Return the header."""
     return Label(label=headers.label) if headers.label else web.Response(status=204)

@@ -98,7 +98,7 @@ async def test_a_page_of_a_long_log_is_read_by_an_index(
 
         monkeypatch.setattr(session, "exec", explain)
         with pytest.raises(LookupError):
-            await audit.list_page_plus_one(session, filters, None, 50)
+            await audit.list_audit_entry_page_plus_one(session, filters, None, 50)
     async with database.connection() as plain:
         plan = "\n".join(row[0] for row in await plain.fetch(f"EXPLAIN {statements[0]}"))
     assert index in plan
@@ -112,7 +112,7 @@ async def test_lists_of_one_project_leave_room_for_those_of_another(
     greedy_id, greedy = await api_client.make_project()
     _, modest = await api_client.make_project("modest")
     may_end, begun = asyncio.Event(), []
-    read = audit.list_page_plus_one
+    read = audit.list_audit_entry_page_plus_one
 
     async def read_slowly(session: Session, filters: AuditFilter, *place: Any) -> Sequence[AuditEntry]:
         rows = await read(session, filters, *place)
@@ -122,7 +122,7 @@ async def test_lists_of_one_project_leave_room_for_those_of_another(
             await may_end.wait()
         return rows
 
-    monkeypatch.setattr(audit, "list_page_plus_one", read_slowly)
+    monkeypatch.setattr(audit, "list_audit_entry_page_plus_one", read_slowly)
     lists = [asyncio.create_task(api_client.ask("GET", "/v1/audit", key=greedy)) for _ in range(2 * LISTS_AT_ONCE_MAX)]
     await eventually(lambda: len(begun) >= LISTS_AT_ONCE_MAX)
     assert (await api_client.ask("GET", "/v1/audit", key=modest)).status == 200

@@ -78,7 +78,7 @@ def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "run.json").write_text(RunState(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json())
     with (
         monkeypatch.context() as shell,
-        data_folder.publish_environment(tmp_path, {data_folder.MARKER_VARIABLE: "postgresql://its"}),
+        data_folder.write_environment_file_while_running(tmp_path, {data_folder.MARKER_VARIABLE: "postgresql://its"}),
     ):
         # Remembered as absent, so that what is adopted goes with the context.
         shell.setenv(data_folder.MARKER_VARIABLE, "")

@@ -12,7 +12,7 @@ from pydantic import Field
 from api import downloads, projects
 from api.downloads import creation, quotas
 from api.http.models import Request, Response
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Call, RouteAccess, Routes
 from domain.downloads.models import DownloadSpec
 from domain.faults import Invalid
 from domain.quotas import DownloadQuotaLimits, QuotaLimits
@@ -49,7 +49,7 @@ class Admitted(Response):
     """It was let in."""
 
 
-@toys.post("/toys", access=Access.PROJECT)
+@toys.post("/toys", access=RouteAccess.PROJECT)
 async def submit(call: Call, body: Submission) -> Admitted:
     """Admit a download."""
     order = DownloadSpec(

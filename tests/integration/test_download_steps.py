@@ -126,7 +126,7 @@ async def fetch_all(
 
 
 async def probe(doing: DownloadActivities, ask: ProbeInput) -> SourcesProbe:
-    looked: ProbeResult = await ActivityEnvironment().run(doing.prepare_fetching, ask)
+    looked: ProbeResult = await ActivityEnvironment().run(doing.probe_and_begin_uploads_or_make_small_file, ask)
     assert looked.sources is not None
     return looked.sources
 
@@ -211,7 +211,9 @@ async def test_every_crash_point_of_a_small_file_is_survived(held: Services, sou
         while looked is None:
             with suppress(Crash):
                 doing = make_activities(allow_small_files(held), store)
-                looked = await ActivityEnvironment().run(doing.prepare_fetching, ProbeInput(spec=spec, processings=1))
+                looked = await ActivityEnvironment().run(
+                    doing.probe_and_begin_uploads_or_make_small_file, ProbeInput(spec=spec, processings=1)
+                )
         assert looked.file is not None
         assert looked.file.rows == rows
         assert parse_csv(await held.objects.get(names.build_file_key(spec))) == expected_rows(SEED, range(rows))
@@ -229,7 +231,9 @@ async def test_what_was_read_of_a_small_file_is_staged_where_it_takes_too_long(h
     """A fetcher goes on behind the pages that were read, and makes the same file."""
     spec = build_spec(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"slice_seconds": 0})
     doing = make_activities(allow_small_files(held))
-    looked: ProbeResult = await ActivityEnvironment().run(doing.prepare_fetching, ProbeInput(spec=spec, processings=1))
+    looked: ProbeResult = await ActivityEnvironment().run(
+        doing.probe_and_begin_uploads_or_make_small_file, ProbeInput(spec=spec, processings=1)
+    )
     assert looked.sources is not None
     assert looked.file is None
     ledger = RangeLedger.model_validate_json(await held.objects.get(names.build_range_ledger_key(spec, 0)))

@@ -23,7 +23,7 @@ from api.downloads import events, responses
 from api.downloads.responses import DownloadMemo
 from api.downloads.watching import Subscription
 from api.http.models import Request
-from api.http.routes import Access, Call, Routes
+from api.http.routes import Call, RouteAccess, Routes
 from domain.downloads.models import DownloadStatus, FileType
 from domain.faults import FaultRecord
 from infra.database import Database
@@ -237,7 +237,7 @@ async def keep_publishing(watcher: Subscription) -> None:
     for rows in itertools.count():
         status = DownloadStatus(rows=rows, fault=fault)
         kept = DownloadMemo(type=FileType.CSV, file_name="x.csv", operator_id=None)
-        watcher.push(responses.build_response_from_run("prj_1", "dl_1", kept, status, datetime.now(UTC)))
+        watcher.queue_update(responses.build_response_from_run("prj_1", "dl_1", kept, status, datetime.now(UTC)))
         await asyncio.sleep(0)
 
 
@@ -246,7 +246,7 @@ async def test_a_watcher_that_takes_nothing_is_dropped(settings: Settings, monke
     monkeypatch.setattr(events, "SEND_SECONDS", 0.2)
     toys, ended = Routes("toys", "A stream without end."), asyncio.Event()
 
-    @toys.get("/toys/{kind}", access=Access.PROJECT)
+    @toys.get("/toys/{kind}", access=RouteAccess.PROJECT)
     async def flood(call: Call, path: StreamKind) -> web.StreamResponse:
         """Push more than anyone reads."""
         watcher = Subscription()

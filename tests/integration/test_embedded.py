@@ -24,7 +24,7 @@ from minio.error import S3Error
 from temporalio.client import Client
 
 from dev.embedded import components, data_folder, processes
-from dev.embedded.stack import Stack, run_stack
+from dev.embedded.stack import EmbeddedStack, run_stack
 from domain import faults
 from infra import log
 from infra.settings import EmbeddedPortSettings
@@ -49,7 +49,7 @@ from dev.embedded.stack import run_stack
 from tests.support.stack import ANY_PORTS
 
 async def main():
-    log.configure("INFO")
+    log.configure_json_logging("INFO")
     async with run_stack(Path(sys.argv[1]), ui=False, ports=ANY_PORTS):
         print("up", flush=True)
         await asyncio.Event().wait()
@@ -67,19 +67,19 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-async def own(folder: Path) -> AsyncIterator[Stack]:
+async def own(folder: Path) -> AsyncIterator[EmbeddedStack]:
     """Parts of this module's own, to be killed, with the Web UI."""
     async with run_stack(folder, ui=True, ports=parts.ANY_PORTS) as running:
         yield running
 
 
 @pytest.fixture
-def bucket(own: Stack) -> Minio:
+def bucket(own: EmbeddedStack) -> Minio:
     """A client of the module's own object store."""
     return client_of(own, own.secrets.object_secret_key)
 
 
-def client_of(stack: Stack, secret_key: str) -> Minio:
+def client_of(stack: EmbeddedStack, secret_key: str) -> Minio:
     """A client of an object store."""
     address = stack.addresses["store"].removeprefix("http://")
     return Minio(address, "haulage", secret_key, secure=False, region=components.REGION)
@@ -98,7 +98,7 @@ def listeners(pids: list[int]) -> set[tuple[str, int]]:
     return found
 
 
-async def test_everything_listens_on_the_loopback_alone(own: Stack) -> None:
+async def test_everything_listens_on_the_loopback_alone(own: EmbeddedStack) -> None:
     """No part opens a port to the network, named or not, TCP or UDP."""
 
     def complete() -> set[tuple[str, int]]:
@@ -110,7 +110,7 @@ async def test_everything_listens_on_the_loopback_alone(own: Stack) -> None:
     assert {address for address, _ in await waiting.eventually(complete)} == {LOOPBACK}
 
 
-async def test_nothing_is_written_outside_the_folder(own: Stack) -> None:
+async def test_nothing_is_written_outside_the_folder(own: EmbeddedStack) -> None:
     """Files, logs and sockets are below it; only the sockets whose path is built into SeaweedFS are elsewhere."""
 
     def list_written() -> set[str]:
@@ -127,7 +127,7 @@ async def test_nothing_is_written_outside_the_folder(own: Stack) -> None:
     assert {path for path in outside if not built_in.fullmatch(path)} == set()
 
 
-async def test_a_killed_database_comes_back_with_its_rows(own: Stack) -> None:
+async def test_a_killed_database_comes_back_with_its_rows(own: EmbeddedStack) -> None:
     """What was committed is there, under the same address."""
     address = own.build_database_url().replace("+asyncpg", "")
     connection = await asyncpg.connect(address)
@@ -141,7 +141,7 @@ async def test_a_killed_database_comes_back_with_its_rows(own: Stack) -> None:
     await connection.close()
 
 
-async def test_a_killed_store_comes_back_with_its_objects(own: Stack, bucket: Minio) -> None:
+async def test_a_killed_store_comes_back_with_its_objects(own: EmbeddedStack, bucket: Minio) -> None:
     """What was put is there, under the same address, and what is put afterwards overwrites none of it."""
     bodies = {f"kept/{number}": secrets.token_bytes(100_000) for number in range(20)}
     for number, (key, body) in enumerate(bodies.items()):
@@ -152,7 +152,7 @@ async def test_a_killed_store_comes_back_with_its_objects(own: Stack, bucket: Mi
     assert {key: bucket.get_object(components.BUCKET, key).read() for key in bodies} == bodies
 
 
-async def test_a_killed_engine_comes_back_with_its_workflows(own: Stack) -> None:
+async def test_a_killed_engine_comes_back_with_its_workflows(own: EmbeddedStack) -> None:
     """What was started is there, under the same address, also for a client that stayed connected."""
     client = await Client.connect(own.addresses["engine"])
     started = await client.start_workflow("Nobody", id="kept", task_queue="nobody")
@@ -162,7 +162,7 @@ async def test_a_killed_engine_comes_back_with_its_workflows(own: Stack) -> None
     assert (await started.describe()).run_id == started.first_execution_run_id
 
 
-async def kill(stack: Stack, name: str) -> None:
+async def kill(stack: EmbeddedStack, name: str) -> None:
     """Kill a part and wait until another process serves in its place."""
     address, pid = stack.addresses[name], stack.list_pids()[name]
     began = time.monotonic()
@@ -174,14 +174,14 @@ async def kill(stack: Stack, name: str) -> None:
     assert stack.addresses[name] == address
 
 
-async def test_the_database_asks_for_the_password(own: Stack) -> None:
+async def test_the_database_asks_for_the_password(own: EmbeddedStack) -> None:
     """Every local user reaches the port; none gets in without the password."""
     wrong = own.build_database_url().replace("+asyncpg", "").replace(own.secrets.database_password, "guessed")
     with pytest.raises(asyncpg.InvalidPasswordError):
         await asyncpg.connect(wrong)
 
 
-async def test_the_database_knows_case_beyond_ascii(own: Stack) -> None:
+async def test_the_database_knows_case_beyond_ascii(own: EmbeddedStack) -> None:
     """Searches for names ignore case in every script, whatever the machine's locale."""
     connection = await asyncpg.connect(own.build_database_url().replace("+asyncpg", ""))
     assert await connection.fetchval("SELECT lower('ÉÑЖ')") == "éñж"
@@ -192,7 +192,7 @@ async def test_the_database_knows_case_beyond_ascii(own: Stack) -> None:
     ("secret_key", "bucket_name", "code"),
     [("guessed", components.BUCKET, "SignatureDoesNotMatch"), (None, "misspelt", "NoSuchBucket")],
 )
-async def test_the_store_refuses(own: Stack, secret_key: str | None, bucket_name: str, code: str) -> None:
+async def test_the_store_refuses(own: EmbeddedStack, secret_key: str | None, bucket_name: str, code: str) -> None:
     """A wrong key and a bucket that nobody made are errors, as on any S3."""
     client = client_of(own, secret_key or own.secrets.object_secret_key)
     with pytest.raises(S3Error) as refused:
@@ -200,7 +200,7 @@ async def test_the_store_refuses(own: Stack, secret_key: str | None, bucket_name
     assert refused.value.code == code
 
 
-async def test_a_second_start_on_the_folder_is_refused(own: Stack) -> None:
+async def test_a_second_start_on_the_folder_is_refused(own: EmbeddedStack) -> None:
     """The sentence names the holder; the parts that run are not touched."""
     before = own.list_pids()
     with pytest.raises(faults.Conflict, match=f"held by process {os.getpid()} since"):
@@ -209,7 +209,7 @@ async def test_a_second_start_on_the_folder_is_refused(own: Stack) -> None:
     assert own.list_pids() == before
 
 
-async def test_a_second_installation_moves_aside(own: Stack, tmp_path: Path) -> None:
+async def test_a_second_installation_moves_aside(own: EmbeddedStack, tmp_path: Path) -> None:
     """Wished ports that are taken are left to their owner."""
     taken = own.ports.by_name
     wishes = EmbeddedPortSettings(

@@ -288,7 +288,7 @@ async def test_beside_a_running_house(downloads: Downloads, tmp_path: Path) -> N
     (tmp_path / "run.json").write_text(RunState(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json())
     source = exports.source.url(rows=10, seed=SEED)
 
-    with data_folder.publish_environment(tmp_path, variables):
+    with data_folder.write_environment_file_while_running(tmp_path, variables):
         for number in range(2):
             out = tmp_path / f"{number}.csv"
             ended = await wait_for_exit(

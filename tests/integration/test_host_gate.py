@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from infra.database import Database
-from infra.limits import HostRequestLimiter, Limiter
+from infra.limits import DatabaseLimiter, HostRequestLimiter
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 LIMIT = 10
@@ -23,7 +23,7 @@ TTL_SECONDS = 2.0
 Open = Callable[..., Awaitable[HostRequestLimiter]]
 
 
-class CountingLimiter(Limiter):
+class CountingLimiter(DatabaseLimiter):
     """A limiter that counts how often it is asked for a share, and fails when told to."""
 
     asked = 0
@@ -77,11 +77,11 @@ async def open_gate(database: Database) -> AsyncIterator[Open]:
     """Opens gates as separate processes have them."""
     async with AsyncExitStack() as stack:
 
-        async def open_one(limit: int = LIMIT, limiter: Limiter | None = None) -> HostRequestLimiter:
+        async def open_one(limit: int = LIMIT, limiter: DatabaseLimiter | None = None) -> HostRequestLimiter:
             own = Database(database.settings)
             stack.push_async_callback(own.close)
             return await stack.enter_async_context(
-                HostRequestLimiter(limiter or Limiter(own), limit, ttl_seconds=TTL_SECONDS)
+                HostRequestLimiter(limiter or DatabaseLimiter(own), limit, ttl_seconds=TTL_SECONDS)
             )
 
         yield open_one
@@ -218,7 +218,7 @@ async def test_a_cancelled_request_leaves_no_hole(open_gate: Open, host: Limited
 
 async def test_a_closed_gate_gives_everything_back_and_lets_nobody_wait(database: Database) -> None:
     """What a process held is free for the others at once; who waits gets an error that is worth a retry."""
-    async with HostRequestLimiter(Limiter(database), 1) as gate:
+    async with HostRequestLimiter(DatabaseLimiter(database), 1) as gate:
         await gate.permit("h").__aenter__()
         waiting = asyncio.create_task(pass_through(gate))
         await eventually(lambda: len(gate.get_or_create_pool("h")._waiting) == 1)
@@ -265,12 +265,12 @@ HOLDER = """
 import asyncio, sys
 from pydantic import SecretStr
 from infra.database import Database
-from infra.limits import HostRequestLimiter, Limiter
+from infra.limits import HostRequestLimiter, DatabaseLimiter
 from infra.component_settings import DatabaseSettings
 
 async def main():
     database = Database(DatabaseSettings(url=SecretStr(sys.argv[1])))
-    async with HostRequestLimiter(Limiter(database), 2) as gate, gate.permit("h"), gate.permit("h"):
+    async with HostRequestLimiter(DatabaseLimiter(database), 2) as gate, gate.permit("h"), gate.permit("h"):
         print("held", flush=True)
         await asyncio.Event().wait()
 
@@ -285,7 +285,7 @@ async def test_the_permits_of_a_killed_process_come_back(database: Database, dat
     )
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"held\n"
-    async with HostRequestLimiter(Limiter(database), 2) as gate:
+    async with HostRequestLimiter(DatabaseLimiter(database), 2) as gate:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1.0), gate.permit("h"):
                 pass

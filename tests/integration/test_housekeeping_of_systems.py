@@ -78,7 +78,7 @@ async def test_a_site_of_tasks_alone_purges_tasks(settings: Settings, database: 
     await add_type(database)
     old, young = (make_archived_task(days) for days in (KEPT_DAYS + 1, KEPT_DAYS - 1))
     async with database.session() as session:
-        await archive.archive_tasks(session, TYPE, 1, [old, young])
+        await archive.archive_ended_tasks_and_delete_unused_texts(session, TYPE, 1, [old, young])
 
     async with running_worker(settings.model_copy(update={"tasks": keeping}), [tasks.QUEUE]):
         await trigger(engine, tasks)

@@ -18,7 +18,7 @@ from infra.database import Database
 from infra.settings import Settings
 from services.addresses import CycleTrigger
 from sims.platforms.scenario import PlatformScenario
-from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from tests.support.orders import running_orders
 from tests.support.waiting import eventually
 from workflows import systems
@@ -40,7 +40,9 @@ async def store_message(database: Database) -> None:
     """Put a message into the log, as a push does."""
     data = msgspec.json.encode({"uprn": 1, "address_id": 1, "record": {}})
     message = PublishedMessage(message_id="1", data=data)
-    await Inbox(database, 1_000).store_messages_or_quarantine_them([DeliveredMessage(Topic.CREATE_UPDATE, message)])
+    await MessageLogAndQuarantineWriter(database, 1_000).store_messages_or_quarantine_them(
+        [DeliveredMessage(Topic.CREATE_UPDATE, message)]
+    )
 
 
 async def test_what_is_not_configured_does_not_run(settings: Settings, database: Database) -> None:

@@ -13,42 +13,46 @@ from sqlalchemy import text
 
 from domain.limits import LimitDecision, RateDemand, SlotDemand, SpendingBeyondLimit
 from infra.database import Database
-from infra.limits import Limiter
+from infra.limits import DatabaseLimiter
 from infra.limits import limiter as counting
 from infra.limits.limiter import PermitSharingRules
 
 DAY = 86_400.0
 
 
-async def spend(limiter: Limiter, bucket: str, amount: int, *, capacity: int, window_seconds: float) -> LimitDecision:
+async def spend(
+    limiter: DatabaseLimiter, bucket: str, amount: int, *, capacity: int, window_seconds: float
+) -> LimitDecision:
     """Spend an amount if no window, wherever it begins, would exceed the capacity."""
     [decision] = await limiter.take_all_or_none([RateDemand(bucket, amount, capacity, window_seconds)], [])
     return decision
 
 
-async def take_slot(limiter: Limiter, key: str, holder: str, *, limit: int, ttl_seconds: float) -> LimitDecision:
+async def take_slot(
+    limiter: DatabaseLimiter, key: str, holder: str, *, limit: int, ttl_seconds: float
+) -> LimitDecision:
     """Take a slot if one is free, or extend the one that the holder has."""
     [decision] = await limiter.take_all_or_none([], [SlotDemand(key, holder, limit, ttl_seconds)])
     return decision
 
 
 @pytest.fixture
-def limiter(database: Database) -> Limiter:
+def limiter(database: Database) -> DatabaseLimiter:
     """One limiter."""
-    return Limiter(database)
+    return DatabaseLimiter(database)
 
 
 @pytest.fixture
-async def limiters(database: Database) -> AsyncIterator[Sequence[Limiter]]:
+async def limiters(database: Database) -> AsyncIterator[Sequence[DatabaseLimiter]]:
     """Limiters with connections of their own, as several processes have them."""
     async with AsyncExitStack() as stack:
         databases = [Database(database.settings) for _ in range(4)]
         for each in databases:
             stack.push_async_callback(each.close)
-        yield [Limiter(each) for each in databases]
+        yield [DatabaseLimiter(each) for each in databases]
 
 
-async def test_a_window_takes_its_capacity_and_no_more(limiter: Limiter) -> None:
+async def test_a_window_takes_its_capacity_and_no_more(limiter: DatabaseLimiter) -> None:
     """Each verdict tells what is left; a refused one spends nothing."""
     verdicts = [await spend(limiter, "b", amount, capacity=10, window_seconds=DAY) for amount in (4, 7, 6, 1, 0)]
 
@@ -63,7 +67,7 @@ async def test_a_window_takes_its_capacity_and_no_more(limiter: Limiter) -> None
     assert await limiter.read_spent_amount("another") == 0
 
 
-async def test_those_who_spend_at_once_never_spend_too_much(limiters: Sequence[Limiter]) -> None:
+async def test_those_who_spend_at_once_never_spend_too_much(limiters: Sequence[DatabaseLimiter]) -> None:
     """Two hundred demands over many connections: exactly the capacity is met."""
     demands = [spend(limiters[n % 4], "b", 1, capacity=37, window_seconds=DAY) for n in range(200)]
     verdicts = await asyncio.gather(*demands)
@@ -73,13 +77,13 @@ async def test_those_who_spend_at_once_never_spend_too_much(limiters: Sequence[L
     assert await limiters[0].read_spent_amount("b") == 37
 
 
-async def test_no_window_sees_more_than_the_capacity(limiters: Sequence[Limiter]) -> None:
+async def test_no_window_sees_more_than_the_capacity(limiters: Sequence[DatabaseLimiter]) -> None:
     """Whoever asks without pause gets the capacity once a window, and gets it all again afterwards."""
     capacity, window = 5, 0.4
     ended: list[float] = []
     began: list[float] = []
 
-    async def insist(limiter: Limiter) -> None:
+    async def insist(limiter: DatabaseLimiter) -> None:
         while len(ended) < 4 * capacity:
             asked = time.monotonic()
             if (await spend(limiter, "b", 1, capacity=capacity, window_seconds=window)).allowed:
@@ -94,7 +98,7 @@ async def test_no_window_sees_more_than_the_capacity(limiters: Sequence[Limiter]
     assert len(met) >= 4 * capacity
 
 
-async def test_a_refusal_says_when_to_come_back(limiter: Limiter) -> None:
+async def test_a_refusal_says_when_to_come_back(limiter: DatabaseLimiter) -> None:
     """Who waits that long is let in, and who comes a little earlier is not."""
     window = 1.5
     await spend(limiter, "b", 3, capacity=3, window_seconds=window)
@@ -111,7 +115,7 @@ async def test_a_refusal_says_when_to_come_back(limiter: Limiter) -> None:
     assert verdict.remaining == 2
 
 
-async def test_slots_go_to_as_many_holders_as_there_are(limiters: Sequence[Limiter]) -> None:
+async def test_slots_go_to_as_many_holders_as_there_are(limiters: Sequence[DatabaseLimiter]) -> None:
     """A hundred want ten slots at once; a released one is free again, and none is ever lost."""
     leases = [take_slot(limiters[n % 4], "k", f"h{n}", limit=10, ttl_seconds=DAY) for n in range(100)]
     verdicts = await asyncio.gather(*leases)
@@ -126,7 +130,7 @@ async def test_slots_go_to_as_many_holders_as_there_are(limiters: Sequence[Limit
     assert not (await take_slot(limiters[2], "k", "late", limit=10, ttl_seconds=DAY)).allowed
 
 
-async def test_a_holder_that_asks_again_keeps_its_one_slot(limiter: Limiter) -> None:
+async def test_a_holder_that_asks_again_keeps_its_one_slot(limiter: DatabaseLimiter) -> None:
     """A request that is repeated takes no second slot, also when all are taken."""
     first = await take_slot(limiter, "k", "a", limit=2, ttl_seconds=DAY)
     again = await take_slot(limiter, "k", "a", limit=2, ttl_seconds=DAY)
@@ -140,7 +144,7 @@ async def test_a_holder_that_asks_again_keeps_its_one_slot(limiter: Limiter) -> 
     ]
 
 
-async def test_a_slot_expires_with_its_holder(limiter: Limiter) -> None:
+async def test_a_slot_expires_with_its_holder(limiter: DatabaseLimiter) -> None:
     """Nobody releases what a dead holder had; it is free when its time is over, and the refusal said when."""
     await take_slot(limiter, "k", "dead", limit=1, ttl_seconds=1.5)
     asked, refused = time.monotonic(), await take_slot(limiter, "k", "next", limit=1, ttl_seconds=DAY)
@@ -153,7 +157,7 @@ async def test_a_slot_expires_with_its_holder(limiter: Limiter) -> None:
     assert time.monotonic() >= earliest - 0.05
 
 
-async def test_demands_are_met_together_or_not_at_all(limiter: Limiter) -> None:
+async def test_demands_are_met_together_or_not_at_all(limiter: DatabaseLimiter) -> None:
     """One that cannot be met leaves the others untouched, and the verdicts name it."""
 
     async def take(holder: str) -> list[LimitDecision]:
@@ -164,7 +168,7 @@ async def test_demands_are_met_together_or_not_at_all(limiter: Limiter) -> None:
     assert await limiter.read_spent_amount("b") == 1
 
 
-async def test_the_same_demand_twice_spends_once(limiter: Limiter) -> None:
+async def test_the_same_demand_twice_spends_once(limiter: DatabaseLimiter) -> None:
     """Who holds all its slots is a repeated request: it costs nothing, even when nothing is left."""
     demand = [RateDemand("b", 1, 1, DAY)], [SlotDemand("k", "a", 1, DAY), SlotDemand("k2", "a", 1, DAY)]
     verdicts = [await limiter.take_all_or_none(*demand) for _ in range(2)]
@@ -173,7 +177,7 @@ async def test_the_same_demand_twice_spends_once(limiter: Limiter) -> None:
     assert await limiter.read_spent_amount("b") == 1
 
 
-async def test_what_crosses_does_not_deadlock(limiters: Sequence[Limiter]) -> None:
+async def test_what_crosses_does_not_deadlock(limiters: Sequence[DatabaseLimiter]) -> None:
     """Demands name the same keys in opposite orders."""
     slots = [SlotDemand("k1", "{}", 1_000, DAY), SlotDemand("k2", "{}", 1_000, DAY)]
 
@@ -186,7 +190,7 @@ async def test_what_crosses_does_not_deadlock(limiters: Sequence[Limiter]) -> No
     assert await limiters[0].read_spent_amount("b") == 60
 
 
-async def test_a_booking_is_made_once_with_the_release(limiter: Limiter) -> None:
+async def test_a_booking_is_made_once_with_the_release(limiter: DatabaseLimiter) -> None:
     """However often the end of some work is told; also past the capacity, as it has happened."""
     booking = [SpendingBeyondLimit("bytes", 30, DAY)]
     await take_slot(limiter, "k", "a", limit=1, ttl_seconds=DAY)
@@ -198,11 +202,11 @@ async def test_a_booking_is_made_once_with_the_release(limiter: Limiter) -> None
 
 
 async def test_a_process_that_stops_inside_does_not_hold_up_the_others(
-    database: Database, limiter: Limiter, monkeypatch: pytest.MonkeyPatch
+    database: Database, limiter: DatabaseLimiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A frozen process keeps the lock of a key for two seconds at most; then the others go on."""
     monkeypatch.setattr(counting, "HELD_UP_SECONDS", 2.0)
-    stuck = Limiter(database)
+    stuck = DatabaseLimiter(database)
     async with stuck._begin_with_locked_keys(["b"]) as (session, _):
         started = time.monotonic()
         assert (await spend(limiter, "b", 1, capacity=1, window_seconds=DAY)).allowed
@@ -210,7 +214,7 @@ async def test_a_process_that_stops_inside_does_not_hold_up_the_others(
         await session.invalidate()
 
 
-async def test_a_sweep_deletes_what_counts_no_more(database: Database, limiter: Limiter) -> None:
+async def test_a_sweep_deletes_what_counts_no_more(database: Database, limiter: DatabaseLimiter) -> None:
     """What is over goes; what still counts stays."""
     for name, seconds in (("old", 0.01), ("new", DAY)):
         await spend(limiter, name, 1, capacity=1, window_seconds=seconds)

@@ -162,14 +162,14 @@ async def test_a_database_of_an_unknown_revision_is_not_migrated(
         await session.execute(text("UPDATE alembic_version SET version_num = :found"), {"found": found})
     with pytest.raises(migrate.WrongRevision, match=f"revision {found}, .* start with a new data folder or database"):
         await migrate.migrate(empty_database_url)
-    assert await migrate.read_revision(empty) == found
+    assert await migrate.read_schema_revision(empty) == found
 
 
 async def test_those_who_migrate_at_once_take_turns(empty: Database, empty_database_url: str) -> None:
     """Several replicas start together, and each finds the schema whole."""
     await asyncio.gather(*(migrate.migrate(empty_database_url) for _ in range(4)))
 
-    assert await migrate.read_revision(empty) == migrate.get_head_revision()
+    assert await migrate.read_schema_revision(empty) == migrate.get_head_revision()
     assert await differences(empty) == []
 
 
@@ -246,7 +246,7 @@ async def test_old_and_new_code_work_while_one_replaces_the_other(
         await migrate.migrate(empty_database_url)
         await migrate.require_supported_revision(empty)
 
-    assert await migrate.read_revision(empty) == "0002_more"
+    assert await migrate.read_schema_revision(empty) == "0002_more"
     await migrate.require_supported_revision(empty)
     with pytest.raises(migrate.WrongRevision, match="run that version"):
         await migrate.migrate(empty_database_url)
@@ -286,10 +286,10 @@ async def test_a_migration_does_not_make_others_wait_behind_it(
             await session.execute(text("LOCK TABLE projects IN ACCESS SHARE MODE"))
             migrating = asyncio.create_task(migrate.migrate(empty_database_url))
             await eventually(lambda: sum(each["event"] == "migration_waits_for_lock" for each in logs) >= 2)
-            assert await migrate.read_revision(empty) == "0001_initial"
+            assert await migrate.read_schema_revision(empty) == "0001_initial"
         await migrating
 
-    assert await migrate.read_revision(empty) == "0002_more"
+    assert await migrate.read_schema_revision(empty) == "0002_more"
 
 
 async def test_a_database_at_another_revision_is_not_lent_again(databases: Databases) -> None:

@@ -160,7 +160,7 @@ async def test_a_slice_is_read_again_once_at_a_time_and_given_up_by_its_reader_o
             attempts=4,
             reader="order-slice:another",
         )
-        told = await ActivityEnvironment().run(OrderActivities(orders.services).fail_slice, lost)
+        told = await ActivityEnvironment().run(OrderActivities(orders.services).record_failed_slice_or_sweep, lost)
 
         async def is_done() -> bool:
             return bool((await orders.ask("GET", path)).body["state"] == "done")

@@ -151,7 +151,7 @@ async def test_one_that_was_given_up_does_not_come_back(
     given_up = FailSliceInput(
         platform=NUMBER, window=ledger.build_window(row), purpose=purpose, fault=fault, reader="slice", attempts=1
     )
-    await ActivityEnvironment().run(OrderActivities(orders.services).fail_slice, given_up)
+    await ActivityEnvironment().run(OrderActivities(orders.services).record_failed_slice_or_sweep, given_up)
     before = await orders.read_orders(), await orders.slices(), await orders.row()
     held_up.may_go_on.set()
     woken = await sleeping

@@ -9,10 +9,10 @@ import pytest
 from sqlmodel import select
 from temporalio.testing import ActivityEnvironment
 
-from activities.orders import activities
-from activities.orders.activities import OrderHousekeeping
+from activities.orders import watch
+from activities.orders.watch import OrderHousekeeping
 from infra.database import Database
-from infra.limits.limiter import SpendingRow
+from infra.limits.limiter import LimitSpendingRow
 from infra.settings import Settings
 from services import services
 from stores.tables.orders import ReplacedOrderRevision
@@ -42,7 +42,7 @@ async def test_copies_go_when_no_mark_can_need_them(
     settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batch by batch; those within the time stay, and so do raw pages."""
-    monkeypatch.setattr(activities, "PURGE_BATCH", 2)
+    monkeypatch.setattr(watch, "PURGE_BATCH", 2)
     async with database.session() as session:
         session.add_all([make_replaced_copy(number, KEPT_DAYS + 0.1) for number in range(5)])
         session.add_all([make_replaced_copy(number, KEPT_DAYS - 0.1) for number in range(5, 8)])
@@ -50,12 +50,12 @@ async def test_copies_go_when_no_mark_can_need_them(
         key = "orders-raw/platform=p/day=2026-11-20/page.parquet"
         await held.objects.put(key, b"page")
 
-        await ActivityEnvironment().run(OrderHousekeeping(held).purge)
+        await ActivityEnvironment().run(OrderHousekeeping(held).purge_copies_pages_and_answers)
 
         assert [each.key for each in await held.objects.list("orders-raw/")] == [key]
         no_longer = settings.orders.model_copy(update={"raw_kept_days": 0})
         expired = replace(held, settings=settings.model_copy(update={"orders": no_longer}))
-        await ActivityEnvironment().run(OrderHousekeeping(expired).purge)
+        await ActivityEnvironment().run(OrderHousekeeping(expired).purge_copies_pages_and_answers)
         assert await held.objects.list("orders-raw/") == []
 
     async with database.session() as session:
@@ -68,9 +68,9 @@ async def test_rates_of_platforms_that_have_run_out_go(settings: Settings, datab
     now = datetime.now(UTC)
     async with database.session() as session:
         for name, hours in (("over", -1), ("counts", 1)):
-            session.add(SpendingRow(bucket=name, returns_at=now + timedelta(hours=hours), amount=1))
+            session.add(LimitSpendingRow(bucket=name, returns_at=now + timedelta(hours=hours), amount=1))
     async with services.open_services(settings) as held:
-        await ActivityEnvironment().run(OrderHousekeeping(held).purge)
+        await ActivityEnvironment().run(OrderHousekeeping(held).purge_copies_pages_and_answers)
 
     async with database.session() as session:
-        assert (await session.exec(select(SpendingRow.bucket))).all() == ["counts"]
+        assert (await session.exec(select(LimitSpendingRow.bucket))).all() == ["counts"]

@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.orders.watch import OverdueScanActivities
 from domain.orders import names
-from domain.orders.activity_models import Alarm, OrderWatchInput
+from domain.orders.activity_models import OrderWatchInput, PlatformAlarm
 from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
@@ -49,7 +49,7 @@ def ago(**distance: float) -> Any:
     return func.now() - timedelta(**distance)
 
 
-async def scan(orders: Orders) -> list[Alarm]:
+async def scan(orders: Orders) -> list[PlatformAlarm]:
     """One scan; returns the alarms that it sends."""
     return (await ActivityEnvironment().run(OverdueScanActivities(orders.services).report_overdue)).alarms
 

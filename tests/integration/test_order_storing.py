@@ -65,7 +65,7 @@ async def test_the_newest_copy_stays_in_whatever_order_they_come(
         expected = []
         for each in batch:
             before = kept.get(each.order.order_id)
-            if before and (before[0].order.raw == each.order.raw or before[0].rank >= each.rank):
+            if before and (before[0].order.raw == each.order.raw or before[0].version_rank >= each.version_rank):
                 continue
             if before:
                 replaced.add((each.order.order_id, before[1], revision, before[0].order.raw.decode()))

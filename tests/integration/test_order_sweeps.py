@@ -10,7 +10,7 @@ from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
-from stores.orders import ledger
+from stores.orders import ledger, slices
 from stores.tables.orders import OrderPlatform, OrderSlice
 from tests.support.orders import NUMBER, Orders, gauge, running_orders, since
 from tests.support.waiting import eventually
@@ -50,10 +50,10 @@ async def sweep(orders: Orders, window: TimeWindow, *, succeeds: bool) -> bool:
     async with orders.services.database.session() as session:
         platform = await session.get_one(OrderPlatform, NUMBER, with_for_update=True)
         if not succeeds:
-            return await ledger.record_failed_sweep(session, platform, window, FAULT)
+            return await slices.record_failed_sweep(session, platform, window, FAULT)
         row = await ledger.find_slice(session, NUMBER, window, lock=True)
         assert row is not None
-        await ledger.record_completed_sweep(session, platform, row, 0, None)
+        await slices.record_completed_sweep_and_rearm_failure_alarm(session, platform, row, 0, None)
     return False
 
 

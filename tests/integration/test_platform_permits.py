@@ -10,9 +10,9 @@ import pytest
 
 from clients.http import GuardedClient
 from clients.platforms import (
-    Connector,
-    ConnectorFactory,
     PlatformBusy,
+    PlatformConnector,
+    PlatformConnectorFactory,
     RequestPermits,
     build_day_bucket_name,
     build_rate_bucket_name,
@@ -21,8 +21,8 @@ from domain.orders.access import Account, Credentials
 from domain.orders.declarations import RateLimit
 from domain.orders.windows import TimeWindow
 from infra.database import Database
-from infra.limits import Limiter
-from infra.settings import GuardSettings
+from infra.limits import DatabaseLimiter
+from infra.settings import EgressGuardSettings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Limits, PlatformScenario
 from sims.platforms.server import running_platforms
@@ -41,14 +41,14 @@ LASTING = RateLimit(per_second=1_000, burst=60_000)
 
 
 @pytest.fixture
-async def limiters(database: Database) -> AsyncIterator[list[Limiter]]:
+async def limiters(database: Database) -> AsyncIterator[list[DatabaseLimiter]]:
     """As separate workers have them."""
     async with AsyncExitStack() as stack:
         found = []
         for _ in range(WORKERS):
             own = Database(database.settings)
             stack.push_async_callback(own.close)
-            found.append(Limiter(own))
+            found.append(DatabaseLimiter(own))
         yield found
 
 
@@ -56,7 +56,7 @@ async def _credentials(renew: bool) -> Credentials:
     return Credentials.model_validate({"token": "token-of-this-shop-1"})
 
 
-async def _read(connector: Connector, window: TimeWindow) -> int:
+async def _read(connector: PlatformConnector, window: TimeWindow) -> int:
     return sum(
         [len(page.orders) async for page in connector.iterate_pages(window, await connector.fetch_row_count(window))]
     )
@@ -67,15 +67,15 @@ def most_within(times: list[float], seconds: float) -> int:
     return max(sum(begin <= each < begin + seconds for each in times) for begin in times)
 
 
-async def test_a_rate_holds_over_all_workers(limiters: list[Limiter]) -> None:
+async def test_a_rate_holds_over_all_workers(limiters: list[DatabaseLimiter]) -> None:
     """No stretch of any length sees more than the burst and what the rate adds."""
     rate = RateLimit(per_second=40, burst=20)
-    async with running_platforms() as sims, GuardedClient(GuardSettings(allow=["127.0.0.0/8"])) as http:
+    async with running_platforms() as sims, GuardedClient(EgressGuardSettings(allow=["127.0.0.0/8"])) as http:
         limits = Limits(per_second=rate.per_second, burst=rate.burst)
         platform = sims.add("7", PlatformScenario(orders=2_000, span_seconds=3_600, limits=limits))
         record = PLAIN.model_copy(update=SMALL_PAGES)
         connectors = [
-            ConnectorFactory(http, limiter).build_connector(
+            PlatformConnectorFactory(http, limiter).build_connector(
                 record, Account("7", "shop", sims.url("7")), _credentials, rate=rate
             )
             for limiter in limiters
@@ -91,7 +91,7 @@ async def test_a_rate_holds_over_all_workers(limiters: list[Limiter]) -> None:
             assert most_within(times, seconds) <= rate.burst + rate.per_second * (seconds + ON_THE_WAY_SECONDS)
 
 
-async def test_a_quota_of_a_day_is_spent_once(limiters: list[Limiter]) -> None:
+async def test_a_quota_of_a_day_is_spent_once(limiters: list[DatabaseLimiter]) -> None:
     """Over all workers together; then each is asked to come back later, and when."""
     rate = RateLimit(per_second=1_000, burst=100, per_day=50)
     permits = [RequestPermits(limiter, "7", rate) for limiter in limiters]
@@ -112,7 +112,7 @@ async def test_a_quota_of_a_day_is_spent_once(limiters: list[Limiter]) -> None:
     assert await limiters[0].read_spent_amount(build_day_bucket_name("7")) == 50
 
 
-async def test_requests_of_a_day_are_counted_without_a_quota(limiters: list[Limiter]) -> None:
+async def test_requests_of_a_day_are_counted_without_a_quota(limiters: list[DatabaseLimiter]) -> None:
     """So that an operator sees what a day costs before there is one; a quota that is set later counts them."""
     open_ended = RateLimit(per_second=1_000, burst=100)
     permits = [RequestPermits(limiter, "7", open_ended) for limiter in limiters]
@@ -127,7 +127,7 @@ async def test_requests_of_a_day_are_counted_without_a_quota(limiters: list[Limi
         ).wait_for_permit()
 
 
-async def test_a_long_wait_is_told_and_a_short_one_waited_for(limiters: list[Limiter]) -> None:
+async def test_a_long_wait_is_told_and_a_short_one_waited_for(limiters: list[DatabaseLimiter]) -> None:
     """One request in a minute: the second is for a timer. Ten in a second: the second comes soon."""
     slow = RequestPermits(limiters[0], "slow", RateLimit(per_second=1 / 60))
     await slow.wait_for_permit()
@@ -147,7 +147,7 @@ async def wait_until_worthless(permits: RequestPermits) -> None:
     await eventually(lambda: loop.time() > late)
 
 
-async def test_batches_grow_with_their_use_and_shrink_without(limiters: list[Limiter]) -> None:
+async def test_batches_grow_with_their_use_and_shrink_without(limiters: list[DatabaseLimiter]) -> None:
     """Many requests in a row cost few questions; one now and then takes no more than itself from the others."""
     permits = RequestPermits(limiters[0], "7", LASTING)
     for _ in range(100):
@@ -162,7 +162,7 @@ async def test_batches_grow_with_their_use_and_shrink_without(limiters: list[Lim
         assert turn < 2 or spent == 1
 
 
-async def test_permits_that_were_not_used_in_time_are_worth_nothing(limiters: list[Limiter]) -> None:
+async def test_permits_that_were_not_used_in_time_are_worth_nothing(limiters: list[DatabaseLimiter]) -> None:
     """They count from when they were taken; used later, they would break the rate."""
     permits = RequestPermits(limiters[0], "7", LASTING)
     used = 0

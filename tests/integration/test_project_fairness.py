@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from activities.transfers.repository import FileRepository
+from activities.transfers.repository import FileRepositoryClient
 from domain.addresses.messages import Topic
 from domain.orders.windows import TimeWindow
 from domain.quotas import QuotaLimits
@@ -185,14 +185,14 @@ async def test_invented_signatures_of_one_project_do_not_delay_the_file_of_anoth
 ) -> None:
     """The greedy one's are fetched in its turn, however many it asked for before the modest one."""
     fetched: list[str] = []
-    write = FileRepository._write_from_store
+    write = FileRepositoryClient._write_from_store
 
-    async def write_slowly(repository: FileRepository, key: str, path: Path) -> None:
+    async def write_slowly(repository: FileRepositoryClient, key: str, path: Path) -> None:
         fetched.append(key.rpartition("/")[2])
         await asyncio.sleep(1)
         await write(repository, key, path)
 
-    monkeypatch.setattr(FileRepository, "_write_from_store", write_slowly)
+    monkeypatch.setattr(FileRepositoryClient, "_write_from_store", write_slowly)
     async with running_transfers(settings, window_seconds=6) as greedy:
         project_id, key = await greedy.api_client.make_project()
         modest = replace(greedy, project_id=project_id, key=key)

@@ -99,7 +99,7 @@ async def test_a_message_comes_until_it_is_acknowledged(publishing: Publisher, p
     assert all(each.message.published_at for each in received.values())
 
     await pubsub.acknowledge(NAME, [received[ids[0]].ack_id])
-    await pubsub.return_to_queue(NAME, [received[ids[1]].ack_id])
+    await pubsub.make_available_for_next_pull(NAME, [received[ids[1]].ack_id])
     (again,) = await _pull_messages(pubsub, 1)
     assert again.message.message_id == ids[1]
     await pubsub.acknowledge(NAME, [again.ack_id])

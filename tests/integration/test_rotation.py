@@ -18,13 +18,13 @@ from sqlmodel import select
 from cli import secrets
 from cli.outside_checks import CheckFailed
 from dev.embedded import data_folder
-from dev.embedded.stack import Stack, run_stack
+from dev.embedded.stack import EmbeddedStack, run_stack
 from domain.downloads.models import DownloadSpec, TableSource
 from domain.faults import Conflict
 from domain.secrets import SealedText, parse_api_key
 from infra.database import Database
 from infra.objects import ObjectStore, StoreFailure
-from infra.secrets import Sealer
+from infra.secrets import SecretSealer
 from infra.settings import Settings
 from stores import migrate, sealed
 from stores.tables.downloads import Download
@@ -59,7 +59,7 @@ def with_peppers(settings: Settings, pepper: str, *others: str) -> Settings:
     return settings.model_copy(update={"secrets": settings.secrets.model_copy(update=update)})
 
 
-def make_download_row(sealer: Sealer, project_id: str) -> Download:
+def make_download_row(sealer: SecretSealer, project_id: str) -> Download:
     """A download whose request holds sealed values, also of one of its tables."""
     table = TableSource(source_url=sealer.seal(SOURCE), source_headers=sealer.seal("{}"))
     spec = DownloadSpec(
@@ -96,7 +96,7 @@ async def test_a_sealing_key_is_rotated(settings: Settings, capsys: pytest.Captu
         assert await secrets.reseal(both) == 0
         second = capsys.readouterr().out
 
-        alone = Sealer(with_seal(settings, new).secrets)
+        alone = SecretSealer(with_seal(settings, new).secrets)
         async with database.session() as session:
             delivery = (await session.exec(select(Delivery))).one()
             request = (await session.exec(select(Download.request))).one()
@@ -118,7 +118,7 @@ async def test_a_sealing_key_is_rotated(settings: Settings, capsys: pytest.Captu
 
 async def has_ended(webhooks: Webhooks) -> bool:
     """Whether no delivery runs any more: its input would still need the key."""
-    runs = await secrets.count_runs(webhooks.services.engine, webhooks.services.sealer)
+    runs = await secrets.count_running_and_old_key_runs(webhooks.services.engine, webhooks.services.sealer)
     return runs.runs == 0
 
 
@@ -178,13 +178,15 @@ async def test_a_row_that_changes_meanwhile_is_left_alone(settings: Settings) ->
         await webhooks.rotate(0)
         database = webhooks.services.database
         async with database.connection() as connection:
-            await connection.execute(sealed.build_update(column), ["1"], ["what was read"], ["what was sealed anew"])
+            await connection.execute(
+                sealed.build_compare_and_replace_statement(column), ["1"], ["what was read"], ["what was sealed anew"]
+            )
         [signing] = await load_or_create_signing_secrets(database, webhooks.services.sealer, webhooks.project_id)
     assert signing.startswith("whsec_")
 
 
 @asynccontextmanager
-async def running_folder(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
+async def running_folder(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EmbeddedStack]:
     """The components of a data folder, to which the `TEMPORAL_…` variables lead."""
     async with run_stack(data_dir, ui=False, for_tests=True, ports=ANY_PORTS) as stack:
         for name in ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE"):
@@ -218,7 +220,7 @@ async def test_the_secrets_of_a_data_folder_are_rotated(
             (project_id, used), (_, unused) = await api.make_project(), await api.make_project()
         database, objects = Database(before.database), ObjectStore(before.objects)
         async with database.session() as session:
-            session.add(make_download_row(Sealer(before.secrets), project_id))
+            session.add(make_download_row(SecretSealer(before.secrets), project_id))
         await database.close()
         await objects.put("kept", b"before")
         await objects.close()

@@ -45,7 +45,7 @@ async def test_a_batch_that_is_written_again_counts_once(database: Database) -> 
 
     async def write(batch: list[Task]) -> None:
         async with database.session() as session:
-            await archive.archive_tasks(session, TYPE, 1, batch)
+            await archive.archive_ended_tasks_and_delete_unused_texts(session, TYPE, 1, batch)
 
     await write(tasks[:2])
     await asyncio.gather(*(write(tasks) for _ in range(5)))
@@ -58,7 +58,7 @@ async def test_everything_of_a_task_is_kept(database: Database) -> None:
     """All that its lane knew of it and that matters when it has ended."""
     task = make_ended_task(content="内容", log="", flags=int(TaskFlags.CONTENT), attempts=(0, 1, 2, 3))
     async with database.session() as session:
-        await archive.archive_tasks(session, TYPE, 7, [task])
+        await archive.archive_ended_tasks_and_delete_unused_texts(session, TYPE, 7, [task])
 
     first = "SELECT task_id, type, pos, user_id, priority, status, stage, crt_retry_num FROM tasks_archive"
     others = (
@@ -71,7 +71,9 @@ async def test_everything_of_a_task_is_kept(database: Database) -> None:
 async def test_a_task_that_was_done_at_once_has_no_attempts_in_the_archive(database: Database) -> None:
     """Whether or not its holder said something before it was done; a version before writes rows without any."""
     async with database.session() as session:
-        await archive.archive_tasks(session, TYPE, 1, [make_ended_task(), make_ended_task(attempts=(0, 7))])
+        await archive.archive_ended_tasks_and_delete_unused_texts(
+            session, TYPE, 1, [make_ended_task(), make_ended_task(attempts=(0, 7))]
+        )
         await session.execute(_BY_THE_VERSION_BEFORE)
 
     assert await rows(database, "SELECT attempts FROM tasks_archive") == [("",)] * 3
@@ -80,7 +82,7 @@ async def test_a_task_that_was_done_at_once_has_no_attempts_in_the_archive(datab
 async def test_a_nul_does_not_stop_the_archive(database: Database) -> None:
     """PostgreSQL has no such character; a lane that came with one would never end."""
     async with database.session() as session:
-        await archive.archive_tasks(session, TYPE, 1, [make_ended_task(content="a\0b")])
+        await archive.archive_ended_tasks_and_delete_unused_texts(session, TYPE, 1, [make_ended_task(content="a\0b")])
 
     assert await rows(database, "SELECT content FROM tasks_archive") == [("a\N{REPLACEMENT CHARACTER}b",)]
 
@@ -97,7 +99,7 @@ async def test_of_long_texts_only_the_last_stay(database: Database) -> None:
         for owner, ref in [*names, (live, "c1")]:
             values = {"task_id": str(TaskId(owner.key, NAME, 1)), "ref": ref}
             await session.execute(text("INSERT INTO task_contents VALUES (:task_id, :ref, 'long')"), values)
-        await archive.archive_tasks(session, TYPE, 1, [task, other])
+        await archive.archive_ended_tasks_and_delete_unused_texts(session, TYPE, 1, [task, other])
 
     left = await rows(database, "SELECT task_id, ref FROM task_contents")
     assert sorted(left) == sorted(

@@ -67,7 +67,7 @@ async def _purge_until_found(held: Services, settings: Settings, lane: list[str]
 async def _purge(held: Services, settings: Settings, hours: float) -> None:
     tasks = settings.tasks.model_copy(update={"runs_kept_hours": hours})
     changed = replace(held, settings=settings.model_copy(update={"tasks": tasks}))
-    await ActivityEnvironment().run(TaskHousekeeping(changed).purge)
+    await ActivityEnvironment().run(TaskHousekeeping(changed).purge_expired_tasks_texts_and_runs)
 
 
 async def _start_continued_runs(engine: Client) -> tuple[list[str], list[str]]:

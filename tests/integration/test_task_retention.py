@@ -65,7 +65,7 @@ async def write_archived_tasks(database: Database, *tasks: Task) -> list[str]:
     """Tasks in the archive, each with a text and a key; their ids."""
     task_ids = [str(TaskId(task.key, NAME, 1)) for task in tasks]
     async with database.session() as session:
-        await archive.archive_tasks(session, TYPE, 1, tasks)
+        await archive.archive_ended_tasks_and_delete_unused_texts(session, TYPE, 1, tasks)
         for task_id in task_ids:
             await session.execute(text("INSERT INTO task_contents VALUES (:id, 'c', 'long')"), {"id": task_id})
             key = "INSERT INTO task_keys (type, key, task_id, digest) VALUES (:type, 'my ' || :id, :id, '')"
@@ -187,7 +187,7 @@ async def purge(queue: Tasks, days: int) -> None:
     services = queue.worker.services
     tasks = services.settings.tasks.model_copy(update={"archive_kept_days": days})
     changed = replace(services, settings=services.settings.model_copy(update={"tasks": tasks}))
-    await ActivityEnvironment().run(TaskHousekeeping(changed).purge)
+    await ActivityEnvironment().run(TaskHousekeeping(changed).purge_expired_tasks_texts_and_runs)
 
 
 async def is_archived(queue: Tasks, task_id: str) -> bool:

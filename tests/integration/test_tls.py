@@ -17,7 +17,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 from yarl import URL
 
-from dev.embedded.stack import Stack, to_environment_variables
+from dev.embedded.stack import EmbeddedStack, to_environment_variables
 from domain.faults import Invalid
 from infra import outages, temporal
 from infra.component_settings import DatabaseSettings, ObjectSettings, TlsSettings
@@ -170,7 +170,7 @@ def pattern(case: Case, section: str, address: str) -> str:
 
 
 @each_right
-async def test_the_engine_by_tls(stack: Stack, namespace: str, certificates: Certificates, case: Case) -> None:
+async def test_the_engine_by_tls(stack: EmbeddedStack, namespace: str, certificates: Certificates, case: Case) -> None:
     """The client works through a server that shows a certificate, and that wants ours."""
     async with relay_of(case, certificates, stack.addresses["engine"]) as address:
         client = await temporal.connect(engine_environment(address, case.ours(certificates)))
@@ -179,7 +179,7 @@ async def test_the_engine_by_tls(stack: Stack, namespace: str, certificates: Cer
 
 @each_wrong
 async def test_the_engine_with_a_wrong_certificate(
-    stack: Stack, namespace: str, certificates: Certificates, case: Case
+    stack: EmbeddedStack, namespace: str, certificates: Certificates, case: Case
 ) -> None:
     """The sentence names the variable that mends it."""
     async with relay_of(case, certificates, stack.addresses["engine"]) as address:
@@ -202,14 +202,14 @@ async def test_a_file_for_the_engine_that_is_wrong(
 # --- the store ---
 
 
-def store_behind(stack: Stack, address: str, tls: TlsSettings) -> ObjectSettings:
+def store_behind(stack: EmbeddedStack, address: str, tls: TlsSettings) -> ObjectSettings:
     """The settings of the stack's store behind a relay."""
     plain = stack.build_settings().objects
     return plain.model_copy(update={"endpoint": address, "secure": True, "tls": tls, "prefix": "tls"})
 
 
 @each_right
-async def test_the_store_by_tls(stack: Stack, certificates: Certificates, case: Case) -> None:
+async def test_the_store_by_tls(stack: EmbeddedStack, certificates: Certificates, case: Case) -> None:
     """Objects go through."""
     async with relay_of(case, certificates, stack.build_settings().objects.endpoint) as address:
         store = ObjectStore(store_behind(stack, address, case.ours(certificates)))
@@ -220,7 +220,7 @@ async def test_the_store_by_tls(stack: Stack, certificates: Certificates, case: 
 
 
 @each_wrong
-async def test_the_store_with_a_wrong_certificate(stack: Stack, certificates: Certificates, case: Case) -> None:
+async def test_the_store_with_a_wrong_certificate(stack: EmbeddedStack, certificates: Certificates, case: Case) -> None:
     """The sentence names the setting that mends it, also where the server only ends the connection."""
     expected = pattern(case, "OBJECTS", "HAULAGE_OBJECTS__ENDPOINT").replace("refused our certificate", "certificate")
     async with relay_of(case, certificates, stack.build_settings().objects.endpoint) as address:
@@ -230,7 +230,7 @@ async def test_the_store_with_a_wrong_certificate(stack: Stack, certificates: Ce
         await store.close()
 
 
-async def test_a_store_without_tls(stack: Stack, certificates: Certificates) -> None:
+async def test_a_store_without_tls(stack: EmbeddedStack, certificates: Certificates) -> None:
     """TLS that was switched on by mistake is named."""
     settings = store_behind(stack, stack.build_settings().objects.endpoint, tls_of(certificates.authority))
     store = ObjectStore(settings)
@@ -285,7 +285,7 @@ async def test_the_database_with_a_wrong_certificate(
     await database.close()
 
 
-async def test_a_database_without_tls(stack: Stack, certificates: Certificates) -> None:
+async def test_a_database_without_tls(stack: EmbeddedStack, certificates: Certificates) -> None:
     """The embedded one has none."""
     settings = DatabaseSettings(
         url=SecretStr(stack.build_database_url()), secure=True, tls=tls_of(certificates.authority)
@@ -314,7 +314,7 @@ async def running_process(environment: dict[str, str], log: Path, *command: str)
 
 
 async def test_api_and_worker_reach_all_components_by_mutual_tls(
-    stack: Stack,
+    stack: EmbeddedStack,
     namespace: str,
     settings: Settings,
     source: Source,

@@ -15,12 +15,12 @@ pytestmark = pytest.mark.stack
 async def test_a_download_is_one_trace(settings: Settings) -> None:
     """Request, workflow, activity and the call of its source; addresses of sources are not in it."""
     async with running_collector() as collector:
-        tracing.start(TraceSettings(endpoint=collector.address), "haulage-test")
+        tracing.start_span_export(TraceSettings(endpoint=collector.address), "haulage-test")
         try:
             async with running_downloads(settings) as downloads:
                 await downloads.run(downloads.source.url(rows=30, seed=3), page_size=100)
         finally:
-            await tracing.stop()
+            await tracing.stop_span_export()
 
     calls = [span for span in collector.spans if span["name"] == "GET 127.0.0.1"]
     paths = [collector.trace(span) for span in calls]
@@ -39,10 +39,10 @@ async def test_a_download_is_one_trace(settings: Settings) -> None:
 async def test_without_a_collector_nothing_is_sent(settings: Settings) -> None:
     """Also not by a process that exported traces before."""
     async with running_collector() as collector:
-        tracing.start(TraceSettings(endpoint=collector.address), "haulage-test")
-        await tracing.stop()
+        tracing.start_span_export(TraceSettings(endpoint=collector.address), "haulage-test")
+        await tracing.stop_span_export()
         before = collector.requests
-        tracing.start(TraceSettings(), "haulage-test")
+        tracing.start_span_export(TraceSettings(), "haulage-test")
         assert tracing.build_interceptors() == []
         async with running_downloads(settings) as downloads:
             await downloads.run(downloads.source.url(rows=30), page_size=100)

@@ -15,7 +15,7 @@ from temporalio.client import WorkflowHandle
 
 from domain.transfers import names
 from domain.transfers.activity_models import TransferJobStatus
-from domain.transfers.joining import JoinBatch, Shard, TargetsWithSameSpec, TransferJobInput
+from domain.transfers.joining import JoinBatch, ShardOfTargets, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import TransferFile, TransferSpec
 from infra.database import Database
 from infra.settings import Settings
@@ -84,7 +84,7 @@ async def _history_bytes(handle: WorkflowHandle[TransferJob, TransferJobStatus])
 async def test_a_status_is_looked_up_and_not_searched_for(database: Database) -> None:
     """Among ten thousand targets of twenty jobs no table is read from end to end."""
     for number in range(20):
-        shard = Shard(number=1, spec=WANTED, file_name="f", targets=make_group(0, 500).targets)
+        shard = ShardOfTargets(number=1, spec=WANTED, file_name="f", targets=make_group(0, 500).targets)
         await shards.save_shards(database, order(number), [shard])
     async with database.connection() as connection:
         await connection.execute("ANALYZE transfer_jobs, transfer_targets, transfer_shards")

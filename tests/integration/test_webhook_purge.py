@@ -14,7 +14,7 @@ from activities import webhooks
 from activities.webhooks import WebhookAndAuditHousekeeping
 from domain.webhooks import WebhookDeliveryInput
 from infra.settings import Settings
-from stores.audit import NewAuditEntry, add_entry
+from stores.audit import NewAuditEntry, add_audit_entry
 from stores.projects import IdempotencyClaim, claim_idempotency_key
 from stores.tables.shared import Delivery, DeliveryAttempt
 from tests.support.webhooks import Webhooks, running_webhooks
@@ -39,7 +39,7 @@ async def age_delivery(deliveries: Webhooks, order: WebhookDeliveryInput, days: 
 
 async def purge(deliveries: Webhooks) -> int:
     """Run the activity."""
-    return await ActivityEnvironment().run(WebhookAndAuditHousekeeping(deliveries.services).purge)
+    return await ActivityEnvironment().run(WebhookAndAuditHousekeeping(deliveries.services).purge_expired_deliveries)
 
 
 async def test_what_ended_long_ago_goes_with_its_attempts(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ async def test_shared_records_go_when_their_time_is_over(settings: Settings) -> 
         async with database.connection() as connection:
             await connection.execute("DELETE FROM audit_log")
             for days in (400.01, 399.99):
-                await add_entry(database, action)
+                await add_audit_entry(database, action)
                 await connection.execute(_AGE_ACTION, timedelta(days=days))
             for days in (30.01, 29.99):
                 await claim_idempotency_key(database, "prj", f"key {days}", claim)

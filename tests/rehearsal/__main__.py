@@ -126,7 +126,7 @@ async def _replay(tree: Path, folder: Path, what: str) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """Rehearse in a folder of its own; after a failure, its logs stay."""
-    log.configure("ERROR")
+    log.configure_json_logging("ERROR")
     folder = Path(tempfile.mkdtemp(prefix="haulage-rehearsal-"))
     say(f"logs in {folder / 'data' / 'logs'}")
     return asyncio.run(rehearse(folder, int(arguments[0]) if arguments else SEED))

@@ -19,7 +19,7 @@ from typing import cast
 from dev.embedded.components import request_status
 from dev.embedded.data_folder import LOOPBACK
 from dev.embedded.processes import collect_inherited_variables
-from dev.embedded.stack import Stack
+from dev.embedded.stack import EmbeddedStack
 from dev.local import LocalInstallation
 from infra.settings import Settings
 from sims.source import running_source
@@ -63,7 +63,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 class VersionedInstallation:
     """Processes that can be replaced by those of another tree, one host after the other."""
 
-    stack: Stack
+    stack: EmbeddedStack
     settings: Settings
     namespace: str
     balancer: Balancer
@@ -139,7 +139,9 @@ class VersionedInstallation:
 
 
 @asynccontextmanager
-async def running_versions(stack: Stack, settings: Settings, namespace: str) -> AsyncIterator[LocalInstallation]:
+async def running_versions(
+    stack: EmbeddedStack, settings: Settings, namespace: str
+) -> AsyncIterator[LocalInstallation]:
     """Run the processes of this tree behind a balancer, and a sample source.
 
     `versions` of the result replaces the processes.

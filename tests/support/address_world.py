@@ -19,7 +19,7 @@ import msgspec
 
 from activities.addresses import delivery
 from clients.modules import ModuleFailure
-from domain.addresses.activity_models import ApplyStepInput, CyclePhase, LoadCycleResult
+from domain.addresses.activity_models import ApplyStepInput, CyclePhase, CyclePlanResult
 from domain.addresses.messages import PublishedMessage, Topic
 from domain.addresses.operations import (
     Module,
@@ -35,9 +35,9 @@ from infra.component_settings import DatabaseSettings
 from infra.database import Database
 from stores.addresses import actions
 from stores.addresses import cycle as cycle_store
-from stores.addresses.actions import Actor
-from stores.addresses.inbox import DeliveredMessage, Inbox
-from stores.addresses.search import MessageFilter
+from stores.addresses.actions import ActorWithReason
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
+from stores.addresses.search import MessageSearchConditions
 from tests.support.address_oracle import ModuleOracle
 
 T = TypeVar("T")
@@ -193,7 +193,7 @@ def _build_failure(operation: Operation) -> OperationResult:
 class RecordedCycle:
     """A cycle as it was recorded: its plan, and which messages were done in which phase, in order."""
 
-    plan: LoadCycleResult
+    plan: CyclePlanResult
     done: list[tuple[CyclePhase, int]] = field(default_factory=list)
     took: set[int] = field(default_factory=set)
 
@@ -208,7 +208,7 @@ class CycleHarness:
         self.modules = PythonModules(self.fuse)
         self.cycles: list[RecordedCycle] = []
         self._numbers = itertools.count(1)
-        self._inbox = Inbox(self.database, 1024)
+        self._inbox = MessageLogAndQuarantineWriter(self.database, 1024)
 
     async def begin(self, busy: Collection[int] = ()) -> None:
         """An empty log, and empty modules; two of them have orders in flight of some addresses."""
@@ -287,7 +287,8 @@ class CycleHarness:
             order = ApplyStepInput(cycle_id=cycle.plan.cycle_id, phase=phase, step=step)
             try:
                 await self._run_step(
-                    lives, partial(delivery.apply_step, self.database, self.settings, self.modules, order)
+                    lives,
+                    partial(delivery.check_send_and_record_step, self.database, self.settings, self.modules, order),
                 )
             finally:
                 ids = [id_ for group in step for id_ in group]
@@ -320,7 +321,9 @@ class CycleHarness:
 
     async def retry(self) -> None:
         """What an operator does with all that has failed and is in no cycle."""
-        await actions.retry_messages(self.database, MessageFilter(), actions.RETRIED_MAX, Actor("ann", "all is well"))
+        await actions.retry_messages(
+            self.database, MessageSearchConditions(), actions.RETRIED_MAX, ActorWithReason("ann", "all is well")
+        )
 
     def count_effects(self) -> Counter[tuple[Module, str]]:
         """How often each message took effect in each module."""

@@ -18,7 +18,7 @@ from domain.addresses.operations import Module
 from infra.settings import Settings
 from services.services import Services
 from sims.oss.server import Oss, running_oss
-from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.modules import module_settings
 from tests.support.waiting import eventually
@@ -44,9 +44,9 @@ class Addresses:
         """Put a message into the log, as if Pub/Sub had delivered it; return its id."""
         number = secrets.token_hex(8)
         message = PublishedMessage(message_id=number, data=json.dumps(said).encode())
-        await Inbox(self.services.database, MESSAGE_MAX_BYTES).store_messages_or_quarantine_them(
-            [DeliveredMessage(topic, message)]
-        )
+        await MessageLogAndQuarantineWriter(
+            self.services.database, MESSAGE_MAX_BYTES
+        ).store_messages_or_quarantine_them([DeliveredMessage(topic, message)])
         for refused in await self._fetch("SELECT reason FROM addr_sync_quarantine WHERE msg_no = $1", number):
             raise AssertionError(f"{topic} {said} is put into quarantine: {refused['reason']}")
         [row] = await self._fetch("SELECT id FROM im_infi_addr_sync_log WHERE msg_no = $1", number)

@@ -21,7 +21,7 @@ import asyncpg
 from pydantic import SecretStr
 from temporalio.client import Client
 
-from dev.embedded.stack import Stack
+from dev.embedded.stack import EmbeddedStack
 from dev.local import LocalInstallation, run_installation_on_stack
 from domain.addresses.messages import Topic
 from infra import temporal
@@ -149,7 +149,7 @@ class Deployments:
         template: The name of the migrated database that each deployment gets a copy of.
     """
 
-    def __init__(self, stack: Stack, template: str) -> None:
+    def __init__(self, stack: EmbeddedStack, template: str) -> None:
         self._stack = stack
         self._template = template
         self._changes: Mapping[str, Mapping[str, Any]] = {}
@@ -174,10 +174,12 @@ class Deployments:
 
 @asynccontextmanager
 async def running_deployment(
-    stack: Stack,
+    stack: EmbeddedStack,
     template: str,
     changes: Mapping[str, Mapping[str, Any]],
-    run: Callable[[Stack, Settings, str], AbstractAsyncContextManager[LocalInstallation]] = run_installation_on_stack,
+    run: Callable[
+        [EmbeddedStack, Settings, str], AbstractAsyncContextManager[LocalInstallation]
+    ] = run_installation_on_stack,
 ) -> AsyncIterator[Deployment]:
     """Start stand-ins and processes in a namespace, a database and a key prefix of their own.
 
@@ -211,7 +213,7 @@ async def running_deployment(
         yield Deployment(installation, namespace, session, platforms, world, disks, oss, sim, publisher, receiver)
 
 
-def _settings(stack: Stack, folder: Path, database_url: str) -> Settings:
+def _settings(stack: EmbeddedStack, folder: Path, database_url: str) -> Settings:
     tree = stack.build_settings()
     small_books = {"excel_file_max_rows": BOOK_MAX_ROWS}
     return tree.model_copy(

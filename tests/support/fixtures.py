@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
-from dev.embedded.stack import Stack, run_stack
+from dev.embedded.stack import EmbeddedStack, run_stack
 from infra.settings import Settings
 from tests.support import stack as parts
 from tests.support.waiting import PATIENCE_SECONDS
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-async def stack() -> AsyncIterator[Stack]:
+async def stack() -> AsyncIterator[EmbeddedStack]:
     """Engine, database and object store in a temporary folder; neither API nor workers."""
     from infra import database
     from infra.limits import limiter
@@ -61,7 +61,7 @@ async def stack() -> AsyncIterator[Stack]:
 
 
 @pytest.fixture(scope="session")
-async def template(stack: Stack) -> str:
+async def template(stack: EmbeddedStack) -> str:
     """The name of a database that carries all migrations."""
     from stores import migrate
 
@@ -71,7 +71,7 @@ async def template(stack: Stack) -> str:
 
 
 @pytest.fixture(scope="session")
-async def databases(stack: Stack, template: str) -> AsyncIterator[parts.Databases]:
+async def databases(stack: EmbeddedStack, template: str) -> AsyncIterator[parts.Databases]:
     """Copies of `template` that tests have one after the other; ask for `database_url`."""
     lent = parts.Databases(stack, template)
     yield lent
@@ -79,13 +79,13 @@ async def databases(stack: Stack, template: str) -> AsyncIterator[parts.Database
 
 
 @pytest.fixture(scope="session")
-def namespaces(stack: Stack) -> parts.Namespaces:
+def namespaces(stack: EmbeddedStack) -> parts.Namespaces:
     """What `namespace` is taken from; `namespaces.keeping_engine()` is for what outlives a test."""
     return parts.Namespaces(stack)
 
 
 @pytest.fixture
-async def namespace(stack: Stack, namespaces: parts.Namespaces) -> AsyncIterator[str]:
+async def namespace(stack: EmbeddedStack, namespaces: parts.Namespaces) -> AsyncIterator[str]:
     """A Temporal namespace of the test's own; the `TEMPORAL_…` variables lead to it."""
     async with parts.entered_namespace(stack, namespaces) as name:
         yield name
@@ -99,14 +99,14 @@ async def database_url(databases: parts.Databases) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def empty_database_url(stack: Stack) -> AsyncIterator[str]:
+async def empty_database_url(stack: EmbeddedStack) -> AsyncIterator[str]:
     """The address of a database of the test's own without any table."""
     async with parts.own_database(stack) as url:
         yield url
 
 
 @pytest.fixture
-async def world(stack: Stack, database_url: str) -> AsyncIterator[CycleHarness]:
+async def world(stack: EmbeddedStack, database_url: str) -> AsyncIterator[CycleHarness]:
     """An empty log of address messages, and four empty modules in plain Python."""
     from tests.support.address_world import CycleHarness
 
@@ -123,14 +123,14 @@ def prefix() -> str:
 
 
 @pytest.fixture
-def settings(stack: Stack, namespace: str, database_url: str, prefix: str, tmp_path: Path) -> Settings:
+def settings(stack: EmbeddedStack, namespace: str, database_url: str, prefix: str, tmp_path: Path) -> Settings:
     """The whole tree, leading to the test's own namespace, database and key prefix."""
     return parts.own_settings(stack, database_url, prefix, tmp_path)
 
 
 @pytest.fixture(scope="module")
 async def shared_settings(
-    stack: Stack,
+    stack: EmbeddedStack,
     namespaces: parts.Namespaces,
     databases: parts.Databases,
     tmp_path_factory: pytest.TempPathFactory,
@@ -141,13 +141,13 @@ async def shared_settings(
 
 
 @pytest.fixture
-def environment(stack: Stack, settings: Settings, namespace: str) -> dict[str, str]:
+def environment(stack: EmbeddedStack, settings: Settings, namespace: str) -> dict[str, str]:
     """What `settings` says, as the variables that API and worker processes are started with."""
     return {**os.environ, **stack.build_environment(settings, namespace)}
 
 
 @pytest.fixture
-async def database(stack: Stack, database_url: str) -> AsyncIterator[Database]:
+async def database(stack: EmbeddedStack, database_url: str) -> AsyncIterator[Database]:
     """The test's own database, migrated and empty."""
     from infra.database import Database
 
@@ -158,7 +158,7 @@ async def database(stack: Stack, database_url: str) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def objects(stack: Stack, prefix: str) -> AsyncIterator[ObjectStore]:
+async def objects(stack: EmbeddedStack, prefix: str) -> AsyncIterator[ObjectStore]:
     """The object store below the test's own prefix."""
     from infra.objects import ObjectStore
 

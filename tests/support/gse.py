@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from clients.gse import GseClient
-from domain.transfers.gse import FileLocation, GseAgent, GseTransferRequest
+from domain.transfers.gse import FolderAndFileName, GseAgent, GseTransferRequest
 from infra.settings import GseSettings
 from sims.gse.disks import HostDisks
 from sims.gse.scenario import GseAction, GseRule, GseScenario
@@ -63,9 +63,9 @@ def make_order(
     """One file to these."""
     return GseTransferRequest(
         source=SOURCE,
-        source_file=FileLocation(str(file.parent), file.name),
+        source_file=FolderAndFileName(str(file.parent), file.name),
         targets=targets,
-        target_file=FileLocation("/data/app", file.name),
+        target_file=FolderAndFileName("/data/app", file.name),
         timeout_seconds=timeout_seconds,
     )
 

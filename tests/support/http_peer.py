@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from clients.http import GuardedClient
-from infra.settings import GuardSettings
+from infra.settings import EgressGuardSettings
 
 Script = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -108,7 +108,7 @@ async def running_reachable_peer(
     """A peer, and a client that may reach it and nothing else."""
     async with (
         running_peer(script, keep_alive=keep_alive) as here,
-        GuardedClient(GuardSettings(allow=[here.where], **settings)) as client,
+        GuardedClient(EgressGuardSettings(allow=[here.where], **settings)) as client,
     ):
         yield here, client
 

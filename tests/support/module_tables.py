@@ -87,7 +87,7 @@ class Tables:
             executor = OperationExecutor(
                 transaction, AddressTable(transaction), lambda _, address_id: address_id in self.busy
             )
-            return [executor.apply(operation) for operation in read]
+            return [executor.apply_unless_repeated_or_stale(operation) for operation in read]
 
         try:
             return database.run_sync(work)

@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from clients.http import GuardedClient
-from clients.platforms import AnswerLog, Connector, ConnectorFactory, OrderPage
+from clients.platforms import OrderPage, PlatformConnector, PlatformConnectorFactory, ReplayableAnswerLog
 from domain.limits import LimitDecision, RateDemand, SlotDemand
 from domain.orders.access import Account, Credentials
 from domain.orders.capability import Capability, PlatformOrder
 from domain.orders.declarations import RateLimit
 from domain.orders.known_platforms import KNOWN_PLATFORMS
 from domain.orders.windows import TimeWindow
-from infra.limits import Limiter
-from infra.settings import GuardSettings
+from infra.limits import DatabaseLimiter
+from infra.settings import EgressGuardSettings
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN, PLAIN_MILLISECONDS
@@ -32,7 +32,7 @@ SMALL_PAGES = {"paging": PLAIN.paging.model_copy(update={"size": 100})}
 QUICK = RateLimit(per_second=10_000, burst=10_000)
 
 
-class OpenLimiter(Limiter):
+class OpenLimiter(DatabaseLimiter):
     """A limiter without a database that lets everything pass and remembers what was taken."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class OpenLimiter(Limiter):
 class Again(Protocol):
     """Makes another connector."""
 
-    def __call__(self, answers: AnswerLog, other: Capability | None = None, /) -> Connector:
+    def __call__(self, answers: ReplayableAnswerLog, other: Capability | None = None, /) -> PlatformConnector:
         """It reads the same account."""
 
 
@@ -57,7 +57,7 @@ class RunningConnector:
 
     address: str
     platform: Platform
-    connector: Connector
+    connector: PlatformConnector
     limiter: OpenLimiter
     again: Again
     """Another connector, which goes on from what one has read, perhaps by another record."""
@@ -85,7 +85,7 @@ async def running_connector(
     record: Capability | None = None, /, address: str = "", **scenario: Any
 ) -> AsyncIterator[RunningConnector]:
     """A stand-in after a scenario, and a connector with the record of its kind or with this one."""
-    async with running_platforms() as platforms, GuardedClient(GuardSettings(allow=["127.0.0.0/8"])) as http:
+    async with running_platforms() as platforms, GuardedClient(EgressGuardSettings(allow=["127.0.0.0/8"])) as http:
         platform = platforms.add(NUMBER, PlatformScenario.model_validate(scenario))
         kind, limiter, renewals = platform.scenario.kind, OpenLimiter(), list[bool]()
 
@@ -97,14 +97,14 @@ async def running_connector(
         account = Account(NUMBER, "shop-1", address)
         plain = PLAIN_MILLISECONDS if platform.scenario.milliseconds else PLAIN
         known = {"plain": plain.model_copy(update=SMALL_PAGES), **KNOWN_PLATFORMS}
-        every = ConnectorFactory(http, limiter)
+        every = PlatformConnectorFactory(http, limiter)
 
-        def again(answers: AnswerLog, other: Capability | None = None) -> Connector:
+        def again(answers: ReplayableAnswerLog, other: Capability | None = None) -> PlatformConnector:
             return every.build_connector(
                 other or record or known[kind], account, read_credentials, rate=QUICK, answers=answers
             )
 
-        yield RunningConnector(address, platform, again(AnswerLog()), limiter, again, renewals)
+        yield RunningConnector(address, platform, again(ReplayableAnswerLog()), limiter, again, renewals)
 
 
 def list_orders(pages: Sequence[OrderPage]) -> list[PlatformOrder]:

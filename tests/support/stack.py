@@ -18,7 +18,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from dev.embedded import components
-from dev.embedded.stack import Stack
+from dev.embedded.stack import EmbeddedStack
 from infra import temporal
 from infra.settings import EmbeddedPortSettings, Settings
 
@@ -32,7 +32,7 @@ DELETED_MAX_BYTES = 256 * 1024
 
 
 @asynccontextmanager
-async def own_database(stack: Stack, template: str | None = None) -> AsyncIterator[str]:
+async def own_database(stack: EmbeddedStack, template: str | None = None) -> AsyncIterator[str]:
     """A database of one test's own: empty, or a clone of a template. Yields its address for SQLAlchemy."""
     name = f"test_{secrets.token_hex(6)}"
     await administer(stack, f'CREATE DATABASE "{name}" TEMPLATE "{template or "template0"}"')
@@ -52,7 +52,7 @@ class Databases:
         template: The name of the migrated database that they are clones of.
     """
 
-    def __init__(self, stack: Stack, template: str) -> None:
+    def __init__(self, stack: EmbeddedStack, template: str) -> None:
         self._stack = stack
         self._template = template
         self._held = AsyncExitStack()
@@ -126,7 +126,7 @@ _RESTART_SEQUENCES = """
 """
 
 
-async def administer(stack: Stack, statement: str) -> None:
+async def administer(stack: EmbeddedStack, statement: str) -> None:
     """Run one statement that needs no transaction, beside all test databases."""
     async with _connect(stack.build_database_url("postgres")) as connection:
         await connection.execute(statement)
@@ -148,7 +148,7 @@ class Namespaces:
     some are registered before they are needed; those of earlier tests are needed no more.
     """
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: EmbeddedStack) -> None:
         self._stack = stack
         self._ready: deque[str] = deque()
         self._registered = 0
@@ -184,7 +184,7 @@ class Namespaces:
 
 
 @asynccontextmanager
-async def entered_namespace(stack: Stack, namespaces: Namespaces) -> AsyncIterator[str]:
+async def entered_namespace(stack: EmbeddedStack, namespaces: Namespaces) -> AsyncIterator[str]:
     """Lend a namespace that is ready for use, and let the `TEMPORAL_…` variables lead to it until the block ends."""
     address = stack.addresses[components.ENGINE]
     async with namespaces.lend() as name:
@@ -203,7 +203,7 @@ async def entered_namespace(stack: Stack, namespaces: Namespaces) -> AsyncIterat
                         raise
 
 
-def own_settings(stack: Stack, database_url: str, prefix: str, data_dir: Path) -> Settings:
+def own_settings(stack: EmbeddedStack, database_url: str, prefix: str, data_dir: Path) -> Settings:
     """The whole tree of settings, leading to this database, key prefix and folder."""
     tree = stack.build_settings()
     return tree.model_copy(
@@ -220,7 +220,7 @@ def new_prefix() -> str:
     return f"{secrets.token_hex(6)}/"
 
 
-async def register_namespace(stack: Stack) -> str:
+async def register_namespace(stack: EmbeddedStack) -> str:
     """Make a Temporal namespace that nothing else uses, with our search attributes."""
     client = await Client.connect(stack.addresses[components.ENGINE])
     name = f"test-{secrets.token_hex(6)}"

@@ -13,10 +13,10 @@ from typing import Any
 from haulage.tasks import (
     Handler,
     HeldTask,
-    Outcome,
     RegisteredType,
-    Result,
     Status,
+    TaskEntryOutcome,
+    TaskResult,
     Worker,
 )
 
@@ -37,7 +37,7 @@ class RecordingQueue:
     """What the next holds raise."""
     faults_of_sets: list[Exception] = field(default_factory=list)
     """What the next requests with results raise."""
-    refusals: list[Outcome] = field(default_factory=list)
+    refusals: list[TaskEntryOutcome] = field(default_factory=list)
     """What becomes of the next results."""
     taking: asyncio.Event = field(default_factory=asyncio.Event)
     """Whether results are answered."""
@@ -46,7 +46,7 @@ class RecordingQueue:
     waits: list[float] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)
     """How many results each request brought."""
-    results: list[Result] = field(default_factory=list)
+    results: list[TaskResult] = field(default_factory=list)
     beats: list[list[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class RecordingQueue:
         given, self.waiting = self.waiting[:limit], self.waiting[limit:]
         return given
 
-    async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
+    async def set_many(self, results: Sequence[TaskResult]) -> list[TaskEntryOutcome]:
         """Remembered, but for those that are refused."""
         self.requests.append(len(results))
         await self.taking.wait()
@@ -82,16 +82,19 @@ class RecordingQueue:
             raise self.faults_of_sets.pop(0)
         return [self._set(result) for result in results]
 
-    def _set(self, result: Result) -> Outcome:
+    def _set(self, result: TaskResult) -> TaskEntryOutcome:
         if self.refusals:
             return self.refusals.pop(0)
         self.results.append(result)
-        return Outcome()
+        return TaskEntryOutcome()
 
-    async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
+    async def heartbeat(self, held: Sequence[HeldTask]) -> list[TaskEntryOutcome]:
         """Good but for those that are gone."""
         self.beats.append([task.task_id for task in held])
-        return [Outcome(code=8041, msg="gone") if task.task_id in self.gone else Outcome() for task in held]
+        return [
+            TaskEntryOutcome(code=8041, msg="gone") if task.task_id in self.gone else TaskEntryOutcome()
+            for task in held
+        ]
 
     def list_result_fields(self, *fields: str) -> list[tuple[Any, ...]]:
         """Those fields of all results."""

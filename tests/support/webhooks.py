@@ -16,7 +16,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from domain import webhooks
 from domain.downloads import names as downloads_names
 from domain.webhooks import DeliveryStateAfterAttempt, WebhookDeliveryInput, WebhookEvent, WebhookOwner
-from infra.secrets import Sealer
+from infra.secrets import SecretSealer
 from infra.settings import Settings
 from services.services import Services
 from sims.receiver import Received, Receiver, running_receiver
@@ -82,7 +82,7 @@ class Webhooks:
         return secret
 
 
-def make_order(sealer: Sealer, project_id: str, url: str) -> WebhookDeliveryInput:
+def make_order(sealer: SecretSealer, project_id: str, url: str) -> WebhookDeliveryInput:
     """An event of a download, for this address."""
     return WebhookDeliveryInput(
         delivery_id=f"msg_{secrets.token_hex(16)}",

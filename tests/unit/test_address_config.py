@@ -7,7 +7,12 @@ from pydantic import ValidationError
 
 from infra.address_settings import AddressSettings, AllModulesSettings, ModuleSettings
 from services.addresses import apply_options_to_settings
-from stores.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions, apply_changes
+from stores.addresses.configuration import (
+    AddressModuleOptions,
+    AddressModulesOptions,
+    AddressOptions,
+    replace_sent_options_and_keep_others,
+)
 
 BEFORE = AddressOptions(
     threshold=5,
@@ -53,7 +58,10 @@ BEFORE = AddressOptions(
 )
 def test_a_change_leaves_what_it_does_not_name(changes: dict[str, object], after: AddressOptions) -> None:
     """Down to the single value of a module; null takes away."""
-    assert apply_changes(BEFORE, AddressOptions.model_validate(changes)).non_null_values == after.non_null_values
+    assert (
+        replace_sent_options_and_keep_others(BEFORE, AddressOptions.model_validate(changes)).non_null_values
+        == after.non_null_values
+    )
 
 
 def test_what_is_not_set_comes_from_the_environment() -> None:

@@ -120,7 +120,7 @@ async def test_close_differences_are_compared_again_by_one_page(different: Seque
     books = {module: {uprn: entry(uprn, uprn) for uprn in range(1, 4_001)} for module in Module}
     books[Module.OD] |= {uprn: entry(uprn, 0) for uprn in different}
     told = Books(books)
-    findings = drift.DriftFindings()
+    findings = drift.DriftCountsAndListedDifferences()
     async for uprn, sides in drift.iterate_fingerprints_of_all_uprns(told):
         findings.add_uprn(uprn, sides)
 

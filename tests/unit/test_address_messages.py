@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from domain.addresses import messages
-from domain.addresses.messages import ChangeMessage, CreateUpdate, Delete, Swap, Topic, UnreadableMessage
+from domain.addresses.messages import (
+    ChangeMessage,
+    CreateUpdateMessage,
+    DeleteMessage,
+    SwapMessage,
+    Topic,
+    UnreadableMessage,
+)
 from domain.addresses.operations import UPRN_MAX
 
 RECORD = {"street": "Main Street", "number": 7}
@@ -18,14 +25,14 @@ TOO_LARGE = UPRN_MAX + 1
 @pytest.mark.parametrize(
     ("topic", "payload", "said"),
     [
-        (Topic.SWAP, {"uprn_1": 1, "uprn_2": 2}, Swap(1, 2)),
-        (Topic.SWAP, {"uprn_1": 1, "uprn_2": 2, "delete_after": True, "event_id": "e"}, Swap(1, 2, True, "e")),
-        (Topic.SWAP, {"uprn_1": "000000000123", "uprn_2": str(UPRN_MAX)}, Swap(123, UPRN_MAX)),
-        (Topic.CREATE_UPDATE, {"uprn": 1, "address_id": "9", "record": RECORD}, CreateUpdate(1, 9, RECORD)),
-        (Topic.CREATE_UPDATE, {"uprn": 1, "address_id": 9, "record": {}, "new": [1]}, CreateUpdate(1, 9, {})),
-        (Topic.DELETE, {"uprn": 1}, Delete(1)),
-        (Topic.DELETE, {"uprn": 1, "address_id": None, "event_id": None}, Delete(1)),
-        (Topic.DELETE, {"uprn": 1, "address_id": 9}, Delete(1, 9)),
+        (Topic.SWAP, {"uprn_1": 1, "uprn_2": 2}, SwapMessage(1, 2)),
+        (Topic.SWAP, {"uprn_1": 1, "uprn_2": 2, "delete_after": True, "event_id": "e"}, SwapMessage(1, 2, True, "e")),
+        (Topic.SWAP, {"uprn_1": "000000000123", "uprn_2": str(UPRN_MAX)}, SwapMessage(123, UPRN_MAX)),
+        (Topic.CREATE_UPDATE, {"uprn": 1, "address_id": "9", "record": RECORD}, CreateUpdateMessage(1, 9, RECORD)),
+        (Topic.CREATE_UPDATE, {"uprn": 1, "address_id": 9, "record": {}, "new": [1]}, CreateUpdateMessage(1, 9, {})),
+        (Topic.DELETE, {"uprn": 1}, DeleteMessage(1)),
+        (Topic.DELETE, {"uprn": 1, "address_id": None, "event_id": None}, DeleteMessage(1)),
+        (Topic.DELETE, {"uprn": 1, "address_id": 9}, DeleteMessage(1, 9)),
     ],
 )
 def test_each_topic_has_its_fields(topic: Topic, payload: dict[str, Any], said: ChangeMessage) -> None:
@@ -92,10 +99,10 @@ def test_the_deepest_message_allowed_is_read() -> None:
     """The limit itself is allowed, and so are many brackets side by side."""
     inner = b"[" * (messages.DEPTH_MAX - 1) + b"]" * (messages.DEPTH_MAX - 1)
 
-    assert messages.decode_message(Topic.DELETE, b'{"uprn": 1, "x": ' + inner + b"}") == Delete(1)
-    assert messages.decode_message(Topic.DELETE, b'{"uprn": 1, "x": [' + b"[]," * 500 + b"[]]}") == Delete(1)
+    assert messages.decode_message(Topic.DELETE, b'{"uprn": 1, "x": ' + inner + b"}") == DeleteMessage(1)
+    assert messages.decode_message(Topic.DELETE, b'{"uprn": 1, "x": [' + b"[]," * 500 + b"[]]}") == DeleteMessage(1)
 
 
 def test_a_backslash_before_u0000_is_no_nul() -> None:
     """Only the character itself is refused, not text that looks like its escape."""
-    assert messages.decode_message(Topic.DELETE, rb'{"uprn": 1, "x": "\\u0000"}') == Delete(1)
+    assert messages.decode_message(Topic.DELETE, rb'{"uprn": 1, "x": "\\u0000"}') == DeleteMessage(1)

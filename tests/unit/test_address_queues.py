@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.addresses import ordering
-from domain.addresses.ordering import PendingUpdateOrDelete, SwapUprns, choose_last_write_of_each_uprn
+from domain.addresses.ordering import CreateUpdateOrDeleteToCoalesce, SwapMessageUprns, choose_last_write_of_each_uprn
 
 UPRNS = st.integers(1, 6)
 PAIRS = st.lists(st.lists(UPRNS, min_size=2, max_size=2, unique=True), max_size=30)
@@ -36,7 +36,7 @@ def test_a_cycle_is_filled_in_the_order_of_topics(
     assert ordering.divide_cycle_capacity_among_topics(waiting, threshold, reserved) == taken
 
 
-def apply_swaps(pairs: Sequence[SwapUprns]) -> list[int]:
+def apply_swaps(pairs: Sequence[SwapMessageUprns]) -> list[int]:
     """Who has which UPRN after these swaps, one by one."""
     holders = list(range(7))
     for _, one, other in pairs:
@@ -47,7 +47,7 @@ def apply_swaps(pairs: Sequence[SwapUprns]) -> list[int]:
 @given(PAIRS)
 def test_groups_of_swaps_do_what_they_do_one_by_one(uprns: list[list[int]]) -> None:
     """No group holds a UPRN twice, and whatever shares one keeps its order."""
-    swaps = [SwapUprns(number, *pair) for number, pair in enumerate(uprns)]
+    swaps = [SwapMessageUprns(number, *pair) for number, pair in enumerate(uprns)]
 
     groups = [[swaps[id_] for id_ in group] for group in ordering.group_swaps_without_shared_uprns(swaps)]
 
@@ -59,7 +59,7 @@ def test_groups_of_swaps_do_what_they_do_one_by_one(uprns: list[list[int]]) -> N
 @given(st.lists(st.lists(st.integers(), min_size=1, max_size=9), max_size=9), st.integers(1, 7))
 def test_steps_keep_the_order_of_groups_and_are_no_longer_than_they_may_be(groups: list[list[int]], size: int) -> None:
     """A group that does not fit is cut, never joined to another."""
-    steps = ordering.pack_groups_into_steps(groups, size)
+    steps = ordering.pack_or_split_groups_into_sequential_steps(groups, size)
 
     assert [id_ for step in steps for part in step for id_ in part] == [id_ for group in groups for id_ in group]
     assert all(0 < sum(map(len, step)) <= size for step in steps)
@@ -90,7 +90,7 @@ def test_independent_messages_are_cut_into_even_steps(messages: int, lengths: li
 @given(WRITES)
 def test_winners_alone_come_to_what_all_come_to(said: list[tuple[int, bool, int]]) -> None:
     """A2, A13: one createUpdate or delete of each UPRN is left, and it is all that a sequence would have left."""
-    writes = [PendingUpdateOrDelete(number, uprn) for number, (uprn, _, _) in enumerate(said)]
+    writes = [CreateUpdateOrDeleteToCoalesce(number, uprn) for number, (uprn, _, _) in enumerate(said)]
 
     coalesced = choose_last_write_of_each_uprn(writes)
 
@@ -112,10 +112,10 @@ def test_who_makes_a_touched_message_needless_inherits_its_doubt() -> None:
     """Modules may differ there until the winner is done."""
     coalesced = choose_last_write_of_each_uprn(
         [
-            PendingUpdateOrDelete(1, 7, touched=True),
-            PendingUpdateOrDelete(2, 7),
-            PendingUpdateOrDelete(3, 8),
-            PendingUpdateOrDelete(4, 8, touched=True),
+            CreateUpdateOrDeleteToCoalesce(1, 7, touched=True),
+            CreateUpdateOrDeleteToCoalesce(2, 7),
+            CreateUpdateOrDeleteToCoalesce(3, 8),
+            CreateUpdateOrDeleteToCoalesce(4, 8, touched=True),
         ]
     )
 

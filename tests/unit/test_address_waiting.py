@@ -18,7 +18,7 @@ from domain.addresses.operations import (
 )
 from domain.addresses.ordering import (
     FailedLookup,
-    SendCandidate,
+    MessageAboutToBeSent,
     UnfinishedMessage,
     WaitKind,
     WaitReason,
@@ -27,10 +27,10 @@ from domain.addresses.ordering import (
 )
 from domain.addresses.results import NewLogicalDelete, combine_module_results
 
-SWAP = SendCandidate(50, Topic.SWAP, (1, 2))
-TOUCHED_SWAP = SendCandidate(50, Topic.SWAP, (1, 2), touched=True)
-CREATE = SendCandidate(50, Topic.CREATE_UPDATE, (1,))
-DELETE = SendCandidate(50, Topic.DELETE, (1,))
+SWAP = MessageAboutToBeSent(50, Topic.SWAP, (1, 2))
+TOUCHED_SWAP = MessageAboutToBeSent(50, Topic.SWAP, (1, 2), touched=True)
+CREATE = MessageAboutToBeSent(50, Topic.CREATE_UPDATE, (1,))
+DELETE = MessageAboutToBeSent(50, Topic.DELETE, (1,))
 
 
 def swap(id_: int, *, due: bool = True, touched: bool = False) -> UnfinishedMessage:
@@ -65,7 +65,7 @@ def write(id_: int, *, touched: bool) -> UnfinishedMessage:
         pytest.param(SWAP, swap(50, touched=True), False, id="itself"),
     ],
 )
-def test_what_must_wait_waits(asking: SendCandidate, other: UnfinishedMessage, queues: bool) -> None:
+def test_what_must_wait_waits(asking: MessageAboutToBeSent, other: UnfinishedMessage, queues: bool) -> None:
     """Modules see the messages of a UPRN in one order, whichever of them fails."""
     assert find_first_blocker_of_each_message([asking], [other]) == ({asking.id: other.id} if queues else {})
 
@@ -228,8 +228,12 @@ def test_logical_deletes_are_listed_with_who_has_orders_in_flight() -> None:
     listings = combine_module_results(operation(OperationKind.DELETE), WaitReason(), answers).listings
 
     assert listings == [NewLogicalDelete(11, 1, 5, frozenset({module})) for module in (Module.OD, Module.WFM)]
-    assert listings[0].merge(listings[1]) == NewLogicalDelete(11, 1, 5, frozenset({Module.OD, Module.WFM}))
-    assert listings[0].merge(NewLogicalDelete(11, 1, 9, frozenset())) == NewLogicalDelete(11, 1, 9, frozenset())
+    assert listings[0].merge_reports_of_modules(listings[1]) == NewLogicalDelete(
+        11, 1, 5, frozenset({Module.OD, Module.WFM})
+    )
+    assert listings[0].merge_reports_of_modules(NewLogicalDelete(11, 1, 9, frozenset())) == NewLogicalDelete(
+        11, 1, 9, frozenset()
+    )
 
 
 def test_a_create_revives_whatever_address_it_gave_life_to() -> None:

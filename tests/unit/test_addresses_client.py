@@ -13,28 +13,28 @@ from api.addresses import drift, inbox, logical_deletes, responses
 from domain.addresses import messages, operations, ordering
 from haulage import RequestRefused
 from haulage.addresses import (
-    Acknowledgement,
     Addresses,
     Comparison,
     ComparisonCounts,
-    Cycle,
     CycleProgress,
+    CycleScheduleStatus,
+    LastModuleAnswer,
     LogicalDelete,
     Message,
-    MessageAction,
     MessageCount,
     MessageDetails,
     MessageState,
-    MessageWait,
     Module,
-    Progress,
-    Purge,
+    OperatorActionOnMessage,
+    PurgeOrComparisonState,
+    PurgeProgressAndResults,
     QuarantinedMessage,
     RetryOutcome,
     SkipOutcome,
     Topic,
     UnfinishedCounts,
     WaitKind,
+    WhyMessageWaits,
 )
 from tests.support.api_peer import ApiPeer, problem, running_api_peer
 from workflows.addresses import handle
@@ -159,8 +159,10 @@ async def test_a_purge_is_followed_to_its_end(peer: ApiPeer, addresses: Addresse
     assert peer.seen[1].line == "GET /v1/addresses/logical-deletes/purges/p1"
 
 
-@pytest.mark.parametrize("progress", [Progress.DONE, Progress.FAILED])
-async def test_a_comparison_is_followed_to_its_end(peer: ApiPeer, addresses: Addresses, progress: Progress) -> None:
+@pytest.mark.parametrize("progress", [PurgeOrComparisonState.DONE, PurgeOrComparisonState.FAILED])
+async def test_a_comparison_is_followed_to_its_end(
+    peer: ApiPeer, addresses: Addresses, progress: PurgeOrComparisonState
+) -> None:
     """Whether it has a result or failed."""
     found = {
         **dict.fromkeys(("compared", "different", "presence", "address_id", "record", "under_way", "shown"), 0),
@@ -170,11 +172,13 @@ async def test_a_comparison_is_followed_to_its_end(peer: ApiPeer, addresses: Add
     }
     peer.says(202, COMPARISON)
     peer.says(200, COMPARISON)
-    peer.says(200, COMPARISON | {"progress": progress, "found": found if progress is Progress.DONE else None})
+    peer.says(
+        200, COMPARISON | {"progress": progress, "found": found if progress is PurgeOrComparisonState.DONE else None}
+    )
 
     comparison = await addresses.compare()
 
-    assert (comparison.progress, comparison.found is not None) == (progress, progress is Progress.DONE)
+    assert (comparison.progress, comparison.found is not None) == (progress, progress is PurgeOrComparisonState.DONE)
     assert peer.seen[2].line == "GET /v1/addresses/drift/20261124T100000Z"
 
 
@@ -193,18 +197,18 @@ async def test_a_message_that_a_module_has_is_not_skipped(peer: ApiPeer, address
     [
         pytest.param(responses.MessageSummary, Message, (), id="message"),
         pytest.param(responses.MessageResponse, MessageDetails, (), id="message with details"),
-        pytest.param(responses.MessageWait, MessageWait, (), id="wait"),
-        pytest.param(responses.AcknowledgementDetails, Acknowledgement, (), id="acknowledgement"),
-        pytest.param(responses.MessageAction, MessageAction, (), id="action"),
+        pytest.param(responses.WhyMessageWaits, WhyMessageWaits, (), id="wait"),
+        pytest.param(responses.LastModuleAnswerWithTrace, LastModuleAnswer, (), id="acknowledgement"),
+        pytest.param(responses.OperatorActionOnMessage, OperatorActionOnMessage, (), id="action"),
         pytest.param(responses.UnfinishedCountsResponse, UnfinishedCounts, (), id="figures"),
         pytest.param(responses.UnfinishedCount, MessageCount, (), id="counts"),
-        pytest.param(responses.CycleResponse, Cycle, (), id="cycle"),
+        pytest.param(responses.CycleResponse, CycleScheduleStatus, (), id="cycle"),
         pytest.param(responses.CycleProgress, CycleProgress, (), id="progress of a cycle"),
         pytest.param(responses.RetryMessagesResponse, RetryOutcome, (), id="retry"),
         pytest.param(responses.SkipMessagesResponse, SkipOutcome, (), id="skip"),
         pytest.param(inbox.QuarantinedMessageSummary, QuarantinedMessage, (), id="quarantine"),
         pytest.param(logical_deletes.LogicalDeleteSummary, LogicalDelete, (), id="logical delete"),
-        pytest.param(logical_deletes.PurgeResponse, Purge, (), id="purge"),
+        pytest.param(logical_deletes.PurgeResponse, PurgeProgressAndResults, (), id="purge"),
         pytest.param(drift.ComparisonResponse, Comparison, (), id="comparison"),
         pytest.param(drift.ComparisonCounts, ComparisonCounts, (), id="result of a comparison"),
     ],
@@ -224,7 +228,7 @@ def test_models_have_the_fields_of_the_api(
         (messages.MessageState, MessageState),
         (operations.Module, Module),
         (ordering.WaitKind, WaitKind),
-        (handle.WorkflowProgress, Progress),
+        (handle.WorkflowProgress, PurgeOrComparisonState),
     ],
 )
 def test_words_are_those_of_the_api(server: type[StrEnum], client: type[StrEnum]) -> None:

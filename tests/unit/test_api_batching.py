@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from api import batching
-from api.batching import AbstractBatcher, BatchItem, RetryWindow
+from api.batching import AbstractBatcher, BatchItem, GrowingPausesUntilRetryTimeout
 from infra.outages import Component, EngineUnresponsive, find_component_in_outage
 
 CAPACITY = 10
@@ -56,7 +56,7 @@ class NumberedBatches(AbstractBatcher[str, int]):
         for item in batch:
             if item not in late:
                 item.resolve(len(self.sent))
-        self.requeue(late)
+        self.put_back_at_front(late)
 
     def on_idle(self) -> None:
         """See base class."""
@@ -150,7 +150,7 @@ async def test_cancelling_a_batch_cancels_every_waiting_item() -> None:
 async def test_a_retry_window_ends_with_an_outage_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names what did not answer and the last cause."""
     monkeypatch.setattr(batching, "RETRY_WINDOW_SECONDS", 0.2)
-    window, waits = RetryWindow("a lane", EngineUnresponsive), 0
+    window, waits = GrowingPausesUntilRetryTimeout("a lane", EngineUnresponsive), 0
 
     async def retry() -> None:
         nonlocal waits
@@ -166,7 +166,7 @@ async def test_a_retry_window_ends_with_an_outage_of_the_engine(monkeypatch: pyt
 
 async def test_the_pause_is_shorter_for_a_message_that_may_soon_be_accepted() -> None:
     """A workflow that continues as new accepts messages again within milliseconds."""
-    window = RetryWindow("a lane", EngineUnresponsive)
+    window = GrowingPausesUntilRetryTimeout("a lane", EngineUnresponsive)
     began = time.monotonic()
     await window.pause_before_retry_or_raise(ConnectionError("closing"), is_short=True)
     soon = time.monotonic() - began

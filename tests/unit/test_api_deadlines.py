@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from api.http.deadlines import Deadline, DeadlineQueue
+from api.http.deadlines import CancellingDeadline, DeadlineQueue
 from infra.outages import Component, ComponentHangs
 
 SHORT = 0.05
@@ -61,7 +61,7 @@ async def test_each_of_several_deadlines_expires_by_itself() -> None:
 async def test_another_cancellation_of_the_task_goes_on() -> None:
     """A deadline that has expired as well does not turn it into a timeout."""
     begun = asyncio.Event()
-    seen: list[Deadline] = []
+    seen: list[CancellingDeadline] = []
 
     async def work() -> None:
         with DeadlineQueue(LONG).start_deadline() as deadline:

@@ -11,7 +11,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 import domain
 from api.app import ROUTE_GROUPS
 from api.http import openapi
-from api.http.routes import Access
+from api.http.routes import RouteAccess
 
 DOCUMENT = openapi.build_openapi_document(ROUTE_GROUPS)
 ROUTES = [route for room in ROUTE_GROUPS for route in room]
@@ -33,7 +33,7 @@ def test_each_operation_says_which_keys_open_it() -> None:
     for route in ROUTES:
         operation = DOCUMENT["paths"][route.path][route.method.lower()]
         assert operation["security"] == openapi.list_accepted_credentials(route)
-        needs_key = route.access is not Access.PUBLIC or route.name == "POST /v1/session"
+        needs_key = route.access is not RouteAccess.PUBLIC or route.name == "POST /v1/session"
         assert ("401" in operation["responses"]) == needs_key
 
 

@@ -11,13 +11,13 @@ import pytest
 from api import batching
 from api.batching import CachedRead
 from domain.workload import (
-    ConcernDetail,
     ConcernKind,
-    ItemCount,
+    ConcernKindSubjectAndCause,
+    CountAndOldestTime,
     Workload,
     merge_workloads,
+    parse_concern_details,
     parse_concerns,
-    parse_details,
     sum_workloads,
 )
 from infra import temporal
@@ -68,11 +68,11 @@ async def test_callers_within_two_seconds_get_the_same_result(clock: Clock) -> N
     """Also those who come during a read; after that there is a new read."""
     reader = SlowReader(clock)
     cached = CachedRead(reader.read)
-    assert await asyncio.gather(*(cached.get() for _ in range(100))) == [1] * 100
+    assert await asyncio.gather(*(cached.get_fresh_or_read() for _ in range(100))) == [1] * 100
     clock.seconds += 1.9
-    assert await cached.get() == 1
+    assert await cached.get_fresh_or_read() == 1
     clock.seconds += 0.2
-    assert await cached.get() == 2
+    assert await cached.get_fresh_or_read() == 2
 
 
 async def test_the_result_of_a_long_read_is_kept_for_longer(clock: Clock) -> None:
@@ -80,11 +80,11 @@ async def test_the_result_of_a_long_read_is_kept_for_longer(clock: Clock) -> Non
     reader = SlowReader(clock)
     cached = CachedRead(reader.read)
     reader.takes = 1.0
-    assert await cached.get() == 1
+    assert await cached.get_fresh_or_read() == 1
     clock.seconds += 19.0
-    assert await cached.get() == 1
+    assert await cached.get_fresh_or_read() == 1
     clock.seconds += 1.1
-    assert await cached.get() == 2
+    assert await cached.get_fresh_or_read() == 2
 
 
 async def test_a_failed_read_fails_for_all_and_is_repeated_later(clock: Clock) -> None:
@@ -94,11 +94,11 @@ async def test_a_failed_read_fails_for_all_and_is_repeated_later(clock: Clock) -
     reader.fails = True
     for _ in range(3):
         with pytest.raises(ConnectionError):
-            await cached.get()
+            await cached.get_fresh_or_read()
     assert reader.reads == 1
     reader.fails = False
     clock.seconds += 2.1
-    assert await cached.get() == 2
+    assert await cached.get_fresh_or_read() == 2
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -109,18 +109,18 @@ async def test_what_a_component_that_hung_held_up_is_not_kept_for_long(clock: Cl
     reader.takes, reader.fails = 35.0, fails
     if fails:
         with pytest.raises(ConnectionError):
-            await cached.get()
+            await cached.get_fresh_or_read()
     else:
-        assert await cached.get() == 1
+        assert await cached.get_fresh_or_read() == 1
         clock.seconds += batching.KEPT_MAX_SECONDS + 0.1
     reader.takes, reader.fails = 0.0, False
-    assert await cached.get() == 2
+    assert await cached.get_fresh_or_read() == 2
 
 
 async def test_a_cancelled_caller_does_not_cancel_the_read_of_others(clock: Clock) -> None:
     """A browser that disconnects leaves the read to the others."""
     cached = CachedRead(SlowReader(clock).read)
-    leaving, staying = asyncio.create_task(cached.get()), asyncio.create_task(cached.get())
+    leaving, staying = asyncio.create_task(cached.get_fresh_or_read()), asyncio.create_task(cached.get_fresh_or_read())
     await asyncio.sleep(0)
     leaving.cancel()
     assert await staying == 1
@@ -128,17 +128,20 @@ async def test_a_cancelled_caller_does_not_cancel_the_read_of_others(clock: Cloc
 
 def test_item_counts_add_up_and_keep_the_oldest_time() -> None:
     """No item has no age."""
-    old, new = ItemCount(2, NOW - timedelta(hours=1)), ItemCount(3, NOW)
-    assert old + new == ItemCount(5, NOW - timedelta(hours=1))
-    assert (old.compute_age(NOW), (ItemCount() + ItemCount()).compute_age(NOW)) == (3_600.0, None)
+    old, new = CountAndOldestTime(2, NOW - timedelta(hours=1)), CountAndOldestTime(3, NOW)
+    assert old + new == CountAndOldestTime(5, NOW - timedelta(hours=1))
+    assert (old.compute_age(NOW), (CountAndOldestTime() + CountAndOldestTime()).compute_age(NOW)) == (3_600.0, None)
     assert new.compute_age(NOW - timedelta(seconds=1)) == 0.0
 
 
 def test_workloads_of_the_same_projects_are_merged() -> None:
     """Those of one project add up to one, and those of all projects to another."""
     paused = Workload(concerns=Counter({ConcernKind.PAUSED: 1}))
-    seen = merge_workloads({"a": Workload(running=ItemCount(1, NOW))}, {"a": paused, "b": paused})
-    assert seen == {"a": Workload(running=ItemCount(1, NOW), concerns=Counter({ConcernKind.PAUSED: 1})), "b": paused}
+    seen = merge_workloads({"a": Workload(running=CountAndOldestTime(1, NOW))}, {"a": paused, "b": paused})
+    assert seen == {
+        "a": Workload(running=CountAndOldestTime(1, NOW), concerns=Counter({ConcernKind.PAUSED: 1})),
+        "b": paused,
+    }
     assert sum_workloads(seen.values()).concerns == {ConcernKind.PAUSED: 2}
 
 
@@ -150,12 +153,15 @@ def test_a_concern_has_its_subjects_and_causes() -> None:
         {"project_id": "b", "subject": "shop-3", "cause": "", "count": 0},
     ]
     details = Counter(
-        {ConcernDetail(ConcernKind.STALE, "shop-1", "x"): 2, ConcernDetail(ConcernKind.STALE, "shop-2", "y"): 1}
+        {
+            ConcernKindSubjectAndCause(ConcernKind.STALE, "shop-1", "x"): 2,
+            ConcernKindSubjectAndCause(ConcernKind.STALE, "shop-2", "y"): 1,
+        }
     )
     seen = parse_concerns(ConcernKind.STALE, rows)
     assert seen["a"] == Workload(concerns=Counter({ConcernKind.STALE: 3}), details=details)
     assert seen["b"] == Workload()
-    assert parse_details(ConcernKind.STALE, rows)["a"] == Workload(details=details)
+    assert parse_concern_details(ConcernKind.STALE, rows)["a"] == Workload(details=details)
 
 
 @pytest.mark.parametrize(

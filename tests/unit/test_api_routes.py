@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from api.app import ROUTE_GROUPS, build_path_pattern, group_remainders_by_prefix
 from api.http.models import Deprecated, Request, Response
-from api.http.routes import Access, Call, Route, Routes
+from api.http.routes import Call, Route, RouteAccess, Routes
 
 ROUTES = [route for group in ROUTE_GROUPS for route in group]
 
@@ -38,7 +38,7 @@ PUBLIC = {
 
 def test_only_these_routes_need_no_key() -> None:
     """A route becomes public only by a change to this list."""
-    assert {route.name for route in ROUTES if route.access is Access.PUBLIC} == PUBLIC
+    assert {route.name for route in ROUTES if route.access is RouteAccess.PUBLIC} == PUBLIC
 
 
 def test_operations_have_names_of_their_own() -> None:
@@ -86,16 +86,16 @@ async def plain(call: Call) -> Response:
 @pytest.mark.parametrize(
     ("handler", "path", "access", "sentence"),
     [
-        (loose_body, "/items", Access.PUBLIC, "forbids unknown fields; see body"),
-        (no_docstring, "/items", Access.PUBLIC, "docstring is its summary"),
-        (path_without_variable, "/items", Access.PUBLIC, "same variables; see item_id"),
-        (plain, "/items/{item_id}", Access.PUBLIC, "same variables; see item_id"),
-        (other_parameter, "/items", Access.PUBLIC, "takes only call, body, query, headers and path; see boddy"),
-        (plain, "/items", Access.OWNER, "needs project_id in its path"),
+        (loose_body, "/items", RouteAccess.PUBLIC, "forbids unknown fields; see body"),
+        (no_docstring, "/items", RouteAccess.PUBLIC, "docstring is its summary"),
+        (path_without_variable, "/items", RouteAccess.PUBLIC, "same variables; see item_id"),
+        (plain, "/items/{item_id}", RouteAccess.PUBLIC, "same variables; see item_id"),
+        (other_parameter, "/items", RouteAccess.PUBLIC, "takes only call, body, query, headers and path; see boddy"),
+        (plain, "/items", RouteAccess.OWNER, "needs project_id in its path"),
     ],
 )
 def test_a_row_that_cannot_work_is_refused(
-    handler: Callable[..., Awaitable[Response]], path: str, access: Access, sentence: str
+    handler: Callable[..., Awaitable[Response]], path: str, access: RouteAccess, sentence: str
 ) -> None:
     """TypeError is raised at import, not at the first call."""
     with pytest.raises(TypeError, match=sentence):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from api.batching import BatchedLookup, CoalescedRead
+from api.batching import BatchedLookup, SharedReadByKey
 
 
 class CountingReader:
@@ -36,10 +36,10 @@ async def run_ready_tasks() -> None:
 async def test_callers_that_come_during_a_read_share_the_next_one() -> None:
     """A hundred that come during the first read need one more, and none of them gets the older result."""
     reader = CountingReader()
-    shared = CoalescedRead(reader.read)
-    first = asyncio.create_task(shared.get("a"))
+    shared = SharedReadByKey(reader.read)
+    first = asyncio.create_task(shared.read_anew("a"))
     await run_ready_tasks()
-    others = [asyncio.create_task(shared.get("a")) for _ in range(100)]
+    others = [asyncio.create_task(shared.read_anew("a")) for _ in range(100)]
     await run_ready_tasks()
     assert reader.keys == ["a"]
 
@@ -47,14 +47,14 @@ async def test_callers_that_come_during_a_read_share_the_next_one() -> None:
 
     assert await first == 1
     assert await asyncio.gather(*others) == [2] * 100
-    assert await shared.get("a") == 3
+    assert await shared.read_anew("a") == 3
 
 
 async def test_reads_of_different_keys_do_not_wait_for_each_other() -> None:
     """Each key is read at once."""
     reader = CountingReader()
-    shared = CoalescedRead(reader.read)
-    asking = [asyncio.create_task(shared.get(key)) for key in "abc"]
+    shared = SharedReadByKey(reader.read)
+    asking = [asyncio.create_task(shared.read_anew(key)) for key in "abc"]
     await run_ready_tasks()
 
     assert reader.keys == ["a", "b", "c"]
@@ -66,24 +66,24 @@ async def test_a_failed_read_fails_only_for_those_who_share_it() -> None:
     """The next caller reads again."""
     reader = CountingReader()
     reader.allowed.set()
-    shared = CoalescedRead(reader.read)
-    sharing = [asyncio.create_task(shared.get("broken")) for _ in range(2)]
+    shared = SharedReadByKey(reader.read)
+    sharing = [asyncio.create_task(shared.read_anew("broken")) for _ in range(2)]
 
     for task in sharing:
         with pytest.raises(LookupError):
             await task
     assert reader.keys == ["broken"]
     with pytest.raises(LookupError):
-        await shared.get("broken")
+        await shared.read_anew("broken")
     assert reader.keys == ["broken"] * 2
 
 
 async def test_a_cancelled_caller_does_not_cancel_the_read() -> None:
     """The others get its result."""
     reader = CountingReader()
-    shared = CoalescedRead(reader.read)
-    leaving = asyncio.create_task(shared.get("a"))
-    staying = asyncio.create_task(shared.get("a"))
+    shared = SharedReadByKey(reader.read)
+    leaving = asyncio.create_task(shared.read_anew("a"))
+    staying = asyncio.create_task(shared.read_anew("a"))
     await run_ready_tasks()
     leaving.cancel()
     reader.allowed.set()
@@ -95,13 +95,13 @@ async def test_after_a_shared_read_the_next_one_waits_for_more_callers() -> None
     """A lone caller never waits; after a read that several shared, callers that come in the pause share the next."""
     reader = CountingReader()
     reader.allowed.set()
-    shared = CoalescedRead(reader.read, pause_seconds=0.05)
-    assert [await shared.get("a"), await shared.get("a")] == [1, 2]
+    shared = SharedReadByKey(reader.read, pause_seconds=0.05)
+    assert [await shared.read_anew("a"), await shared.read_anew("a")] == [1, 2]
 
-    assert [*await asyncio.gather(shared.get("a"), shared.get("a"))] == [3, 3]
-    joining = [asyncio.create_task(shared.get("a"))]
+    assert [*await asyncio.gather(shared.read_anew("a"), shared.read_anew("a"))] == [3, 3]
+    joining = [asyncio.create_task(shared.read_anew("a"))]
     await run_ready_tasks()
-    joining.append(asyncio.create_task(shared.get("a")))
+    joining.append(asyncio.create_task(shared.read_anew("a")))
     assert await asyncio.gather(*joining) == [4, 4]
 
 
@@ -125,9 +125,9 @@ async def test_different_keys_are_read_at_once() -> None:
     """Callers that come during a read share the next, up to its number of keys; each gets the value of its own key."""
     reader = BatchReader()
     lookup = BatchedLookup(reader.read_all, 3)
-    first = asyncio.create_task(lookup.get(0))
+    first = asyncio.create_task(lookup.look_up_in_next_batch(0))
     await run_ready_tasks()
-    others = [asyncio.create_task(lookup.get(key)) for key in (1, 2, 2, 3, 4)]
+    others = [asyncio.create_task(lookup.look_up_in_next_batch(key)) for key in (1, 2, 2, 3, 4)]
     await run_ready_tasks()
     reader.allowed.set()
 
@@ -140,7 +140,7 @@ async def test_a_failed_lookup_fails_only_for_its_own_batch() -> None:
     """The next batch is read, without the callers that have gone."""
     reader = BatchReader()
     lookup = BatchedLookup(reader.read_all, 2)
-    first, gone, good = (asyncio.create_task(lookup.get(key)) for key in (-1, -2, 2))
+    first, gone, good = (asyncio.create_task(lookup.look_up_in_next_batch(key)) for key in (-1, -2, 2))
     await run_ready_tasks()
     gone.cancel()
     reader.allowed.set()
@@ -157,11 +157,11 @@ async def test_a_cancelled_read_cancels_every_waiting_caller() -> None:
         await asyncio.sleep(0)
         raise asyncio.CancelledError
 
-    shared = CoalescedRead(give_up)
-    first = asyncio.create_task(shared.get("a"))
+    shared = SharedReadByKey(give_up)
+    first = asyncio.create_task(shared.read_anew("a"))
     await asyncio.sleep(0)
-    second = asyncio.create_task(shared.get("a"))
+    second = asyncio.create_task(shared.read_anew("a"))
 
-    for asking in (first, second, asyncio.create_task(shared.get("a"))):
+    for asking in (first, second, asyncio.create_task(shared.read_anew("a"))):
         with pytest.raises(asyncio.CancelledError):
             await asking

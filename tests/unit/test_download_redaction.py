@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from domain.faults import SourceFault
-from domain.redaction import Redactor
+from domain.redaction import SecretRedactor
 
 TOKEN = 'sk/live+4f"9c1e77ab2&d'
 BASIC = base64.b64encode(b"warehouse:hunter/2").decode()
@@ -30,7 +30,7 @@ BASIC = base64.b64encode(b"warehouse:hunter/2").decode()
 )
 def test_values_of_headers_are_struck(headers: dict[str, str], said: str, struck: str) -> None:
     """Whole or in tokens, and what credentials say once they are decoded."""
-    assert Redactor("", headers).redact(said) == struck
+    assert SecretRedactor("", headers).redact(said) == struck
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_values_of_headers_are_struck(headers: dict[str, str], said: str, struck
 )
 def test_a_secret_is_known_in_other_spellings(spelt: str) -> None:
     """Within JSON, an address or HTML."""
-    said = Redactor("", {"X-Token": TOKEN}).redact(f"The source answered 401: “{spelt}”.")
+    said = SecretRedactor("", {"X-Token": TOKEN}).redact(f"The source answered 401: “{spelt}”.")
     assert "4f" not in said
     assert "[secret]" in said
 
@@ -54,7 +54,7 @@ def test_a_secret_is_known_in_other_spellings(spelt: str) -> None:
 @pytest.mark.parametrize("kept", range(1, len(TOKEN)))
 def test_a_quote_that_ends_within_a_secret_shows_less_of_it_than_four_letters(kept: int) -> None:
     """An excerpt is cut at its length, wherever that is."""
-    said = Redactor("", {"X-Token": TOKEN}).redact(f"“your token {TOKEN[:kept]}…”")
+    said = SecretRedactor("", {"X-Token": TOKEN}).redact(f"“your token {TOKEN[:kept]}…”")
     assert TOKEN[:4] not in said
 
 
@@ -69,13 +69,13 @@ def test_a_quote_that_ends_within_a_secret_shows_less_of_it_than_four_letters(ke
 )
 def test_secrets_of_an_address_are_struck(query: str, secret: str) -> None:
     """Those whose name says what they are, and those that look like nothing else."""
-    redactor = Redactor(f"https://example.com/rows?{query}", {})
+    redactor = SecretRedactor(f"https://example.com/rows?{query}", {})
     assert redactor.redact(f"“not allowed: {secret}”") == "“not allowed: [secret]”"
 
 
 def test_what_is_no_secret_is_told() -> None:
     """The words of an address help to see what was wrong, and our own words are not changed."""
-    redactor = Redactor("https://example.com/sales-2026/rows?from=2026-01-01&report=turnover", {"X-Shop": "page"})
+    redactor = SecretRedactor("https://example.com/sales-2026/rows?from=2026-01-01&report=turnover", {"X-Shop": "page"})
     said = "The source answered 400 for page 3: “no report turnover from 2026-01-01 for shop page”."
     assert redactor.redact(said) == said.replace("shop page", "shop [secret]")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from domain.downloads import repeats
-from domain.downloads.repeats import SAME_PAGES_MAX, SeenPages, build_page_mark, require_distinct_pages
+from domain.downloads.repeats import SAME_PAGES_MAX, SeenPages, build_page_mark, require_distinct_pages_or_build_warning
 from domain.faults import SourceFault
 
 A, B, SMALL = build_page_mark(100, "a"), build_page_mark(100, "b"), build_page_mark(19, "s")
@@ -64,13 +64,15 @@ def test_repeats_may_be_allowed_but_not_for_ever() -> None:
 def test_pages_of_different_fetchers_are_held_against_each_other() -> None:
     """Only who has all of them can."""
     with pytest.raises(SourceFault, match="Pages 1 and 10"):
-        require_distinct_pages([(0, [B, A]), (10, [A])])
-    assert require_distinct_pages([(0, [A, ""]), (10, [B, ""])]) == []
+        require_distinct_pages_or_build_warning([(0, [B, A]), (10, [A])])
+    assert require_distinct_pages_or_build_warning([(0, [A, ""]), (10, [B, ""])]) == []
 
 
 def test_small_pages_that_are_equal_are_told() -> None:
     """A reader of the file should know."""
-    (warning,) = require_distinct_pages([(0, [SMALL, A]), (5, [SMALL, *[build_page_mark(1, "x")] * 9])])
+    (warning,) = require_distinct_pages_or_build_warning(
+        [(0, [SMALL, A]), (5, [SMALL, *[build_page_mark(1, "x")] * 9])]
+    )
     assert "pages 0 and 5, 6 and 7" in warning
     assert "4 more" in warning
 

@@ -20,7 +20,10 @@ def test_rows_do_not_fall_within_a_processing() -> None:
     """A lost heartbeat takes no rows back; progress is reported."""
     heights = HighestReportedRows()
 
-    assert [heights.apply(KEY, "run", build_running_status(rows)).rows for rows in (10, 700, 0, 500, 800)] == [
+    assert [
+        heights.raise_rows_to_highest_reported(KEY, "run", build_running_status(rows)).rows
+        for rows in (10, 700, 0, 500, 800)
+    ] == [
         10,
         700,
         700,
@@ -32,20 +35,20 @@ def test_rows_do_not_fall_within_a_processing() -> None:
 def test_another_processing_starts_anew() -> None:
     """A processing from nothing, and a retry as a run of its own, count from where they are."""
     heights = HighestReportedRows()
-    heights.apply(KEY, "run", build_running_status(700))
+    heights.raise_rows_to_highest_reported(KEY, "run", build_running_status(700))
 
-    assert heights.apply(KEY, "run", build_running_status(5, processings=2)).rows == 5
-    assert heights.apply(KEY, "later run", build_running_status(3, processings=2)).rows == 3
-    assert heights.apply(("prj_2", "dl_1"), "run", build_running_status(1)).rows == 1
+    assert heights.raise_rows_to_highest_reported(KEY, "run", build_running_status(5, processings=2)).rows == 5
+    assert heights.raise_rows_to_highest_reported(KEY, "later run", build_running_status(3, processings=2)).rows == 3
+    assert heights.raise_rows_to_highest_reported(("prj_2", "dl_1"), "run", build_running_status(1)).rows == 1
 
 
 def test_the_end_is_told_as_it_is() -> None:
     """What is over counts what its file holds."""
     heights = HighestReportedRows()
-    heights.apply(KEY, "run", build_running_status(700))
+    heights.raise_rows_to_highest_reported(KEY, "run", build_running_status(700))
     failed = DownloadStatus(state=DownloadState.FAILED, rows=200, processings=1)
 
-    assert heights.apply(KEY, "run", failed) == failed
+    assert heights.raise_rows_to_highest_reported(KEY, "run", failed) == failed
 
 
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,9 +56,12 @@ def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "RUNS_REMEMBERED_MAX", 2)
     heights = HighestReportedRows()
     for name in ("a", "b", "a", "c"):
-        heights.apply(("prj", name), "run", build_running_status(700))
+        heights.raise_rows_to_highest_reported(("prj", name), "run", build_running_status(700))
 
-    assert [heights.apply(("prj", name), "run", build_running_status(0)).rows for name in ("a", "c", "b")] == [
+    assert [
+        heights.raise_rows_to_highest_reported(("prj", name), "run", build_running_status(0)).rows
+        for name in ("a", "c", "b")
+    ] == [
         700,
         700,
         0,

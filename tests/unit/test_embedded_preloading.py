@@ -16,7 +16,7 @@ import pytest
 from dev import local
 from dev.embedded import data_folder, fork_server, preloading, processes
 from dev.embedded.preloading import Preloader, PreloaderEnded
-from dev.embedded.supervisor import ProcessSpec, Supervisor, run_supervisor
+from dev.embedded.supervisor import ProcessSpec, ProcessSupervisor, run_supervisor
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 
@@ -25,7 +25,7 @@ class Running:
     """A running preloader."""
 
     preloader: Preloader
-    supervisor: Supervisor
+    supervisor: ProcessSupervisor
     folder: Path
 
     @property

@@ -15,7 +15,7 @@ from cli.__main__ import app
 from dev.embedded import data_folder
 from dev.embedded.stack import to_environment_variables
 from domain.faults import Missing
-from infra.settings import GuardSettings, SecretSettings, Settings
+from infra.settings import EgressGuardSettings, SecretSettings, Settings
 
 
 def test_keys_are_drawn_once(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_child_reads_the_settings_that_its_parent_wrote(monkeypatch: pytest.Mo
     """Secrets, lists and nested values survive the way through the environment."""
     written = Settings(
         secrets=SecretSettings(seal=[SecretStr("newest"), SecretStr("older")], pepper=SecretStr('"quoted", 1')),
-        guard=GuardSettings(allow=["10.0.0.0/8", "127.0.0.1:8091"], connect_timeout_seconds=2.5),
+        guard=EgressGuardSettings(allow=["10.0.0.0/8", "127.0.0.1:8091"], connect_timeout_seconds=2.5),
     )
     for name, value in to_environment_variables(written).items():
         monkeypatch.setenv(name, value)

@@ -13,12 +13,12 @@ import pytest
 
 from dev.embedded import data_folder, processes
 from dev.embedded import supervisor as supervisors
-from dev.embedded.supervisor import NotReady, ProcessSpec, StartFailed, Supervisor, run_supervisor
+from dev.embedded.supervisor import NotReady, ProcessSpec, ProcessSupervisor, StartFailed, run_supervisor
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 
 @pytest.fixture
-async def supervisor(tmp_path: Path) -> AsyncIterator[Supervisor]:
+async def supervisor(tmp_path: Path) -> AsyncIterator[ProcessSupervisor]:
     """A supervisor with nothing to do yet."""
     with data_folder.lock_data_dir(tmp_path) as run_file:
         async with run_supervisor(run_file, tmp_path / "logs") as supervisor:
@@ -50,7 +50,7 @@ def script(
     )
 
 
-async def test_a_part_that_dies_is_started_again(supervisor: Supervisor, tmp_path: Path) -> None:
+async def test_a_part_that_dies_is_started_again(supervisor: ProcessSupervisor, tmp_path: Path) -> None:
     """Whoever kills it, it comes back, as another process."""
     await supervisor.start(script(tmp_path, "lamp", "touch lamp.ready; exec sleep 60"))
     first = supervisor.list_pids()["lamp"]
@@ -60,7 +60,7 @@ async def test_a_part_that_dies_is_started_again(supervisor: Supervisor, tmp_pat
     assert processes.read_process_identity(first) is None
 
 
-async def test_a_part_that_cannot_start_says_why(supervisor: Supervisor, tmp_path: Path) -> None:
+async def test_a_part_that_cannot_start_says_why(supervisor: ProcessSupervisor, tmp_path: Path) -> None:
     """The exit code, the last lines of its log, and what to do; not a time-out."""
     with pytest.raises(StartFailed) as failed:
         await supervisor.start(script(tmp_path, "lamp", "echo no oil; exit 3"))
@@ -70,7 +70,9 @@ async def test_a_part_that_cannot_start_says_why(supervisor: Supervisor, tmp_pat
     assert "start again" in failed.value.record.hint
 
 
-async def test_what_was_started_with_a_part_that_fails_is_stopped(supervisor: Supervisor, tmp_path: Path) -> None:
+async def test_what_was_started_with_a_part_that_fails_is_stopped(
+    supervisor: ProcessSupervisor, tmp_path: Path
+) -> None:
     """The group can be started again under the same names."""
     oil = script(tmp_path, "oil", "touch oil.ready; exec sleep 60")
     with pytest.raises(StartFailed):
@@ -80,7 +82,7 @@ async def test_what_was_started_with_a_part_that_fails_is_stopped(supervisor: Su
     assert supervisor.list_pids().keys() == {"oil", "lamp"}
 
 
-async def test_two_running_parts_never_have_one_name(supervisor: Supervisor, tmp_path: Path) -> None:
+async def test_two_running_parts_never_have_one_name(supervisor: ProcessSupervisor, tmp_path: Path) -> None:
     """A kill would hit one, and the pids would show the other. The one that runs is left alone."""
     lamp = script(tmp_path, "lamp", "touch lamp.ready; exec sleep 60")
     await supervisor.start(lamp)
@@ -92,7 +94,7 @@ async def test_two_running_parts_never_have_one_name(supervisor: Supervisor, tmp
     await supervisor.start(lamp)
 
 
-async def test_a_silent_part_is_given_up(supervisor: Supervisor, tmp_path: Path) -> None:
+async def test_a_silent_part_is_given_up(supervisor: ProcessSupervisor, tmp_path: Path) -> None:
     """It neither writes nor computes: it is killed, started again, and in the end given up with the last obstacle."""
     with pytest.raises(StartFailed, match=r"neither wrote a line nor used processor time; lamp wrote nothing"):
         await supervisor.start(script(tmp_path, "lamp", "echo $$ >> pids; exec sleep 60", silence_seconds=0.1))
@@ -118,7 +120,7 @@ touch lamp.ready; exec sleep 60
     ids=["it writes", "it computes"],
 )
 async def test_a_slow_part_is_never_killed(
-    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
+    supervisor: ProcessSupervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
     """It takes many times as long as silence may, and is started once."""
     monkeypatch.setattr(processes, "IDLE_CPU_SECONDS", 0.02)
@@ -130,7 +132,7 @@ async def test_a_slow_part_is_never_killed(
 
 
 async def test_a_busy_machine_gives_more_time(
-    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    supervisor: ProcessSupervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten processes wait for each core: what shows no sign of life for two seconds may be waiting for its turn."""
     monkeypatch.setattr(processes, "measure_load_per_core", lambda: 1_000.0)

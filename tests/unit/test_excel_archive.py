@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excel import archive
-from excel.archive import DeflatedPiece, PieceSpool, SplicedTableBody, ZipArchive, deflate, insert_bodies_into_sheet
+from excel.archive import DeflatedPiece, SplicedTableBody, SpooledPieces, ZipArchive, deflate, insert_bodies_into_sheet
 
 PIECES = st.lists(st.binary(max_size=300), max_size=5)
 SHEET = b'<worksheet><dimension ref="%b"/><sheetData>%b</sheetData><mergeCells/></worksheet>'
 
 
-def fill_spool(*contents: bytes) -> PieceSpool:
+def fill_spool(*contents: bytes) -> SpooledPieces:
     """Pieces, joined."""
-    spool = PieceSpool()
+    spool = SpooledPieces()
     for content in contents:
         spool.add(deflate(content))
     return spool
 
 
-def read_entry(parts: list[DeflatedPiece | PieceSpool]) -> bytes:
+def read_entry(parts: list[DeflatedPiece | SpooledPieces]) -> bytes:
     """What an entry of these parts says, check sum and sizes proved by a reader."""
     out = io.BytesIO()
     book = ZipArchive(out.write)
@@ -37,7 +37,7 @@ def read_entry(parts: list[DeflatedPiece | PieceSpool]) -> bytes:
 @given(PIECES, PIECES, st.binary(max_size=300))
 def test_pieces_and_spools_are_one_entry(before: list[bytes], within: list[bytes], last: bytes) -> None:
     """Empty ones, too."""
-    parts: list[DeflatedPiece | PieceSpool] = [*map(deflate, before), fill_spool(*within), deflate(last, last=True)]
+    parts: list[DeflatedPiece | SpooledPieces] = [*map(deflate, before), fill_spool(*within), deflate(last, last=True)]
     assert read_entry(parts) == b"".join([*before, *within, last])
 
 

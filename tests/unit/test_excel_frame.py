@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from python_calamine import CalamineWorkbook
 from xlsxwriter import Workbook
 
-from excel.areas import Area, PlacedTable
+from excel.areas import MergedCellArea, PlacedTable
 from excel.columns import StyleSheet, build_columns
 from excel.frame import (
     CHART_HEIGHT_PIXELS,
@@ -68,7 +68,7 @@ def draw_book(*tables: PlacedTable, title: str | None = None, freeze: bool = Tru
     return content.getvalue()
 
 
-def box(area: Area) -> tuple[int, int, int, int]:
+def box(area: MergedCellArea) -> tuple[int, int, int, int]:
     """First row, first column, last row, last column."""
     return area.row, area.column, area.last_row, area.last_column
 

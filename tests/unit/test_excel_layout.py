@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from excel.areas import Area, TableFrame, compute_row_heights
+from excel.areas import MergedCellArea, TableFrame, compute_row_heights
 from excel.columns import build_columns
 from excel.html import TextRun
 from excel.layout import arrange_pairs, divide_width, lay_out_row_heads, lay_out_table
@@ -43,12 +43,12 @@ def lay_out(template: JsonValue = None, keys: Sequence[str] = ("a", "b"), row: i
     return lay_out_table(TableDrawing(**table), build_columns(read, keys, Drawing()), read, row)
 
 
-def list_corners(area: Area) -> tuple[int, int, int, int]:
+def list_corners(area: MergedCellArea) -> tuple[int, int, int, int]:
     """First row, first column, last row, last column."""
     return area.row, area.column, area.last_row, area.last_column
 
 
-def list_corners_by_text(areas: Sequence[Area]) -> dict[str, tuple[int, int, int, int]]:
+def list_corners_by_text(areas: Sequence[MergedCellArea]) -> dict[str, tuple[int, int, int, int]]:
     """The place of each text."""
     return {area.text: list_corners(area) for area in areas}
 
@@ -263,7 +263,7 @@ TABLES = st.builds(
 )
 
 
-def list_covered_cells(areas: Sequence[Area]) -> list[tuple[int, int]]:
+def list_covered_cells(areas: Sequence[MergedCellArea]) -> list[tuple[int, int]]:
     """Every cell that they take."""
     return [
         (row, column)

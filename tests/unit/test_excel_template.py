@@ -12,8 +12,8 @@ from excel.template.models import (
     ROW_HEAD_NAMES,
     Align,
     CellKind,
-    Chart,
     ChartKind,
+    ChartOfTemplate,
     ColumnNode,
     ConditionalLook,
     RowNode,
@@ -278,11 +278,11 @@ def test_charts() -> None:
     )
 
     assert read.charts == (
-        Chart(ChartKind.LINE, ("in", "out"), "month", "Money"),
-        Chart(ChartKind.PIE, ("in",), None, None),
+        ChartOfTemplate(ChartKind.LINE, ("in", "out"), "month", "Money"),
+        ChartOfTemplate(ChartKind.PIE, ("in",), None, None),
     )
     assert read_template({"col": columns, "charts": {"type": "bar", "values": ["out"]}}).charts == (
-        Chart(ChartKind.BAR, ("out",)),
+        ChartOfTemplate(ChartKind.BAR, ("out",)),
     )
 
 

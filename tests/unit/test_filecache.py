@@ -202,7 +202,7 @@ async def test_a_known_file_is_not_read_again_unless_told(
 
     await use(cache, b"one", repository)
     assert hashed == []
-    cache.forget_verification(BIZ, name(b"one"))
+    cache.require_full_verification_at_next_use(BIZ, name(b"one"))
     await use(cache, b"one", repository)
     assert hashed == ["sha256"]
     assert repository.fetched == [b"one"]

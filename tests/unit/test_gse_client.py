@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clients.gse import GseClient, GseFailure, GseForbidden, GseOutcomeUnknown, GseRefused, GseUnavailable
-from domain.transfers.gse import AGENT_RUNNING, FileLocation, GseAgent, GseVerdict
+from domain.transfers.gse import AGENT_RUNNING, FolderAndFileName, GseAgent, GseVerdict
 from infra.settings import GseSettings
 from sims.gse.scenario import GseAction, GseCall
 from tests.support.gse import QUICK, call_fault, gse_settings, make_hosts, make_order, running_gse_client
@@ -62,9 +62,9 @@ async def test_a_termination_names_its_targets() -> None:
     async with running_gse_client(call_fault(GseAction.STUCK)) as (world, client):
         task_id = await client.begin_transfer(make_order(make_hosts(3)))
         with pytest.raises(ValueError, match="no agent was named"):
-            await client.terminate(task_id, [])
+            await client.request_termination(task_id, [])
         assert world.calls[GseCall.TERMINATE] == 0
-        await client.terminate(task_id, make_hosts(2))
+        await client.request_termination(task_id, make_hosts(2))
 
         async def is_terminated() -> bool:
             return (await client.get_results(task_id)).downloads["host-1", ""].error_code == 126
@@ -112,7 +112,7 @@ async def test_so_many_calls_at_a_time_and_not_more() -> None:
     ):
         [host] = make_hosts(1)
         begun = [client.begin_transfer(make_order([host])) for _ in range(6)]
-        await asyncio.gather(*begun, *(client.terminate("GSE:1", [host]) for _ in range(6)))
+        await asyncio.gather(*begun, *(client.request_termination("GSE:1", [host]) for _ in range(6)))
     assert len(server.heads) == 12
     assert most == 3
 
@@ -131,7 +131,7 @@ async def test_so_many_calls_a_second_and_not_more() -> None:
         running_peer(refuse_at_first) as server,
         GseClient(gse_settings(server.url, calls_per_second=20)) as client,
     ):
-        await asyncio.gather(*(client.terminate("GSE:1", make_hosts(1)) for _ in range(5)))
+        await asyncio.gather(*(client.request_termination("GSE:1", make_hosts(1)) for _ in range(5)))
     assert len(moments) == 7
     # Six pauses of 50 ms, less what one arrival may be later than its neighbour.
     assert moments[-1] - moments[0] >= 0.25
@@ -242,7 +242,7 @@ async def ask(call: GseCall, client: GseClient, task_id: str) -> None:
         case GseCall.RESULTS:
             await client.get_results(task_id)
         case GseCall.TERMINATE:
-            await client.terminate(task_id, make_hosts(1))
+            await client.request_termination(task_id, make_hosts(1))
         case _:
             await client.get_agent_states(["host-0"])
 
@@ -339,9 +339,9 @@ async def test_records_that_say_nothing_are_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("source_folder", "place"),
-    [("", FileLocation("/cache/2", "abc")), ("/host/cache", FileLocation("/host/cache/2", "abc"))],
+    [("", FolderAndFileName("/cache/2", "abc")), ("/host/cache", FolderAndFileName("/host/cache/2", "abc"))],
 )
-def test_the_source_is_named_as_gse_knows_it(source_folder: str, place: FileLocation) -> None:
+def test_the_source_is_named_as_gse_knows_it(source_folder: str, place: FolderAndFileName) -> None:
     """A folder that is mounted elsewhere on the host is named by its path there."""
     client = GseClient(
         GseSettings(

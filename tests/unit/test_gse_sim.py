@@ -295,8 +295,8 @@ async def test_one_agent_may_spoil_a_termination() -> None:
     async with running_gse_client(blocked, stuck) as (world, client):
         task_id = await client.begin_transfer(make_order(make_hosts(3)))
         with pytest.raises(GseRefused, match="Bad Request"):
-            await client.terminate(task_id, make_hosts(3))
-        await client.terminate(task_id, make_hosts(1))
+            await client.request_termination(task_id, make_hosts(3))
+        await client.request_termination(task_id, make_hosts(1))
         await world.advance(10)
         assert codes(await client.get_results(task_id)) == [126, 115, 115]
 
@@ -319,7 +319,7 @@ async def test_a_termination_may_be_ignored() -> None:
         client,
     ):
         task_id = await client.begin_transfer(make_order(make_hosts(1)))
-        await client.terminate(task_id, make_hosts(1))
+        await client.request_termination(task_id, make_hosts(1))
         await world.advance(10)
         assert codes(await client.get_results(task_id)) == [115]
 

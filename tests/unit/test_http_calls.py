@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from clients.http import (
-    CallLimiter,
+    CallConcurrencyAndRateLimiter,
     CircuitBreaker,
     HttpTransport,
-    RenewingToken,
+    RetryingServiceCaller,
     RetryPolicy,
-    ServiceCaller,
     ServiceFailure,
+    SharedRenewingToken,
     TransportError,
     TransportFailureKind,
     calls,
@@ -50,15 +50,15 @@ def transient(**changes: bool | float) -> ServiceFailure:
     return ServiceFailure("busy", is_transient=True, **changes)  # type: ignore[arg-type]
 
 
-def make_caller(*, retry: RetryPolicy = QUICK, breaker: CircuitBreaker | None = None) -> ServiceCaller:
-    return ServiceCaller(
+def make_caller(*, retry: RetryPolicy = QUICK, breaker: CircuitBreaker | None = None) -> RetryingServiceCaller:
+    return RetryingServiceCaller(
         "test", retry=retry, breaker=breaker, build_open_failure=lambda breaker: ServiceFailure("the breaker is open")
     )
 
 
 async def test_so_many_calls_at_a_time() -> None:
     """Who comes later waits for a place, and one that fails gives its place back."""
-    limiter = CallLimiter(concurrency=3, calls_per_second=0)
+    limiter = CallConcurrencyAndRateLimiter(concurrency=3, calls_per_second=0)
     under_way = most = done = 0
 
     async def call(number: int) -> None:
@@ -79,7 +79,7 @@ async def test_so_many_calls_at_a_time() -> None:
 
 async def test_so_many_calls_a_second() -> None:
     """Evenly: there is no burst at first."""
-    limiter = CallLimiter(concurrency=100, calls_per_second=50)
+    limiter = CallConcurrencyAndRateLimiter(concurrency=100, calls_per_second=50)
     begun: list[float] = []
 
     async def call() -> None:
@@ -152,7 +152,7 @@ async def test_an_open_breaker_sends_nothing_but_probes() -> None:
 
 async def test_attempts_are_timed_and_an_open_breaker_is_shown() -> None:
     """Until a call succeeds."""
-    caller = ServiceCaller("timed", retry=RetryPolicy(), breaker=CircuitBreaker(1, 60), circuit="timed_a")
+    caller = RetryingServiceCaller("timed", retry=RetryPolicy(), breaker=CircuitBreaker(1, 60), circuit="timed_a")
     _, failing = fail(transient())
     _, succeeding = fail(None)
     with pytest.raises(ServiceFailure):
@@ -195,7 +195,7 @@ async def test_a_refused_token_is_fetched_again_once_for_all() -> None:
         fetched.append(f"token-{len(fetched)}")
         return fetched[-1], 3_600
 
-    token = RenewingToken()
+    token = SharedRenewingToken()
     assert await asyncio.gather(*(token.get_or_fetch(None, fetch) for _ in range(5))) == ["token-0"] * 5
     assert await asyncio.gather(*(token.get_or_fetch("token-0", fetch) for _ in range(5))) == ["token-1"] * 5
 

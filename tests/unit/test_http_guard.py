@@ -8,7 +8,7 @@ import pytest
 
 from clients.http import GuardedClient, HttpResponse
 from domain.faults import Invalid, SourceFault
-from infra.settings import GuardSettings
+from infra.settings import EgressGuardSettings
 from tests.support.http_peer import Answers, Peer, answer, running_peer, running_reachable_peer, says
 
 
@@ -46,7 +46,7 @@ async def read(client: GuardedClient, url: str) -> HttpResponse:
 )
 async def test_names_that_lead_inside(canary: Peer, addresses: list[str]) -> None:
     """A public name that resolves to closed addresses is refused, and the addresses are not shown."""
-    settings = GuardSettings(ports=[canary.port])
+    settings = EgressGuardSettings(ports=[canary.port])
     async with GuardedClient(settings, resolver=Answers(addresses)) as client:
         url = f"http://rebound.example.com:{canary.port}/"
         client.require_url_allowed_before_lookup(url)
@@ -61,7 +61,7 @@ async def test_names_that_lead_inside(canary: Peer, addresses: list[str]) -> Non
 async def test_canary_sings_when_it_is_reached() -> None:
     """The same way to the same kind of server works once it is opened: the other tests could fail."""
     async with running_peer(says(answer(b"secret"))) as opened:
-        settings = GuardSettings(ports=[opened.port], allow=[opened.where])
+        settings = EgressGuardSettings(ports=[opened.port], allow=[opened.where])
         async with GuardedClient(settings, resolver=Answers(["127.0.0.1"])) as client:
             got = await read(client, f"http://rebound.example.com:{opened.port}/")
         assert (got.body, opened.connections) == (b"secret", 1)
@@ -71,7 +71,7 @@ async def test_canary_sings_when_it_is_reached() -> None:
 async def test_one_route_of_our_own_api_is_open(host: str) -> None:
     """It leads wherever our resolver says, on its port alone; another name to the same place stays closed."""
     async with running_peer(says(answer(b"own"))) as own:
-        settings = GuardSettings(ports=[])
+        settings = EgressGuardSettings(ports=[])
         route = f"http://{host}:{own.port}/v1/orders/source"
         async with GuardedClient(settings, own=route, resolver=Answers(["127.0.0.1"])) as client:
             got = await read(client, f"{route}?platform=shop&page=1")
@@ -103,7 +103,7 @@ async def test_one_route_of_our_own_api_is_open(host: str) -> None:
 async def test_no_other_route_of_our_own_api_is_open(host: str, path: str) -> None:
     """Whatever the operator opened beside it, and also where a connection to the same host and port is kept."""
     async with running_peer(says(answer(b"own"))) as own:
-        settings = GuardSettings(ports=[own.port], allow=[own.where])
+        settings = EgressGuardSettings(ports=[own.port], allow=[own.where])
         route = f"http://{host}:{own.port}/v1/orders/source"
         async with GuardedClient(settings, own=route, resolver=Answers(["127.0.0.1"])) as client:
             await read(client, route)
@@ -117,7 +117,7 @@ async def test_rebinding(canary: Peer) -> None:
     """A name that first leads to an admitted server and then to our machine is refused the second time."""
     resolver = Answers(["127.0.0.2"], ["127.0.0.1"])
     async with running_peer(says(answer(b"rows")), host="127.0.0.2", port=canary.port) as lure:
-        settings = GuardSettings(ports=[canary.port], allow=[lure.where])
+        settings = EgressGuardSettings(ports=[canary.port], allow=[lure.where])
         url = f"http://rebound.example.com:{canary.port}/"
         # Two clients, because one keeps a name's answer for some seconds: an API process checks, a worker connects.
         async with GuardedClient(settings, resolver=resolver) as first:
@@ -131,7 +131,7 @@ async def test_rebinding(canary: Peer) -> None:
 async def test_closed_addresses_are_passed_over(canary: Peer) -> None:
     """Of several addresses only the admitted one is connected to."""
     async with running_peer(says(answer(b"rows")), host="127.0.0.2", port=canary.port) as opened:
-        settings = GuardSettings(ports=[canary.port], allow=[opened.where])
+        settings = EgressGuardSettings(ports=[canary.port], allow=[opened.where])
         async with GuardedClient(settings, resolver=Answers(["127.0.0.1", "127.0.0.2", "::1"])) as client:
             assert (await read(client, f"http://mixed.example.com:{canary.port}/")).body == b"rows"
 
@@ -157,7 +157,7 @@ async def test_environment_proxies(canary: Peer, variable: str, monkeypatch: pyt
 async def test_neighbouring_port(canary: Peer) -> None:
     """Opening one port of an address opens no other, neither before the request nor at the socket."""
     async with running_peer(says(answer(b"rows"))) as opened:
-        settings = GuardSettings(allow=[opened.where], ports=[canary.port])
+        settings = EgressGuardSettings(allow=[opened.where], ports=[canary.port])
         async with GuardedClient(settings, resolver=Answers(["127.0.0.1"])) as client:
             assert (await read(client, opened.url)).body == b"rows"
             with pytest.raises(Invalid):
@@ -170,7 +170,7 @@ async def test_neighbouring_port(canary: Peer) -> None:
 
 async def test_the_check_before_the_request_is_not_skipped() -> None:
     """A URL that was never checked is checked when it is used."""
-    async with GuardedClient(GuardSettings()) as client:
+    async with GuardedClient(EgressGuardSettings()) as client:
         with pytest.raises(SourceFault) as refused:
             await read(client, "http://me:word@example.com/")
     assert refused.value.record.code == "invalid_url"
@@ -179,4 +179,4 @@ async def test_the_check_before_the_request_is_not_skipped() -> None:
 def test_wrong_allow_list() -> None:
     """A wrong entry of the allow list is an error when the settings are read."""
     with pytest.raises(ValueError, match=r"'10\.0\.0\.1/8'.*Write an address"):
-        GuardSettings(allow=["10.0.0.1/8"])
+        EgressGuardSettings(allow=["10.0.0.1/8"])

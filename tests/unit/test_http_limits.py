@@ -11,9 +11,9 @@ import zlib
 
 import pytest
 
-from clients.http import GuardedClient, ReadPauseThreshold
+from clients.http import GuardedClient, WaitBeforeReadingBeyondSize
 from domain.faults import SourceFault
-from infra.settings import GuardSettings
+from infra.settings import EgressGuardSettings
 from tests.support.http_peer import Answers, Script, answer, drips, running_peer, running_reachable_peer, says
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -75,7 +75,7 @@ async def test_a_long_body_is_read_on_after_a_wait_that_takes_none_of_its_time(s
     pieces = [OK + b"Content-Length: %d\r\n\r\n" % size, *[b"x" * 1_000] * (size // 1_000), b"x" * (size % 1_000)]
     async with running_reachable_peer(says(*pieces)) as (here, client):
         got = await client.get(
-            here.url, max_bytes=100_000, timeout_seconds=1, threshold=ReadPauseThreshold(1_000, wait)
+            here.url, max_bytes=100_000, timeout_seconds=1, threshold=WaitBeforeReadingBeyondSize(1_000, wait)
         )
     assert got.body == b"x" * size
     assert len(waited) == waits
@@ -90,7 +90,9 @@ async def test_the_time_of_a_long_body_goes_on_after_the_wait() -> None:
     began = time.monotonic()
     async with running_reachable_peer(drips(OK + b"Content-Length: 100000\r\n\r\n" + b"x" * 50_000)) as (here, client):
         with pytest.raises(SourceFault) as failed:
-            await client.get(here.url, max_bytes=100_000, timeout_seconds=0.5, threshold=ReadPauseThreshold(5, wait))
+            await client.get(
+                here.url, max_bytes=100_000, timeout_seconds=0.5, threshold=WaitBeforeReadingBeyondSize(5, wait)
+            )
     assert failed.value.record.code == "source_timeout"
     assert time.monotonic() - began >= 0.5
 
@@ -178,14 +180,14 @@ async def test_nobody_there() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         where = f"127.0.0.1:{unused.getsockname()[1]}"
-        async with GuardedClient(GuardSettings(allow=[where]), resolver=Answers([])) as client:
+        async with GuardedClient(EgressGuardSettings(allow=[where]), resolver=Answers([])) as client:
             for url, said in ((f"http://{where}/", "No connection"), ("http://gone.example.com/", "not be resolved")):
                 with pytest.raises(SourceFault, match=said) as failed:
                     await client.get(url, max_bytes=1, timeout_seconds=60)
                 assert failed.value.record.code == "source_unreachable"
     async with (
         running_peer(says(b"what?"), until=b"\x16") as plain,
-        GuardedClient(GuardSettings(allow=[plain.where])) as client,
+        GuardedClient(EgressGuardSettings(allow=[plain.where])) as client,
     ):
         with pytest.raises(SourceFault, match="TLS"):
             await client.get(f"https://{plain.where}/", max_bytes=1, timeout_seconds=60)
@@ -195,7 +197,7 @@ async def test_connect_timeout() -> None:
     """A host that swallows connections is given up long before the whole deadline."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
         where = "{}:{}".format(*full.getsockname())
-        settings = GuardSettings(allow=[where], connect_timeout_seconds=0.2)
+        settings = EgressGuardSettings(allow=[where], connect_timeout_seconds=0.2)
         async with GuardedClient(settings) as client:
             with pytest.raises(SourceFault, match="No connection") as failed:
                 await client.get(f"http://{where}/", max_bytes=1, timeout_seconds=30)
@@ -228,7 +230,7 @@ async def test_stream() -> None:
 async def test_the_head_of_an_answer_to_a_post_counts(script: Script, excerpt: bytes) -> None:
     """Whatever becomes of its body, the answer is one, with as much of the body as was asked for and could be had."""
     async with running_reachable_peer(script) as (here, client):
-        got = await client.post_for_status(here.url, body=b"event", excerpt_bytes=100, timeout_seconds=60)
+        got = await client.post_and_read_excerpt(here.url, body=b"event", excerpt_bytes=100, timeout_seconds=60)
     assert (got.status, got.body) == (200, excerpt)
 
 
@@ -247,7 +249,7 @@ async def test_failures_give_connections_back() -> None:
         running_peer(drips(OK + b"Content-Length: 100000\r\n\r\n")) as slow,
         running_peer(says(answer(b"rows"))) as good,
     ):
-        settings = GuardSettings(allow=[slow.where, good.where], pool_connections=1)
+        settings = EgressGuardSettings(allow=[slow.where, good.where], pool_connections=1)
         async with GuardedClient(settings) as client:
             for limits in ({"max_bytes": 10**6, "timeout_seconds": 0.1}, {"max_bytes": 1, "timeout_seconds": 5}):
                 with pytest.raises(SourceFault):
@@ -262,7 +264,7 @@ async def test_requests_as_written() -> None:
     async with running_reachable_peer(says(answer(b"rows", "Set-Cookie: a=b")), keep_alive=True) as (here, client):
         for rest in ("a/%7Eb?sign=%2b%2B/==&q=[1]", "c d?名=值"):
             await client.get(here.url + rest, headers={"X-Key": "k"}, max_bytes=10, timeout_seconds=60)
-        await client.post_for_status(here.url, body=b"", excerpt_bytes=10, timeout_seconds=60)
+        await client.post_and_read_excerpt(here.url, body=b"", excerpt_bytes=10, timeout_seconds=60)
     assert here.connections == 1
     lines = [head.split(b"\r\n")[0] for head in here.heads]
     assert lines[0] == b"GET /a/%7Eb?sign=%2b%2B/==&q=[1] HTTP/1.1"

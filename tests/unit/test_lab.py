@@ -38,7 +38,7 @@ def test_every_unit_can_be_started(name: str) -> None:
     """Each unit of a host is a file that is understood whole, and what it reads is shipped."""
     unit = load_unit(name, "host1")
 
-    arguments = unit.build_arguments(unit.build_environment(read_shipped))
+    arguments = unit.build_stand_in_arguments(unit.build_environment(read_shipped))
 
     assert arguments[0].startswith("/")
     assert not [word for word in arguments if "%" in word or "$" in word]
@@ -49,7 +49,7 @@ def test_every_unit_can_be_started(name: str) -> None:
 def test_units_start_the_commands_of_compose(name: str) -> None:
     """What systemd starts is what the containers of the compose file and of Kubernetes start."""
     unit = load_unit(name, "host1")
-    arguments = unit.build_arguments(unit.build_environment(read_shipped))
+    arguments = unit.build_stand_in_arguments(unit.build_environment(read_shipped))
     container = name.removeprefix("haulage-").replace("@", "-")
     by_name = {each.name: each for each in deploy_files.containers()}
 
@@ -157,7 +157,7 @@ def test_variables_are_put_into_command_lines(tmp_path: Path) -> None:
     (tmp_path / "x@.service").write_text(text)
     unit = load_unit("x@one", "h", tmp_path)
 
-    assert unit.build_arguments(unit.environment) == ["/bin/x", "1", "x", "y", "--b=x y", "one-h", "q r"]
+    assert unit.build_stand_in_arguments(unit.environment) == ["/bin/x", "1", "x", "y", "--b=x y", "one-h", "q r"]
     assert unit.kill_signal is signal.SIGINT
     assert not unit.restarts
 

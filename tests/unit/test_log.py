@@ -20,7 +20,7 @@ import warnings
 from types import SimpleNamespace
 from infra import log, temporal
 
-log.configure("INFO")
+log.configure_json_logging("INFO")
 log.bind(request_id="r-1")
 own = log.get("infra.own")
 own.debug("too_low")
@@ -42,7 +42,7 @@ import asyncio
 import os
 from infra import log
 
-log.configure("INFO")
+log.configure_json_logging("INFO")
 own = log.get("infra.own")
 
 async def turns():

@@ -18,7 +18,7 @@ from domain.addresses.operations import (
     OperationResult,
 )
 from infra.address_settings import AddressSettings, AllModulesSettings, ModuleSettings
-from infra.settings import GuardSettings
+from infra.settings import EgressGuardSettings
 from sims.oss.scenario import OssAction
 from sims.oss.server import running_oss
 from tests.support.http_peer import Script, answer, running_peer, says
@@ -266,10 +266,10 @@ async def test_an_address_that_an_operator_gave_must_be_allowed(tmp_path: Path) 
         given = module_settings(oss.base, tmp_path, batch=500)
         host = oss.base.removeprefix("http://")
         for allow, expected in (([], "failed"), ([host], "applied")):
-            guard = GuardedClient(GuardSettings(allow=allow))
+            guard = GuardedClient(EgressGuardSettings(allow=allow))
             environment = AddressSettings(credentials_folder=tmp_path)
             async with ModulesClient(environment, guard.open_socket_if_allowed) as known:
-                results = await known.with_settings(given).apply_operations(ED, three_upserts())
+                results = await known.copy_with_settings(given).apply_operations(ED, three_upserts())
                 assert list_outcomes(results) == [expected] * 3
                 assert ("HAULAGE_GUARD__ALLOW" in results[0].error) == (expected == "failed")
             assert bool(oss.modules["ed"].calls) == (expected == "applied")
@@ -284,7 +284,7 @@ async def test_settings_change_while_calls_are_under_way(tmp_path: Path, monkeyp
         await eventually(lambda: bool(oss.modules["ed"].calls))
         for batch in range(1, 6):
             changed = module_settings(oss.base, tmp_path, batch=batch)
-            results = await client.with_settings(changed).apply_operations(ED, [upsert(10 + batch, 9, 9)])
+            results = await client.copy_with_settings(changed).apply_operations(ED, [upsert(10 + batch, 9, 9)])
             assert list_outcomes(results) == ["applied"]
 
         assert list_outcomes(await first) == ["applied"] * 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from domain import egress
-from infra.settings import GuardSettings
+from infra.settings import EgressGuardSettings
 from tests.support import deploy_files as deployment
 
 OURS = "app.kubernetes.io/name"
@@ -115,7 +115,7 @@ def test_what_the_guard_closes_no_pod_reaches(pod: str, address: str) -> None:
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_are_open_where_they_are_needed(address: str) -> None:
     """Carriers reach them on the ports of the guard, the API on 443 for Google's keys, other pods not at all."""
-    ports = set(GuardSettings().ports)
+    ports = set(EgressGuardSettings().ports)
     for pod in PODS:
         open_ports = {port for port in {*ports, 22, 25, 5432} if may_reach(pod, address, port)}
         assert open_ports == (ports if pod in CARRIERS else {443} if pod == "api" else set()), pod

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.objects import MIN_PART_BYTES, ObjectHead, PartTooSmall
-from infra.objects.multipart import require_joinable, split_into_blocks
+from infra.objects.multipart import require_sources_joinable_in_store, split_into_blocks
 from infra.objects.records import EPOCH, MAX_COPY_BYTES, MAX_PARTS
 
 
@@ -35,10 +35,10 @@ def source(size: int) -> ObjectHead:
 
 def test_only_the_last_source_may_be_small() -> None:
     """The rule of S3, byte by byte."""
-    require_joinable("out", [source(MIN_PART_BYTES), source(0)])
-    require_joinable("out", [source(0)])
+    require_sources_joinable_in_store("out", [source(MIN_PART_BYTES), source(0)])
+    require_sources_joinable_in_store("out", [source(0)])
     with pytest.raises(PartTooSmall, match="every source but the last"):
-        require_joinable("out", [source(MIN_PART_BYTES - 1), source(MIN_PART_BYTES)])
+        require_sources_joinable_in_store("out", [source(MIN_PART_BYTES - 1), source(MIN_PART_BYTES)])
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_only_the_last_source_may_be_small() -> None:
 def test_what_the_store_would_refuse_is_refused_before(sources: list[ObjectHead], sentence: str) -> None:
     """The sentence says how much is allowed."""
     with pytest.raises(ValueError, match=sentence):
-        require_joinable("out", sources)
+        require_sources_joinable_in_store("out", sources)

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from domain.orders import confirmation
-from domain.orders.confirmation import PassHistory, PassVerdict
+from domain.orders.confirmation import PagingPassHistory, PagingPassVerdict
 
-CONFIRMED, AGAIN, UNSTABLE = PassVerdict.CONFIRMED, PassVerdict.AGAIN, PassVerdict.UNSTABLE
+CONFIRMED, AGAIN, UNSTABLE = PagingPassVerdict.CONFIRMED, PagingPassVerdict.AGAIN, PagingPassVerdict.UNSTABLE
 
 
 @pytest.mark.parametrize(
@@ -34,22 +34,22 @@ CONFIRMED, AGAIN, UNSTABLE = PassVerdict.CONFIRMED, PassVerdict.AGAIN, PassVerdi
         ([(2, "ab", 3), (3, "ac", 4), (4, "ad", 5), (5, "ae", 6), (6, "af", 7)], [AGAIN] * 4 + [UNSTABLE]),
     ],
 )
-def test_totals_confirm(told: list[tuple[int, str, int]], verdicts: list[PassVerdict]) -> None:
+def test_totals_confirm(told: list[tuple[int, str, int]], verdicts: list[PagingPassVerdict]) -> None:
     """A pass agrees with its totals to the row, or another one lists no new order."""
-    passes = PassHistory(has_totals=True, may_stir=False)
+    passes = PagingPassHistory(has_totals=True, may_stir=False)
 
     assert [passes.add_pass(before, list(ids), after) for before, ids, after in told][: len(verdicts)] == verdicts
 
 
 def test_without_totals_one_pass_is_all_that_can_be_had() -> None:
     """It was read so that nothing that stays is skipped."""
-    assert PassHistory(has_totals=False, may_stir=False).add_pass(None, ["a", "b"], None) is CONFIRMED
+    assert PagingPassHistory(has_totals=False, may_stir=False).add_pass(None, ["a", "b"], None) is CONFIRMED
 
 
 def test_without_totals_pages_that_contradict_each_other_are_not_all() -> None:
     """Orders on two pages ask for one more pass; another sequence, for one in which it stays."""
-    moved = PassHistory(has_totals=False, may_stir=False)
-    unsorted = PassHistory(has_totals=False, may_stir=False)
+    moved = PagingPassHistory(has_totals=False, may_stir=False)
+    unsorted = PagingPassHistory(has_totals=False, may_stir=False)
     verdicts = [moved.add_pass(None, list("aab"), None, repeated=1), moved.add_pass(None, list("ab"), None)]
 
     assert verdicts == [AGAIN, CONFIRMED]
@@ -59,7 +59,7 @@ def test_without_totals_pages_that_contradict_each_other_are_not_all() -> None:
 @pytest.mark.parametrize("has_totals", [True, False])
 def test_a_pass_with_a_page_of_another_request_does_not_confirm(has_totals: bool) -> None:
     """Its total may be right by chance; another pass must list no order that it had not."""
-    passes, total = PassHistory(has_totals=has_totals, may_stir=False), 2 if has_totals else None
+    passes, total = PagingPassHistory(has_totals=has_totals, may_stir=False), 2 if has_totals else None
 
     assert passes.add_pass(total, list("ax"), total, is_doubtful=True) is AGAIN
     assert passes.add_pass(total, list("ab"), total, is_doubtful=True) is AGAIN
@@ -68,7 +68,7 @@ def test_a_pass_with_a_page_of_another_request_does_not_confirm(has_totals: bool
 
 def test_without_totals_rows_that_stir_are_read_until_quiet() -> None:
     """An order that is asked for by its creation stays in its window, and goes to the front with each change."""
-    passes = PassHistory(has_totals=False, may_stir=True)
+    passes = PagingPassHistory(has_totals=False, may_stir=True)
 
     assert [passes.add_pass(None, list(ids), None) for ids in ("ab", "abc", "abc")] == [AGAIN, AGAIN, CONFIRMED]
 
@@ -78,7 +78,7 @@ def test_backward_passes_lose_nothing_while_orders_leave(seed: int) -> None:
     """Read from the last page, with orders leaving between any two requests: all that stay were listed."""
     chance = random.Random(seed)
     present = [str(n) for n in range(chance.randrange(60))]
-    passes, verdict = PassHistory(has_totals=True, may_stir=False), AGAIN
+    passes, verdict = PagingPassHistory(has_totals=True, may_stir=False), AGAIN
 
     while verdict is AGAIN:
         before, seen = len(present), list[str]()
@@ -94,7 +94,7 @@ def test_backward_passes_lose_nothing_while_orders_leave(seed: int) -> None:
 
 def test_a_lag_is_proposed_that_would_have_caught_what_was_missed() -> None:
     """With a margin, in round figures, and only while the one in force would not."""
-    assert confirmation.propose_settle_lag(180, None) is None
-    assert confirmation.propose_settle_lag(180, 200.0) == 300
-    assert confirmation.propose_settle_lag(180, 185.0) == 280
-    assert confirmation.propose_settle_lag(300, 200.0) is None
+    assert confirmation.propose_settle_lag_if_too_short(180, None) is None
+    assert confirmation.propose_settle_lag_if_too_short(180, 200.0) == 300
+    assert confirmation.propose_settle_lag_if_too_short(180, 185.0) == 280
+    assert confirmation.propose_settle_lag_if_too_short(300, 200.0) is None

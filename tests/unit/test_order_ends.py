@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activities.orders.reading import WindowReader, WindowTooLarge
-from activities.orders.window_checks import PageSortCheck, WindowCompleteness, check_window_completeness
+from activities.orders.window_checks import PagesSortedByModification, WindowCompleteness, check_window_completeness
 from clients.platforms import OrderPage, TooManyRows
 from domain.orders.capability import Capability, FilteredTimestamp
 from domain.orders.windows import SECOND, TimeWindow
@@ -43,7 +43,7 @@ async def stopping(capability: Capability, **scenario: Any) -> AsyncIterator[tup
 async def read_in_parts(here: RunningConnector, window: TimeWindow) -> set[str]:
     """What a slice and its halves list, as they are split."""
     try:
-        return set((await WindowReader(here.connector, window, 10_000).read_confirmed()).copies)
+        return set((await WindowReader(here.connector, window, 10_000).read_passes_until_confirmed()).copies)
     except WindowTooLarge:
         first, second = window.split_in_halves() or pytest.fail("it is too short to be split")
     return await read_in_parts(here, first) | await read_in_parts(here, second)
@@ -65,11 +65,15 @@ async def test_one_that_cannot_be_split_fails_and_says_what_helps(sort: str) -> 
     query = known.query.model_copy(update={"window_min_seconds": 2_000})
     async with stopping(known.model_copy(update={"query": query})) as (here, window):
         with pytest.raises(TooManyRows, match=r"ended after 400 orders of the window .*`paging\.rows_max`"):
-            await WindowReader(here.connector, window, None).read_confirmed()
+            await WindowReader(here.connector, window, None).read_passes_until_confirmed()
 
 
 @pytest.mark.parametrize("sort", SORTED)
-@pytest.mark.parametrize("read", [WindowReader.read_confirmed, WindowReader.read_once], ids=["redo", "sweep"])
+@pytest.mark.parametrize(
+    "read",
+    [WindowReader.read_passes_until_confirmed, WindowReader.read_in_one_pass_and_check_end],
+    ids=["redo", "sweep"],
+)
 async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
     sort: str, read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +98,11 @@ async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
 
 
 @pytest.mark.parametrize("sort", SORTED)
-@pytest.mark.parametrize("read", [WindowReader.read_confirmed, WindowReader.read_once], ids=["redo", "sweep"])
+@pytest.mark.parametrize(
+    "read",
+    [WindowReader.read_passes_until_confirmed, WindowReader.read_in_one_pass_and_check_end],
+    ids=["redo", "sweep"],
+)
 async def test_a_slice_that_is_not_split_any_more_is_read_in_parts(sort: str, read: Any) -> None:
     """It was complete before, and all that it holds by now is listed."""
     async with stopping(record(sort)) as (here, window):
@@ -108,7 +116,7 @@ async def test_only_where_the_end_is_in_doubt_one_more_request_is_made(orders: i
     async with running_connector(record("falls"), orders=orders, span_seconds=3_600) as here:
         contents = await WindowReader(
             here.connector, here.window(3_900, until_seconds_ago=-300), 10_000
-        ).read_confirmed()
+        ).read_passes_until_confirmed()
 
         assert len(contents.copies) == orders
         assert here.platform.calls["told"] == len(contents.pages) + more
@@ -120,10 +128,12 @@ async def test_what_the_record_says_is_believed() -> None:
     for known in (record("falls", total=PLAIN.total), record("falls", paging=bounded)):
         async with running_connector(known, orders=200, span_seconds=3_600) as here:
             window = here.window(3_900, until_seconds_ago=-300)
-            copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
+            copies = (await WindowReader(here.connector, window, None).read_passes_until_confirmed()).copies
             asked = here.platform.calls["told"]
             assert (
-                await check_window_completeness(here.connector, window, copies, SIZE, PageSortCheck(), len(copies))
+                await check_window_completeness(
+                    here.connector, window, copies, SIZE, PagesSortedByModification(), len(copies)
+                )
                 is WindowCompleteness.WHOLE
             )
             assert here.platform.calls["told"] == asked
@@ -143,7 +153,9 @@ async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(
         copies = {order.order_id: FetchedOrder(order, page.asked_at) for page in pages for order in page.orders}
         assert len(copies) == BOUND
         assert (
-            await check_window_completeness(here.connector, window, copies, SIZE, PageSortCheck(rises=False), total)
+            await check_window_completeness(
+                here.connector, window, copies, SIZE, PagesSortedByModification(rises=False), total
+            )
             is end
         )
 
@@ -151,21 +163,39 @@ async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(
 @pytest.mark.parametrize(
     ("orders", "total", "field", "sequence", "end"),
     [
-        (1_000, None, FilteredTimestamp.MODIFIED, PageSortCheck(rises=False, falls=False), WindowCompleteness.UNKNOWN),
-        (1_000, None, FilteredTimestamp.CREATED, PageSortCheck(), WindowCompleteness.UNKNOWN),
-        (1_000, PLAIN.total, FilteredTimestamp.CREATED, PageSortCheck(), WindowCompleteness.UNKNOWN),
-        (950, None, FilteredTimestamp.MODIFIED, PageSortCheck(rises=False, falls=False), WindowCompleteness.WHOLE),
-        (1_000, None, FilteredTimestamp.MODIFIED, PageSortCheck(rises=False), WindowCompleteness.WHOLE),
-        (1_000, PLAIN.total, FilteredTimestamp.MODIFIED, PageSortCheck(rises=False), WindowCompleteness.WHOLE),
+        (
+            1_000,
+            None,
+            FilteredTimestamp.MODIFIED,
+            PagesSortedByModification(rises=False, falls=False),
+            WindowCompleteness.UNKNOWN,
+        ),
+        (1_000, None, FilteredTimestamp.CREATED, PagesSortedByModification(), WindowCompleteness.UNKNOWN),
+        (1_000, PLAIN.total, FilteredTimestamp.CREATED, PagesSortedByModification(), WindowCompleteness.UNKNOWN),
+        (
+            950,
+            None,
+            FilteredTimestamp.MODIFIED,
+            PagesSortedByModification(rises=False, falls=False),
+            WindowCompleteness.WHOLE,
+        ),
+        (1_000, None, FilteredTimestamp.MODIFIED, PagesSortedByModification(rises=False), WindowCompleteness.WHOLE),
+        (
+            1_000,
+            PLAIN.total,
+            FilteredTimestamp.MODIFIED,
+            PagesSortedByModification(rises=False),
+            WindowCompleteness.WHOLE,
+        ),
     ],
 )
 async def test_a_round_number_is_doubted_where_nothing_shows_the_end(
-    orders: int, total: Any, field: FilteredTimestamp, sequence: PageSortCheck, end: WindowCompleteness
+    orders: int, total: Any, field: FilteredTimestamp, sequence: PagesSortedByModification, end: WindowCompleteness
 ) -> None:
     """A platform that sorts by something else than is asked for may keep back any of its orders."""
     async with running_connector(record("falls", total=total), orders=orders, span_seconds=3_600) as here:
         window = here.window(3_900, until_seconds_ago=-300)
-        copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
+        copies = (await WindowReader(here.connector, window, None).read_passes_until_confirmed()).copies
         query = here.connector.capability.query.model_copy(update={"field": field})
         here.connector.capability = here.connector.capability.model_copy(update={"query": query})
 
@@ -179,8 +209,8 @@ async def test_a_doubtful_end_is_split_or_noted() -> None:
     async with running_connector(created, orders=1_000, span_seconds=3_600) as here:
         window = here.window(3_900, until_seconds_ago=-300)
         with pytest.raises(WindowTooLarge):
-            await WindowReader(here.connector, window, 10_000).read_confirmed()
-        assert (await WindowReader(here.connector, window, None).read_confirmed()).may_be_cut
+            await WindowReader(here.connector, window, 10_000).read_passes_until_confirmed()
+        assert (await WindowReader(here.connector, window, None).read_passes_until_confirmed()).may_be_cut
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -205,7 +235,7 @@ async def test_a_full_page_at_the_end_shows_nothing(size: int, end: WindowComple
     """Behind orders of one second others may be hidden, which a page that is not full would have listed."""
     async with running_connector(record("falls", size), orders=30, span_seconds=1) as here:
         window = here.window(3_900, until_seconds_ago=-300)
-        copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
+        copies = (await WindowReader(here.connector, window, None).read_passes_until_confirmed()).copies
         assert len(copies) == 30
-        sequence = PageSortCheck(rises=False)
+        sequence = PagesSortedByModification(rises=False)
         assert await check_window_completeness(here.connector, window, copies, size, sequence, is_doubted=True) is end

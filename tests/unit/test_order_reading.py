@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
+from activities.orders.reading import NewestOrdersAndPagesOfWindow, WindowReader, WindowTooLarge
 from activities.orders.window_checks import ZONE_LOOKS
-from clients.platforms import Connector, InconsistentAnswers, OrderPage, TooManyRows, WrongTimeZone
+from clients.platforms import InconsistentAnswers, OrderPage, PlatformConnector, TooManyRows, WrongTimeZone
 from domain.orders.capability import FilteredTimestamp
 from domain.orders.windows import TimeWindow
 from sims.platforms import checker
@@ -27,7 +27,9 @@ NUMBERED: tuple[Kind, ...] = ("plain", "taobao", "pinduoduo")
 LEAVING = Changes(per_page=0.05, created_share=0, in_window_share=1)
 
 
-def missing(here: RunningConnector, contents: WindowContents, truth: dict[str, checker.State]) -> list[str]:
+def missing(
+    here: RunningConnector, contents: NewestOrdersAndPagesOfWindow, truth: dict[str, checker.State]
+) -> list[str]:
     """Orders that are in the window at the end and were not listed."""
     return [order_id for order_id in truth if order_id not in contents.copies]
 
@@ -39,7 +41,7 @@ async def test_a_window_that_orders_leave_is_read_twice(kind: Kind) -> None:
     for seed in range(4):
         async with running_connector(kind=kind, seed=seed, changes=LEAVING, **CROWDED) as here:
             window = here.window(1_500, until_seconds_ago=600)
-            contents = await WindowReader(here.connector, window, None).read_confirmed()
+            contents = await WindowReader(here.connector, window, None).read_passes_until_confirmed()
             assert missing(here, contents, here.truth(window)) == []
             passes.add(contents.passes)
     assert passes <= {1, 2}
@@ -53,7 +55,7 @@ async def test_a_restless_window_is_read_to_its_end(kind: Kind, seed: int) -> No
     changes = Changes(per_page=0.5, created_share=0, in_window_share=1)
     async with running_connector(kind=kind, seed=seed, changes=changes, **CROWDED) as here:
         window = here.window(600, until_seconds_ago=600)
-        contents = await WindowReader(here.connector, window, None).read_confirmed()
+        contents = await WindowReader(here.connector, window, None).read_passes_until_confirmed()
         assert missing(here, contents, here.truth(window)) == []
 
 
@@ -61,7 +63,7 @@ async def test_a_quiet_window_is_read_once() -> None:
     """Two counts and its pages."""
     async with running_connector(**CROWDED) as here:
         window = here.window(1_200)
-        contents = await WindowReader(here.connector, window, None).read_confirmed()
+        contents = await WindowReader(here.connector, window, None).read_passes_until_confirmed()
         assert (contents.passes, contents.total) == (1, len(here.truth(window)))
         assert here.platform.calls["told"] == len(contents.pages) + 2
 
@@ -71,7 +73,7 @@ async def test_totals_that_are_never_reached_are_a_lie() -> None:
     async with running_connector(faults=PlatformFaults(total_off=2), **CROWDED) as here:
         window = here.window(1_200)
         with pytest.raises(InconsistentAnswers, match="orders each time, and does not come to rest: 3 passes") as lie:
-            await WindowReader(here.connector, window, None).read_confirmed()
+            await WindowReader(here.connector, window, None).read_passes_until_confirmed()
         assert "settle_lag" not in lie.value.hint, "waiting does not help where nothing moves"
         assert "`paging.first`" in lie.value.hint
         pages = len(here.truth(window)) // 100 + 1
@@ -84,14 +86,14 @@ async def test_a_platform_that_tells_smaller_pages_than_asked_is_named_so() -> N
         window = here.window(1_200)
         here.connector._client.uncapped_page_sizes.add(100)
         with pytest.raises(InconsistentAnswers, match=r"more than 40 orders, and 100 were asked for.*`paging\.size`"):
-            await WindowReader(here.connector, window, None).read_confirmed()
+            await WindowReader(here.connector, window, None).read_passes_until_confirmed()
 
 
 async def test_a_platform_that_never_fills_a_page_is_read_to_its_end() -> None:
     """A short page is not believed to be the last one before a page was full."""
     async with running_connector(faults=PlatformFaults(page_cap=40), **CROWDED) as here:
         window = here.window(1_200)
-        harvest = await WindowReader(here.connector, window, None).read_confirmed()
+        harvest = await WindowReader(here.connector, window, None).read_passes_until_confirmed()
         assert missing(here, harvest, here.truth(window)) == []
         assert harvest.largest_page == 40
 
@@ -125,7 +127,9 @@ async def test_a_page_that_answers_another_request_does_not_end_a_window(
 
         monkeypatch.setattr(here.connector, "iterate_pages", read_pages)
         reader = WindowReader(here.connector, window, None)
-        contents = await (reader.read_confirmed() if is_confirmed else reader.read_once())
+        contents = await (
+            reader.read_passes_until_confirmed() if is_confirmed else reader.read_in_one_pass_and_check_end()
+        )
         assert missing(here, contents, truth := here.truth(window)) == []
         assert (len(truth) > 200, replaced, contents.passes) == (True, [of], 3 if is_confirmed else 2)
 
@@ -136,7 +140,7 @@ async def test_orders_from_outside_do_not_keep_a_window_from_being_confirmed() -
     async with running_connector(
         orders=500, span_seconds=3_600, changes=changes, faults=PlatformFaults(ignore_filter=True)
     ) as here:
-        contents = await WindowReader(here.connector, here.window(600), None).read_confirmed()
+        contents = await WindowReader(here.connector, here.window(600), None).read_passes_until_confirmed()
         assert contents.outside
         assert len(contents.copies) == 500
 
@@ -157,13 +161,13 @@ async def test_a_window_that_is_not_split_any_more_is_read_in_parts(bound: dict[
     )
     async with running_connector(record, orders=1_000, span_seconds=3_600, **bound) as here:
         window = here.window(3_000)
-        for read in (WindowReader.read_once, WindowReader.read_confirmed):
+        for read in (WindowReader.read_in_one_pass_and_check_end, WindowReader.read_passes_until_confirmed):
             contents = await read(WindowReader(here.connector, window, None))
             assert missing(here, contents, truth := here.truth(window)) == []
             assert len(truth) > 400
             assert contents.total in (None, len(truth))
         with pytest.raises(WindowTooLarge):
-            await WindowReader(here.connector, window, 200).read_confirmed()
+            await WindowReader(here.connector, window, 200).read_passes_until_confirmed()
 
 
 @pytest.mark.parametrize("total", [PLAIN.total, None], ids=["total", "no total"])
@@ -174,7 +178,7 @@ async def test_a_window_is_not_split_where_the_platform_ignores_the_filter(total
         record, orders=1_000, span_seconds=3_600, faults=PlatformFaults(ignore_filter=True)
     ) as here:
         window = here.window(600, until_seconds_ago=600)
-        contents = await WindowReader(here.connector, window, 200).read_confirmed()
+        contents = await WindowReader(here.connector, window, 200).read_passes_until_confirmed()
         assert missing(here, contents, truth := here.truth(window)) == []
         assert len(truth) < 200 < 500 < contents.outside
 
@@ -183,12 +187,12 @@ async def test_an_older_copy_does_not_take_the_place_of_what_the_list_tells() ->
     """A replica that lags behind answers with an order as it was: that is asked for again, and not stored."""
     async with running_connector(kind="taobao", orders=50, span_seconds=600) as here:
         reading = WindowReader(here.connector, here.window(300), None)
-        copies = list((await reading.read_confirmed()).copies.values())
-        assert len(await reading.fetch_details(copies)) == len(copies) > 1
+        copies = list((await reading.read_passes_until_confirmed()).copies.values())
+        assert len(await reading.fetch_details_of_orders(copies)) == len(copies) > 1
         modified = here.platform.market.shown.modified
         modified[:] = [at - 100 * MICRO for at in modified]
         with pytest.raises(InconsistentAnswers, match="is listed as of"):
-            await reading.fetch_details(copies)
+            await reading.fetch_details_of_orders(copies)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -198,8 +202,8 @@ async def test_a_filter_that_goes_by_the_record_is_confirmed(kind: Kind) -> None
         full, empty = here.window(300, until_seconds_ago=200), here.window(300, until_seconds_ago=5_000)
         for window, is_right in ((full, True), (empty, False)):
             reading = WindowReader(here.connector, window, None)
-            await reading.read_confirmed()
-            assert await reading.try_to_confirm_zone() is is_right
+            await reading.read_passes_until_confirmed()
+            assert await reading.confirm_zone_by_query_at_modification_second() is is_right
 
 
 async def test_orders_that_change_while_they_are_looked_for_show_no_other_zone() -> None:
@@ -207,12 +211,12 @@ async def test_orders_that_change_while_they_are_looked_for_show_no_other_zone()
     async with running_connector(orders=50, span_seconds=600) as here:
         market = here.platform.market
         reading = WindowReader(here.connector, here.window(300, until_seconds_ago=200), None)
-        await reading.read_confirmed()
+        await reading.read_passes_until_confirmed()
         listed = reading.contents.copies
         assert len(listed) > ZONE_LOOKS
         for key in market.ascending(market.everything(), 0, len(market.created)):
             market._change(market.now_us, key)
-        assert not await reading.try_to_confirm_zone()
+        assert not await reading.confirm_zone_by_query_at_modification_second()
 
 
 @pytest.mark.parametrize("hours", [-8, 8])
@@ -227,20 +231,20 @@ async def test_a_filter_of_another_zone_is_found(hours: int) -> None:
 
         market.range = shift_range  # type: ignore[method-assign]
         reading = WindowReader(here.connector, here.window(11 * 3_600, until_seconds_ago=9 * 3_600), None)
-        await reading.read_confirmed()
+        await reading.read_passes_until_confirmed()
         with pytest.raises(WrongTimeZone, match="zone_minutes"):
-            await reading.try_to_confirm_zone()
+            await reading.confirm_zone_by_query_at_modification_second()
 
 
 @asynccontextmanager
-async def reading_short_window(hours: int) -> AsyncIterator[tuple[WindowReader, Connector]]:
+async def reading_short_window(hours: int) -> AsyncIterator[tuple[WindowReader, PlatformConnector]]:
     """Ten minutes, twelve hours ago, of a platform whose filter is off by some hours."""
     async with running_connector(orders=4_000, span_seconds=24 * 3_600) as here:
         market, right = here.platform.market, here.platform.market.range
         shift_us = hours * 3_600 * MICRO
         market.range = lambda first_us, last_us: right(first_us + shift_us, last_us + shift_us)  # type: ignore[method-assign]
         reading = WindowReader(here.connector, here.window(600, until_seconds_ago=12 * 3_600), None)
-        await reading.read_confirmed()
+        await reading.read_passes_until_confirmed()
         assert len(reading.contents.copies) >= 3
         yield reading, here.connector
 
@@ -250,7 +254,7 @@ async def test_a_filter_of_another_zone_is_found_in_short_windows(hours: int) ->
     """All listed orders lie before the window, or all of it after."""
     async with reading_short_window(hours) as (reading, _):
         with pytest.raises(WrongTimeZone, match="zone_minutes"):
-            await reading.try_to_confirm_zone()
+            await reading.confirm_zone_by_query_at_modification_second()
 
 
 async def test_a_filter_of_another_zone_is_found_where_too_many_orders_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,15 +269,15 @@ async def test_a_filter_of_another_zone_is_found_where_too_many_orders_are_new(m
 
         monkeypatch.setattr(connector, "fetch_row_count", count_few)
         with pytest.raises(WrongTimeZone, match="zone_minutes"):
-            await reading.try_to_confirm_zone()
+            await reading.confirm_zone_by_query_at_modification_second()
 
 
 async def test_a_filter_of_another_zone_is_found_in_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
     """Orders of the present with times of a zone before UTC cannot be requested: that they are listed shows enough."""
     async with reading_short_window(8) as (reading, connector):
-        monkeypatch.setattr(Connector, "clock_skew", connector.clock_skew - timedelta(hours=6))
+        monkeypatch.setattr(PlatformConnector, "clock_skew", connector.clock_skew - timedelta(hours=6))
         with pytest.raises(WrongTimeZone, match="zone_minutes"):
-            await reading.try_to_confirm_zone()
+            await reading.confirm_zone_by_query_at_modification_second()
 
 
 async def test_orders_of_other_times_are_no_other_zone() -> None:
@@ -282,9 +286,9 @@ async def test_orders_of_other_times_are_no_other_zone() -> None:
         orders=4_000, span_seconds=24 * 3_600, faults=PlatformFaults(ignore_filter=True)
     ) as here:
         reading = WindowReader(here.connector, here.window(600, until_seconds_ago=-7_200), None)
-        await reading.read_confirmed()
+        await reading.read_passes_until_confirmed()
         assert reading.contents.outside
-        assert not await reading.try_to_confirm_zone()
+        assert not await reading.confirm_zone_by_query_at_modification_second()
 
 
 async def test_a_filter_by_creation_is_not_asked_for_modifications() -> None:
@@ -293,8 +297,8 @@ async def test_a_filter_by_creation_is_not_asked_for_modifications() -> None:
         capability = here.connector.capability
         query = capability.query.model_copy(update={"field": FilteredTimestamp.CREATED})
         reading = WindowReader(here.connector, here.window(300), None)
-        await reading.read_once()
+        await reading.read_in_one_pass_and_check_end()
         here.connector.capability = capability.model_copy(update={"query": query})
         asked = here.platform.calls["told"]
-        assert not await reading.try_to_confirm_zone()
+        assert not await reading.confirm_zone_by_query_at_modification_second()
         assert here.platform.calls["told"] == asked

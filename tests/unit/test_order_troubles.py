@@ -25,7 +25,7 @@ from clients.platforms import (
 )
 from domain.orders.capability import PagingKind
 from domain.orders.declarations import ErrorFormat
-from domain.orders.slices import WAIT_MAX_SECONDS, AttemptFailure, FailureKind
+from domain.orders.slices import WAIT_MAX_SECONDS, FailureKind, SliceAttemptFailure
 from sims.platforms.dialects.plain import PLAIN
 from tests.support.platforms import SMALL_PAGES, running_connector
 
@@ -60,7 +60,9 @@ def test_a_fault_has_a_cause_a_remedy_and_says_whether_to_try_again(
 def test_a_timeout_is_worth_another_attempt_where_this_one_came_further(gained: int, may_pass: bool) -> None:
     """Else the next one ends where this one did."""
     slow = AttemptTimeUsedUp("It did not tell everything.")
-    setback = slice_attempts.add_resume_point(slice_attempts.to_attempt_failure(slow), slow, None, gained)
+    setback = slice_attempts.add_resume_point_and_decide_retryable(
+        slice_attempts.to_attempt_failure(slow), slow, None, gained
+    )
     assert (setback.gained, setback.fault.retryable) == (gained, may_pass)
     assert "timeout" in setback.fault.hint
 
@@ -68,7 +70,7 @@ def test_a_timeout_is_worth_another_attempt_where_this_one_came_further(gained: 
 @pytest.mark.parametrize(("paging", "may_pass"), [(PagingKind.NUMBER, False), (PagingKind.TOKEN, True)])
 def test_a_refusal_in_the_middle_may_pass_where_pages_lead_to_pages(paging: PagingKind, may_pass: bool) -> None:
     """A token may have grown too old; a number does not."""
-    setback = slice_attempts.convert_midway_refusal(
+    setback = slice_attempts.make_midway_refusal_retryable_unless_numbered(
         slice_attempts.to_attempt_failure(PlatformRefused("It refuses.")), paging
     )
     assert (setback.trouble, setback.fault.retryable) == (FailureKind.FAILED, may_pass)
@@ -150,7 +152,7 @@ async def test_a_wait_that_is_asked_for_reaches_the_workflow(
         with pytest.raises(PlatformBusy) as busy:
             await here.read(here.window(600))
     payloads = await pydantic_data_converter.encode([slice_attempts.to_attempt_failure(busy.value)])
-    [setback] = await pydantic_data_converter.decode(payloads, [AttemptFailure])
+    [setback] = await pydantic_data_converter.decode(payloads, [SliceAttemptFailure])
     told_to_wait = setback.wait_seconds if setback.trouble is FailureKind.TOLD_TO_WAIT else None
     assert told_to_wait == wait_seconds
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from clients.platforms import AnswerLog, AttemptTimeUsedUp, PlatformRefused
-from clients.platforms.permits import READING_SHARE, WAITING_SHARE, TimeBudget
+from clients.platforms import AttemptTimeUsedUp, PlatformRefused, ReplayableAnswerLog
+from clients.platforms.permits import READING_SHARE, WAITING_SHARE, AttemptTimeBudget
 from sims.platforms import checker
 from sims.platforms.scenario import Changes, Kind, PlatformFaults
 from tests.support.platforms import KINDS, newest_copies, running_connector
@@ -15,9 +15,9 @@ from tests.support.platforms import KINDS, newest_copies, running_connector
 CROWDED: dict[str, Any] = {"orders": 3_000, "span_seconds": 7_200, "crowd_share": 0.2, "crowd_seconds": 600}
 
 
-def store_and_load(answers: AnswerLog) -> AnswerLog:
+def store_and_load(answers: ReplayableAnswerLog) -> ReplayableAnswerLog:
     """As another process finds it."""
-    return AnswerLog.decode(answers.encode())
+    return ReplayableAnswerLog.decode(answers.encode())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -28,7 +28,7 @@ async def test_each_page_is_asked_for_once_however_often_a_reading_stops(kind: K
         await here.read(window)  # until a page was full, the page behind a short one is read, too
         before = here.platform.calls["told"]
         whole = await here.read(window)
-        asked, answers, pages = here.platform.calls["told"] - before, AnswerLog(), 0
+        asked, answers, pages = here.platform.calls["told"] - before, ReplayableAnswerLog(), 0
         done = False
         while not done:
             connector, pages = here.again(store_and_load(answers)), pages + 1
@@ -86,7 +86,7 @@ async def test_an_attempt_stops_before_it_is_ended() -> None:
 
 async def test_the_time_of_an_attempt_is_shared_out() -> None:
     """Half of it may go by waiting for turns, and a part is left for the commit."""
-    budget = TimeBudget.for_attempt(100)
+    budget = AttemptTimeBudget.for_attempt(100)
     assert budget.patience_seconds == 100 * WAITING_SHARE
     assert not budget.is_over
     budget.reduce_patience(30)

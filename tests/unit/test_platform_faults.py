@@ -160,11 +160,9 @@ async def test_pages_without_orders_do_not_go_on_for_ever() -> None:
     """A platform that always has more is left."""
     read: list[int] = []
 
-    async def endless(place: int, number: int) -> pagination.PageWithContinuation:
+    async def endless(place: int, number: int) -> pagination.PageWithNextToken:
         read.append(number)
-        return pagination.PageWithContinuation(
-            OrderPage(place, [], b"{}", datetime.now(UTC), None, 0, 0), has_more=True
-        )
+        return pagination.PageWithNextToken(OrderPage(place, [], b"{}", datetime.now(UTC), None, 0, 0), has_more=True)
 
     with pytest.raises(InconsistentAnswers, match="101 pages without an order"):
         async for _ in pagination.iterate_numbered_pages(endless, PLAIN.paging, 0, lambda: True):

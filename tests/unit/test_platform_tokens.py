@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from clients.http import RenewingToken
-from clients.platforms import AnswerLog, Connector, CredentialsRefused, PlatformBusy, credentials
-from clients.platforms.credentials import AccessTokens
+from clients.http import SharedRenewingToken
+from clients.platforms import CredentialsRefused, PlatformBusy, PlatformConnector, ReplayableAnswerLog, credentials
+from clients.platforms.credentials import AccessTokensByCredentials
 from domain.orders.access import ClientAuthentication, Credentials, TokenRenewal
 from domain.orders.capability import Capability
 from sims.platforms import checker, login
@@ -34,7 +34,7 @@ def renewing(**fields: Any) -> Capability:
     return PLAIN.model_copy(update={**SMALL_PAGES, "access": PLAIN.access.model_copy(update={"renewal": renewal})})
 
 
-async def read_by(here: RunningConnector, connector: Connector) -> bool:
+async def read_by(here: RunningConnector, connector: PlatformConnector) -> bool:
     """Whether a connector reads some minutes without a fault."""
     window = here.window(600)
     pages = [page async for page in connector.iterate_pages(window, await connector.fetch_row_count(window))]
@@ -45,7 +45,7 @@ async def read_by(here: RunningConnector, connector: Connector) -> bool:
 async def test_a_token_is_fetched_once_for_all_slices(client: ClientAuthentication) -> None:
     """Two that begin at once wait for the same answer, and a later one has it."""
     async with running_connector(renewing(client=client), **ORDERS, faults=PlatformFaults(login_slow_ms=200)) as here:
-        both = await asyncio.gather(*(read_by(here, here.again(AnswerLog())) for _ in range(2)))
+        both = await asyncio.gather(*(read_by(here, here.again(ReplayableAnswerLog())) for _ in range(2)))
         third = await read_by(here, here.connector)
         assert [*both, third] == [True, True, True]
         assert here.platform.login.answers == {200: 1}
@@ -77,7 +77,7 @@ async def test_a_token_whose_life_nobody_tells_is_good_until_it_is_refused() -> 
 
 async def test_a_token_is_fetched_anew_shortly_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute of an hour; of a short life a tenth."""
-    token, fetched, now = RenewingToken(), list[str](), 1_000.0
+    token, fetched, now = SharedRenewingToken(), list[str](), 1_000.0
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
 
     async def fetch() -> tuple[str, float]:
@@ -93,7 +93,7 @@ async def test_a_token_is_fetched_anew_shortly_before_its_end(monkeypatch: pytes
 
 async def test_all_who_wait_for_a_token_hear_how_that_ended_and_the_next_asks_anew() -> None:
     """One slow refusal is not waited for by each in turn; who is cancelled takes nothing from the others."""
-    token, began, go = RenewingToken(), list[int](), asyncio.Event()
+    token, began, go = SharedRenewingToken(), list[int](), asyncio.Event()
 
     async def fetch() -> tuple[str, float]:
         began.append(1)
@@ -116,7 +116,7 @@ async def test_all_who_wait_for_a_token_hear_how_that_ended_and_the_next_asks_an
 
 def test_tokens_of_other_credentials_are_others() -> None:
     """While a file is being replaced, slices with the old and the new one do not take each other's; few are kept."""
-    shared = AccessTokens()
+    shared = AccessTokensByCredentials()
     every = [Credentials(key="k", refresh_token=SecretStr(f"r{number}")) for number in range(credentials.KEPT_MAX + 1)]
     first = shared.get_token(every[0])
     assert shared.get_token(every[0].model_copy()) is first

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from clients.platforms import AnswerLog, PlatformRefused
+from clients.platforms import PlatformRefused, ReplayableAnswerLog
 from domain.faults import Invalid
 from domain.orders import config
 from domain.orders.capability import Capability
@@ -77,7 +77,7 @@ async def test_what_another_version_told_is_not_taken_for_this_one(where: str) -
         other = plain(where).with_version("v2")
         here.platform.set(here.platform.scenario.model_copy(update={"api_version": "v2"}))
         asked = here.platform.stats()["calls"]["told"]
-        connector = here.again(AnswerLog.decode(here.connector.answer_log.encode()), other)
+        connector = here.again(ReplayableAnswerLog.decode(here.connector.answer_log.encode()), other)
         assert await connector.fetch_row_count(here.window(600)) is not None
         assert here.platform.stats()["calls"]["told"] == asked + 1
 

@@ -11,7 +11,7 @@ import pytest
 
 from clients.platforms import InconsistentAnswers, OrderPage, pagination
 from domain.orders.capability import Paging, PagingKind, PlatformOrder
-from domain.orders.confirmation import PassHistory, PassVerdict
+from domain.orders.confirmation import PagingPassHistory, PagingPassVerdict
 
 SIZE: Final = 5
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,7 +38,7 @@ class Platform:
     """Whether it is known to list as many as are requested."""
     asked: list[int] = field(default_factory=list)
 
-    async def read(self, place: int, number: int) -> pagination.PageWithContinuation:
+    async def read(self, place: int, number: int) -> pagination.PageWithNextToken:
         """One page."""
         self.asked.append(number)
         if self.is_unsorted:
@@ -52,7 +52,7 @@ class Platform:
         more = True if self.more_for_ever else number < last if self.tells_more else None
         while self.rows and self.chance.random() < self.leaving:
             self.rows.remove(self.chance.choice(self.rows))
-        return pagination.PageWithContinuation(
+        return pagination.PageWithNextToken(
             OrderPage(place, [_order(each) for each in ids], b"", NOW, None, 0, 0), more
         )
 
@@ -104,8 +104,8 @@ async def test_pages_that_are_sorted_anew_are_never_a_whole_window(seed: int) ->
     """Without a total, only the way back shows that the way to the last page passed orders by."""
     rows = _rows(8 * SIZE + seed % SIZE)
     platform = Platform(list(rows), random.Random(seed), is_unsorted=True)
-    passes, verdict = PassHistory(has_totals=False, may_stir=False), PassVerdict.AGAIN
-    while verdict is PassVerdict.AGAIN:
+    passes, verdict = PagingPassHistory(has_totals=False, may_stir=False), PagingPassVerdict.AGAIN
+    while verdict is PagingPassVerdict.AGAIN:
         platform.asked.clear()
         pages = await platform.pages(None)
         told = [order.order_id for page in pages for order in page.orders]
@@ -116,7 +116,7 @@ async def test_pages_that_are_sorted_anew_are_never_a_whole_window(seed: int) ->
             repeated=sum(page.repeated for page in pages),
             is_unsorted=any(page.is_unsorted for page in pages),
         )
-    assert verdict is PassVerdict.UNSTABLE
+    assert verdict is PagingPassVerdict.UNSTABLE
 
 
 async def test_a_walk_in_which_nothing_moves_shows_no_difference() -> None:

@@ -72,7 +72,7 @@ async def test_what_is_given_back_comes_again_and_what_is_acknowledged_does_not(
     async with PubSubClient(settings(sim.base)) as pubsub:
         first = await pubsub.pull(PATIENT)
         await pubsub.acknowledge(PATIENT, [first[0].ack_id])
-        await pubsub.return_to_queue(PATIENT, [first[1].ack_id])
+        await pubsub.make_available_for_next_pull(PATIENT, [first[1].ack_id])
         assert [each.message.message_id for each in await pubsub.pull(PATIENT)] == [ids[1]]
 
 

@@ -15,7 +15,7 @@ from clients import push_tokens
 from clients.http import GuardedClient
 from clients.push_tokens import InvalidPushToken, PushTokenVerifier
 from infra.address_settings import PushSettings
-from infra.settings import GuardSettings
+from infra.settings import EgressGuardSettings
 from sims.pubsub.server import PubSubSim, running_pubsub
 from sims.pubsub.signing import KEY_ID, Signer
 
@@ -34,7 +34,7 @@ async def sim() -> AsyncIterator[PubSubSim]:
 @pytest.fixture
 async def http(sim: PubSubSim) -> AsyncIterator[GuardedClient]:
     """A client that may reach it."""
-    async with GuardedClient(GuardSettings(allow=[sim.base.removeprefix("http://")])) as client:
+    async with GuardedClient(EgressGuardSettings(allow=[sim.base.removeprefix("http://")])) as client:
         yield client
 
 

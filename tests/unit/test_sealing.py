@@ -10,16 +10,16 @@ import pytest
 from pydantic import SecretStr
 
 from domain.downloads.models import DownloadSpec, TableSource
-from infra.secrets import Sealer, SealUnreadableError
+from infra.secrets import SealUnreadableError, SecretSealer
 from infra.settings import SecretSettings
 from stores import sealed
 
 OLD, NEW, OTHER = (base64.urlsafe_b64encode(os.urandom(32)).decode() for _ in range(3))
 
 
-def make_sealer(*keys: str) -> Sealer:
+def make_sealer(*keys: str) -> SecretSealer:
     """A sealer with these keys."""
-    return Sealer(SecretSettings(seal=[SecretStr(key) for key in keys]))
+    return SecretSealer(SecretSettings(seal=[SecretStr(key) for key in keys]))
 
 
 def test_only_what_an_old_key_made_is_sealed_anew() -> None:

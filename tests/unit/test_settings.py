@@ -7,7 +7,7 @@ from pydantic import SecretStr, ValidationError
 
 from domain.faults import Invalid
 from infra.component_settings import DatabaseSettings
-from infra.settings import GseSettings, Settings, list_variables_with_unused_values, load
+from infra.settings import GseSettings, Settings, list_variables_with_unused_values, load_settings_from_environment
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])
@@ -44,7 +44,7 @@ def test_what_is_wrong_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("HAULAGE_DOWNLOADS__PAGE_RETRIES", "many")
 
     with pytest.raises(Invalid) as caught:
-        load.__wrapped__()
+        load_settings_from_environment.__wrapped__()
 
     sentence = caught.value.record.sentence
     assert sentence.startswith("HAULAGE_DATABASE__URL: it is not an address of PostgreSQL; write postgresql://")
@@ -57,7 +57,7 @@ def test_a_list_that_is_no_json_is_named_and_never_shown(monkeypatch: pytest.Mon
     monkeypatch.setenv("HAULAGE_SECRETS__SEAL", "[hush]")
 
     with pytest.raises(Invalid) as caught:
-        load.__wrapped__()
+        load_settings_from_environment.__wrapped__()
 
     sentence = caught.value.record.sentence
     assert sentence.startswith("HAULAGE_SECRETS__")

@@ -23,7 +23,7 @@ def connection() -> Iterator[socket.socket]:
 
 def test_a_silent_peer_is_given_up_within_seconds(connection: socket.socket) -> None:
     """Both while an answer is waited for, when only probes are sent, and while something sent is not confirmed."""
-    outages.end_connection_to_silent_peer(connection)
+    outages.enable_keepalive_against_silent_peer(connection)
 
     idle, interval, count = (
         connection.getsockopt(socket.IPPROTO_TCP, option)
@@ -56,5 +56,5 @@ def test_a_socket_of_the_file_system_has_no_such_options() -> None:
     """Its peer is on this machine, and cannot be cut off."""
     one, other = socket.socketpair()
     with one, other:
-        outages.end_connection_to_silent_peer(one)
-    outages.end_connection_to_silent_peer(None)
+        outages.enable_keepalive_against_silent_peer(one)
+    outages.enable_keepalive_against_silent_peer(None)

@@ -54,7 +54,7 @@ from infra.database import Database
 from infra.settings import Settings
 from services.services import Services
 from systems import SYSTEMS, System
-from systems.protocol import QueuesModule, SystemModules, SystemNames
+from systems.protocol import ModuleWithQueues, SystemModules, SystemNames
 from workflows.systems import SystemSchedules, import_names_modules, import_queues, import_schedules
 
 
@@ -66,7 +66,7 @@ class ImportedModules:
     api: SystemApi
     overview: SystemOverview
     quotas: SystemQuotas
-    queues: QueuesModule[Services]
+    queues: ModuleWithQueues[Services]
     schedules: SystemSchedules
 
 

@@ -64,7 +64,7 @@ class OneLaneEngine:
 
     def look(self, known: IdleLaneTaskCache) -> None:
         """Record a read of the lane."""
-        known.record_read(LANE, self.lane.state.build_head().number)
+        known.count_read_of_idle_lane(LANE, self.lane.state.build_head().number)
 
     @property
     def tasks(self) -> dict[str, Task]:
@@ -135,7 +135,7 @@ async def test_no_more_lanes_are_kept_than_there_is_room_for(monkeypatch: pytest
     engine = OneLaneEngine()
     known = await make_idle_cache(engine)
     for pos in range(2, IDLE_LANES_MAX + 2):
-        known.record_read(("video", pos), 1)
+        known.count_read_of_idle_lane(("video", pos), 1)
     assert await known.get_current_tasks(LANE) is None
 
 
@@ -145,7 +145,7 @@ async def test_lanes_that_take_turns_do_not_drive_each_other_out() -> None:
     engine.create(3)
     known = await make_idle_cache(engine)
     for pos in range(2, 2 * IDLE_LANES_MAX):
-        known.record_read(("video", pos), 1)
+        known.count_read_of_idle_lane(("video", pos), 1)
     assert known.is_cached(LANE)
     assert await known.get_current_tasks(LANE) == engine.tasks
     assert not known.is_cached(("video", 2))

@@ -107,7 +107,7 @@ TASK_ALIASES = {"task_stage", "priority", "context"}
         pytest.param(requests.NewTask, models.NewTask, requests.CREATE_IGNORES, (), id="new task and the client's"),
         pytest.param(
             requests.TaskResult,
-            models.Result,
+            models.TaskResult,
             {*requests.SET_IGNORES, "task_type"},
             (),
             id="result and the client's",
@@ -123,10 +123,14 @@ TASK_ALIASES = {"task_stage", "priority", "context"}
             (),
             id="details of a task and the client's",
         ),
-        pytest.param(responses.EarlierAttemptResponse, models.Attempt, (), (), id="attempt and the client's"),
-        pytest.param(responses.TaskOutcome, models.Outcome, (), (), id="outcome and the client's"),
+        pytest.param(responses.EarlierAttemptResponse, models.EndedTaskAttempt, (), (), id="attempt and the client's"),
+        pytest.param(responses.TaskOutcome, models.TaskEntryOutcome, (), (), id="outcome and the client's"),
         pytest.param(
-            responses.TaskCountsResponse, models.Counts, {"code", "msg", "counts"}, (), id="counts and the client's"
+            responses.TaskCountsResponse,
+            models.TaskCountsByState,
+            {"code", "msg", "counts"},
+            (),
+            id="counts and the client's",
         ),
     ],
 )

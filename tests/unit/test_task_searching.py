@@ -49,7 +49,9 @@ class FixedLanes:
         """The positions of what is found, in its order."""
         wishes = [(pos, TaskSearch(limit=enough)) for pos in range(len(self.tasks))]
         here: Any = SimpleNamespace(lanes=self)
-        search_positions = await queries.search_lanes(here, KIND, wishes, enough, asyncio.Semaphore(LANES_AT_A_TIME))
+        search_positions = await queries.search_lanes_in_order_until_enough(
+            here, KIND, wishes, enough, asyncio.Semaphore(LANES_AT_A_TIME)
+        )
         return [int(task_id.rpartition("_")[2]) for task_id, _ in search_positions]
 
 

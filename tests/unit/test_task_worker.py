@@ -11,8 +11,8 @@ from haulage import ApiUnreachable
 from haulage.tasks import (
     HeldTask,
     NextStage,
-    Outcome,
     Status,
+    TaskEntryOutcome,
     TaskFailed,
     TaskRequestRefused,
     Worker,
@@ -276,7 +276,8 @@ async def test_a_hold_that_fails_is_tried_again(fault: Exception) -> None:
 async def test_a_result_that_is_refused_ends_no_worker() -> None:
     """The task is not ours any more; the next one is done."""
     queue = RecordingQueue(
-        [make_held_task(1), make_held_task(2)], refusals=[Outcome(code=8041, msg="FAIL_REASON::it is not held")]
+        [make_held_task(1), make_held_task(2)],
+        refusals=[TaskEntryOutcome(code=8041, msg="FAIL_REASON::it is not held")],
     )
     async with run_worker(queue, {"": do_nothing}, concurrency=1):
         await eventually(lambda: queue.results)

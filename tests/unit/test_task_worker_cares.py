@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from haulage import RequestRefused
-from haulage.tasks import HeldTask, NextStage, Outcome, RegisteredType, Status, TaskRequestRefused, Worker
+from haulage.tasks import HeldTask, NextStage, RegisteredType, Status, TaskEntryOutcome, TaskRequestRefused, Worker
 from tests.support.task_queue import RecordingQueue, do_nothing, make_held_task, run_worker
 from tests.support.waiting import eventually
 
@@ -62,7 +62,9 @@ async def test_a_handler_that_returns_something_else_has_failed() -> None:
 
 async def test_a_result_that_the_api_cannot_take_is_a_failed_attempt() -> None:
     """With the reason in the log, at once, instead of a time-out without one."""
-    queue = RecordingQueue([make_held_task(1)], refusals=[Outcome(code=8020, msg="task_stage: it has 40 characters")])
+    queue = RecordingQueue(
+        [make_held_task(1)], refusals=[TaskEntryOutcome(code=8020, msg="task_stage: it has 40 characters")]
+    )
 
     async def go_on(task: HeldTask) -> NextStage:
         return NextStage("x" * 40)

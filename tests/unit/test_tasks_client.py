@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from haulage import transport
-from haulage.tasks import HeldTask, NewTask, Outcome, Result, Status, TaskRequestRefused, Tasks, TaskType
+from haulage.tasks import HeldTask, NewTask, Status, TaskEntryOutcome, TaskRequestRefused, TaskResult, Tasks, TaskType
 from tests.support.api_peer import ApiPeer, problem, running_api_peer
 from tests.support.task_queue import make_held_task
 
@@ -112,7 +112,7 @@ async def test_a_result_sends_only_what_was_set(peer: ApiPeer, tasks: Tasks) -> 
     """An empty text is sent, None is not."""
     peer.says(200, GOOD)
 
-    await tasks.set(Result(task_id="t", lease=7, status=Status.PENDING, task_content=""))
+    await tasks.set(TaskResult(task_id="t", lease=7, status=Status.PENDING, task_content=""))
 
     assert peer.seen[0].body == {"task_data": {"task_id": "t", "lease": 7, "status": 1, "task_content": ""}}
 
@@ -124,7 +124,7 @@ async def test_a_batch_tells_of_each(peer: ApiPeer, tasks: Tasks) -> None:
 
     outcomes = await tasks.heartbeat([make_held_task(1), make_held_task(2)])
 
-    assert outcomes == [Outcome(task_id="a"), Outcome(code=8041, msg="FAIL_REASON::lost")]
+    assert outcomes == [TaskEntryOutcome(task_id="a"), TaskEntryOutcome(code=8041, msg="FAIL_REASON::lost")]
     assert [outcome.good for outcome in outcomes] == [True, False]
     assert peer.seen[0].body == {"task_list": [{"task_id": make_held_task(n).task_id, "lease": n + 1} for n in (1, 2)]}
 
@@ -135,9 +135,9 @@ async def test_those_that_a_part_did_not_take_are_sent_again(peer: ApiPeer, task
     peer.says(200, {**away, "results": [away, GOOD | {"task_id": "b"}]})
     peer.says(200, {**GOOD, "results": [GOOD | {"task_id": "a"}]})
 
-    outcomes = await tasks.set_many([Result(task_id=name, status=Status.SUCCESS) for name in "ab"])
+    outcomes = await tasks.set_many([TaskResult(task_id=name, status=Status.SUCCESS) for name in "ab"])
 
-    assert outcomes == [Outcome(task_id="a"), Outcome(task_id="b")]
+    assert outcomes == [TaskEntryOutcome(task_id="a"), TaskEntryOutcome(task_id="b")]
     assert [[each["task_id"] for each in seen.body["task_list"]] for seen in peer.seen] == [["a", "b"], ["a"]]
 
 
@@ -154,7 +154,7 @@ async def test_a_batch_of_more_than_a_thousand_goes_in_several(peer: ApiPeer, ta
 
 async def test_a_batch_of_long_texts_goes_in_several(peer: ApiPeer, tasks: Tasks) -> None:
     """The API takes 1 MiB in one request. Results of that size were all refused, and all of their tasks timed out."""
-    results = [Result(task_id=str(at), status=Status.PENDING, task_content="文" * 16_384) for at in range(20)]
+    results = [TaskResult(task_id=str(at), status=Status.PENDING, task_content="文" * 16_384) for at in range(20)]
     for count in (9, 9, 2):
         peer.says(200, {**GOOD, "results": [GOOD] * count})
 
@@ -174,7 +174,7 @@ async def test_an_entry_that_has_its_batch_refused_is_refused_alone(peer: ApiPee
     peer.says(200, refusal)
     peer.says(200, {**GOOD, "results": [GOOD | {"task_id": name} for name in "cd"]})
 
-    outcomes = await tasks.set_many([Result(task_id=name, status=Status.SUCCESS) for name in "abcd"])
+    outcomes = await tasks.set_many([TaskResult(task_id=name, status=Status.SUCCESS) for name in "abcd"])
 
     assert [(outcome.code, outcome.task_id) for outcome in outcomes] == [(0, "a"), (8020, ""), (0, "c"), (0, "d")]
     assert "send 32 or less" in outcomes[1].msg
@@ -187,7 +187,7 @@ async def test_a_batch_that_is_refused_for_another_reason_raises(peer: ApiPeer, 
     peer.says(200, {"code": 8045, "msg": "FAIL_REASON::There is no type."})
 
     with pytest.raises(TaskRequestRefused):
-        await tasks.set_many([Result(task_id=name, status=Status.SUCCESS) for name in "ab"])
+        await tasks.set_many([TaskResult(task_id=name, status=Status.SUCCESS) for name in "ab"])
     assert len(peer.seen) == 1
 
 

@@ -194,9 +194,9 @@ def test_an_order_is_asked_for_as_gse_wants_it() -> None:
     """Users, bare container ids and both locations are where GSE expects them."""
     order = gse.GseTransferRequest(
         source=GseAgent("s", "docker://c0", "root"),
-        source_file=gse.FileLocation("/cache/2", "abc"),
+        source_file=gse.FolderAndFileName("/cache/2", "abc"),
         targets=[GseAgent("0:10.0.0.1", "", "app"), GseAgent("b", "containerd://c1", "app")],
-        target_file=gse.FileLocation("/data", "abc"),
+        target_file=gse.FolderAndFileName("/data", "abc"),
         timeout_seconds=600,
     )
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.transfers import joining
-from domain.transfers.joining import JoinBatch, Shard, TargetRegistry, TargetsWithSameSpec, TransferJobInput
+from domain.transfers.joining import JobTargetRegistry, JoinBatch, ShardOfTargets, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import (
     Target,
     TransferFile,
@@ -44,9 +44,9 @@ def batch(*targets: int, spec: TransferSpec | None = None) -> JoinBatch:
     return JoinBatch(groups=[group])
 
 
-def join_group(registry: TargetRegistry, some: JoinBatch) -> bool:
+def join_group(registry: JobTargetRegistry, some: JoinBatch) -> bool:
     """Whether all of a group are in."""
-    return not registry.add_batch(some, NOW).refused
+    return not registry.register_groups_within_limits(some, NOW).refused
 
 
 groups = st.lists(st.tuples(st.sampled_from(["/data", "/etc"]), st.lists(st.integers(1, 40), max_size=12)), max_size=12)
@@ -55,7 +55,7 @@ groups = st.lists(st.tuples(st.sampled_from(["/data", "/etc"]), st.lists(st.inte
 @given(groups, st.integers(1, 7))
 def test_shards_hold_every_target_once(joins: list[tuple[str, list[int]]], size: int) -> None:
     """However often it asked; and never two specs, nor more targets than a GSE task is given."""
-    registry = TargetRegistry(order(shard_targets=size))
+    registry = JobTargetRegistry(order(shard_targets=size))
     expected: set[tuple[str, Target]] = set()
     for folder, keys in joins:
         own = [key + (100 if folder == "/etc" else 0) for key in keys]
@@ -75,7 +75,7 @@ def test_shards_hold_every_target_once(joins: list[tuple[str, list[int]]], size:
 def test_batches_keep_order_and_size(sizes: list[int], most: int) -> None:
     """Nothing is lost between them; only a shard that is larger by itself exceeds the limit."""
     shards = [
-        Shard(number=n, spec=make_spec(), file_name="", targets=[(i, "", "") for i in range(size)])
+        ShardOfTargets(number=n, spec=make_spec(), file_name="", targets=[(i, "", "") for i in range(size)])
         for n, size in enumerate(sizes)
     ]
     batches = list(joining.group_shards_by_targets(shards, most, lambda shard: len(shard.targets)))
@@ -94,19 +94,19 @@ def test_batches_keep_order_and_size(sizes: list[int], most: int) -> None:
 )
 def test_a_full_job_sends_lots_on(limits: dict[str, int], refused: JoinBatch) -> None:
     """A group is in as a whole or not at all."""
-    registry = TargetRegistry(order(**limits))
+    registry = JobTargetRegistry(order(**limits))
     assert join_group(registry, batch(1, 2))
 
-    reply = registry.add_batch(refused, NOW)
+    reply = registry.register_groups_within_limits(refused, NOW)
 
     assert (reply.is_open, reply.refused, registry.targets) == (True, [0], 2)
 
 
 def test_a_target_joined_when_it_came_first() -> None:
     """A repeated request changes nothing; each shard has the time of each of its targets."""
-    registry, later = TargetRegistry(order(shard_targets=2)), NOW + timedelta(seconds=3)
-    registry.add_batch(batch(1, 2), NOW)
-    registry.add_batch(batch(2, 3), later)
+    registry, later = JobTargetRegistry(order(shard_targets=2)), NOW + timedelta(seconds=3)
+    registry.register_groups_within_limits(batch(1, 2), NOW)
+    registry.register_groups_within_limits(batch(2, 3), later)
 
     joined_at = {
         key: at
@@ -119,17 +119,17 @@ def test_a_target_joined_when_it_came_first() -> None:
 
 def test_what_there_is_room_for_is_in_beside_what_is_refused() -> None:
     """Who asks for too much does not hold up others of the same group."""
-    registry = TargetRegistry(order(targets_max=3))
+    registry = JobTargetRegistry(order(targets_max=3))
     large, small = batch(1, 2, 3, 4, spec=make_spec("/large")), batch(5, spec=make_spec("/small"))
 
-    reply = registry.add_batch(JoinBatch(groups=[*large.groups, *small.groups]), NOW)
+    reply = registry.register_groups_within_limits(JoinBatch(groups=[*large.groups, *small.groups]), NOW)
 
     assert (reply.refused, registry.targets) == ([0], 1)
 
 
 def test_a_job_takes_at_most_so_many_specs() -> None:
     """Each is at least one GSE task of its own."""
-    registry = TargetRegistry(order())
+    registry = JobTargetRegistry(order())
     taken = [join_group(registry, batch(n, spec=make_spec(f"/{n}"))) for n in range(joining.SPECS_MAX + 1)]
 
     assert taken == [True] * joining.SPECS_MAX + [False]
@@ -140,7 +140,7 @@ def test_the_specs_of_one_project_leave_room_for_others() -> None:
     """However many it invents; a job that was started before this limit keeps to the one it was started with."""
     limit = joining.PROJECT_SPECS_MAX
     invented = [batch(n, spec=make_spec(signature=f"{n}")) for n in range(limit + 1)]
-    registry, older = TargetRegistry(order(project_specs_max=limit)), TargetRegistry(order())
+    registry, older = JobTargetRegistry(order(project_specs_max=limit)), JobTargetRegistry(order())
 
     assert [join_group(registry, each) for each in invented] == [True] * limit + [False]
     assert join_group(registry, batch(1, spec=make_spec(project_id="q")))
@@ -149,7 +149,7 @@ def test_the_specs_of_one_project_leave_room_for_others() -> None:
 
 def test_a_project_that_cancelled_joins_no_more() -> None:
     """Others still do."""
-    registry = TargetRegistry(order())
+    registry = JobTargetRegistry(order())
     registry.refuse_further_targets("p")
 
     assert not join_group(registry, batch(1))

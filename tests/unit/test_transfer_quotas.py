@@ -51,17 +51,17 @@ async def test_what_joins_a_later_window_is_counted_there(transfers: OpenTransfe
     """Its first window counts it no more, and keeps what others have joined there."""
     await transfers.count_targets_within_quota(PROJECT, "job:1", 3, 120.0, LIMITS)
     await transfers.count_targets_within_quota(PROJECT, "job:1", 2, 120.0, LIMITS)
-    transfers.move(PROJECT, "job:1", "job:2", 3, 122.0)
-    assert await transfers.count(PROJECT) == (2, 5)
-    transfers.move(PROJECT, "job:1", "job:2", 2, 122.0)
-    assert await transfers.count(PROJECT) == (1, 5)
+    transfers.move_targets_to_joined_job(PROJECT, "job:1", "job:2", 3, 122.0)
+    assert await transfers.count_open_jobs_and_targets(PROJECT) == (2, 5)
+    transfers.move_targets_to_joined_job(PROJECT, "job:1", "job:2", 2, 122.0)
+    assert await transfers.count_open_jobs_and_targets(PROJECT) == (1, 5)
 
 
 async def test_what_joined_the_expected_window_stays(transfers: OpenTransferCounter) -> None:
     """Nothing is moved."""
     await transfers.count_targets_within_quota(PROJECT, "job:1", 3, 120.0, LIMITS)
-    transfers.move(PROJECT, "job:1", "job:1", 3, 120.0)
-    assert await transfers.count(PROJECT) == (1, 3)
+    transfers.move_targets_to_joined_job(PROJECT, "job:1", "job:1", 3, 120.0)
+    assert await transfers.count_open_jobs_and_targets(PROJECT) == (1, 3)
 
 
 async def test_what_no_job_has_taken_makes_room(transfers: OpenTransferCounter) -> None:
@@ -69,8 +69,8 @@ async def test_what_no_job_has_taken_makes_room(transfers: OpenTransferCounter) 
     await transfers.count_targets_within_quota(PROJECT, "job:1", 10, 120.0, LIMITS)
     with pytest.raises(QuotaExhausted):
         await transfers.count_targets_within_quota(PROJECT, "job:2", 1, 120.0, LIMITS)
-    transfers.release(PROJECT, "job:1", 10)
-    assert await transfers.count(PROJECT) == (0, 0)
+    transfers.uncount_targets_that_did_not_join(PROJECT, "job:1", 10)
+    assert await transfers.count_open_jobs_and_targets(PROJECT) == (0, 0)
     await transfers.count_targets_within_quota(PROJECT, "job:2", 10, 120.0, LIMITS)
 
 
@@ -84,8 +84,8 @@ async def test_a_job_that_is_saved_before_its_request_is_answered_counts_once(
     await transfers.count_targets_within_quota(
         PROJECT, "job:3", 1, 120.0, LIMITS.model_copy(update={"transfer_jobs_open": 3})
     )
-    transfers.move(PROJECT, "job:1", "job:2", 3, 122.0)
+    transfers.move_targets_to_joined_job(PROJECT, "job:1", "job:2", 3, 122.0)
     with pytest.raises(QuotaExhausted):
         await transfers.count_targets_within_quota(PROJECT, "job:3", 7, 120.0, LIMITS)
     await transfers.count_targets_within_quota(PROJECT, "job:3", 6, 120.0, LIMITS)
-    assert await transfers.count(PROJECT) == (2, 10)
+    assert await transfers.count_open_jobs_and_targets(PROJECT) == (2, 10)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.transfers.sending import PollSchedule
-from domain.transfers.gse import FileLocation, GseAgent, GseRecord, GseResults, GseSide
+from domain.transfers.gse import FolderAndFileName, GseAgent, GseRecord, GseResults, GseSide
 from domain.transfers.models import FailureReason, TargetOutcome, TransferState, derive_job_outcome, normalize_folder
 from domain.transfers.shards import REFUSALS_MAX, GseTask, RetryAndSilenceLimits, ShardProgress, ShardTarget
 from stores.tables.transfers import STATES
@@ -104,7 +104,7 @@ def test_an_upload_that_no_retry_mends_fails_the_rest() -> None:
 def test_of_a_task_given_up_only_success_counts() -> None:
     """That its targets are terminated is our own doing."""
     progress, task = begin_all(2)
-    progress.give_up_task_without_source(task, 5)
+    progress.make_targets_due_of_task_without_source(task, 5)
     task = progress.tasks[1]
     progress.apply_results(task, GseResults.from_records([down(0, TERMINATED), down(1, OK)]), 6)
 
@@ -219,7 +219,7 @@ def describe_trouble(progress: ShardProgress) -> tuple[int, str] | None:
 
 def test_a_record_of_another_file_says_nothing() -> None:
     """GSE may report an older task of the same agent: another folder or another name is another file."""
-    ours = FileLocation("/data/app", "3a7b")
+    ours = FolderAndFileName("/data/app", "3a7b")
 
     def make_record(code: int, folder: str = "", name: str = "") -> GseRecord:
         content = {"type": "download", "dest_agent_id": "0:0", "dest_file_dir": folder, "dest_file_name": name}
@@ -322,7 +322,7 @@ def test_final_is_final_and_nothing_is_sent_for_nothing(count: int, course: list
         elif what == "refused" and live:
             progress.fail_task_if_unknown_for_long(live[0], "no", now)
         elif what == "strand" and live:
-            progress.give_up_task_without_source(live[0], now)
+            progress.make_targets_due_of_task_without_source(live[0], now)
         elif what == "cancel":
             progress.end_targets(
                 progress.targets[:1],

@@ -15,9 +15,9 @@ from api.transfers import requests, responses
 from cli.transfers import follow_job
 from haulage import RequestRefused
 from haulage.transfers import (
-    FailureGroup,
-    JobRetry,
+    RetryJob,
     Target,
+    TargetsFailedAlike,
     TargetStatus,
     TransferFile,
     TransferJob,
@@ -171,8 +171,8 @@ def test_a_local_file_is_described(tmp_path: Path) -> None:
         pytest.param(responses.TransferTargetResponse, TargetStatus, (), (), id="target of a job"),
         pytest.param(responses.TransferJobSummary, TransferJobSummary, (), (), id="summary of a job"),
         pytest.param(responses.TransferJobResponse, TransferJob, {"targets", "next_cursor"}, (), id="job"),
-        pytest.param(responses.FailureGroup, FailureGroup, (), (), id="failures"),
-        pytest.param(responses.RetryTransferJobResponse, JobRetry, (), (), id="retry"),
+        pytest.param(responses.TargetsFailedAlike, TargetsFailedAlike, (), (), id="failures"),
+        pytest.param(responses.RetryTransferJobResponse, RetryJob, (), (), id="retry"),
     ],
 )
 def test_models_have_the_fields_of_the_api(
@@ -189,7 +189,7 @@ async def test_a_terminal_shows_what_gse_answers(capsys: pytest.CaptureFixture[s
     class Watched:
         async def watch(self, job_id: str) -> AsyncIterator[TransferJob]:
             for tries in (0, 1, 2, 3, 4, 0):
-                said = FailureGroup(status=TransferState.RUNNING, meaning=f"asked {tries}", count=2, tries=tries)
+                said = TargetsFailedAlike(status=TransferState.RUNNING, meaning=f"asked {tries}", count=2, tries=tries)
                 yield build_job(job_id, troubles=[said] if tries else [])
 
     class Display:

@@ -15,7 +15,7 @@ from domain import VERSION
 from domain.faults import Invalid
 from infra.component_settings import ObjectSettings
 from infra.objects import ObjectStore
-from infra.secrets import Sealer
+from infra.secrets import SecretSealer
 from infra.settings import SecretSettings
 
 
@@ -82,7 +82,7 @@ async def test_an_address_without_a_path_is_refused(tmp_path: Path, capsys: pyte
 def test_missing_settings_are_faults() -> None:
     """Commands that need them print a sentence, not a traceback."""
     with pytest.raises(Invalid, match="SEAL holds no key"):
-        Sealer(SecretSettings())
+        SecretSealer(SecretSettings())
     with pytest.raises(Invalid, match="must not be empty"):
         ObjectStore(ObjectSettings())
 

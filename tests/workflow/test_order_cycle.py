@@ -14,9 +14,9 @@ from domain.orders import names
 from domain.orders.activity_models import (
     ClaimSlicesInput,
     ClaimSlicesResult,
-    ClockResult,
     ClockSkew,
-    MeasureClockInput,
+    ClockSkewAndAlarmResult,
+    MeasureClockSkewInput,
     OrderCycleInput,
     SliceInput,
     SliceJob,
@@ -79,9 +79,9 @@ class ClaimsDuringAnEnd:
         return ClaimSlicesResult(project_id="prj_1", jobs=jobs, threads=1)
 
     @activity.defn(name="order_clock")
-    async def measure(self, params: MeasureClockInput) -> ClockResult:
+    async def measure(self, params: MeasureClockSkewInput) -> ClockSkewAndAlarmResult:
         """Return a clock that is right."""
-        return ClockResult(clock=ClockSkew(platform=params.platform, skew_seconds=0))
+        return ClockSkewAndAlarmResult(clock=ClockSkew(platform=params.platform, skew_seconds=0))
 
 
 async def test_a_slice_that_a_reading_left_during_a_claim_is_claimed_again(namespace: str) -> None:

@@ -19,12 +19,12 @@ with workflow.unsafe.imports_passed_through():
         ApplyStepInput,
         ApplyStepResult,
         ArchiveCycleInput,
+        BeginCycleInput,
         CycleMessageTotals,
         CyclePhase,
+        CyclePlanResult,
         ListWaitingSwapsInput,
         ListWaitingSwapsResult,
-        LoadCycleInput,
-        LoadCycleResult,
     )
     from domain.addresses.ordering import CycleStep
     from workflows.activity_calls import ADDRESS_BATCH, ADDRESS_CHANGES
@@ -45,16 +45,18 @@ class AddressCycle:
         while True:
             cycles += 1
             before, began = self._totals, workflow.now()
-            plan = await self._load_cycle(f"{workflow.info().run_id}-{cycles}")
+            plan = await self._resume_or_begin_cycle(f"{workflow.info().run_id}-{cycles}")
             if not plan.loaded:
-                return self._set_status(CyclePhase.IDLE, "", paused=plan.paused)
+                return self._set_status_and_show_in_web_ui(CyclePhase.IDLE, "", paused=plan.paused)
             await self._run_sequentially(plan, CyclePhase.SWAP, plan.swaps)
             await self._run_in_parallel(plan, CyclePhase.WRITE, plan.writes)
             await self._run_sequentially(plan, CyclePhase.WAIT, await self._list_waiting_swaps(plan))
             await self._run_in_parallel(plan, CyclePhase.DELETE, plan.deletes)
             counts = self._totals.subtract(before)
             seconds = (workflow.now() - began).total_seconds()
-            await self._archive_done(plan, ArchiveCycleInput(cycle_id=plan.cycle_id, totals=counts, seconds=seconds))
+            await self._confirm_and_archive_messages_and_count_cycle(
+                plan, ArchiveCycleInput(cycle_id=plan.cycle_id, totals=counts, seconds=seconds)
+            )
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(AddressCycleInput(so_far=self._totals))
 
@@ -62,17 +64,17 @@ class AddressCycle:
     def status(self) -> AddressCycleStatus:
         return self._status
 
-    async def _load_cycle(self, cycle_id: str) -> LoadCycleResult:
-        self._set_status(CyclePhase.LOAD, cycle_id)
+    async def _resume_or_begin_cycle(self, cycle_id: str) -> CyclePlanResult:
+        self._set_status_and_show_in_web_ui(CyclePhase.LOAD, cycle_id)
         plan = await workflow.execute_activity_method(
-            AddressCycleActivities.load_cycle,
-            LoadCycleInput(cycle_id=cycle_id),
+            AddressCycleActivities.resume_or_begin_cycle_unless_paused,
+            BeginCycleInput(cycle_id=cycle_id),
             **ADDRESS_BATCH,
         )
         self._totals = self._totals.add(loaded=plan.loaded, superseded=plan.superseded)
         return plan
 
-    async def _list_waiting_swaps(self, plan: LoadCycleResult) -> Sequence[CycleStep]:
+    async def _list_waiting_swaps(self, plan: CyclePlanResult) -> Sequence[CycleStep]:
         """Return the swaps that are unfinished by now, whether this cycle or an earlier one has tried them."""
         if not plan.swaps and not plan.waiting:
             return []
@@ -83,32 +85,34 @@ class AddressCycle:
         )
         return queued.steps
 
-    async def _run_sequentially(self, plan: LoadCycleResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
+    async def _run_sequentially(self, plan: CyclePlanResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
         for number, step in enumerate(steps, 1):
             await self._apply_step(plan, phase, step, f"{number} of {len(steps)}")
 
-    async def _run_in_parallel(self, plan: LoadCycleResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
+    async def _run_in_parallel(self, plan: CyclePlanResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
         """Run all steps of a phase; when this returns, all have ended."""
         slots = asyncio.Semaphore(plan.runs)
 
-        async def run_step(number: int, step: CycleStep) -> None:
+        async def apply_step_within_slots(number: int, step: CycleStep) -> None:
             async with slots:
                 await self._apply_step(plan, phase, step, f"{number} of {len(steps)}")
 
-        await asyncio.gather(*(run_step(number, step) for number, step in enumerate(steps, 1)))
+        await asyncio.gather(*(apply_step_within_slots(number, step) for number, step in enumerate(steps, 1)))
 
-    async def _apply_step(self, plan: LoadCycleResult, phase: CyclePhase, step: CycleStep, which: str) -> None:
-        self._set_status(phase, plan.cycle_id)
+    async def _apply_step(self, plan: CyclePlanResult, phase: CyclePhase, step: CycleStep, which: str) -> None:
+        self._set_status_and_show_in_web_ui(phase, plan.cycle_id)
         applied: ApplyStepResult = await workflow.execute_activity_method(
-            AddressCycleActivities.apply_step,
+            AddressCycleActivities.apply_step_and_count_endings,
             ApplyStepInput(cycle_id=plan.cycle_id, phase=phase, step=step, config_version=plan.config_version),
             **ADDRESS_CHANGES,
             summary=f"{phase} {which}: {sum(map(len, step))} messages",
         )
         self._totals = self._totals.add(done=applied.done, failed=applied.failed, superseded=applied.superseded)
 
-    async def _archive_done(self, plan: LoadCycleResult, ended: ArchiveCycleInput) -> None:
-        self._set_status(CyclePhase.ARCHIVE, plan.cycle_id)
+    async def _confirm_and_archive_messages_and_count_cycle(
+        self, plan: CyclePlanResult, ended: ArchiveCycleInput
+    ) -> None:
+        self._set_status_and_show_in_web_ui(CyclePhase.ARCHIVE, plan.cycle_id)
         await workflow.execute_activity_method(
             AddressCycleActivities.confirm_and_archive_messages,
             ended,
@@ -116,7 +120,9 @@ class AddressCycle:
         )
         self._totals = self._totals.add(cycles=1)
 
-    def _set_status(self, phase: CyclePhase, cycle_id: str, *, paused: bool = False) -> AddressCycleStatus:
+    def _set_status_and_show_in_web_ui(
+        self, phase: CyclePhase, cycle_id: str, *, paused: bool = False
+    ) -> AddressCycleStatus:
         """Update the status, also in the Web UI."""
         totals: CycleMessageTotals = self._totals
         self._status = AddressCycleStatus(phase=phase, cycle_id=cycle_id, totals=totals, paused=paused)

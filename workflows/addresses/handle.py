@@ -126,14 +126,14 @@ async def keep_intakes_running(services: Services, stop: asyncio.Event) -> None:
         return
     while not stop.is_set():
         try:
-            await start_intakes(services.engine)
+            await start_intake_workflow_of_each_topic(services.engine)
         except RPCError as error:
             _log.warning("address_intake_start_failed", error=str(error))
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), INTAKE_CHECK_SECONDS)
 
 
-async def start_intakes(engine: Client) -> None:
+async def start_intake_workflow_of_each_topic(engine: Client) -> None:
     """Start the intake of each topic, unless it is running."""
     for topic in Topic:
         intake = WorkflowStart(
@@ -171,7 +171,7 @@ async def read_workflow_progress(engine: Client, workflow_id: str) -> WorkflowPr
             return WorkflowProgress.FAILED
 
 
-async def read_failure_cause(engine: Client, workflow_id: str) -> str:
+async def read_root_cause_of_failed_workflow(engine: Client, workflow_id: str) -> str:
     """Return the root cause of a failed workflow."""
     try:
         await engine.get_workflow_handle(workflow_id).result()

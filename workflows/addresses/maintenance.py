@@ -35,7 +35,7 @@ class AddressIntake:
     @workflow.run
     async def run(self, params: IntakeWorkflowInput) -> IntakeMessageCounts:
         while True:
-            report = await self._pull()
+            report = await self._pull_topic_and_count()
             self._taken = self._taken.add(report.taken)
             if report.is_off:
                 return self._taken
@@ -51,7 +51,7 @@ class AddressIntake:
         """Return the counts up to the last pull."""
         return self._taken
 
-    async def _pull(self) -> PullTopicResult:
+    async def _pull_topic_and_count(self) -> PullTopicResult:
         return await workflow.execute_activity_method(
             AddressIntakeActivities.pull_messages,
             PullTopicInput(topic=self._params.topic, seconds=self._params.slice_seconds),
@@ -70,7 +70,7 @@ class LogicalDeleteCheck:
     @workflow.run
     async def run(self) -> LogicalDeleteCheckResult:
         self._result = await workflow.execute_activity_method(
-            LogicalDeleteActivities.check_logical_deletes,
+            LogicalDeleteActivities.check_logical_deletes_and_purge_if_configured,
             **ADDRESS_CHECK,
         )
         return self._result

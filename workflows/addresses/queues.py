@@ -36,14 +36,14 @@ def build_queues(services: Services) -> list[TaskQueue]:
             name=names.QUEUE,
             workflows=[AddressCycle, LogicalDeleteCheck, AddressPurge, ModuleComparison, HousekeepingWorkflow],
             activities=[
-                cycle.load_cycle,
-                cycle.apply_step,
+                cycle.resume_or_begin_cycle_unless_paused,
+                cycle.apply_step_and_count_endings,
                 cycle.list_waiting_swaps,
                 cycle.confirm_and_archive_messages,
-                logical.check_logical_deletes,
+                logical.check_logical_deletes_and_purge_if_configured,
                 logical.purge_addresses,
                 DriftActivities(services.database, services.objects, modules).write_drift_report,
-                AddressHousekeeping(services).purge,
+                AddressHousekeeping(services).delete_expired_rows_of_log,
             ],
             slots=20,
             # So that parallel steps are spread over all workers, instead of all going to one.

@@ -135,7 +135,7 @@ class DownloadWorkflow:
         while True:
             try:
                 return DownloadResult(
-                    state=DownloadState.SUCCEEDED, file=await self._process_once(), total=self._status.total
+                    state=DownloadState.SUCCEEDED, file=await self._probe_and_make_file(), total=self._status.total
                 )
             except ActivityError as error:
                 fault = read_fault(error)
@@ -145,13 +145,13 @@ class DownloadWorkflow:
             if fault.code in _DISCARD_STAGED_ON:
                 self._progress.sources = None
                 await self._delete_unfinished_data()
-            if not self._can_run_again(fault):
+            if not self._may_rerun_after_fault(fault):
                 return self._set_fault_and_build_result(fault)
             pause = self._spec.rerun_pause_seconds * 2**self._progress.reruns
             self._progress.reruns += 1
             await self._sleep_with_trouble(_build_trouble(fault, self._progress.reruns, pause), pause)
 
-    def _can_run_again(self, fault: FaultRecord) -> bool:
+    def _may_rerun_after_fault(self, fault: FaultRecord) -> bool:
         """Return whether the fault may pass, the source was readable before, and reruns are left."""
         is_unprobed = self._progress.sources is None
         return fault.retryable and not is_unprobed and self._progress.reruns < self._spec.max_task_retries
@@ -183,7 +183,7 @@ class DownloadWorkflow:
                     DownloadPhase.FETCHING if self._progress.is_fetching else DownloadPhase.PROBING,
                 )
 
-    async def _process_once(self) -> StoredFile:
+    async def _probe_and_make_file(self) -> StoredFile:
         """Process once, and start over from nothing where an error or new columns require it."""
         while True:
             sources, ranges = await self._probe_unless_fetching()
@@ -193,9 +193,9 @@ class DownloadWorkflow:
                 new_columns = await self._fetchers.fetch_all(sources, ranges, self._status.fetchers, self._probed.wait)
                 if not new_columns:
                     return await self._file_maker.make_file(sources, ranges)
-                self._add_columns(new_columns)
+                self._add_late_columns_or_raise_if_too_often(new_columns)
             except ActivityError as error:
-                if not self._prepare_restart_if_useful(error):
+                if not self._note_changes_for_restart_if_it_may_help(error):
                     raise
             self._progress.is_fetching, self._progress.sources = False, None
             await self._delete_unfinished_data()
@@ -229,7 +229,7 @@ class DownloadWorkflow:
         )
         while True:
             looked = await workflow.execute_activity_method(
-                DownloadActivities.prepare_fetching,
+                DownloadActivities.probe_and_begin_uploads_or_make_small_file,
                 ask,
                 **SOURCE_READING,
                 # The activity begins an upload: nothing may be deleted before it has ended.
@@ -256,7 +256,7 @@ class DownloadWorkflow:
         count = probe.books or plan.choose_range_count(extent.total, probe.row_bytes, self._count_fetchers(probe))
         return plan.plan_ranges(extent.total, extent.page_size, count, table)
 
-    def _add_columns(self, new_columns: dict[int, list[str]]) -> None:
+    def _add_late_columns_or_raise_if_too_often(self, new_columns: dict[int, list[str]]) -> None:
         """Add columns that appeared late to those of the first page; all rows are then read again with them."""
         for table, names in new_columns.items():
             known = self._progress.new_columns.setdefault(table, [])
@@ -267,7 +267,7 @@ class DownloadWorkflow:
                 build_columns_changing_fault([name for names in new_columns.values() for name in names])
             )
 
-    def _prepare_restart_if_useful(self, error: ActivityError) -> bool:
+    def _note_changes_for_restart_if_it_may_help(self, error: ActivityError) -> bool:
         """Return whether starting over from nothing may mend the error, and note what to do differently."""
         if has_error_type(error, StagedPartsInvalid.__name__) and not self._progress.single_fetcher:
             self._progress.single_fetcher = True
@@ -294,11 +294,11 @@ class DownloadWorkflow:
             rows=self._status.rows,
         )
         if self._probed.file is None:
-            await self._run_activity(DownloadActivities.record_end_and_release_slots, end)
+            await self._run_activity(DownloadActivities.record_end_release_slots_and_delete_inline_rows, end)
         else:
             # A local activity costs the engine one task less.
             await workflow.execute_local_activity_method(
-                DownloadActivities.record_end_and_release_slots,
+                DownloadActivities.record_end_release_slots_and_delete_inline_rows,
                 end,
                 **SHORT_ACTIVITY,
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,

@@ -31,7 +31,12 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.plan import PageRange, RowSegment
     from domain.downloads.retries import PageAttempts, RetryWait, replace_request_attempts
     from domain.downloads.staging import RenderedSegment, StagedPartsInvalid, StagedRowsTooOld
-    from workflows.activity_calls import FILE_MAKING, SOURCE_READING, disable_retry_on_error_types, read_fault_note
+    from workflows.activity_calls import (
+        FILE_MAKING,
+        SOURCE_READING,
+        disable_retry_on_error_types,
+        read_fault_note,
+    )
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")

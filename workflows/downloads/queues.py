@@ -22,11 +22,11 @@ def build_queues(services: Services) -> list[TaskQueue]:
             name=names.QUEUE,
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
             activities=[
-                steps.prepare_fetching,
+                steps.probe_and_begin_uploads_or_make_small_file,
                 steps.assemble_ranges,
                 steps.combine_books,
                 steps.delete_unfinished,
-                steps.record_end_and_release_slots,
+                steps.record_end_release_slots_and_delete_inline_rows,
                 housekeeping.remove_expired_files,
                 housekeeping.remove_abandoned_staging_and_old_rows,
             ],

@@ -12,13 +12,13 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.activities import PlatformActivities
     from activities.orders.watch import OverdueScanActivities, PlatformPresenceActivities
     from domain.orders import names
-    from domain.orders.activity_models import Alarm, OrderWatchInput, ServedPlatformsResult
+    from domain.orders.activity_models import OrderWatchInput, PlatformAlarm, ServedPlatformsResult
     from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from workflows.activity_calls import PRESENCE_CHECK, PROMPT_ACTIVITY
     from workflows.webhooks import delivery
 
 
-async def start_alarm_deliveries(alarms: Iterable[Alarm]) -> None:
+async def start_alarm_deliveries(alarms: Iterable[PlatformAlarm]) -> None:
     """Start the delivery of each alarm; it is delivered even if the workflow that sends it ends."""
     for alarm in alarms:
         event = WebhookEvent(

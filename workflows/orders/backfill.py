@@ -23,7 +23,7 @@ with workflow.unsafe.imports_passed_through():
         BackfillStatus,
         EndBackfillInput,
         ReportInput,
-        ReportPartInput,
+        ReportInputWithProgress,
         ReportProgress,
         ReportResult,
         SliceInput,
@@ -159,7 +159,7 @@ class OrderReportWorkflow:
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(params.model_copy(update={"so_far": self._part}))
         report = await workflow.execute_activity_method(
-            ReportActivities.write_report,
+            ReportActivities.compare_and_write_report,
             self._build_part_input(),
             task_queue=names.build_report_queue_name(params.platform),
             **REPORT_WRITING,
@@ -175,14 +175,14 @@ class OrderReportWorkflow:
 
     async def _read_next_part(self) -> ReportProgress:
         return await workflow.execute_activity_method(
-            ReportActivities.store_report_part,
+            ReportActivities.list_orders_and_store_report_part,
             self._build_part_input(),
             task_queue=names.build_report_queue_name(self._params.platform),
             **REPORT_READING,
             summary=f"read on from {self._part.read_to.isoformat()}",
         )
 
-    def _build_part_input(self) -> ReportPartInput:
+    def _build_part_input(self) -> ReportInputWithProgress:
         run = workflow.info().first_execution_run_id
         folder = names.build_report_parts_prefix(self._params.platform, self._params.day.isoformat(), run)
-        return ReportPartInput(order=self._params, folder=folder, after=self._part)
+        return ReportInputWithProgress(order=self._params, folder=folder, after=self._part)

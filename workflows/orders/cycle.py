@@ -31,8 +31,8 @@ with workflow.unsafe.imports_passed_through():
         BackfillInput,
         ClaimSlicesInput,
         ClaimSlicesResult,
-        ClockResult,
-        MeasureClockInput,
+        ClockSkewAndAlarmResult,
+        MeasureClockSkewInput,
         OrderCycleInput,
         OrderCycleStatus,
         PlatformFaultInput,
@@ -40,7 +40,7 @@ with workflow.unsafe.imports_passed_through():
         SliceJob,
         SliceResult,
     )
-    from domain.orders.slices import AttemptFailure, FailureKind
+    from domain.orders.slices import FailureKind, SliceAttemptFailure
     from domain.orders.windows import TimeWindow
     from workflows.activity_calls import CLAIM, CLOCK_READING, SHORT_ACTIVITY, read_fault
     from workflows.orders import alarms
@@ -79,17 +79,17 @@ class OrderCycleWorkflow:
     @workflow.run
     async def run(self, params: OrderCycleInput) -> OrderCycleStatus:
         """Claim and run slices until nothing is left to claim."""
-        claimed = await self._claim_slices(self._get_scheduled_time())
+        claimed = await self._measure_skew_and_claim_slices(self._get_scheduled_time())
         if claimed.rereads:
             for job in claimed.jobs:
                 await self._start_backfill_of_slice_once(claimed.project_id, job)
             return self._show_progress(f"{len(claimed.jobs)} slices of this time are read again")
         while True:
             for job in claimed.jobs:
-                self._start_slice_task(claimed.project_id, job)
+                self._run_slice_in_background(claimed.project_id, job)
             # A reading that ended during the claim may have left slices that the claim took for running.
             if not self._running and not self._has_left_slices_due:
-                return self._end_or_fail_without_clock(claimed)
+                return self._return_status_or_fail_if_clock_was_unread(claimed)
             await self._wait_until_claim_is_due(claimed)
             if self._failures_in_row >= FAILURES_STOP:
                 await self._wait_for_slices()
@@ -97,7 +97,7 @@ class OrderCycleWorkflow:
             if workflow.info().is_continue_as_new_suggested():
                 await self._wait_for_slices()
                 workflow.continue_as_new(params.model_copy(update={"continued": True}))
-            claimed = await self._claim_slices()
+            claimed = await self._measure_skew_and_claim_slices()
 
     @workflow.query
     def status(self) -> OrderCycleStatus:
@@ -108,7 +108,7 @@ class OrderCycleWorkflow:
         """Return when the schedule was due to start this run; None for a run that continues another."""
         return None if self._params.continued else workflow.info().typed_search_attributes.get(_SCHEDULED)
 
-    async def _claim_slices(self, scheduled_at: datetime | None = None) -> ClaimSlicesResult:
+    async def _measure_skew_and_claim_slices(self, scheduled_at: datetime | None = None) -> ClaimSlicesResult:
         order = ClaimSlicesInput(
             platform=self._params.platform,
             skew_seconds=await self._measure_skew_if_old(),
@@ -154,27 +154,27 @@ class OrderCycleWorkflow:
             )
             await alarms.start_alarm_deliveries(result.alarms)
 
-    async def _measure_clock_skew(self) -> ClockResult:
+    async def _measure_clock_skew(self) -> ClockSkewAndAlarmResult:
         return await workflow.execute_activity_method(
             PlatformActivities.measure_clock_skew,
-            MeasureClockInput(platform=self._params.platform, records_failure=self._skew is None),
+            MeasureClockSkewInput(platform=self._params.platform, records_failure=self._skew is None),
             task_queue=names.build_control_queue_name(self._params.platform),
             **CLOCK_READING,
             summary="look at the platform's clock",
         )
 
-    def _start_slice_task(self, project_id: str, job: SliceJob) -> None:
-        task = asyncio.create_task(self._run_slice(project_id, job))
+    def _run_slice_in_background(self, project_id: str, job: SliceJob) -> None:
+        task = asyncio.create_task(self._start_slice_and_wait_for_end(project_id, job))
         self._running |= dict.fromkeys(job.windows, task)
 
-    async def _run_slice(self, project_id: str, job: SliceJob) -> None:
+    async def _start_slice_and_wait_for_end(self, project_id: str, job: SliceJob) -> None:
         """Start a slice and wait for its end; one that is already running is left alone."""
         handle = await self._start_slice_workflow(project_id, job)
         try:
             if handle is None:
                 self._running_elsewhere[job.window] = workflow.now()
             else:
-                self._count_result(job, await handle)
+                self._count_slice_result_and_failures_in_row(job, await handle)
         except ChildWorkflowError:
             # It was terminated by an operator: this run does not start it again.
             self._terminated.add(job.window)
@@ -182,7 +182,7 @@ class OrderCycleWorkflow:
             del self._running[window]
         self._has_changed = True
 
-    def _count_result(self, job: SliceJob, sliced: SliceResult) -> None:
+    def _count_slice_result_and_failures_in_row(self, job: SliceJob, sliced: SliceResult) -> None:
         has_ended = sliced.done or sliced.fault is not None
         if not has_ended or sliced.halves or sliced.further_done < len(job.further):
             self._has_left_slices_due = True
@@ -256,7 +256,7 @@ class OrderCycleWorkflow:
         if self._running:
             await workflow.wait(list(dict.fromkeys(self._running.values())))
 
-    def _end_or_fail_without_clock(self, claimed: ClaimSlicesResult) -> OrderCycleStatus:
+    def _return_status_or_fail_if_clock_was_unread(self, claimed: ClaimSlicesResult) -> OrderCycleStatus:
         """End the run; one that could claim nothing without a clock fails."""
         if claimed.is_paused:
             return self._show_progress("the platform is paused")
@@ -285,7 +285,7 @@ def _read_clock_failure(error: ActivityError) -> tuple[FaultRecord | None, str]:
             return None, "No worker serves the platform."
         return None, "The worker that read it was lost or held up, which is no fault of the platform."
     if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
-        failure = AttemptFailure.model_validate(cause.details[0])
+        failure = SliceAttemptFailure.model_validate(cause.details[0])
         return (None if failure.trouble is FailureKind.CRASHED else failure.fault), failure.fault.sentence
     fault = read_fault(error)
     return fault, fault.sentence

@@ -67,18 +67,18 @@ async def find_or_create_cycle_schedule(client: Client, platform: str, project_i
     )
 
 
-async def trigger_cycles(client: Client, database: Database) -> None:
+async def trigger_cycles_of_unpaused_platforms(client: Client, database: Database) -> None:
     """Have each platform that is not paused claim now what has settled; a run that is under way does so anyway."""
     permits = asyncio.Semaphore(_TRIGGERS_AT_A_TIME)
 
-    async def trigger(platform: str) -> None:
+    async def trigger_unless_paused(platform: str) -> None:
         name = names.build_cycle_schedule_id(platform)
         async with permits:
             # A trigger would also start a paused schedule.
             if not await starts.is_schedule_paused(client, name):
                 await starts.trigger_schedule_if_there(client, name)
 
-    await asyncio.gather(*map(trigger, await platforms.list_platform_numbers(database)))
+    await asyncio.gather(*map(trigger_unless_paused, await platforms.list_platform_numbers(database)))
 
 
 async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:

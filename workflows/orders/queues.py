@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from activities.orders import platform_workers
-from activities.orders.activities import BackfillActivities, OrderActivities, OrderHousekeeping
-from activities.orders.watch import OverdueScanActivities, PlatformPresenceActivities
+from activities.orders.activities import BackfillActivities, OrderActivities
+from activities.orders.watch import OrderHousekeeping, OverdueScanActivities, PlatformPresenceActivities
 from domain.orders import names
 from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
@@ -41,7 +41,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
             activities=[
                 steps.claim_slices,
                 steps.load_settings,
-                steps.fail_slice,
+                steps.record_failed_slice_or_sweep,
                 steps.record_clock_failure,
                 steps.record_refused_credentials,
                 backfilling.begin_backfill,
@@ -50,7 +50,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 watching.list_platforms,
                 watching.record_presence,
                 OverdueScanActivities(services).report_overdue,
-                OrderHousekeeping(services).purge,
+                OrderHousekeeping(services).purge_copies_pages_and_answers,
             ],
             slots=20,
         )

@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
         SliceWorkflowState,
     )
     from domain.orders.config import PlatformSettings
-    from domain.orders.slices import AttemptFailure, FailureKind, ReadOutcome, ReadPurpose, RetryState
+    from domain.orders.slices import FailureKind, ReadOutcome, ReadPurpose, SliceAttemptFailure, SliceRetryState
     from domain.orders.windows import SliceTrack
     from infra import temporal
     from workflows.activity_calls import HEARTBEAT, ONCE, SHORT_ACTIVITY, read_fault
@@ -47,7 +47,7 @@ class OrderSliceWorkflow:
 
     @workflow.init
     def __init__(self, params: SliceInput) -> None:
-        before = params.so_far or SliceWorkflowState(attempt=0, ladder=RetryState(), place=None)
+        before = params.so_far or SliceWorkflowState(attempt=0, ladder=SliceRetryState(), place=None)
         self._params = params
         self._attempt = before.attempt
         self._ladder = before.ladder
@@ -62,18 +62,18 @@ class OrderSliceWorkflow:
         while True:
             settings, began = await self._load_settings(), workflow.now()
             try:
-                return self._build_result(await self._make_attempt(settings))
+                return self._show_end_and_build_slice_result(await self._run_attempt_activity(settings))
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                failure = self._build_failure(error)
+                failure = self._convert_to_attempt_failure(error)
             self._place = failure.place
             if failure.trouble is FailureKind.EXPIRED:
-                await self._report_refused_credentials(failure.fault, began)
+                await self._record_refused_credentials_and_send_alarms(failure.fault, began)
             pause = self._ladder.record_failure_and_compute_pause(failure, settings.retries, settings.retryintv)
             self._show_progress("failed" if pause is None else "pausing", pause, failure.fault)
             if pause is None:
-                return await self._record_failure(failure.fault)
+                return await self._record_failure_and_send_alarms(failure.fault)
             if pause:
                 await self._wait_for_next_attempt(pause)
             if workflow.info().is_continue_as_new_suggested():
@@ -103,7 +103,7 @@ class OrderSliceWorkflow:
             **SHORT_ACTIVITY,
         )
 
-    async def _make_attempt(self, settings: PlatformSettings) -> ReadSliceResult:
+    async def _run_attempt_activity(self, settings: PlatformSettings) -> ReadSliceResult:
         self._attempt += 1
         job = self._params.job
         info = workflow.info()
@@ -128,7 +128,7 @@ class OrderSliceWorkflow:
             summary=f"attempt {self._attempt}, by configuration {settings.version}",
         )
 
-    async def _report_refused_credentials(self, fault: FaultRecord, asked_at: datetime) -> None:
+    async def _record_refused_credentials_and_send_alarms(self, fault: FaultRecord, asked_at: datetime) -> None:
         result = await workflow.execute_activity_method(
             OrderActivities.record_refused_credentials,
             PlatformFaultInput(platform=self._params.platform, fault=fault, asked_at=asked_at),
@@ -136,9 +136,9 @@ class OrderSliceWorkflow:
         )
         await alarms.start_alarm_deliveries(result.alarms)
 
-    async def _record_failure(self, fault: FaultRecord) -> SliceResult:
+    async def _record_failure_and_send_alarms(self, fault: FaultRecord) -> SliceResult:
         result = await workflow.execute_activity_method(
-            OrderActivities.fail_slice,
+            OrderActivities.record_failed_slice_or_sweep,
             FailSliceInput(
                 reader=workflow.info().workflow_id,
                 platform=self._params.platform,
@@ -152,22 +152,22 @@ class OrderSliceWorkflow:
         await alarms.start_alarm_deliveries(result.alarms)
         return SliceResult(done=False, fault=fault)
 
-    def _build_failure(self, error: ActivityError) -> AttemptFailure:
+    def _convert_to_attempt_failure(self, error: ActivityError) -> SliceAttemptFailure:
         """Return what a failed attempt means; one that was lost keeps the resume point of the one before."""
         cause, place = error.cause, self._place
         if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
-            result = AttemptFailure.model_validate(cause.details[0])
+            result = SliceAttemptFailure.model_validate(cause.details[0])
             return result.model_copy(update={"place": place}) if result.trouble is FailureKind.CRASHED else result
         if isinstance(cause, EngineTimeout) and cause.type is TimeoutType.HEARTBEAT:
             fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
-            return AttemptFailure(trouble=FailureKind.CRASHED, fault=fault, place=place)
+            return SliceAttemptFailure(trouble=FailureKind.CRASHED, fault=fault, place=place)
         if isinstance(cause, EngineTimeout):
             message = "The slice was not read within its timeout."
             fault = FaultRecord(code="slice_timeout", message=message, hint=TIMEOUT_HINT)
-            return AttemptFailure(trouble=FailureKind.FAILED, fault=fault, place=place)
-        return AttemptFailure(trouble=FailureKind.FAILED, fault=read_fault(error), place=place)
+            return SliceAttemptFailure(trouble=FailureKind.FAILED, fault=fault, place=place)
+        return SliceAttemptFailure(trouble=FailureKind.FAILED, fault=read_fault(error), place=place)
 
-    def _build_result(self, read: ReadSliceResult) -> SliceResult:
+    def _show_end_and_build_slice_result(self, read: ReadSliceResult) -> SliceResult:
         self._show_progress(read.ending, None, None)
         return SliceResult(
             done=read.ending is not ReadOutcome.OVER,

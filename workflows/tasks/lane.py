@@ -57,7 +57,7 @@ class TaskLane:
             if self._is_checkpoint_due():
                 self._checkpoint = asyncio.create_task(self._save_checkpoint())
         await workflow.execute_activity_method(
-            LaneActivities.close_lane,
+            LaneActivities.remove_open_lane,
             CloseLaneInput(type=lane.type, pos=lane.pos),
             **PROMPT_ACTIVITY,
             summary="close",
@@ -140,7 +140,9 @@ class TaskLane:
 
     async def _save_checkpoint(self) -> None:
         """Save head and ended tasks, and remove these tasks only after that."""
-        checkpoint = self._schedule.begin_checkpoint(self._lane.state, self._input.type, self._input.pos, _get_now_ms())
+        checkpoint = self._schedule.begin_and_collect_checkpoint(
+            self._lane.state, self._input.type, self._input.pos, _get_now_ms()
+        )
         result: CheckpointResult = await workflow.execute_activity_method(
             LaneActivities.save_checkpoint,
             checkpoint,

@@ -21,7 +21,11 @@ def build_queues(services: Services) -> list[TaskQueue]:
         TaskQueue(
             name=names.QUEUE,
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
-            activities=[lane.save_checkpoint, lane.close_lane, TaskHousekeeping(services).purge],
+            activities=[
+                lane.save_checkpoint,
+                lane.remove_open_lane,
+                TaskHousekeeping(services).purge_expired_tasks_texts_and_runs,
+            ],
             slots=20,
         )
     ]

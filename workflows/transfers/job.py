@@ -28,16 +28,23 @@ with workflow.unsafe.imports_passed_through():
         TransferJobStatus,
     )
     from domain.transfers.joining import (
+        JobTargetRegistry,
         JoinBatch,
         JoinResult,
-        TargetRegistry,
         TransferJobInput,
         group_shards_by_targets,
     )
     from domain.transfers.models import FailureReason, TargetOutcome, TransferState
     from infra import temporal
     from infra.interceptors import FAULT_TYPE
-    from workflows.activity_calls import HEARTBEAT, PROMPT_ACTIVITY, SHIPPING, UNTIL_DONE, has_error_type, read_fault
+    from workflows.activity_calls import (
+        HEARTBEAT,
+        PROMPT_ACTIVITY,
+        SHIPPING,
+        UNTIL_DONE,
+        has_error_type,
+        read_fault,
+    )
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -65,7 +72,7 @@ class TransferJob:
     @workflow.init
     def __init__(self, job: TransferJobInput) -> None:
         self._job = job
-        self._registry = TargetRegistry(job)
+        self._registry = JobTargetRegistry(job)
         self._hosts = FileHostRegistry(job)
         self._status = TransferJobStatus()
         self._is_closed = False
@@ -90,7 +97,7 @@ class TransferJob:
         """Let the groups of a batch join if the window is open and the job's limits allow it."""
         if self._is_closed or workflow.now() >= self._job.closes_at:
             return JoinResult(is_open=False, batches=self._registry.batches, targets=self._registry.targets)
-        return self._registry.add_batch(batch, workflow.now())
+        return self._registry.register_groups_within_limits(batch, workflow.now())
 
     @workflow.signal(name=names.EXCLUDE_PROJECT)
     def refuse_further_targets(self, project_id: str) -> None:
@@ -243,7 +250,9 @@ def _build_outcome_of_unfetched_file(error: ActivityError) -> TargetOutcome:
     """Return how targets end whose file no host could fetch: Failed for a fault, else Timeout."""
     if has_error_type(error, FAULT_TYPE):
         return TargetOutcome(
-            state=TransferState.FAILED, reason=FailureReason.FILE_UNAVAILABLE, message=read_fault(error).sentence
+            state=TransferState.FAILED,
+            reason=FailureReason.FILE_UNAVAILABLE,
+            message=read_fault(error).sentence,
         )
     last = error.cause.cause if isinstance(error.cause, StepTimeout) else error.cause
     message = f"{_NO_WORKER.message} The last error: {last}" if last else _NO_WORKER.message
@@ -261,7 +270,7 @@ class FileHostRegistry:
     def get_or_start_fetch(self, signature: str, project_id: str) -> asyncio.Task[FetchFileResult]:
         """Return the task that fetches the file with this signature, starting it in a project's turn if none is."""
         if signature not in self._fetches:
-            fetch = self._fetches[signature] = asyncio.create_task(self._fetch(signature, project_id))
+            fetch = self._fetches[signature] = asyncio.create_task(self._fetch_file_by_activity(signature, project_id))
             fetch.add_done_callback(_retrieve_exception)
         return self._fetches[signature]
 
@@ -270,7 +279,7 @@ class FileHostRegistry:
         if self._hosts.get(signature) is host:
             del self._hosts[signature], self._fetches[signature]
 
-    async def _fetch(self, signature: str, project_id: str) -> FetchFileResult:
+    async def _fetch_file_by_activity(self, signature: str, project_id: str) -> FetchFileResult:
         self._hosts[signature] = await workflow.execute_activity_method(
             TransferActivities.fetch_file,
             FetchFileInput(file=self._job.file, signature=signature),

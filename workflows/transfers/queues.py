@@ -28,7 +28,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 activities.end_targets,
                 activities.cancel_targets,
                 activities.finish_job,
-                TransferHousekeeping(services).purge,
+                TransferHousekeeping(services).purge_expired_jobs_and_cancellations,
             ],
             slots=20,
         ),

@@ -25,7 +25,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
             activities=[
                 activities.save_delivery,
                 activities.attempt_delivery,
-                housekeeping.purge,
+                housekeeping.purge_expired_deliveries,
                 housekeeping.purge_audit_log_and_idempotency_keys,
             ],
             # Half of the guarded client's connections: receivers that hang must not keep sources from being asked.

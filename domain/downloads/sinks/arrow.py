@@ -111,7 +111,7 @@ def slice_into_columns(grid: CellGrid, places: Sequence[int | None]) -> list[pa.
 
 
 @dataclass
-class _ColumnStatistics:
+class _ColumnCellKindsAndDigitCounts:
     """Statistics of the cells of one column so far."""
 
     kinds: set[str]
@@ -134,7 +134,7 @@ class _ColumnStatistics:
         with_exponent = pc.match_substring_regex(numbers, "[eE]")
         if pc.any(with_exponent).as_py():
             for number in numbers.filter(with_exponent).to_pylist():
-                self._raise_digit_counts(*_count_digits_of_exponent(number))
+                self._increase_digit_maxima(*_count_digits_of_exponent(number))
             self.fractional = True
             numbers = numbers.filter(pc.invert(with_exponent))
         if not len(numbers):
@@ -144,12 +144,12 @@ class _ColumnStatistics:
         signs = pc.cast(pc.starts_with(numbers, b"-"), pa.int32())
         whole = pc.subtract(pc.if_else(pointed, points, lengths), signs)
         fraction = pc.if_else(pointed, pc.subtract(pc.subtract(lengths, points), 1), 0)
-        self._raise_digit_counts(pc.max(whole).as_py(), pc.max(fraction).as_py())
+        self._increase_digit_maxima(pc.max(whole).as_py(), pc.max(fraction).as_py())
         self.fractional |= pc.any(pointed).as_py()
         if not self.fractional and self.whole_digits > INT64_DIGITS_SAFE:
             self.fits_int64 = self.fits_int64 and _are_all_int64(numbers)
 
-    def _raise_digit_counts(self, whole: int, fraction: int) -> None:
+    def _increase_digit_maxima(self, whole: int, fraction: int) -> None:
         self.whole_digits = max(self.whole_digits, whole)
         self.fraction_digits = max(self.fraction_digits, fraction)
 
@@ -173,7 +173,7 @@ class ColumnTypeInference:
     def __init__(self, head: StagedFrame) -> None:
         self.staged = decode_schema(head)
         self.rows = 0
-        self._columns = [_ColumnStatistics(set()) for _ in self.staged]
+        self._columns = [_ColumnCellKindsAndDigitCounts(set()) for _ in self.staged]
 
     def add(self, pages: Sequence[StagedFrame]) -> None:
         """Add some pages."""

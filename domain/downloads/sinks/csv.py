@@ -77,7 +77,8 @@ def encode_head(
     return (
         mark
         + transcode_from_utf8(
-            b",".join(_always_quote_field(_guard_formula(name) if guard else name) for name in columns), encoding
+            b",".join(_always_quote_field(_prefix_formula_with_quote(name) if guard else name) for name in columns),
+            encoding,
         )
         + LINE_END
     )
@@ -150,7 +151,7 @@ def _encode_cells_without_escapes(text: bytes, signs: Sequence[bytes]) -> bytes:
 def encode_json_texts_as_csv_fields(texts: Sequence[bytes | memoryview], *, guard: bool) -> list[bytes]:
     """Decode JSON texts and quote each as a field; with `guard`, one that a spreadsheet would run is disarmed."""
     read = msgspec.json.decode(b"[%b]" % b",".join(texts), type=list[str])
-    return [_always_quote_field(_guard_formula(text) if guard else text) for text in read]
+    return [_always_quote_field(_prefix_formula_with_quote(text) if guard else text) for text in read]
 
 
 def _encode_field(raw: bytes, guard: bool) -> bytes:
@@ -161,7 +162,7 @@ def _encode_field(raw: bytes, guard: bool) -> bytes:
     return field
 
 
-def _guard_formula(text: str) -> str:
+def _prefix_formula_with_quote(text: str) -> str:
     return f"'{text}" if text[:1] in _FORMULA_STARTS else text
 
 

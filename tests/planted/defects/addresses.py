@@ -17,8 +17,8 @@ DEFECTS = (
         "an-operation-is-applied-again",
         "addresses",
         "haulage/address_module/executor.py",
-        "if before := self._find_result(operation.op_id):",
-        "if (before := self._find_result(operation.op_id)) and not before.op_id:",
+        "if before := self._find_stored_result(operation.op_id):",
+        "if (before := self._find_stored_result(operation.op_id)) and not before.op_id:",
         ("tests/unit/test_address_module_once.py",),
     ),
     Defect(
@@ -81,7 +81,7 @@ DEFECTS = (
         "innocents-pay-for-what-spoils-their-batch",
         "addresses",
         "clients/modules/client.py",
-        "                    results += await self._build_uncounted_results(\n"
+        "                    results += await self._look_up_and_build_uncounted_results(\n"
         "                        module, part, failure, all_calls_answered=all_answered\n"
         "                    )\n",
         '                    failed = {"outcome": OperationOutcome.FAILED, "error": str(failure)}\n'

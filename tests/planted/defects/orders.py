@@ -34,7 +34,7 @@ DEFECTS = (
         "orders",
         "activities/orders/reading.py",
         "            verdict = passes.add_pass(\n",
-        "            verdict = PassVerdict.CONFIRMED if passes else passes.add_pass(\n",
+        "            verdict = PagingPassVerdict.CONFIRMED if passes else passes.add_pass(\n",
         ("tests/integration/test_order_promises.py", "-k", "lies"),
     ),
     Defect(
@@ -57,8 +57,8 @@ DEFECTS = (
         "a-refused-token-is-shown-again",
         "orders",
         "clients/platforms/credentials.py",
-        "return await self._add_access_token(self._read, refused.token.get_secret_value())",
-        "return await self._add_access_token(self._read, None)",
+        "return await self._fetch_and_add_access_token(self._read, refused.token.get_secret_value())",
+        "return await self._fetch_and_add_access_token(self._read, None)",
         ("tests/unit/test_platform_tokens.py",),
     ),
     Defect(
@@ -167,8 +167,8 @@ DEFECTS = (
         "refused-credentials-fail-slice-after-slice",
         "orders",
         "activities/orders/slice_attempts.py",
-        "            return AttemptFailure(trouble=FailureKind.EXPIRED, fault=fault)\n",
-        "            return AttemptFailure(trouble=FailureKind.FAILED, fault=fault)\n",
+        "            return SliceAttemptFailure(trouble=FailureKind.EXPIRED, fault=fault)\n",
+        "            return SliceAttemptFailure(trouble=FailureKind.FAILED, fault=fault)\n",
         ("tests/integration/test_order_credentials.py", "-k", "waits_for"),
     ),
     Defect(
@@ -215,8 +215,8 @@ DEFECTS = (
         "a-report-takes-a-thread-of-the-slices",
         "orders",
         "activities/orders/platform_workers.py",
-        "report.write_report],\n                reports,\n",
-        "report.write_report],\n                reading,\n",
+        "report.compare_and_write_report],\n                reports,\n",
+        "report.compare_and_write_report],\n                reading,\n",
         ("tests/integration/test_order_reports.py", "-k", "no_thread"),
     ),
     Defect(
@@ -231,7 +231,7 @@ DEFECTS = (
         "an-older-copy-replaces-a-newer-one",
         "orders",
         "stores/orders/order_copies.py",
-        "return self.digest != stored.digest and (*self.rank, self.digest) > (*stored.rank, stored.digest)",
+        "return self.digest != stored.digest and (*self.version_rank, self.digest) > (*stored.rank, stored.digest)",
         "return self.digest != stored.digest",
         ("tests/integration/test_order_storing.py", "-k", "newest_copy"),
     ),
@@ -248,7 +248,7 @@ DEFECTS = (
         "orders",
         "activities/orders/reading.py",
         "        if end is WindowCompleteness.WHOLE:\n",
-        "        if end in WindowEnd:\n",
+        "        if end in WindowCompleteness:\n",
         ("tests/unit/test_order_ends.py",),
     ),
     Defect(
@@ -262,7 +262,7 @@ DEFECTS = (
     Defect(
         "sweeps-that-keep-failing-are-not-told",
         "orders",
-        "stores/orders/ledger.py",
+        "stores/orders/slices.py",
         "is_due = row.failed_at is not None and not platform.sweeps_told",
         "is_due = row.failed_at is None and platform.sweeps_told",
         ("tests/integration/test_order_sweeps.py",),

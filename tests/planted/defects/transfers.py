@@ -73,7 +73,7 @@ DEFECTS = (
         "the-user-of-a-target-is-not-heeded",
         "transfers",
         "activities/transfers/sending.py",
-        "targets=[_build_agent(target, self._user) for target in targets]",
+        "targets=[_build_agent(target, self._target_user) for target in targets]",
         'targets=[_build_agent(target, "root") for target in targets]',
         ("tests/worlds/test_transfer_options.py", "-k", "wish"),
     ),
@@ -108,16 +108,16 @@ DEFECTS = (
         "transfers",
         "activities/transfers/sending.py",
         "            self._progress.record_query_error(task, str(error), time.time() + LAST_POLL_SECONDS)\n",
-        "            self._progress.give_up_task_without_source(task, time.time())\n",
+        "            self._progress.make_targets_due_of_task_without_source(task, time.time())\n",
         ("tests/worlds/test_transfers.py", "-m", "soak", "-k", "family and polls"),
     ),
     Defect(
         "what-was-given-up-at-the-deadline-failed",
         "transfers",
         "activities/transfers/sending.py",
-        "            self._progress.give_up_task_without_source(task, time.time())\n"
+        "            self._progress.make_targets_due_of_task_without_source(task, time.time())\n"
         "        for task in self._progress.active_tasks:\n",
-        "            self._progress.give_up_task_without_source(task, time.time())\n",
+        "            self._progress.make_targets_due_of_task_without_source(task, time.time())\n",
         ("tests/integration/test_transfer_ends.py", "-k", "terminated_at"),
     ),
     Defect(

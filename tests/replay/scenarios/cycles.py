@@ -12,7 +12,7 @@ from domain.addresses.activity_models import AddressCycleInput
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from sims.oss.server import running_oss
-from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 from tests.replay.recorder import Recorder
 from tests.replay.scenarios import upkeep
 from workflows.addresses.cycle import AddressCycle
@@ -91,7 +91,7 @@ async def _publish(recorder: Recorder, name: str, said: Iterable[tuple[str, int,
         for number, (kind, uprn, other) in enumerate(said)
     ]
     try:
-        await Inbox(database, 1_024).store_messages_or_quarantine_them(incoming)
+        await MessageLogAndQuarantineWriter(database, 1_024).store_messages_or_quarantine_them(incoming)
     finally:
         await database.close()
 

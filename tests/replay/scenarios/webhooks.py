@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from domain import webhooks
 from domain.webhooks import WebhookDeliveryInput
-from infra.secrets import Sealer
+from infra.secrets import SecretSealer
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
 from tests.support.webhooks import make_order, start
@@ -54,7 +54,7 @@ async def _wake(recorder: Recorder) -> None:
 
 
 def _order(recorder: Recorder, url: str) -> WebhookDeliveryInput:
-    return make_order(Sealer(recorder.running.settings.secrets), recorder.project_id, url)
+    return make_order(SecretSealer(recorder.running.settings.secrets), recorder.project_id, url)
 
 
 def _id(order: WebhookDeliveryInput) -> str:

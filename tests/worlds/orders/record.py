@@ -17,9 +17,9 @@ from domain.orders.declarations import (
     ApiVersion,
     DetailCall,
     ErrorFormat,
-    ErrorMeaning,
     ErrorRule,
     RateLimit,
+    ReactionToPlatformError,
     TimeFormat,
     TimeNotation,
     TimeResolution,
@@ -103,8 +103,8 @@ def draw_record(world: World) -> Capability:
             code="$.error.code",
             message="$.error.message",
             rules=(
-                ErrorRule(meaning=ErrorMeaning.BUSY, codes=("busy",)),
-                ErrorRule(meaning=ErrorMeaning.EXPIRED, codes=("expired",)),
+                ErrorRule(meaning=ReactionToPlatformError.BUSY, codes=("busy",)),
+                ErrorRule(meaning=ReactionToPlatformError.EXPIRED, codes=("expired",)),
             ),
         ),
     )

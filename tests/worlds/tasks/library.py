@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from haulage.errors import HaulageError
-from haulage.tasks import HeldTask, NextStage, Outcome, Result, TaskFailed, Tasks, Worker
-from haulage.transport import RETRY_STATUSES, Transport
+from haulage.tasks import HeldTask, NextStage, TaskEntryOutcome, TaskFailed, TaskResult, Tasks, Worker
+from haulage.transport import RETRY_STATUSES, RetryingApiTransport
 from tests.worlds.tasks.seen import RUNNING, HeldLease, HoldAttempt, TaskObservations
 from tests.worlds.tasks.working import Attempts, note_hold, note_saying, read_holding
 from tests.worlds.tasks.world import LAST_STAGE, TaskFate
 
 
-class NotedTransport(Transport):
+class NotedTransport(RetryingApiTransport):
     """Counts requests that were sent and not answered; the client repeats them by itself."""
 
     lost = 0
@@ -56,7 +56,7 @@ class NotedTasks(Tasks):
         self._holdings |= {(each.task_id, each.lease): each for each in found}
         return tasks
 
-    async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
+    async def set_many(self, results: Sequence[TaskResult]) -> list[TaskEntryOutcome]:
         """Set."""
         sent_at, before = time.time(), self._noted.lost
         outcomes = await super().set_many(results)
@@ -76,7 +76,7 @@ class NotedTasks(Tasks):
             )
         return outcomes
 
-    async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
+    async def heartbeat(self, held: Sequence[HeldTask]) -> list[TaskEntryOutcome]:
         """Beat."""
         sent_at = time.time()
         outcomes = await super().heartbeat(held)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from activities.transfers.journal import JournalEntry
+from activities.transfers.journal import LockedJournalEntry
 from api.transfers import joins
 from domain.transfers import joining
 from infra.settings import Settings
@@ -347,11 +347,11 @@ def _record_task_ids(patch: pytest.MonkeyPatch) -> set[str]:
     The stand-in cannot know: what it wrote may have come after the product had stopped to wait for it.
     """
     reported: set[str] = set()
-    note = JournalEntry.write_task_id
+    note = LockedJournalEntry.write_task_id
 
-    def note_and_record(entry: JournalEntry, task_id: str) -> None:
+    def note_and_record(entry: LockedJournalEntry, task_id: str) -> None:
         reported.add(task_id)
         note(entry, task_id)
 
-    patch.setattr(JournalEntry, "write_task_id", note_and_record)
+    patch.setattr(LockedJournalEntry, "write_task_id", note_and_record)
     return reported
