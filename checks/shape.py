@@ -30,8 +30,8 @@ CROWDED: Final = f"packages of more than {PACKAGE_FILES_MAX} files and no sub-pa
 SMALL: Final = f"modules under {SMALL_LINES} lines that only one other imports"
 
 BOUNDS: Final = {
-    FILES: Bound(most=370, target=370),
-    LINES: Bound(most=71_250, target=71_250),
+    FILES: Bound(most=377, target=377),
+    LINES: Bound(most=72_400, target=72_400),
     MEDIAN: Bound(least=120, most=250, target_least=120, target=250),
     LONG: Bound(most=0, target=0),
     CROWDED: Bound(most=0, target=0),

@@ -27,7 +27,7 @@ import typer
 import uvloop
 from typer.exceptions import TyperException
 
-from cli import addresses, command, downloads, steering, transfers
+from cli import addresses, command, downloads, installation, steering, transfers
 from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay, Reason, Who
 from dev.embedded import data_folder
 from domain import VERSION
@@ -43,6 +43,14 @@ app.add_typer(transfers.app, name="transfer", help="Send files of the repository
 app.add_typer(steering.order_app, name="orders")
 app.add_typer(addresses.app, name="addresses", help="Publish, follow, retry and compare changes of addresses.")
 app.add_typer(steering.app, name="tasks", help="Queue tasks for workers, and run one.")
+for work in (
+    installation.rotate,
+    installation.reseal,
+    installation.backup,
+    installation.restore,
+    installation.reconcile,
+):
+    app.command()(work)
 
 _PYDANTIC_WORDINGS: Final = {"Value error, ": "", "Input should be": "it should be"}
 
@@ -154,54 +162,16 @@ def doctor(
     from cli import doctor as checks
 
     log.configure_json_logging("ERROR")  # what a check finds says more than the warnings of the client that it calls
-    components = data_folder.load_environment_and_describe(_load_settings_with_data_dir(data_dir).data_dir)
+    components = data_folder.load_environment_and_describe(command.load_settings_with_data_dir(data_dir).data_dir)
     settings.load_settings_from_environment.cache_clear()
 
     async def run_checks_and_exit() -> None:
         # At once: a check that hangs would keep the process for minutes.
         command.flush_and_exit(
-            await checks.run_checks(_load_settings_with_data_dir(data_dir), components, as_json=as_json)
+            await checks.run_checks(command.load_settings_with_data_dir(data_dir), components, as_json=as_json)
         )
 
     command.run_and_exit(run_checks_and_exit())
-
-
-@app.command()
-def rotate(
-    names: Annotated[
-        list[str] | None, typer.Argument(help=f"All by default: {', '.join(data_folder.SECRET_NAMES)}.")
-    ] = None,
-    data_dir: DataDir = None,
-) -> None:
-    """Draw the secrets of a stopped `haulage up` anew, in secrets.json of its data folder.
-
-    Old ones that data need are kept beside them until `haulage reseal --remove-old`. Safe to repeat.
-    """
-    if unknown := set(names or []).difference(data_folder.SECRET_NAMES):
-        raise typer.BadParameter(f"{', '.join(sorted(unknown))} is none of {', '.join(data_folder.SECRET_NAMES)}.")
-    from cli import secrets
-
-    command.run_and_exit(secrets.rotate(_load_settings_with_data_dir(data_dir).data_dir, names or []))
-
-
-@app.command()
-def reseal(
-    data_dir: DataDir = None,
-    remove_old: Annotated[
-        bool, typer.Option("--remove-old", help="Remove from secrets.json of a running `haulage up` what may go.")
-    ] = False,
-) -> None:
-    """Seal anew what an old key of HAULAGE_SECRETS__SEAL made, so that it can be removed; the server may run meanwhile.
-
-    Safe to repeat. Exit codes: 0 old keys may go, 1 something still needs one, as the last lines say.
-    """
-    folder = _load_settings_with_data_dir(data_dir).data_dir
-    if not data_folder.set_environment_of_running_installation(folder) and remove_old:
-        raise typer.BadParameter(f"--remove-old needs a `haulage up` that runs in {folder}, and no other settings.")
-    from cli import secrets
-
-    settings.load_settings_from_environment.cache_clear()
-    command.run_and_exit(secrets.reseal(_load_settings_with_data_dir(data_dir), folder if remove_old else None))
 
 
 @app.command()
@@ -348,26 +318,13 @@ def _describe_system(system: Mapping[str, Any]) -> str:
 def _load_settings_for_terminal(data_dir: Path | None) -> settings.Settings:
     """Load the settings of a command at a terminal, which logs only warnings; components log to files."""
     log.configure_json_logging("WARNING")
-    return _load_settings_with_data_dir(data_dir)
+    return command.load_settings_with_data_dir(data_dir)
 
 
 def _load_settings_for_server() -> settings.Settings:
-    loaded = _load_settings_or_exit()
+    loaded = command.load_settings_or_exit()
     log.configure_json_logging(loaded.log_level)
     return loaded
-
-
-def _load_settings_with_data_dir(data_dir: Path | None) -> settings.Settings:
-    loaded = _load_settings_or_exit()
-    return loaded.model_copy(update={"data_dir": (data_dir or loaded.data_dir).absolute()})
-
-
-def _load_settings_or_exit() -> settings.Settings:
-    try:
-        return settings.load_settings_from_environment()
-    except Fault as fault:
-        typer.echo(f"haulage: {fault.record.sentence}", err=True)
-        raise typer.Exit(2) from None
 
 
 def main() -> None:

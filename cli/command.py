@@ -178,6 +178,21 @@ def configure_logging_and_resolve_data_dir(data_dir: Path | None) -> Path:
     return (data_dir or settings.load_settings_from_environment().data_dir).absolute()
 
 
+def load_settings_with_data_dir(data_dir: Path | None) -> settings.Settings:
+    """Return the settings with the folder that was named, if one was."""
+    loaded = load_settings_or_exit()
+    return loaded.model_copy(update={"data_dir": (data_dir or loaded.data_dir).absolute()})
+
+
+def load_settings_or_exit() -> settings.Settings:
+    """Return the settings of this process; print a sentence and exit where one of them is wrong."""
+    try:
+        return settings.load_settings_from_environment()
+    except Fault as fault:
+        typer.echo(f"haulage: {fault.record.sentence}", err=True)
+        raise typer.Exit(2) from None
+
+
 async def find_api_address_and_key(url: str | None, data_dir: Path, *, as_admin: bool = False) -> ApiAddress:
     """Return the API that was named, or the one of the `haulage up` on this machine.
 

@@ -39,6 +39,8 @@ PATIENCE_SECONDS: Final = 300.0
 """How long migrations are repeated that did not get a lock in time."""
 PAUSE_SECONDS: Final = 2.0
 NO_OPTIONS: Final[Mapping[str, Any]] = {}
+RESTORING: Final = "restoring"
+"""Instead of a revision, until what was restored from a backup is reconciled: nothing may work on it before."""
 
 _log = log.get(__name__)
 
@@ -54,6 +56,13 @@ class WrongRevision(Fault):
     def __init__(self, found: str | None, needed: str) -> None:
         self.found = found
         self.needed = needed
+        if found == RESTORING:
+            super().__init__(
+                "restore_unfinished",
+                "The database is being restored from a backup.",
+                "Run `haulage reconcile`, which ends it. If it broke off, begin anew with an empty database or folder.",
+            )
+            return
         is_known = found is None or found in _list_known_revisions()
         super().__init__(
             "wrong_revision",

@@ -23,6 +23,8 @@ from domain import faults
 
 ENGINE, DATABASE, STORE = "engine", "database", "store"
 """The names of the components."""
+ENGINE_FILE = "temporal.sqlite"
+"""All that the engine keeps, in its folder."""
 NAMESPACE = "default"
 DATABASE_NAME = "haulage"
 DATABASE_USER = "haulage"
@@ -71,7 +73,7 @@ def build_engine_process(
             *("--ip", LOOPBACK, "--port", str(port)),
             *("--http-port", str(http_port)),
             *("--metrics-port", str(ports.reserve(f"{ENGINE}.metrics"))),
-            *("--db-filename", str(folder / "temporal.sqlite")),
+            *("--db-filename", str(folder / ENGINE_FILE)),
             *ui_arguments,
             *flags.build_engine_arguments(ui=ui_port is not None, for_tests=for_tests),
         ],

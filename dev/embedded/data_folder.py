@@ -31,6 +31,7 @@ DATABASE, STORE, ENGINE = "database", "store", "engine"
 FREE_MIN_BYTES = 200_000_000
 """An empty installation takes 60 MB, and PostgreSQL's log of changes grows by 16 MB at a time."""
 ENVIRONMENT_FILE = "environment"
+SECRETS_FILE = "secrets.json"
 MARKER_VARIABLE = "HAULAGE_DATABASE__URL"
 """Set wherever the environment names the components."""
 GRACE_SECONDS = 5.0
@@ -201,14 +202,14 @@ def load_or_create_secrets(data_dir: Path) -> EmbeddedSecrets:
     Raises:
         Conflict: The file is damaged, or lacks a secret that the data of the folder were made with.
     """
-    path = data_dir / "secrets.json"
+    path = data_dir / SECRETS_FILE
     try:
         kept = path.read_text() if path.exists() else "{}"
         loaded = EmbeddedSecrets.model_validate_json(kept)
     except ValueError:
         raise _build_secrets_fault(data_dir, f"{path} is damaged: it is not the JSON object that was written") from None
     absent = sorted(set(SECRET_NAMES) - loaded.model_fields_set)
-    if absent and _has_data(data_dir):
+    if absent and has_data(data_dir):
         what = f"{path} lacks {', '.join(absent)}" if path.exists() else f"{path} is missing"
         raise _build_secrets_fault(data_dir, f"{what}, but {data_dir} has data that it belongs to")
     if absent:
@@ -223,7 +224,7 @@ def rotate_secrets(data_dir: Path, names: Collection[str]) -> None:
         Conflict: An installation runs in the folder, or the file is damaged.
         Missing: The folder has no secrets yet.
     """
-    path = data_dir / "secrets.json"
+    path = data_dir / SECRETS_FILE
     if not path.exists():
         raise faults.Missing(
             "secrets_missing", f"{path} does not exist.", "Name the folder of a `haulage up` by --data-dir."
@@ -242,10 +243,10 @@ def remove_old_secrets(data_dir: Path, names: Collection[str]) -> None:
     """Remove what rotations replaced; processes that run keep it until they are started again."""
     loaded = load_or_create_secrets(data_dir)
     old = {name: values for name, values in loaded.old.items() if name not in names}
-    _write_secrets(data_dir / "secrets.json", loaded.model_copy(update={"old": old}).model_dump_json(indent=2))
+    _write_secrets(data_dir / SECRETS_FILE, loaded.model_copy(update={"old": old}).model_dump_json(indent=2))
 
 
-def _has_data(data_dir: Path) -> bool:
+def has_data(data_dir: Path) -> bool:
     """Return whether a component has kept anything in the folder."""
     return any(any((data_dir / name).glob("*")) for name in (DATABASE, STORE, ENGINE))
 

@@ -1,0 +1,1 @@
+"""Backups of an installation: made, restored, and reconciled with what is there."""

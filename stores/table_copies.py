@@ -1,0 +1,215 @@
+"""Copies of all rows of a database: written to files from one snapshot, and read back into empty tables."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import asyncpg
+from pydantic import BaseModel
+
+from domain.faults import Conflict
+from infra.component_settings import DatabaseSettings
+from infra.database import CONNECT_TIMEOUT_SECONDS, build_tls_arguments
+from stores.migrate import RESTORING, get_head_revision
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+APPLICATION: Final = "haulage backup"
+LOCK_TIMEOUT_SECONDS: Final = 20
+READ_BYTES: Final = 1024 * 1024
+GAP: Final = 1_000_000_000
+"""More ids than an installation gives out between a backup and its loss."""
+
+_OF_MIGRATIONS: Final = {"alembic_version", "schema_revisions", "schema_version", "schema_update_history"}
+"""What the migrations of Haulage and of Temporal write by themselves."""
+_TABLES: Final = """
+    SELECT c.relname::text AS name, array_agg(a.attname::text ORDER BY a.attnum) AS columns FROM pg_class c
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+    WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace GROUP BY c.relname ORDER BY c.relname
+"""
+_REFERENCES: Final = """
+    SELECT child.relname::text AS child, parent.relname::text AS parent FROM pg_constraint
+    JOIN pg_class child ON child.oid = conrelid JOIN pg_class parent ON parent.oid = confrelid
+    WHERE contype = 'f' AND conrelid <> confrelid AND connamespace = 'public'::regnamespace
+"""
+_SEQUENCES: Final = """
+    SELECT sequencename::text AS name, coalesce(last_value, 0) AS last_value FROM pg_sequences
+    WHERE schemaname = 'public'
+"""
+_SET_SEQUENCE: Final = "SELECT setval(format('public.%I', $1::text)::regclass, $2::bigint)"
+_OTHERS: Final = """
+    SELECT DISTINCT application_name FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = $1
+"""
+
+
+class TableCopy(BaseModel):
+    """The rows of a table, in a compressed file of COPY's text."""
+
+    name: str
+    columns: list[str]
+    rows: int
+    file: str
+
+
+class DatabaseCopy(BaseModel):
+    """The tables of a database, in an order in which rows can be inserted, and its sequences."""
+
+    name: str
+    revision: str
+    """Of its schema."""
+    tables: list[TableCopy]
+    sequences: dict[str, int]
+
+
+@asynccontextmanager
+async def open_connection(settings: DatabaseSettings) -> AsyncIterator[Connection]:
+    """Yield a connection of its own, without the time limits of a pool's."""
+    connection = await asyncpg.connect(
+        settings.url.get_secret_value().replace("+asyncpg", "", 1),
+        timeout=CONNECT_TIMEOUT_SECONDS,
+        server_settings={"application_name": APPLICATION, "timezone": "UTC"},
+        **build_tls_arguments(settings),
+    )
+    try:
+        yield connection
+    finally:
+        await connection.close(timeout=CONNECT_TIMEOUT_SECONDS)
+
+
+@asynccontextmanager
+async def hold_engine_writes(settings: DatabaseSettings) -> AsyncIterator[None]:
+    """Keep Temporal from writing to its database while the block runs: each of its writes reads a row of `shards`."""
+    async with open_connection(settings) as connection, connection.transaction():
+        if await connection.fetchval("SELECT to_regclass('public.shards') IS NOT NULL"):
+            await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
+            await connection.execute("LOCK TABLE shards IN EXCLUSIVE MODE")
+        yield
+
+
+async def begin_snapshot(connection: Connection) -> datetime:
+    """Begin a transaction that sees the database as it is now; return the moment."""
+    # The engine cannot write meanwhile, so a database that hangs must not hold it up for long.
+    await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", timeout=LOCK_TIMEOUT_SECONDS)
+    now: datetime = await connection.fetchval("SELECT clock_timestamp()", timeout=LOCK_TIMEOUT_SECONDS)
+    return now
+
+
+async def copy_out(connection: Connection, name: str, folder: Path) -> DatabaseCopy:
+    """Write all rows that the connection's transaction sees into files of a folder."""
+    tables = []
+    for table, columns in await _list_tables_in_order(connection):
+        path = folder / f"{table}.gz"
+        with gzip.open(path, "wb", compresslevel=1) as file:
+
+            async def write(data: bytes, file: gzip.GzipFile = file) -> None:
+                await asyncio.to_thread(file.write, data)
+
+            status = await connection.copy_from_table(table, columns=columns, output=write)
+        tables.append(TableCopy(name=table, columns=columns, rows=int(status.split()[-1]), file=path.name))
+    sequences = {row["name"]: row["last_value"] for row in await connection.fetch(_SEQUENCES) if row["last_value"]}
+    return DatabaseCopy(name=name, revision=await read_revision(connection), tables=tables, sequences=sequences)
+
+
+async def copy_in(connection: Connection, copy: DatabaseCopy, folder: Path) -> None:
+    """Insert the rows of a copy into empty tables of the same revision: all of them, or none.
+
+    Raises:
+        Conflict: A table has rows, or the schema is of another revision.
+    """
+    await require_empty(connection)
+    if (found := await read_revision(connection)) != copy.revision:
+        raise Conflict(
+            "restore_wrong_revision",
+            f"The backup of the database {copy.name} has revision {copy.revision}, this database {found or 'none'}.",
+            "Restore with the versions that the backup was made with, and upgrade afterwards.",
+        )
+    async with connection.transaction():
+        for table in copy.tables:
+            status = await connection.copy_to_table(
+                table.name, source=_read_pieces(folder / table.file), columns=table.columns
+            )
+            if (rows := int(status.split()[-1])) != table.rows:
+                raise ValueError(f"{table.name} got {rows} rows of {table.rows}")
+        for name, last in copy.sequences.items():
+            await connection.execute(_SET_SEQUENCE, name, last)
+        if await connection.fetchval("SELECT to_regclass('public.alembic_version') IS NOT NULL"):
+            await connection.execute("UPDATE alembic_version SET version_num = $1", RESTORING)
+
+
+async def require_empty(connection: Connection) -> None:
+    """Require a database without rows, but for what migrations write.
+
+    Raises:
+        Conflict: A table has rows.
+    """
+    for table, _ in await _list_tables_in_order(connection):
+        if await connection.fetchval(f'SELECT EXISTS (SELECT 1 FROM "{table}")'):  # noqa: S608 - a table's name
+            raise Conflict(
+                "restore_not_empty",
+                f"The database has data already: its table {table} has rows.",
+                "Nothing is overwritten. Restore into a new database.",
+            )
+
+
+async def read_revision(connection: Connection) -> str:
+    """Return the revision of the schema of Haulage or of Temporal; empty without one."""
+    for table, column in (("alembic_version", "version_num"), ("schema_version", "curr_version")):
+        if await connection.fetchval("SELECT to_regclass('public.' || $1) IS NOT NULL", table):
+            return str(await connection.fetchval(f"SELECT {column} FROM {table}") or "")  # noqa: S608 - constants
+    return ""
+
+
+async def require_no_process(connection: Connection, application: str) -> None:
+    """Require that no API and no worker is connected to the database.
+
+    Raises:
+        Conflict: One is.
+    """
+    if await connection.fetch(_OTHERS, application):
+        raise Conflict(
+            "processes_running",
+            "API or worker processes are connected to this database, and would go on with what is to be reconciled.",
+            "Stop all of them first.",
+        )
+
+
+async def advance_ids(connection: Connection) -> None:
+    """Skip every id that may have been given out after the backup.
+
+    Modules of addresses know an operation by the id of its message, and would answer a new message under an old id
+    with "already applied". Marks of orders must not name two states either.
+    """
+    async with connection.transaction():
+        for row in await connection.fetch(_SEQUENCES):
+            await connection.execute(_SET_SEQUENCE, row["name"], row["last_value"] + GAP)
+        await connection.execute("UPDATE order_platforms SET revision = revision + $1", GAP)
+
+
+async def lift_restoring_mark(connection: Connection) -> None:
+    """Let processes start on a database that was restored."""
+    await connection.execute(
+        "UPDATE alembic_version SET version_num = $1 WHERE version_num = $2", get_head_revision(), RESTORING
+    )
+
+
+async def _list_tables_in_order(connection: Connection) -> Sequence[tuple[str, list[str]]]:
+    """Return tables with their columns, those that others refer to first."""
+    columns = {row["name"]: row["columns"] for row in await connection.fetch(_TABLES)}
+    graph: dict[str, set[Any]] = {name: set() for name in columns}
+    for row in await connection.fetch(_REFERENCES):
+        graph[row["child"]].add(row["parent"])
+    return [(name, columns[name]) for name in TopologicalSorter(graph).static_order() if name not in _OF_MIGRATIONS]
+
+
+async def _read_pieces(path: Path) -> AsyncIterator[bytes]:
+    with gzip.open(path, "rb") as file:
+        while piece := await asyncio.to_thread(file.read, READ_BYTES):
+            yield piece

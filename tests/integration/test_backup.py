@@ -1,0 +1,266 @@
+"""A backup, what was restored from it, and what reconciling mends."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from pydantic import SecretStr
+from sqlmodel import select
+from temporalio.client import Client
+
+from cli.backups import backup, restore
+from cli.backups.backup import EngineDatabases
+from cli.backups.reconcile import run_reconciliation
+from dev.embedded.components import ENGINE, ENGINE_FILE
+from dev.embedded.stack import EmbeddedStack, run_stack
+from domain.downloads.models import DownloadSpec, StoredFile
+from domain.faults import Conflict
+from domain.tasks.activity_models import LaneInput
+from domain.tasks.messages import TaskTypeRules
+from domain.tasks.names import build_lane_workflow_id
+from domain.transfers.models import FailureReason, TransferState
+from domain.webhooks import WebhookEvent
+from infra import temporal
+from infra.component_settings import DatabaseSettings
+from infra.database import Database
+from infra.objects import ObjectStore
+from infra.secrets import SecretSealer
+from infra.settings import Settings
+from services import services
+from stores import migrate, table_copies
+from stores.table_copies import GAP
+from stores.tables.downloads import Download
+from stores.tables.orders import OrderPlatform
+from stores.tables.shared import Delivery, Project
+from stores.tables.tasks import OpenLaneHead, TaskType
+from stores.tables.transfers import TransferJobRow, TransferOpening, TransferShard, TransferTarget
+from tests.support.stack import ANY_PORTS, own_database
+from tests.support.waiting import eventually
+from workflows import systems
+from workflows.tasks import handle as lanes
+
+pytestmark = pytest.mark.stack
+
+TASK_TYPE = "prj_1/t"
+LOST_DELIVERY = f"msg_{7:032x}"
+
+Json = dict[str, Any]
+
+
+async def test_an_installation_is_destroyed_and_restored() -> None:
+    """Rows, objects and running workflows of the moment are there; ids go on far above; nothing is restored twice."""
+    base = Path(tempfile.mkdtemp(prefix="haulage-backup-"))
+    first, second, copy = (base / name for name in ("first", "second", "copy"))
+    try:
+        async with run_stack(first, ui=False, ports=ANY_PORTS, for_tests=True) as stack:
+            await fill(stack)
+            await backup.back_up(stack.build_settings(), copy, EngineDatabases(file=first / ENGINE / ENGINE_FILE))
+            late = LaneInput(type=TASK_TYPE, pos=2, rules=TaskTypeRules())
+            await lanes.start_lane(await temporal.connect(stack.build_environment()), late, "after the backup")
+        second.mkdir()
+        shutil.copy(first / "secrets.json", second / "secrets.json")
+        shutil.rmtree(first)
+
+        found = await restore.restore_embedded(copy, second, ANY_PORTS)
+
+        assert found == []
+        async with run_stack(second, ui=False, ports=ANY_PORTS, for_tests=True) as stack:
+            await check(stack)
+        with pytest.raises(Conflict, match="has data already"):
+            await restore.restore_embedded(copy, second, ANY_PORTS)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, base)
+
+
+def make_opening(biz_id: int) -> TransferOpening:
+    """A row whose id counts up."""
+    return TransferOpening(project_id="prj_1", biz_id=biz_id, path_prefixes=[], folder_prefixes=[], users=[], hosts=[])
+
+
+def make_task_type() -> TaskType:
+    """A type whose first lane is open."""
+    numbers = ("schedule_limit", "schedule_interval", "max_retry_num", "max_retry_interval", "max_processing_time")
+    rules: Json = dict.fromkeys(numbers, 1)
+    now = datetime.now(UTC)
+    return TaskType(type=TASK_TYPE, project_id="prj_1", name="t", created_at=now, changed_at=now, **rules)
+
+
+async def fill(stack: EmbeddedStack) -> None:
+    """Have a project, a lane of tasks that runs, a file, and something staged."""
+    settings = stack.build_settings()
+    await services.prepare_installation(settings, systems.create_or_update_schedules, stack.build_environment(settings))
+    database, store = Database(settings.database), ObjectStore(settings.objects)
+    async with database.session() as session:
+        session.add(Project(project_id="prj_1", name="p", created_at=datetime.now(UTC)))
+    async with database.session() as session:
+        session.add_all([make_opening(1), make_task_type()])
+    await store.put("files/a", b"bytes", content_type="text/csv", metadata={"rows": "1"})
+    await store.put("staging/b", b"half of it")
+    engine = await temporal.connect(stack.build_environment(settings))
+    await lanes.start_lane(engine, LaneInput(type=TASK_TYPE, pos=1, rules=TaskTypeRules()), "before the backup")
+    await database.close()
+    await store.close()
+
+
+async def check(stack: EmbeddedStack) -> None:
+    """See that all but what is staged is there, and that processes may start."""
+    settings = stack.build_settings()
+    database, store = Database(settings.database), ObjectStore(settings.objects)
+    await migrate.require_supported_revision(database)
+    async with database.session() as session:
+        assert (await session.exec(select(Project.project_id))).all() == ["prj_1"]
+        session.add(opening := make_opening(2))
+        await session.flush()
+        assert (opening.id or 0) > GAP
+    head = await store.head("files/a")
+    assert head is not None
+    assert (await store.get("files/a"), head.content_type, head.metadata) == (b"bytes", "text/csv", {"rows": "1"})
+    assert await store.head("staging/b") is None
+    engine = await temporal.connect(stack.build_environment(settings))
+    runs = [run.id async for run in engine.list_workflows("WorkflowType = 'TaskLane' AND ExecutionStatus = 'Running'")]
+    assert runs == [build_lane_workflow_id((TASK_TYPE, 1))]
+    await database.close()
+    await store.close()
+
+
+async def test_no_process_starts_before_a_restore_is_reconciled(database_url: str) -> None:
+    """The mark stands instead of a revision: it is refused with what to do, by processes and by a migration."""
+    connection = await asyncpg.connect(database_url.replace("+asyncpg", ""))
+    try:
+        await connection.execute("UPDATE alembic_version SET version_num = $1", migrate.RESTORING)
+        with pytest.raises(migrate.WrongRevision, match="Run `haulage reconcile`"):
+            await migrate.migrate(database_url)
+    finally:
+        await connection.execute("UPDATE alembic_version SET version_num = $1", migrate.get_head_revision())
+        await connection.close()
+
+
+async def test_rows_and_workflows_without_each_other_are_mended(
+    settings: Settings, environment: Mapping[str, str], database: Database
+) -> None:
+    """Each is ended, started or reported once; a second time only the platform is left to be mentioned."""
+    renamed = settings.database.model_copy(update={"application_name": "renamed"})
+    quiet = settings.model_copy(update={"database": renamed})
+    engine = await temporal.connect(environment)
+    await insert_rows_of_lost_workflows(SecretSealer(settings.secrets), database)
+    for lane in ((TASK_TYPE, 5), ("prj_gone/x", 1)):
+        await lanes.start_lane(engine, LaneInput(type=lane[0], pos=lane[1], rules=TaskTypeRules()), "a lane")
+    await eventually(lambda: count_runs(engine, 2))
+
+    first = await run_reconciliation(quiet, engine)
+    await eventually(lambda: count_runs(engine, 4))
+    second = await run_reconciliation(quiet, engine)
+
+    assert first == [
+        "tasks/prj_gone/x/1: ended, because its project prj_gone is not in the database.",
+        "Download dl_lost: its workflow was gone, and it is begun anew.",
+        "Download dl_file: its file a.csv is not in the store, and it is marked as expired.",
+        "Transfer job-lost: its workflow was gone; targets without a result end as Timeout.",
+        "Platform shop: its schedule was gone, and is made again.",
+        "Platform shop: its orders are read again from its start on.",
+        "Lane 1 of prj_1/t: its workflow was gone with its tasks, 3 when last saved.",
+        "Lane 5 of prj_1/t: the database did not know it, and does now.",
+        f"Webhook {LOST_DELIVERY}: its workflow was gone, and it is attempted again.",
+    ]
+    assert second == ["Platform shop: its orders are read again from its start on."]
+    async with database.session() as session:
+        target = (await session.exec(select(TransferTarget))).one()
+    assert (target.state, target.reason) == (TransferState.TIMEOUT, FailureReason.DEADLINE)
+
+
+async def count_runs(engine: Client, count: int) -> bool:
+    """Return whether visibility has caught up with the workflows that run."""
+    return len([run async for run in engine.list_workflows("ExecutionStatus = 'Running'")]) == count
+
+
+async def insert_rows_of_lost_workflows(sealer: SecretSealer, database: Database) -> None:
+    """A row of each kind whose workflow, schedule or object is not there."""
+    now = datetime.now(UTC)
+    spec = DownloadSpec(
+        task_id="dl_lost", project_id="prj_1", file_name="a.csv", source_url=sealer.seal("http://127.0.0.1/")
+    )
+    file = StoredFile(key="files/gone", name="a.csv", rows=1, bytes=1, etag="e")
+    shared: Json = {"project_id": "prj_1", "file_name": "a.csv", "type": spec.type, "created_at": now}
+    finished: Json = {"state": "succeeded", "file": file.model_dump(), "expires_at": now + timedelta(days=1)}
+    other = spec.model_copy(update={"task_id": "dl_file"})
+    event = WebhookEvent(type="download.succeeded", timestamp=now, data={})
+    delivery: Json = {
+        "delivery_id": LOST_DELIVERY,
+        "project_id": "prj_1",
+        "owner_system": "downloads",
+        "owner_id": "dl_file",
+        "event_type": event.type,
+        "receiver": "r",
+        "endpoint": b"e",
+        "state": "pending",
+        "created_at": now,
+    }
+    rows = [
+        Download(**shared, task_id="dl_lost", state="running", request=spec.model_dump(mode="json")),
+        Download(**shared, **finished, task_id="dl_file", request=other.model_dump(mode="json")),
+        TransferJobRow(job_id="job-lost", closes_at=now, deadline_at=now, expires_at=now + timedelta(hours=1)),
+        OrderPlatform(platform="shop", project_id="prj_1", kind="plain", shop="s", base_url="http://s", created_at=now),
+        make_task_type(),
+        Delivery(**delivery, body=event.body.decode(), url=sealer.seal("http://127.0.0.1/").token),
+    ]
+    async with database.session() as session:
+        session.add(Project(project_id="prj_1", name="p", created_at=now))
+    async with database.session() as session:
+        session.add_all(rows)
+    async with database.session() as session:
+        job = (await session.exec(select(TransferJobRow.id))).one()
+        assert job is not None
+        shard: Json = {"signature": "s", "target_user": "u", "folder": "/f", "file_name": "n", "project_id": "prj_1"}
+        session.add(TransferShard(job=job, number=0, **shard))
+        session.add(TransferTarget(job=job, key=1, shard=0, agent_id="a", container_id="", state="Running"))
+        session.add(OpenLaneHead(type=TASK_TYPE, pos=1, pending=2, running=1, updated_at=now))
+
+
+async def test_rows_are_copied_into_another_database(
+    database_url: str, stack: EmbeddedStack, database: Database, tmp_path: Path
+) -> None:
+    """Rows, also of tables that refer to others, and sequences; what is written meanwhile is not in the copy."""
+    await insert_rows_of_lost_workflows(SecretSealer(stack.build_settings().secrets), database)
+    async with own_database(stack) as other_url:
+        here, there = (DatabaseSettings(url=SecretStr(url)) for url in (database_url, other_url))
+        async with table_copies.open_connection(here) as connection:
+            await table_copies.begin_snapshot(connection)
+            async with database.session() as session:
+                session.add(Project(project_id="prj_2", name="late", created_at=datetime.now(UTC)))
+            copied = await table_copies.copy_out(connection, "haulage", tmp_path)
+        await migrate.migrate(other_url)
+        async with table_copies.open_connection(there) as connection:
+            await table_copies.copy_in(connection, copied, tmp_path)
+            [project] = await connection.fetch("SELECT id FROM projects")
+            target = await connection.fetchrow("SELECT agent_id, state FROM transfer_targets")
+            next_job = await connection.fetchval("SELECT nextval('transfer_jobs_id_seq')")
+            with pytest.raises(Conflict, match=r"has data already: its table \w+ has rows"):
+                await table_copies.require_empty(connection)
+            assert await table_copies.read_revision(connection) == migrate.RESTORING
+            await table_copies.lift_restoring_mark(connection)
+            assert await table_copies.read_revision(connection) == migrate.get_head_revision()
+    assert project["id"] == "prj_1"
+    assert target is not None
+    assert tuple(target) == ("a", "Running")
+    assert next_job == 2
+
+
+async def test_temporal_writes_nothing_while_its_moment_is_chosen(empty_database_url: str) -> None:
+    """Each of its writes reads a row of `shards` with a lock, which waits until the block ends; reading goes on."""
+    settings = DatabaseSettings(url=SecretStr(empty_database_url))
+    async with table_copies.open_connection(settings) as temporals:
+        await temporals.execute("CREATE TABLE shards (range_id int); INSERT INTO shards VALUES (1)")
+        async with table_copies.hold_engine_writes(settings):
+            assert await temporals.fetchval("SELECT range_id FROM shards") == 1
+            await temporals.execute("SET lock_timeout = '50ms'")
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                await temporals.execute("SELECT range_id FROM shards FOR SHARE")
+        assert await temporals.fetchval("SELECT range_id FROM shards FOR SHARE") == 1

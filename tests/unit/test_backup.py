@@ -1,0 +1,139 @@
+"""What `haulage backup` and `haulage restore` refuse, each in a sentence that says what to do."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cli.backups import backup, restore
+from dev.embedded import data_folder
+from dev.embedded.components import ENGINE_FILE
+from domain.faults import Fault
+from infra.settings import SecretSettings, Settings
+from stores.table_copies import DatabaseCopy
+
+
+def make_backup(folder: Path, key_ids: list[str]) -> Path:
+    """A finished backup of an installation without rows."""
+    folder.mkdir()
+    (folder / ENGINE_FILE).write_bytes(b"the engine")
+    (folder / backup.INDEX).write_text("")
+    manifest = backup.BackupManifest(
+        taken_at=datetime.now(UTC),
+        key_ids=key_ids,
+        databases=[DatabaseCopy(name=backup.HAULAGE, revision="r", tables=[], sequences={})],
+        files=backup.record_files(folder),
+    )
+    backup.write_manifest(folder, manifest)
+    return folder
+
+
+def change_manifest(**changes: object) -> Callable[[Path], object]:
+    """Replace fields of the manifest."""
+
+    def change(folder: Path) -> None:
+        path = folder / backup.MANIFEST
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no manifest": (lambda folder: (folder / backup.MANIFEST).unlink(), "one that was not finished"),
+    "half a manifest": (lambda folder: (folder / backup.MANIFEST).write_text('{"format": 1'), "cannot be read"),
+    "a changed file": (
+        lambda folder: (folder / ENGINE_FILE).write_bytes(b"the enginE"),
+        "not the one that was",
+    ),
+    "a short file": (lambda folder: (folder / ENGINE_FILE).write_bytes(b"the"), "not the one that was"),
+    "a lost file": (lambda folder: (folder / backup.INDEX).unlink(), "objects.jsonl is missing"),
+    "another version": (change_manifest(version="9.9.9"), "Restore with Haulage 9.9.9"),
+    "another format": (change_manifest(format=2), "was made with"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_backup_that_is_not_whole_is_refused(tmp_path: Path, damage: str) -> None:
+    """Nothing is written before every file is seen to be what it was."""
+    folder = make_backup(tmp_path / "copy", [])
+    apply, sentence = DAMAGES[damage]
+    apply(folder)
+    with pytest.raises(Fault, match=sentence):
+        await restore.restore_embedded(folder, tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+async def test_a_data_folder_with_data_is_refused(tmp_path: Path) -> None:
+    """Nothing is overwritten."""
+    data_folder.load_or_create_secrets(tmp_path)
+    (tmp_path / "database").mkdir()
+    (tmp_path / "database" / "cluster").touch()
+    with pytest.raises(Fault, match=r"has data already\. Nothing is overwritten"):
+        await restore.restore_embedded(make_backup(tmp_path / "copy", []), tmp_path)
+
+
+async def test_a_folder_without_the_secrets_is_refused(tmp_path: Path) -> None:
+    """The backup does not hold them, and new ones would open nothing."""
+    with pytest.raises(Fault, match=r"secrets\.json does not exist, and the backup does not hold it"):
+        await restore.restore_embedded(make_backup(tmp_path / "copy", []), tmp_path / "data")
+
+
+async def test_other_secrets_are_refused(tmp_path: Path) -> None:
+    """Keys that opened what is sealed in the backup are named by their ids, which reveal nothing."""
+    data_folder.load_or_create_secrets(tmp_path)
+    with pytest.raises(Fault, match=r"lacks: seal 123\. Put back those"):
+        await restore.restore_embedded(make_backup(tmp_path / "copy", ["seal 123"]), tmp_path)
+    assert not (tmp_path / "engine").exists()
+
+
+async def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
+    """A `haulage up` that runs there holds it."""
+    data_folder.load_or_create_secrets(tmp_path)
+    folder = make_backup(tmp_path / "copy", [])
+    with data_folder.lock_data_dir(tmp_path), pytest.raises(Fault, match=r"is held by .* Stop that one first"):
+        await restore.restore_embedded(folder, tmp_path)
+
+
+async def test_a_backup_is_made_into_a_new_folder_only(tmp_path: Path) -> None:
+    """Two backups never mix."""
+    (tmp_path / "something").touch()
+    with pytest.raises(Fault, match="Name a new folder for each backup"):
+        await backup.back_up(Settings(), tmp_path, backup.EngineDatabases())
+
+
+def test_an_engine_is_named_or_runs(tmp_path: Path) -> None:
+    """A backup without the engine would have no tasks."""
+    with pytest.raises(Fault, match=r"No `haulage up` runs in .*--engine-database"):
+        backup.choose_engine(Settings(), tmp_path, [], is_embedded=False)
+    named = backup.choose_engine(Settings(), tmp_path, ["postgresql://u:p@h:5432/temporal"], is_embedded=False)
+    assert [backup.get_database_name(each) for each in named.databases] == ["temporal"]
+    with pytest.raises(Fault, match="is no address of PostgreSQL"):
+        backup.choose_engine(Settings(), tmp_path, ["mysql://u:p@h/temporal"], is_embedded=False)
+
+
+def test_ids_of_keys_tell_keys_apart() -> None:
+    """A key that was added keeps the ids of the others."""
+    both = Settings(secrets=SecretSettings.model_validate({"seal": ["new", "old"], "pepper": "p"}))
+    old = Settings(secrets=SecretSettings.model_validate({"seal": ["old"], "pepper": "p"}))
+    assert set(backup.list_key_ids(old)) < set(backup.list_key_ids(both))
+    assert not any("old" in key_id for key_id in backup.list_key_ids(both))
+
+
+def test_the_engine_is_copied_as_of_one_moment(tmp_path: Path) -> None:
+    """What is written after the moment is not in the copy, though the file goes on."""
+    path = tmp_path / ENGINE_FILE
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer, closing(sqlite3.connect(path)) as reader:
+        writer.execute("PRAGMA journal_mode=wal")
+        writer.execute("CREATE TABLE events (id INTEGER)")
+        writer.execute("INSERT INTO events VALUES (1)")
+        backup.begin_reading(reader)
+        writer.execute("INSERT INTO events VALUES (2)")
+        backup.copy_file(reader, tmp_path / "copy")
+    with closing(sqlite3.connect(tmp_path / "copy")) as copy:
+        assert copy.execute("SELECT id FROM events").fetchall() == [(1,)]
