@@ -255,11 +255,13 @@ class DownloadStatusPoller:
     async def _poll_until_final(self) -> None:
         while self.last is None or not self.last.state.is_final:
             try:
-                self._push_if_changed(await self._read_status())
+                status = await self._read_status()
             except Missing:
                 break
             except Exception as error:  # noqa: BLE001 (an outage ends no subscription: the next read may succeed)
                 _log.warning("download_status_read_failed", task_id=self.key[1], error=repr(error))
+            else:
+                self._push_if_changed(status)
             await self._wait_for_change()
         for subscription in self.subscriptions:
             subscription.end(SubscriptionEndReason.FINISHED)
@@ -284,8 +286,8 @@ class DownloadStatusPoller:
         if self.last is not None and _remove_rows_per_second(response) == _remove_rows_per_second(self.last):
             return
         self.last = response
-        for subscription in [*self.subscriptions, *self._projects.get(self.key[0], ())]:
-            subscription.push(response)
+        for subscription in [*self.subscriptions, *self._projects.get(self.key[0], set[Subscription]())]:
+            subscription.queue_update(response)
 
 
 def _remove_rows_per_second(answer: DownloadResponse) -> DownloadResponse:
