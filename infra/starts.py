@@ -34,6 +34,7 @@ from infra.interceptors import ALL_PROJECTS
 SUMMARY_MAX_BYTES: Final = 300
 """Temporal documents a limit of 400, which counts quotes and what JSON escapes; its servers may take more."""
 
+_PATCHES_MAX: Final = 5
 
 STANDING: Final = "standing"
 """The state of workflows without an outcome of their own, such as cycles and lanes: lists leave them out by it."""
@@ -164,6 +165,20 @@ async def remove_schedule(client: Client, name: str) -> None:
     except RPCError as error:
         if not outages.is_workflow_or_schedule_missing(error):
             raise
+
+
+async def set_schedule_paused(schedule: ScheduleHandle, note: str, *, is_paused: bool) -> ScheduleDescription:
+    """Pause or unpause a schedule, and return what it is then.
+
+    Of several patches that reach a schedule at once, such as a pause and a trigger, the engine heeds the last only: one
+    that was overtaken is sent again.
+    """
+    for _ in range(_PATCHES_MAX):
+        await (schedule.pause(note=note) if is_paused else schedule.unpause(note=note))
+        description = await schedule.describe()
+        if description.schedule.state.paused is is_paused:
+            break
+    return description
 
 
 async def is_schedule_paused(client: Client, name: str) -> bool:

@@ -24,6 +24,7 @@ from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind
 from domain.faults import Conflict, Missing
+from infra import starts
 from stores.addresses import actions
 from stores.addresses.actions import RETRIED_MAX, ActorWithReason
 from stores.addresses.search import MessageSearchConditions
@@ -244,7 +245,7 @@ def _build_done_or_busy_conflict(message: MessageResponse) -> Conflict:
 async def pause_cycle(call: Call, body: OperatorRequest) -> CycleResponse:
     """Pause the cycle: a running one ends, and no other begins; intake goes on."""
     handle = await find_or_create_cycle_schedule(call)
-    await handle.pause(note=f"{body.who}: {body.reason}")
+    await starts.set_schedule_paused(handle, f"{body.who}: {body.reason}", is_paused=True)
     await actions.record_action(call.services.database, "pause", ActorWithReason(body.who, body.reason))
     return await describe_cycle(call, handle)
 
@@ -253,7 +254,7 @@ async def pause_cycle(call: Call, body: OperatorRequest) -> CycleResponse:
 async def resume_cycle(call: Call, body: OperatorRequest) -> CycleResponse:
     """Resume a paused cycle; messages received meanwhile are loaded at once."""
     handle = await find_or_create_cycle_schedule(call)
-    await handle.unpause(note=f"{body.who}: {body.reason}")
+    await starts.set_schedule_paused(handle, f"{body.who}: {body.reason}", is_paused=False)
     await actions.record_action(call.services.database, "resume", ActorWithReason(body.who, body.reason))
     call.request.app[CYCLE_TRIGGER].request_cycle()
     return await describe_cycle(call, handle)

@@ -40,7 +40,7 @@ async def pause_platform(call: Call, path: PlatformPath, body: OperatorRequest) 
     The same as pausing its schedule in the Temporal Web UI.
     """
     schedule = await _find_or_create_schedule(call, path)
-    await schedule.pause(note=f"{body.who}: {body.reason}")
+    await starts.set_schedule_paused(schedule, f"{body.who}: {body.reason}", is_paused=True)
     return await _build_schedule_response(path, schedule)
 
 
@@ -48,7 +48,7 @@ async def pause_platform(call: Call, path: PlatformPath, body: OperatorRequest) 
 async def resume_platform(call: Call, path: PlatformPath, body: OperatorRequest) -> ScheduleResponse:
     """Resume a paused platform; what has settled meanwhile is claimed at once."""
     schedule = await _find_or_create_schedule(call, path)
-    await schedule.unpause(note=f"{body.who}: {body.reason}")
+    await starts.set_schedule_paused(schedule, f"{body.who}: {body.reason}", is_paused=False)
     await schedule.trigger()
     return await _build_schedule_response(path, schedule)
 

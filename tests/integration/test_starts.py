@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
+
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleIntervalSpec,
+    ScheduleSpec,
+    WorkflowHandle,
+)
 
 from infra import starts, temporal
 from infra.housekeeping import HousekeepingInput
@@ -81,6 +91,19 @@ async def test_a_summary_too_long_for_the_engine_is_cut(engine: Client) -> None:
 
     assert shown is not None
     assert shown == "export to " + "页" * ((SUMMARY_MAX_BYTES - len("export to ")) // 3)
+
+
+async def test_a_pause_beside_triggers_holds(engine: Client) -> None:
+    """Whatever patches come at once, a schedule that was paused is paused, and one that was resumed runs."""
+    action = ScheduleActionStartWorkflow("Nobody", id="scheduled", task_queue=QUEUE)
+    spec = ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(days=1))])
+    handle = await engine.create_schedule("steered", Schedule(action=action, spec=spec))
+    for is_paused in [True, False] * 4:
+        triggering = asyncio.gather(*(handle.trigger() for _ in range(3)))
+        described = await starts.set_schedule_paused(handle, "ann: test", is_paused=is_paused)
+        await triggering
+        assert described.schedule.state.paused is is_paused
+        assert (await handle.describe()).schedule.state.paused is is_paused
 
 
 async def list_signals(workflow: WorkflowHandle[object, object]) -> list[str]:

@@ -56,7 +56,7 @@ async def create_or_update_cycle_schedule(
     schedule.state = ScheduleState(paused=bool(pause_note), note=pause_note or None)
     found = await starts.create_or_update_schedule(client, names.build_cycle_schedule_id(platform), schedule)
     if pause_note:
-        await found.pause(note=pause_note)
+        await starts.set_schedule_paused(found, pause_note, is_paused=True)
     return found
 
 
