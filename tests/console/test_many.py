@@ -34,7 +34,7 @@ async def choose_all(page: Page, says: str) -> None:
 
 
 async def test_all_tasks_that_match_are_cancelled(page: Page, console: Console, project: Project) -> None:
-    """The question tells of those on other pages, too; whoever thinks better of it has still chosen them."""
+    """The question tells of those on other pages, too; who thinks better of it has still chosen them."""
     queue = console.tasks(project, f"many.{secrets.token_hex(4)}")
     await queue.register()
     await queue.create_many(120, task_stage="cut")

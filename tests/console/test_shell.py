@@ -15,7 +15,7 @@ pytestmark = pytest.mark.stack
 
 
 async def test_a_key_signs_in_and_out(browser: Browser, console: Console, project: Project, troubles: Troubles) -> None:
-    """Whoever opens a page is asked for a key first, sees that page then, and is asked again after signing out."""
+    """Who opens a page is asked for a key first, sees that page then, and is asked again after signing out."""
     async with visiting(browser, console.address, troubles) as page:
         await page.goto("/console/downloads?state=failed")
         await page.get_by_label("API key").fill(project.key)

@@ -1,4 +1,4 @@
-"""The way back: whoever looks at a workflow in the engine's own pages finds the console's page of it."""
+"""The way back: who looks at a workflow in the engine's own pages finds the console's page of it."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ async def cut_connections(database: Database) -> None:
 
 
 async def test_a_copy_whose_rows_do_not_come_is_ended(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that hangs within a COPY keeps no lock, whoever waits for it; other statements go on."""
+    """A process that hangs within a COPY keeps no lock that others wait for; other statements go on."""
     monkeypatch.setattr(infra.database, "IDLE_TIMEOUT_SECONDS", 1.0)
     hasty = Database(database.settings.model_copy(update={"statement_timeout_seconds": 0.5}))
     never = asyncio.Event()

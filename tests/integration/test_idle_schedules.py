@@ -89,7 +89,7 @@ async def test_cycles_run_where_messages_can_come_in(settings: Settings, databas
 
 
 async def test_cycles_begin_with_the_first_message(settings: Settings, database: Database) -> None:
-    """Where only the API knows the secret of pushes; they go on while a message is left, whoever prepares anew."""
+    """Where only the API knows the secret of pushes; they go on while a message is left, prepared anew or not."""
     engine = await temporal.connect()
     await systems.create_or_update_schedules(engine, database, settings)
     trigger = CycleTrigger(engine, 60)

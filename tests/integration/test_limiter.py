@@ -78,7 +78,7 @@ async def test_those_who_spend_at_once_never_spend_too_much(limiters: Sequence[D
 
 
 async def test_no_window_sees_more_than_the_capacity(limiters: Sequence[DatabaseLimiter]) -> None:
-    """Whoever asks without pause gets the capacity once a window, and gets it all again afterwards."""
+    """Who asks without pause gets the capacity once a window, and gets it all again afterwards."""
     capacity, window = 5, 0.4
     ended: list[float] = []
     began: list[float] = []

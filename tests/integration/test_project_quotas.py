@@ -115,7 +115,7 @@ async def test_requests_beyond_the_rate_are_refused(settings: Settings) -> None:
             await api_client.ask("GET", "/v1/ping"),
         ]
     assert counted == {200: 10, FULL: 30}
-    # Whoever repeats a refused request at once waits for each answer.
+    # Who repeats a refused request at once waits for each answer.
     assert time.monotonic() - began > 3 * QUOTA_PAUSE_SECONDS
     assert (refused.code, refused.body["violated-policies"]) == ("quota_exceeded", ["requests_per_minute"])
     assert 1 <= int(refused.headers["Retry-After"]) <= 6

@@ -51,7 +51,7 @@ def script(
 
 
 async def test_a_part_that_dies_is_started_again(supervisor: ProcessSupervisor, tmp_path: Path) -> None:
-    """Whoever kills it, it comes back, as another process."""
+    """After any kill it comes back, as another process."""
     await supervisor.start(script(tmp_path, "lamp", "touch lamp.ready; exec sleep 60"))
     first = supervisor.list_pids()["lamp"]
     supervisor.kill_and_let_restart("lamp")

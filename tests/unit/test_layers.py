@@ -76,7 +76,7 @@ def find_statements(source: str) -> list[str]:
     ],
 )
 def test_statements_are_found_in_whatever_way_they_are_made(source: str, found: list[str]) -> None:
-    """A session may be opened and handed on; whoever asks it for anything makes a statement."""
+    """A session may be opened and handed on; who asks it for anything makes a statement."""
     assert find_statements(source) == found
 
 

@@ -115,7 +115,7 @@ def test_an_unused_window_is_told_whole() -> None:
 
 
 def test_a_lowered_limit_is_never_negative() -> None:
-    """Whoever spent more than a new limit waits until enough came back."""
+    """Who spent more than a new limit waits until enough came back."""
     spent = [SpentAmount(4, NOON + timedelta(seconds=10)), SpentAmount(4, NOON + timedelta(seconds=50))]
     verdict = RateDemand("b", 1, 2, 60).build_decision(NOON, spent, allowed=False)
     assert (verdict.remaining, verdict.reset_seconds) == (0, 50)

@@ -1,4 +1,4 @@
-"""Logs: every line is one JSON object in one form, whoever wrote it and whatever it tells of."""
+"""Logs: every line is one JSON object in one form, whatever wrote it and says."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_lines_of_an_event_loop_are_all_written_and_in_order(end: str) -> None:
 
 
 async def test_what_was_bound_ends_in_any_context() -> None:
-    """As when a workflow is put away: its coroutine is closed by whoever collects it."""
+    """As when a workflow is put away: its coroutine is closed by the garbage collector."""
 
     async def holding() -> None:
         with log.bind_temporarily(workflow_id="w-1"):

@@ -43,7 +43,7 @@ class SteeredByOthers:
 @pytest.mark.parametrize("is_paused", [True, False])
 @pytest.mark.parametrize(("overtaken", "sent"), [(0, 1), (2, 3)])
 async def test_a_patch_that_was_overtaken_is_sent_again(is_paused: bool, overtaken: int, sent: int) -> None:
-    """Whoever pauses or resumes is told what has come of it."""
+    """Who pauses or resumes is told what has come of it."""
     schedule = SteeredByOthers(overtaken=overtaken, is_paused=not is_paused)
     described = await starts.set_schedule_paused(cast("ScheduleHandle", schedule), "ann: test", is_paused=is_paused)
 
