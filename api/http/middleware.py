@@ -116,7 +116,7 @@ async def trace_request(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 class JsonResponse(web.Response):
-    """A response of JSON, whose head is not built anew for each."""
+    """A response of JSON, whose head is not built anew for each unless something else sets headers, too."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(status=status, body=body, content_type=JSON)
@@ -133,6 +133,8 @@ class JsonResponse(web.Response):
             or not request.keep_alive
             or request.method == hdrs.METH_HEAD
             or not isinstance(self.body, bytes)
+            or not isinstance(request, web.Request)
+            or any(len(app.on_response_prepare) > 1 for app in request.match_info.apps)
         ):
             return await super().prepare(request)
         state.response = self

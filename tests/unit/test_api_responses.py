@@ -95,3 +95,19 @@ async def test_both_requests_of_a_connection_are_answered(address: str) -> None:
         writer.write(b"GET /toy HTTP/1.1\r\nHost: toys\r\n\r\n")
         assert (await reader.readuntil(BODY)).startswith(b"HTTP/1.1 201 Created\r\n")
     writer.close()
+
+
+async def test_what_else_sets_headers_of_an_application_is_heeded() -> None:
+    """As the codec of payloads does for pages of the engine's Web UI."""
+
+    async def add_header(_: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Vary"] = "Origin"
+
+    app = web.Application()
+    app[middleware.DEADLINES] = DeadlineQueue(30.0)
+    app.on_response_prepare.extend([middleware.set_response_headers, add_header])
+    app.router.add_get("/toy", answer)
+    async with server.open_server(app, ApiSettings(port=0)) as (address, *_):
+        _, headers, body = await ask(address, "GET /toy HTTP/1.1")
+
+    assert (headers["Vary"], headers["X-Request-Id"], body) == ("Origin", "toy-request", BODY)
