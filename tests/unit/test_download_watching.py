@@ -44,16 +44,16 @@ class ScriptedStatusReader(DownloadStatusReader):
     def __init__(self, looks: Sequence[DownloadResponse | Exception]) -> None:
         self._script = iter(looks)
 
-    async def read(self, project_id: str, task_id: str) -> DownloadResponse:
+    async def read_status(self, project_id: str, task_id: str) -> DownloadResponse:
         """The next line."""
         found = next(self._script)
         if isinstance(found, Exception):
             raise found
         return found
 
-    async def read_progress(self, project_id: str, before: DownloadResponse) -> DownloadResponse:
+    async def read_status_while_running(self, project_id: str, before: DownloadResponse) -> DownloadResponse:
         """The next line."""
-        return await self.read(project_id, before.task_id)
+        return await self.read_status(project_id, before.task_id)
 
 
 async def collect_updates(looks: Sequence[DownloadResponse | Exception]) -> list[DownloadResponse]:
