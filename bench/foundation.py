@@ -80,7 +80,7 @@ async def measure() -> None:
         async with _running(clone, clone / ".haulage", "--no-stand-ins") as process:
             idle = await _measure_idle(process, clone / ".haulage")
             pings = await _measure_pings(clone / ".haulage")
-    publish("foundation", _build_figures(installed, starts, imported, idle, pings))
+    publish("foundation-small" if SMALL else "foundation", _build_figures(installed, starts, imported, idle, pings))
 
 
 def _build_figures(installed: float, starts: list[Start], imported: float, idle: Idle, pings: PingCost) -> list[Figure]:

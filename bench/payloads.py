@@ -78,7 +78,7 @@ async def measure() -> None:
                     done = await _run_round(client)
                     # The first round of each warms up.
                     kept.extend([done] if turn else [])
-    publish("payloads", [*figures, *_compare_rounds(*rounds)])
+    publish("payloads-small" if SMALL else "payloads", [*figures, *_compare_rounds(*rounds)])
 
 
 async def _measure_payload(codec: EncryptingCodec, name: str, size: int) -> list[Figure]:
