@@ -180,7 +180,7 @@ class DownloadActivities:
         small = None
         max_bytes = self._services.settings.downloads.small_file_max_bytes
         # The probe took two requests or more.
-        if not self._small_files.locked() and small_files.can_be_made_in_two_seconds(
+        if not self._small_files.locked() and small_files.is_small_enough_for_two_seconds(
             spec, probes, max_bytes, seconds / 2
         ):
             async with self._small_files:

@@ -25,7 +25,7 @@ from infra.objects import ObjectStore
 READ_SECONDS_MAX: Final = 2.0
 
 
-def can_be_made_in_two_seconds(
+def is_small_enough_for_two_seconds(
     spec: DownloadSpec, probes: list[TableProbe], max_bytes: int, seconds_per_page: float
 ) -> bool:
     """Return whether the file is probably made within two seconds, of rows that fit into memory."""

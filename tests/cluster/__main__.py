@@ -15,9 +15,10 @@ from lab.running import Lab
 from lab.tools import prepare_tools
 from tests.cluster.faults import KINDS, WEIGHTS, Fault
 from tests.cluster.installation import CALL_TIMEOUT, LabDeployment, running_lab_deployment
-from tests.cluster.load import Load, build_loads
+from tests.cluster.load import build_loads
 from tests.cluster.outcome import make_project, print_verdicts, say, wait_for_recovery
 from tests.cluster.record import FaultRecord, Verdict, publish_record, summarize
+from tests.cluster.work import Load
 
 FAULTS, SEED = 100, 1
 WARM_SECONDS = 20.0

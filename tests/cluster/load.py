@@ -8,13 +8,9 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
 from urllib.parse import quote
 
-import aiohttp
 import asyncpg
 
 from domain.addresses.messages import Topic
@@ -23,63 +19,23 @@ from infra.objects import ObjectStore
 from sims.gse.tasks import FileSpot
 from sims.platforms.scenario import Changes, PlatformScenario
 from tests.cluster.record import Verdict
-from tests.support import task_checker
+from tests.cluster.task_load import TaskLoad
+from tests.cluster.work import PAUSE_SECONDS, Json, Load, Work, ask_until_answered
 from tests.support.address_log import AddressLog
 from tests.support.caller import Caller
 from tests.support.deployment import PUSH_SECRET, Deployment
 from tests.support.downloads import expected_rows, parse_csv
 from tests.support.order_fleet import Fleet
 from tests.support.orders import count_findings
-from tests.support.task_checker import FINAL, GrantedLease, ReportedResult, TaskNotes
 from tests.support.transfers import CONTENT, FOLDER, sha256
 
-PAUSE_SECONDS = 0.5
-PATIENCE_SECONDS = 240.0
 ROWS, PAGE_ROWS, PAGE_MS = 1_000, 100, 200
 TARGETS = 4
-TYPE = "lab"
-LEASE_SECONDS = 20
 UPRNS = range(1_000, 1_040)
 PLATFORM = "lab"
 HISTORY_SECONDS = 300
 LATE_SECONDS = 12
 """The platform's orders count as in once they are older than this."""
-
-Json = dict[str, Any]
-
-
-@dataclass
-class Work:
-    """The pieces of work of one system: those under way, and when the others began and ended."""
-
-    open: dict[str, float] = field(default_factory=dict)
-    ended: list[tuple[float, float]] = field(default_factory=list)
-
-    def begin(self, name: str) -> None:
-        """Note that a piece of work is asked for."""
-        self.open[name] = time.monotonic()
-
-    def end(self, name: str) -> None:
-        """Note that it is done."""
-        if (began := self.open.pop(name, None)) is not None:
-            self.ended.append((began, time.monotonic()))
-
-    def find_first_end(self, since: float) -> float | None:
-        """Return when the first piece of work ended that began after a moment."""
-        return min((ended for began, ended in self.ended if began >= since), default=None)
-
-
-class Load(Protocol):
-    """The load of one system."""
-
-    name: str
-    work: Work
-
-    async def run(self, over: asyncio.Event) -> None:
-        """Ask for work until it is over, and wait until all of it is done."""
-
-    async def check(self) -> Verdict:
-        """Compare what came of it with what must be."""
 
 
 class DownloadLoad:
@@ -186,7 +142,7 @@ class TransferLoad:
             shown: Json = await answer.json()
             return shown if shown["status"] in ("Success", "Failed", "Timeout") else {}
 
-        return await _until(look)
+        return await ask_until_answered(look)
 
     def _has_file(self, agent: str) -> bool:
         path = self._deployment.disks.path(FileSpot(agent, "", FOLDER, sha256(CONTENT)))
@@ -311,108 +267,6 @@ class AddressLoad:
         return Topic.CREATE_UPDATE, {"uprn": uprn, "address_id": 1_000_000 + uprn, "record": {"n": number}}
 
 
-class TaskLoad:
-    """Tasks created, held and set by workers outside; each must end once, and have one holder at a time."""
-
-    name = "tasks"
-
-    def __init__(self, deployment: Deployment, caller: Caller) -> None:
-        self.work = Work()
-        self._caller = caller
-        self._deployment = deployment
-        self._notes = TaskNotes()
-
-    async def run(self, over: asyncio.Event) -> None:
-        """See Load."""
-        config = {
-            "task_type": TYPE,
-            "max_processing_time": LEASE_SECONDS,
-            "max_retry_num": 1_000,
-            "max_retry_interval": 1,
-        }
-        await self._insist("POST", "register_task_type", json={"task_type_data": config})
-        done = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(2):
-                group.create_task(self._hold_and_set(done))
-            await self._create(over)
-            await _until(self._is_nothing_left)
-            done.set()
-
-    async def check(self) -> Verdict:
-        """See Load."""
-        listed = await self._insist("GET", "get_task_list", params={"task_type": TYPE, "limit": 10_000})
-        self._notes.found = [(task["task_id"], task["status"]) for task in listed["task_list"]]
-        counted = await self._insist("GET", "get_task_counts_by_type", params={"task_type": TYPE})
-        names = ("task_count", "pending", "running", "success", "failed")
-        self._notes.counted = {name: counted[name] for name in names}
-        lost = len(set(self._notes.created.values()) - dict(self._notes.found).keys())
-        wrong = task_checker.list_violations(self._notes)
-        return Verdict(len(self._notes.created), lost, len(wrong) - lost, tuple(wrong))
-
-    async def _create(self, over: asyncio.Event) -> None:
-        for number in itertools.count():
-            if over.is_set():
-                return
-            name = f"task-{number}"
-            self.work.begin(name)
-            data = {"task_type": TYPE, "task_id": name, "user_id": "lab", "task_content": name}
-            answer = await self._insist("POST", "create_task", json={"task_data": data})
-            self._notes.created[name] = answer["task_id"]
-            await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _hold_and_set(self, done: asyncio.Event) -> None:
-        while not done.is_set():
-            held = await self._ask("POST", "hold_tasks", json={"task_type": TYPE, "limit": 3, "wait": 1})
-            received_at = time.time()
-            if held is None:
-                await asyncio.sleep(PAUSE_SECONDS)
-                continue
-            for task in held["task_list"]:
-                lease = GrantedLease(task["task_id"], task["lease"], received_at, task["lease_end"])
-                self._notes.holdings.append(lease)
-                await self._set(task)
-
-    async def _set(self, task: Json) -> None:
-        said = {"task_id": task["task_id"], "lease": task["lease"], "status": FINAL[0]}
-        sent_at = time.time()
-        answer = await self._insist("POST", "set_task", json={"task_data": said})
-        taken = answer["code"] == 0
-        self._notes.sayings.append(ReportedResult(task["task_id"], task["lease"], FINAL[0], sent_at, taken))
-        self.work.end(task["task_content"])
-
-    async def _is_nothing_left(self) -> Json:
-        counts = await self._insist("GET", "get_task_counts_by_type", params={"task_type": TYPE})
-        return counts if not counts["pending"] + counts["running"] else {}
-
-    async def _insist(self, method: str, route: str, **options: Any) -> Json:
-        async def ask() -> Json | None:
-            return await self._ask(method, route, **options)
-
-        return await _until(ask)
-
-    async def _ask(self, method: str, route: str, **options: Any) -> Json | None:
-        """Return the answer; None where there is none, or a component is down."""
-        try:
-            async with self._caller.session.request(method, f"/v1/{route}", **options) as answer:
-                body: Json = await answer.json(content_type=None)
-        except (aiohttp.ClientError, ConnectionError, TimeoutError, ValueError):
-            return None
-        if answer.status >= 500 or body["code"] == 8036:
-            return None
-        assert answer.status == 200, body
-        return body
-
-
-async def _until(ask: Callable[[], Awaitable[Json | None]]) -> Json:
-    """Ask until there is something to return."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            if answer := await ask():
-                return answer
-            await asyncio.sleep(PAUSE_SECONDS)
-
-
 def build_loads(deployment: Deployment, caller: Caller, seed: int) -> list[Load]:
     """Return the load of every system."""
     return [
@@ -420,5 +274,5 @@ def build_loads(deployment: Deployment, caller: Caller, seed: int) -> list[Load]
         TransferLoad(deployment, caller),
         OrderLoad(deployment, caller),
         AddressLoad(deployment, caller, seed),
-        TaskLoad(deployment, caller),
+        TaskLoad(caller),
     ]

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import aiohttp
 
-from tests.cluster.load import Load
 from tests.cluster.record import Verdict
+from tests.cluster.work import Load
 from tests.support.caller import Caller
 
 RECOVERY_SECONDS = 180.0

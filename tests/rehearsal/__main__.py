@@ -20,9 +20,10 @@ from temporalio.client import Client
 from dev.embedded.stack import run_stack
 from domain import VERSION
 from infra import log
-from tests.cluster.load import Load, build_loads
+from tests.cluster.load import build_loads
 from tests.cluster.outcome import make_project, print_verdicts, say, wait_for_recovery
 from tests.cluster.record import Answers, Verdict
+from tests.cluster.work import Load
 from tests.rehearsal.next_version import ROOT, build_next_version
 from tests.rehearsal.next_version import VERSION as NEXT
 from tests.rehearsal.processes import HOSTS, VersionedInstallation, running_versions

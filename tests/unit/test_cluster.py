@@ -11,8 +11,8 @@ import pytest
 from lab.topology import load_topology
 from tests.cluster.__main__ import draw_faults
 from tests.cluster.faults import KINDS
-from tests.cluster.load import Work
 from tests.cluster.record import FAULTS_MIN, NOTHING, Answers, FaultRecord, Verdict, summarize
+from tests.cluster.work import Work
 
 TOPOLOGY = load_topology()
 LAB: Any = SimpleNamespace(topology=TOPOLOGY, hosts=dict(TOPOLOGY.hosts), primary="db2")
