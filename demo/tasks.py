@@ -77,7 +77,7 @@ class TasksPart:
         if unknown := set(lines) - expected:
             raise WrongOutcome(f"The workers wrote what was no task, such as {min(unknown)!r}.")
         twice = len(lines) - TASKS
-        return f"a result of each of {TASKS:,} tasks" + (f"; {twice} were done twice" if twice else "")
+        return f"a result of each of {TASKS:,} tasks; {twice} were done twice"
 
     @asynccontextmanager
     async def _run_worker(self, demo: Demo) -> AsyncIterator[asyncio.subprocess.Process]:
