@@ -321,6 +321,7 @@ class OverviewSnapshotReader:
         now: datetime,
     ) -> SystemWorkload:
         overview = self._overviews[system]
+        period = overview.get_failure_count_period
         own_queues = [each for each in queues if each.room == system]
         workload = sum_workloads((workload, _derive_concerns_from_figures(system, workload, own_queues, paused, now)))
         return SystemWorkload(
@@ -329,7 +330,7 @@ class OverviewSnapshotReader:
             running=workload.running.count,
             waiting=workload.waiting.count,
             failed=workload.failed.count,
-            failed_since=overview.get_failures_counted_since(self._services.settings, now),
+            failed_since=None if period is None else now - period(self._services.settings),
             oldest_running_seconds=workload.running.compute_age(now),
             oldest_waiting_seconds=workload.waiting.compute_age(now),
             oldest_failed_seconds=workload.failed.compute_age(now),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
 Client_contra = TypeVar("Client_contra", contravariant=True)
@@ -124,8 +124,9 @@ class SystemOverview(Protocol[Services_contra, Settings_contra, Workloads_co]):
     def HAS_PROJECTS(self) -> bool:  # noqa: N802 - a module's constant
         """Whether its work belongs to projects; otherwise only the admin key sees it."""
 
-    def get_failures_counted_since(self, settings: Settings_contra, now: datetime) -> datetime | None:
-        """Return since when failures are counted; None where they count until an operator resolves them."""
+    @property
+    def get_failure_count_period(self) -> Callable[[Settings_contra], timedelta] | None:
+        """Returns how long a failure is counted; None where it counts until an operator resolves it."""
 
     def build_workload_counter(self, services: Services_contra) -> Callable[[], Awaitable[Workloads_co]]:
         """Return a function that counts the work of every project."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -17,7 +16,6 @@ from domain.workload import ConcernKind, ConcernKindSubjectAndCause, CountAndOld
 from infra import log
 from infra.address_settings import AddressSettings
 from infra.database import Database
-from infra.settings import Settings
 from services import addresses
 from services.services import Services
 from stores.addresses import cycle
@@ -25,11 +23,8 @@ from stores.addresses.cycle import UnfinishedMessageCounts
 
 UNIT: Final = "messages"
 HAS_PROJECTS: Final = False
-
-
-def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | None:
-    """Return None: failed messages stay until an operator handles them."""
-    return None
+get_failure_count_period: Final = None
+"""A failed message counts until an operator handles it."""
 
 
 def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:

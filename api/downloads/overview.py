@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
@@ -16,9 +16,9 @@ UNIT: Final = "downloads"
 HAS_PROJECTS: Final = True
 
 
-def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | None:
-    """Return the time since when failures are counted."""
-    return now - catalogue.FAILED_WITHIN
+def get_failure_count_period(settings: Settings) -> timedelta:
+    """Return how long a failure is counted."""
+    return catalogue.FAILED_WITHIN
 
 
 def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:

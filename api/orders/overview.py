@@ -13,18 +13,14 @@ from api.orders.requests import TimelineQuery
 from api.orders.responses import TimelinePartResponse, TimelineResponse
 from domain.faults import Invalid, Missing
 from domain.workload import Workloads
-from infra.settings import Settings
 from services.services import Services
 from stores.orders import health, ledger, platforms, slices
 from stores.tables.orders import OrderPlatform
 
 UNIT: Final = "slices"
 HAS_PROJECTS: Final = True
-
-
-def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | None:
-    """Return None: failed slices count until an operator resolves them."""
-    return None
+get_failure_count_period: Final = None
+"""A failed slice counts until an operator resolves it."""
 
 
 def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:

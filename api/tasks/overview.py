@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import timedelta
 from functools import partial
 from typing import Final, NamedTuple, Self
 
@@ -54,9 +54,9 @@ _LANE_CURSOR: Final = re.compile(r"([0-9]{1,9})\.([0-9]{1,18})\.([0-9a-f]{32})")
 _ARCHIVE_CURSOR: Final = re.compile(r"([0-9]{1,18})\.(\S{1,160})")
 
 
-def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | None:
-    """Return since when failed tasks are counted: one day."""
-    return now - lanes.FAILED_WITHIN
+def get_failure_count_period(settings: Settings) -> timedelta:
+    """Return how long a failed task is counted: one day."""
+    return lanes.FAILED_WITHIN
 
 
 def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:

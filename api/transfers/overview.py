@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from api.http import pagination
@@ -34,9 +34,9 @@ UNIT: Final = "targets"
 HAS_PROJECTS: Final = True
 
 
-def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | None:
-    """Return the time since which failures are counted: the retention of jobs."""
-    return now - timedelta(seconds=settings.transfers.kept_seconds)
+def get_failure_count_period(settings: Settings) -> timedelta:
+    """Return how long a failure is counted: the retention of jobs."""
+    return timedelta(seconds=settings.transfers.kept_seconds)
 
 
 def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
