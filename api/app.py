@@ -71,7 +71,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     app.on_response_prepare.append(middleware.set_response_headers)
     request_rates = app[rates.REQUEST_RATES] = rates.RequestRates()
     authenticator = app[auth.AUTHENTICATOR] = auth.Authenticator(services.database, settings, services.sealer)
-    app[pauses.CACHE] = pauses.PauseCache(services.database)
+    app[pauses.CACHE] = pauses.CachedPauseCheckBySystem(services.database)
     app[pauses.RESUME_HOOKS] = {}
     app[daily_quotas.DAILY_QUOTAS] = daily_quotas.DailyQuotaCounter(services.database)
     app.on_cleanup.append(daily_quotas.save_all)
@@ -81,7 +81,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
         if group.attach:
             group.attach(app, services)
         for route in group:
-            path = build_path_pattern(route.path, suffixes, route.slashes)
+            path = build_aiohttp_path_excluding_words_of_other_paths(route.path, suffixes, route.slashes)
             handler = build_handler(route, services, authenticator, request_rates)
             expect_handler = server.build_expect_handler(route.body_max_bytes or settings.api.body_max_bytes)
             app.router.add_route(route.method, path, handler, expect_handler=expect_handler)
@@ -97,12 +97,14 @@ def group_remainders_by_prefix(paths: Collection[str]) -> Mapping[str, Sequence[
     return suffixes
 
 
-def build_path_pattern(path: str, remainders_by_prefix: Mapping[str, Sequence[str]], slashes: str = "") -> str:
+def build_aiohttp_path_excluding_words_of_other_paths(
+    path: str, remainders_by_prefix: Mapping[str, Sequence[str]], variable_with_slashes: str = ""
+) -> str:
     """Return a path as aiohttp matches it: a variable never matches a word that another path has in its place.
 
     Args:
         remainders_by_prefix: The index of all paths.
-        slashes: The variable that may hold slashes; it does not match what other paths have after it.
+        variable_with_slashes: The one that may hold slashes; it does not match what other paths have after it.
     """
     longer = "".join(f"(?<!{re.escape(f'/{suffix}')})" for suffix in remainders_by_prefix.get(f"{path}/", ()))
 
@@ -110,7 +112,7 @@ def build_path_pattern(path: str, remainders_by_prefix: Mapping[str, Sequence[st
         words = {suffix.partition("/")[0] for suffix in remainders_by_prefix[path[: variable.start()]]}
         taken = "|".join(sorted(re.escape(word) for word in words if word and not word.startswith("{")))
         not_taken = f"(?!(?:{taken})(?:/|$))" if taken else ""
-        if variable[1] == slashes:
+        if variable[1] == variable_with_slashes:
             return f"{{{variable[1]}:{not_taken}.+{longer}}}"
         return f"{{{variable[1]}:{not_taken}[^/]+}}" if taken else variable[0]
 

@@ -50,7 +50,7 @@ class SystemsResponse(Response):
     items: list[SystemResponse]
 
 
-class PauseCache:
+class CachedPauseCheckBySystem:
     """The pauses of systems and of types of tasks that this process knows, at most a second old."""
 
     def __init__(self, database: Database) -> None:
@@ -75,7 +75,7 @@ class PauseCache:
         self._cached = CachedRead(self._forget_cache_and_read_system, CACHE_SECONDS)
 
 
-CACHE = web.AppKey("pauses", PauseCache)
+CACHE = web.AppKey("pauses", CachedPauseCheckBySystem)
 
 ResumeHook: TypeAlias = Callable[[], Awaitable[None]]
 """Has a system begin at once what waited for its resume, where it would wait for a schedule otherwise."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench import soffice
-from excel.template.models import Drawing, TableDrawing
+from excel.template.models import TableTextsAndTemplate, WorkbookLayout
 from excel.workbook import Workbook
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
@@ -57,7 +57,7 @@ SEED_TEMPLATE: list[Any] = [
 ]
 
 
-def tree() -> tuple[TableDrawing, Rows]:
+def tree() -> tuple[TableTextsAndTemplate, Rows]:
     """The template of the download center's own design: heads of three levels, and every region."""
     keys = (
         "source recharge_num pay_money wechat alipay recharge_money reduction refund_num refund_money real_refund_money"
@@ -68,7 +68,7 @@ def tree() -> tuple[TableDrawing, Rows]:
         ("收银台", 2310, 604_777.80, 402_111.30, 202_666.50, 612_000, 7_222.20, 31, 9_250, 9_101.75),
         ("手机 App", 518, 160_905.20, 97_405.20, 63_500, 163_000, 2_094.80, 3, 800, 786.90),
     ]
-    drawing = TableDrawing(
+    drawing = TableTextsAndTemplate(
         title="充值与退款汇总",
         summary="按<b>来源方式</b>汇总；<font color='red'>退款金额</font>以<u>申请日</u>为准，<i>实退</i>为到账数。",
         header={"油站": "钓鱼岛", "日期": "4月3日", "操作员": "松林"},
@@ -78,7 +78,7 @@ def tree() -> tuple[TableDrawing, Rows]:
     return drawing, [dict(zip(keys.split(), row, strict=True)) for row in data]
 
 
-def row_heads() -> tuple[TableDrawing, Rows]:
+def row_heads() -> tuple[TableTextsAndTemplate, Rows]:
     """Heads of rows and of columns."""
     regions = {"east": "华东", "south": "华南"}
     cities = {"sh": ("east", "上海"), "hz": ("east", "杭州"), "gz": ("south", "广州"), "sz": ("south", "深圳")}
@@ -114,11 +114,11 @@ def row_heads() -> tuple[TableDrawing, Rows]:
         ("online", "充电", 3_118, 4_260, 5_904, 8_377),
     ]
     keys = ("_row_head_", "fuel", "q1", "q2", "q3", "q4")
-    drawing = TableDrawing(title="各地区销量（吨）", template={"row": row, "col": column})
+    drawing = TableTextsAndTemplate(title="各地区销量（吨）", template={"row": row, "col": column})
     return drawing, [dict(zip(keys, cells, strict=True)) for cells in data]
 
 
-def conditions() -> tuple[TableDrawing, Rows]:
+def conditions() -> tuple[TableTextsAndTemplate, Rows]:
     """Styles that depend on the cell."""
     alarm = {"condition": "< -10", "color": "white", "bg_color": "C00000", "bold": True}
     low = {"condition": ">= -10 and < 0", "color": "C00000"}
@@ -144,10 +144,12 @@ def conditions() -> tuple[TableDrawing, Rows]:
         ("00081012", "滨江站", "2014-07-30", "停业", 0, -100),
     ]
     keys = ("no", "station", "opened", "state", "sold", "growth")
-    return TableDrawing(title="油站经营情况", template=template), [dict(zip(keys, row, strict=True)) for row in data]
+    return TableTextsAndTemplate(title="油站经营情况", template=template), [
+        dict(zip(keys, row, strict=True)) for row in data
+    ]
 
 
-def chart() -> tuple[TableDrawing, Rows]:
+def chart() -> tuple[TableTextsAndTemplate, Rows]:
     """A chart over columns of the table."""
     template = {
         "col": [
@@ -162,7 +164,7 @@ def chart() -> tuple[TableDrawing, Rows]:
         {"month": f"{month} 月", "recharge": amount * 1_000, "refund": amount * (31 + month % 4 * 9)}
         for month, amount in enumerate(amounts, start=1)
     ]
-    return TableDrawing(title="2026 年充值走势", template=template), rows
+    return TableTextsAndTemplate(title="2026 年充值走势", template=template), rows
 
 
 PICTURES = {"excel-tree": tree, "excel-rows": row_heads, "excel-conditions": conditions, "excel-chart": chart}
@@ -181,11 +183,11 @@ def main() -> None:
             print(f"{made.name}: {made.stat().st_size / 1000:.0f} kB")
 
 
-def write(path: Path, table: TableDrawing, rows: Rows) -> None:
+def write(path: Path, table: TableTextsAndTemplate, rows: Rows) -> None:
     """A book of one table."""
     keys = list(rows[0])
     cells = {key: pa.array([json.dumps(row[key]).encode() for row in rows], pa.binary()) for key in keys}
-    book = Workbook(Drawing(tables=[table]), time_zone="Asia/Shanghai")
+    book = Workbook(WorkbookLayout(tables=[table]), time_zone="Asia/Shanghai")
     book.begin_table(table, keys).add(pa.record_batch(cells))
     with path.open("wb") as out:
         book.finish(out.write)

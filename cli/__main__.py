@@ -226,7 +226,7 @@ def export(
         time_zone=time_zone,
     )
     work = exporting.build_export_command(request, out)
-    check = partial(exporting.require_writable, out)
+    check = partial(exporting.require_writable_file_or_current_folder, out)
     command.run_and_exit(
         command.run_with_api(
             command.configure_logging_and_resolve_data_dir(data_dir), api, work, as_json=as_json, check=check

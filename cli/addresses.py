@@ -16,7 +16,7 @@ from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRu
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
-    from haulage.addresses import Addresses, Message, PublishedMessagesProgress, UnfinishedCounts
+    from haulage.addresses import Addresses, MessageWithModuleAnswers, PublishedMessagesProgress, UnfinishedCounts
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -107,7 +107,7 @@ def list_(
     filters = {**_build_filters(topic, module, kind), "state": state, "uprn": uprn, "history": history}
 
     async def list_matching_messages(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
-        found: list[Message] = []
+        found: list[MessageWithModuleAnswers] = []
         async for each in addresses.list_messages(**filters):
             found.append(each)
             if len(found) == limit:
@@ -387,7 +387,7 @@ def _describe_delivery_or_raise_unless_all_done(delivery: PublishedMessagesProgr
     return CommandOutput(fields, (sentence,))
 
 
-def _describe_message(message: Message) -> str:
+def _describe_message(message: MessageWithModuleAnswers) -> str:
     uprns = " and ".join(str(uprn) for uprn in (message.uprn_1, message.uprn_2) if uprn)
     parts = [f"{message.id}: {message.topic} of {uprns}, {message.state}"]
     if message.waits and message.waits.kind:

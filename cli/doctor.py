@@ -88,7 +88,7 @@ async def run_checks(settings: Settings, components: str, *, as_json: bool = Fal
 async def iterate_results(settings: Settings, names: Collection[str] = ()) -> AsyncIterator[CheckResult]:
     """Yield the outcome of each check, or of the named ones only, as it becomes known."""
     checks: dict[str, Check] = {
-        "engine": _check_engine,
+        "engine": _require_search_attributes_and_format_engine_version,
         "workers": _check_queues_are_served,
         "skew": _check_worker_versions,
         "database": _check_database,
@@ -144,7 +144,7 @@ async def _connect_engine_or_fail_check() -> Client:
         raise CheckFailed(fault.record.message, fault.record.hint) from fault
 
 
-async def _check_engine(settings: Settings) -> str:
+async def _require_search_attributes_and_format_engine_version(settings: Settings) -> str:
     client = await _connect_engine_or_fail_check()
     info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
     missing = await temporal.list_missing_search_attributes(client)

@@ -112,8 +112,8 @@ async def _cancel_on_server(client: Client, download: Download) -> str:
     return f"Stopped, but the server did not answer: the download {download.task_id} may go on there."
 
 
-def require_writable(out: Path | None) -> None:
-    """Raise FileNotWritable before the server does any work."""
+def require_writable_file_or_current_folder(out: Path | None) -> None:
+    """Raise FileNotWritable before the server does any work; without a name, the file goes to the current folder."""
     folder = Path() if out is None else out.parent
     if not folder.is_dir():
         raise FileNotWritable(f"There is no folder {folder} for the file. Create it, or give another --out.")

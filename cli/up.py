@@ -21,7 +21,7 @@ SAMPLE_CHANGE: Final = '{"uprn": 7, "address_id": 70, "record": {"street": "Main
 
 
 @dataclass(frozen=True)
-class ExampleCommand:
+class SystemAndCommandBuilder:
     """A command that tries a system against the stand-ins."""
 
     system: str
@@ -30,18 +30,18 @@ class ExampleCommand:
 
 
 EXAMPLES = (
-    ExampleCommand("downloads", lambda at: f'export "{at["source"]}/rows?rows=50000" --out customers.csv'),
-    ExampleCommand(
+    SystemAndCommandBuilder("downloads", lambda at: f'export "{at["source"]}/rows?rows=50000" --out customers.csv'),
+    SystemAndCommandBuilder(
         "transfers", lambda _: f"transfer send app.conf --signature {SAMPLE_SIGNATURE} --to host-1 --to host-2"
     ),
-    ExampleCommand(
+    SystemAndCommandBuilder(
         "orders",
         lambda at: (
             f'orders set-up shop {at["platforms"]}/p/shop --kind shopify --credentials shop --since "last 2 hours"'
         ),
     ),
-    ExampleCommand("addresses", lambda _: f"addresses publish createUpdate '{SAMPLE_CHANGE}'"),
-    ExampleCommand("tasks", lambda _: "tasks create greet --register Ada Grace"),
+    SystemAndCommandBuilder("addresses", lambda _: f"addresses publish createUpdate '{SAMPLE_CHANGE}'"),
+    SystemAndCommandBuilder("tasks", lambda _: "tasks create greet --register Ada Grace"),
 )
 """What is printed to paste; the tutorials begin with the same commands."""
 

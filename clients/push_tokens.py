@@ -13,7 +13,7 @@ from jwt.types import Options
 
 from clients.http import GuardedClient
 from domain.faults import Fault
-from infra.address_settings import PushSettings
+from infra.address_settings import PubSubPushSettings
 
 KEYS_MAX_BYTES: Final = 256 * 1024
 KEYS_TIMEOUT_SECONDS: Final = 5.0
@@ -34,7 +34,7 @@ class InvalidPushToken(Exception):
 class PushTokenVerifier:
     """Verifies the tokens of pushes: signed by Google for our audience and account, or the configured secret."""
 
-    def __init__(self, http: GuardedClient, settings: PushSettings) -> None:
+    def __init__(self, http: GuardedClient, settings: PubSubPushSettings) -> None:
         self._http = http
         self._settings = settings
         self._keys: dict[str, jwt.PyJWK] = {}

@@ -105,7 +105,7 @@ async def empty_folder(folder: Path) -> None:
     """
     if (folder / "data").exists():
         with data_folder.lock_data_dir(folder / "data") as run_file:
-            await run_file.end_leftover_processes()
+            await run_file.end_leftover_processes_and_clear_recorded_parts()
     shutil.rmtree(folder, ignore_errors=True)
 
 

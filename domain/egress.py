@@ -57,7 +57,7 @@ _WITH_PORT = re.compile(r"(?:\[([0-9a-fA-F.]*:[0-9a-fA-F:.]*)\]|([0-9.]+)):([0-9
 
 
 @dataclass(frozen=True, slots=True)
-class EgressTarget:
+class UrlParts:
     """The parts of a URL; as text its host and port, which a message may quote."""
 
     scheme: str
@@ -116,7 +116,7 @@ class EgressRules:
 
     allow_list: tuple[AllowListEntry, ...]
     ports: frozenset[int]
-    own: EgressTarget | None = None
+    own: UrlParts | None = None
     """The one route of the installation itself that is allowed, whatever address its name resolves to."""
 
     @classmethod
@@ -124,11 +124,11 @@ class EgressRules:
         """Parse the settings; raise ValueError for a wrong entry. `own` is a URL such as http://api:8080/v1/rows."""
         return cls(tuple(map(AllowListEntry.parse, allow)), frozenset(ports), own=parse_url(own) if own else None)
 
-    def is_own_route(self, target: EgressTarget) -> bool:
+    def is_own_route(self, target: UrlParts) -> bool:
         """Return whether the target is the installation's own route that is allowed; its query may be any."""
         return self._is_at_own_host(target) and self.own is not None and target.path == self.own.path
 
-    def _is_at_own_host(self, target: EgressTarget) -> bool:
+    def _is_at_own_host(self, target: UrlParts) -> bool:
         return self.own is not None and (target.host, target.port) == (self.own.host, self.own.port)
 
     def allows(self, address: Address, port: int) -> bool:
@@ -137,7 +137,7 @@ class EgressRules:
             return True
         return port in self.ports and is_public(address)
 
-    def require_allowed_url(self, url: str, *, is_own_open: bool = False) -> EgressTarget:
+    def require_allowed_url(self, url: str, *, is_own_open: bool = False) -> UrlParts:
         """Return the target of a URL; raise Invalid if it is forbidden whatever its name resolves to.
 
         Args:
@@ -160,7 +160,7 @@ class EgressRules:
             raise build_denied_fault(f"Port {target.port} is not open to sources; open ports are {allowed}.")
         return target
 
-    def _could_be_allowed_after_name_lookup(self, target: EgressTarget) -> bool:
+    def _could_be_allowed_after_name_lookup(self, target: UrlParts) -> bool:
         if not isinstance(target.host, str):
             return self.allows(target.host, target.port)
         return target.port in self.ports or any(allowed.port in (None, target.port) for allowed in self.allow_list)
@@ -196,7 +196,7 @@ def is_public(address: Address) -> bool:
     return address in GLOBAL_V6 and not any(address in network for network in CLOSED_V6)
 
 
-def parse_url(url: str) -> EgressTarget:
+def parse_url(url: str) -> UrlParts:
     """Return the target of a URL; raise Invalid if two programs could read it differently."""
     if len(url) > URL_MAX_CHARACTERS:
         raise _build_malformed_fault(
@@ -226,7 +226,7 @@ def parse_url(url: str) -> EgressTarget:
     scheme = parts[1].lower()
     try:
         host = parse_address(bracketed) if bracketed else _parse_host(name)
-        return EgressTarget(scheme, host, _parse_port(port) if port else _DEFAULT_PORTS[scheme], url[parts.end() :])
+        return UrlParts(scheme, host, _parse_port(port) if port else _DEFAULT_PORTS[scheme], url[parts.end() :])
     except ValueError:
         raise _build_malformed_host_fault(parts[2]) from None
 

@@ -32,7 +32,7 @@ _TIME, _DATE = 0, 33
 
 
 @dataclass(frozen=True)
-class DeflatedPiece:
+class CheckedDeflatedPiece:
     """A part of an entry: its deflated bytes, and the check sum and length of what they say."""
 
     data: bytes
@@ -40,7 +40,7 @@ class DeflatedPiece:
     length: int
 
 
-def deflate(*contents: bytes | memoryview, last: bool = False) -> DeflatedPiece:
+def deflate(*contents: bytes | memoryview, last: bool = False) -> CheckedDeflatedPiece:
     """Deflate a piece, from one content or several; the last piece ends the entry."""
     compressor = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, _RAW)
     data, crc32 = [], 0
@@ -48,7 +48,7 @@ def deflate(*contents: bytes | memoryview, last: bool = False) -> DeflatedPiece:
         data.append(compressor.compress(content))
         crc32 = isal_zlib.crc32(content, crc32)
     data.append(compressor.flush(isal_zlib.Z_FINISH if last else isal_zlib.Z_FULL_FLUSH))
-    return DeflatedPiece(b"".join(data), crc32, sum(memoryview(content).nbytes for content in contents))
+    return CheckedDeflatedPiece(b"".join(data), crc32, sum(memoryview(content).nbytes for content in contents))
 
 
 class SpooledPieces:
@@ -66,7 +66,7 @@ class SpooledPieces:
         self.length = 0
         self.size = 0
 
-    def add(self, piece: DeflatedPiece) -> None:
+    def add(self, piece: CheckedDeflatedPiece) -> None:
         """Append a piece."""
         self._file.write(piece.data)
         self.crc32 = isal_zlib.crc32_combine(self.crc32, piece.crc32, piece.length)
@@ -89,7 +89,7 @@ class ZipArchive:
         self._position = 0
         self._directory: list[bytes] = []
 
-    def write_entry(self, name: str, parts: Iterable[DeflatedPiece | SpooledPieces]) -> None:
+    def write_entry(self, name: str, parts: Iterable[CheckedDeflatedPiece | SpooledPieces]) -> None:
         """Add an entry; the last part must end it."""
         parts = list(parts)
         crc32 = length = size = 0
@@ -135,12 +135,14 @@ class SplicedTableBody:
     content: SpooledPieces
 
 
-def insert_bodies_into_sheet(sheet: bytes, insets: Sequence[SplicedTableBody]) -> list[DeflatedPiece | SpooledPieces]:
+def insert_bodies_into_sheet(
+    sheet: bytes, insets: Sequence[SplicedTableBody]
+) -> list[CheckedDeflatedPiece | SpooledPieces]:
     """Return the parts of a sheet's entry: what xlsxwriter wrote, with the bodies set in from top to bottom."""
     sheet = _extend_dimension(sheet.replace(_NO_ROWS, b"<sheetData></sheetData>"), insets)
     starts = [(int(row[1]) - 1, row.start()) for row in _ROW.finditer(sheet)]
     starts.append((2**20, sheet.index(_ROWS_END)))
-    parts: list[DeflatedPiece | SpooledPieces] = []
+    parts: list[CheckedDeflatedPiece | SpooledPieces] = []
     done = 0
     for inset in insets:
         cut = next(start for row, start in starts if row >= inset.first_row)

@@ -28,7 +28,7 @@ from excel.template.models import CellStyle, ChartOfTemplate
 
 
 @dataclass(frozen=True)
-class TextMetrics:
+class RegionTextSizeRules:
     """The height and width that the text of a region needs."""
 
     line: float
@@ -46,10 +46,10 @@ class TextMetrics:
         return min(ROW_HEIGHT_MAX, max(self.line * lines + self.padding, LINE_POINTS * lines))
 
 
-TITLE: Final = TextMetrics(line=28, padding=8, scale=2.1)
-TEXT: Final = TextMetrics(line=14, padding=14, width_max=40)
-PAIR: Final = TextMetrics(line=14, padding=8, width_max=20)
-HEAD: Final = TextMetrics(line=15, padding=7, scale=1.1, margin=4, width_max=30)
+TITLE: Final = RegionTextSizeRules(line=28, padding=8, scale=2.1)
+TEXT: Final = RegionTextSizeRules(line=14, padding=14, width_max=40)
+PAIR: Final = RegionTextSizeRules(line=14, padding=8, width_max=20)
+HEAD: Final = RegionTextSizeRules(line=15, padding=7, scale=1.1, margin=4, width_max=30)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class MergedCellArea:
     columns: int
     runs: tuple[TextRun, ...]
     style: CellStyle
-    measure: TextMetrics
+    measure: RegionTextSizeRules
 
     @property
     def last_row(self) -> int:
@@ -85,7 +85,7 @@ class MergedCellArea:
 
 
 @dataclass(frozen=True)
-class TableFrame:
+class AreasAroundTableBody:
     """The regions around the data of one table."""
 
     columns: tuple[TableColumn, ...]
@@ -130,7 +130,7 @@ class TableFrame:
 class PlacedTable:
     """A table of a sheet with its number of rows and their row heads."""
 
-    frame: TableFrame
+    frame: AreasAroundTableBody
     body_rows: int
     samples: Sequence[Sequence[str]] = ()
     """The texts of the first rows of each column of data, as Excel shows them."""

@@ -74,7 +74,7 @@ _OFFSET_BYTES = 4
 
 
 @dataclass(frozen=True)
-class BytesView:
+class CellBytesWithOffsets:
     """The bytes of a column's cells, and the start and end of each cell in them."""
 
     data: npt.NDArray[np.uint8]
@@ -102,13 +102,13 @@ class BytesView:
         return self.data.take(positions, mode="clip")
 
 
-def view_bytes(texts: pa.Array) -> BytesView:
+def view_bytes(texts: pa.Array) -> CellBytesWithOffsets:
     """Return the bytes of a column of type binary or string without copying them."""
     _, offsets, data = texts.buffers()
     if offsets is None or not len(texts):
-        return BytesView(np.empty(0, np.uint8), np.empty(0, np.int32), np.empty(0, np.int32))
+        return CellBytesWithOffsets(np.empty(0, np.uint8), np.empty(0, np.int32), np.empty(0, np.int32))
     positions = np.frombuffer(offsets, np.int32, len(texts) + 1, texts.offset * _OFFSET_BYTES)
-    return BytesView(np.frombuffer(data or b"", np.uint8), positions[:-1], positions[1:])
+    return CellBytesWithOffsets(np.frombuffer(data or b"", np.uint8), positions[:-1], positions[1:])
 
 
 def mask_not_null(cells: pa.Array) -> Mask:

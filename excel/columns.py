@@ -34,15 +34,15 @@ from excel.template.conditions import (
 )
 from excel.template.models import (
     AUTOMATIC_WIDTH,
-    Align,
     CellKind,
     CellStyle,
-    ColumnNode,
-    ConditionalLook,
-    Drawing,
-    StyleRule,
-    Template,
-    VAlign,
+    ColumnHeadNode,
+    ConditionalColorsAndBold,
+    ConditionalStyleRule,
+    HorizontalAlign,
+    TableTemplate,
+    VerticalAlign,
+    WorkbookLayout,
 )
 from excel.values import to_comparable_numbers_and_texts
 
@@ -72,18 +72,18 @@ class TableColumn:
     """The least height of the rows of data, in points; None leaves it to Excel."""
 
 
-def build_columns(template: Template | None, keys: Sequence[str], drawing: Drawing) -> list[TableColumn]:
+def build_columns(template: TableTemplate | None, keys: Sequence[str], drawing: WorkbookLayout) -> list[TableColumn]:
     """Return the columns of a template, or without one a column for each key, excluding those of row heads.
 
     A leaf whose name is none of the keys is a column without data.
     """
     if template is None:
-        return [_build_column(ColumnNode(path="", name=key, title=key), keys, drawing) for key in keys]
+        return [_build_column(ColumnHeadNode(path="", name=key, title=key), keys, drawing) for key in keys]
     leaves = (leaf for node in template.columns for leaf in _iterate_leaves_with_inheritance(node))
     return [_build_column(leaf, keys, drawing) for leaf in leaves]
 
 
-def _iterate_leaves_with_inheritance(node: ColumnNode) -> Iterator[ColumnNode]:
+def _iterate_leaves_with_inheritance(node: ColumnHeadNode) -> Iterator[ColumnHeadNode]:
     """Yield the leaves under a node with what they inherit from it."""
     if not node.children:
         yield node
@@ -91,7 +91,7 @@ def _iterate_leaves_with_inheritance(node: ColumnNode) -> Iterator[ColumnNode]:
         yield from _iterate_leaves_with_inheritance(_inherit_from_parent(child, node))
 
 
-def _inherit_from_parent(child: ColumnNode, parent: ColumnNode) -> ColumnNode:
+def _inherit_from_parent(child: ColumnHeadNode, parent: ColumnHeadNode) -> ColumnHeadNode:
     return replace(
         child,
         kind=parent.kind if child.kind is CellKind.AUTO else child.kind,
@@ -108,7 +108,7 @@ def _inherit_from_parent(child: ColumnNode, parent: ColumnNode) -> ColumnNode:
     )
 
 
-def _build_column(leaf: ColumnNode, keys: Sequence[str], drawing: Drawing) -> TableColumn:
+def _build_column(leaf: ColumnHeadNode, keys: Sequence[str], drawing: WorkbookLayout) -> TableColumn:
     width = _get_own_or_inherited(leaf.width, drawing.width)
     if width == AUTOMATIC_WIDTH:
         width = None
@@ -118,8 +118,8 @@ def _build_column(leaf: ColumnNode, keys: Sequence[str], drawing: Drawing) -> Ta
         bold=bool(leaf.bold),
         color=leaf.color,
         bg_color=leaf.bg_color,
-        align=leaf.align or drawing.align or Align.CENTER,
-        v_align=leaf.v_align or VAlign.MIDDLE,
+        align=leaf.align or drawing.align or HorizontalAlign.CENTER,
+        v_align=leaf.v_align or VerticalAlign.MIDDLE,
         number_format=leaf.number_format or _FORMATS.get(leaf.kind),
         border=True,
         wrap=wraps if leaf.wrap is None else leaf.wrap,
@@ -139,7 +139,7 @@ def _build_column(leaf: ColumnNode, keys: Sequence[str], drawing: Drawing) -> Ta
     )
 
 
-def apply_conditional_look(style: CellStyle, look: ConditionalLook) -> CellStyle:
+def apply_conditional_look(style: CellStyle, look: ConditionalColorsAndBold) -> CellStyle:
     """Return a style with the changes of a conditional look."""
     return replace(
         style,
@@ -149,7 +149,7 @@ def apply_conditional_look(style: CellStyle, look: ConditionalLook) -> CellStyle
     )
 
 
-def _drop_repeated_style_rules(rules: tuple[StyleRule, ...]) -> tuple[StyleRule, ...]:
+def _drop_repeated_style_rules(rules: tuple[ConditionalStyleRule, ...]) -> tuple[ConditionalStyleRule, ...]:
     return tuple(dict.fromkeys(rules))
 
 
@@ -158,10 +158,10 @@ def _get_own_or_inherited(own: _T | None, inherited: _T | None) -> _T | None:
 
 
 LINK_COLOR: Final = "0563C1"
-_V_ALIGN = {VAlign.TOP: "top", VAlign.MIDDLE: "vcenter", VAlign.BOTTOM: "bottom"}
+_V_ALIGN = {VerticalAlign.TOP: "top", VerticalAlign.MIDDLE: "vcenter", VerticalAlign.BOTTOM: "bottom"}
 
 
-class StyleSheet:
+class CellFormatRegistry:
     """The formats of a workbook. xlsxwriter numbers a format when it is first used.
 
     Thread-safe: the next table is begun while rows of the last one are encoded.
@@ -213,14 +213,14 @@ _NO_CODES = re.compile(r'"[^"]*"|\\.|[_*].|\[[^]]*\]|general', re.IGNORECASE)
 _DATE_CODES = re.compile("[ymdhs]", re.IGNORECASE)
 
 
-class ColumnStyles:
+class StyleIndexesByLookAndForm:
     """The styles of one column: its own and one for each condition, each in a variant for every form of cell.
 
     Cells with line breaks in a column that does not wrap have styles of their own, which a workbook gets only when it
     has such a cell.
     """
 
-    def __init__(self, column: TableColumn, styles: StyleSheet) -> None:
+    def __init__(self, column: TableColumn, styles: CellFormatRegistry) -> None:
         self._conditions = [condition for condition, _ in column.looks]
         self._own = (column.style, *(style for _, style in column.looks))
         self._kind = column.kind

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from excel.cells import CellForm, ColumnCellPayloadsAndForms, Mask
-from excel.columns import ColumnStyles, StyleIndexes, StyleSheet, TableColumn
+from excel.columns import CellFormatRegistry, StyleIndexes, StyleIndexesByLookAndForm, TableColumn
 from excel.html import EncodedHtmlCell, encode_html_cell
-from excel.moments import TimeZone
-from excel.row_builder import EMPTY_END, Markup, ReusableBuffer, RowBuilder, join_rows
+from excel.moments import LocalTimeConverter
+from excel.row_builder import EMPTY_END, ChunkRowsXmlBuilder, Markup, ReusableBuffer, join_rows
 from excel.sizes import (
     BOLD_SCALE,
     WIDTH_MAX,
@@ -56,7 +56,7 @@ _SPACED_TEXT_MARKUP = (' t="inlineStr"><is><t xml:space="preserve">', "</t></is>
 
 
 @dataclass(frozen=True)
-class CellLink:
+class CellHyperlink:
     """A cell with a hyperlink."""
 
     row: int
@@ -65,17 +65,17 @@ class CellLink:
 
 
 @dataclass
-class EncodedRowCounts:
+class RowCountsAndLinks:
     """What was counted while rows were encoded."""
 
     cut_cells: int = 0
     long_numbers: int = 0
     filled: set[int] = field(default_factory=set)
     """Places of the columns that have any value."""
-    links: list[CellLink] = field(default_factory=list)
+    links: list[CellHyperlink] = field(default_factory=list)
     grown: CountOfRowsHigherThanRequested = field(default_factory=CountOfRowsHigherThanRequested)
 
-    def add(self, other: EncodedRowCounts) -> None:
+    def add(self, other: RowCountsAndLinks) -> None:
         """Add the counts of later rows."""
         self.cut_cells += other.cut_cells
         self.long_numbers += other.long_numbers
@@ -92,11 +92,11 @@ class RowEncoder:
         columns: Sequence[TableColumn],
         first_column: int,
         height: float | None,
-        styles: StyleSheet,
-        zone: TimeZone,
+        styles: CellFormatRegistry,
+        zone: LocalTimeConverter,
     ) -> None:
         self._columns = columns
-        self._styles = [ColumnStyles(column, styles) for column in columns]
+        self._styles = [StyleIndexesByLookAndForm(column, styles) for column in columns]
         self._first_column = first_column
         self._height = height
         self._line_widths = [float(WIDTH_MAX)] * len(columns)
@@ -117,7 +117,7 @@ class RowEncoder:
         rows: int,
         heads: Sequence[pa.Array] = (),
         heights: Points | None = None,
-    ) -> tuple[list[memoryview], EncodedRowCounts]:
+    ) -> tuple[list[memoryview], RowCountsAndLinks]:
         """Encode rows; return their XML, in one part or several, and the counts.
 
         Args:
@@ -128,7 +128,7 @@ class RowEncoder:
             heights: The least height of each row for the cells left of it.
         """
         with _ENCODING_LOCK:
-            builder, tally = RowBuilder(first_row + 1, rows), EncodedRowCounts()
+            builder, tally = ChunkRowsXmlBuilder(first_row + 1, rows), RowCountsAndLinks()
             needed = self._encode_cells(builder, cells, first_row, heads, tally)
             if heights is not None:
                 needed = heights if needed is None else np.maximum(needed, heights)
@@ -153,11 +153,11 @@ class RowEncoder:
 
     def _encode_cells(
         self,
-        builder: RowBuilder,
+        builder: ChunkRowsXmlBuilder,
         cells: Sequence[pa.Array | None],
         first_row: int,
         heads: Sequence[pa.Array],
-        tally: EncodedRowCounts,
+        tally: RowCountsAndLinks,
     ) -> Points | None:
         """Encode the cells of rows; return the heights that show them."""
         highest: Lines | None = None
@@ -172,7 +172,7 @@ class RowEncoder:
         return None if highest is None else to_row_heights(highest)
 
     def _encode_column(
-        self, builder: RowBuilder, place: int, cells: pa.Array | None, first_row: int, tally: EncodedRowCounts
+        self, builder: ChunkRowsXmlBuilder, place: int, cells: pa.Array | None, first_row: int, tally: RowCountsAndLinks
     ) -> Lines | None:
         """Encode the cells of a column; return the lines of each, or None if all take one."""
         styles, sheet_column = self._styles[place], self._first_column + place
@@ -217,18 +217,19 @@ class RowEncoder:
         builder.add_mixed_cells(kinds, around, payload)
         return lines
 
-    def _find_links(self, values: ColumnCellPayloadsAndForms, place: int, first_row: int) -> list[CellLink]:
+    def _find_links(self, values: ColumnCellPayloadsAndForms, place: int, first_row: int) -> list[CellHyperlink]:
         if not values.has_form(CellForm.LINK):
             return []
         where = values.mask_of_forms(CellForm.LINK)
         urls = values.payload.filter(pa.array(where)).to_pylist()
         column = self._first_column + place
         return [
-            CellLink(first_row + int(row), column, url) for row, url in zip(np.flatnonzero(where), urls, strict=True)
+            CellHyperlink(first_row + int(row), column, url)
+            for row, url in zip(np.flatnonzero(where), urls, strict=True)
         ]
 
     def _encode_payload_and_count_lines(
-        self, values: ColumnCellPayloadsAndForms, looks: StyleIndexes | None, place: int, tally: EncodedRowCounts
+        self, values: ColumnCellPayloadsAndForms, looks: StyleIndexes | None, place: int, tally: RowCountsAndLinks
     ) -> tuple[pa.Array, Mask | None, Lines | None]:
         """Return the payload as XML, a mask of texts with white space at their ends, if any, and the lines of cells."""
         payload = values.payload
@@ -260,7 +261,7 @@ class RowEncoder:
         return lines if (lines > 1).any() else None
 
     def _encode_rich_texts(
-        self, values: ColumnCellPayloadsAndForms, found: StyleIndexes | None, place: int, tally: EncodedRowCounts
+        self, values: ColumnCellPayloadsAndForms, found: StyleIndexes | None, place: int, tally: RowCountsAndLinks
     ) -> list[EncodedHtmlCell]:
         """Encode cells of HTML; what their runs do not say of the font, the cell's style does."""
         column, where = self._columns[place], values.mask_of_forms(CellForm.RICH)

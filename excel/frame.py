@@ -17,7 +17,7 @@ from xlsxwriter.format import Format
 from xlsxwriter.worksheet import Worksheet
 
 from excel.areas import MergedCellArea, PlacedTable, compute_row_heights
-from excel.columns import StyleSheet
+from excel.columns import CellFormatRegistry
 from excel.html import TextRun
 from excel.template.models import CellStyle, ChartKind, ChartOfTemplate
 from excel.texts import replace_control_characters, replace_invalid_characters, truncate_to_cell
@@ -42,7 +42,7 @@ def draw_frames_and_set_up_sheet(
     workbook: Workbook,
     worksheet: Worksheet,
     tables: Sequence[PlacedTable],
-    styles: StyleSheet,
+    styles: CellFormatRegistry,
     *,
     freeze: bool = True,
     filtered: bool = True,

@@ -75,7 +75,7 @@ class TextRun:
 
 def parse_html(text: str) -> list[TextRun]:
     """Return the runs of a text of HTML, none of them empty, without characters that XML cannot hold."""
-    reader = _RunCollector()
+    reader = _HtmlTextRunCollector()
     position = 0
     marked = False
     for start, end, closing, name, attributes in _iterate_tags(text):
@@ -141,7 +141,7 @@ def _decode_entities(text: str) -> str:
     return replace_control_characters(decoded)
 
 
-class _RunCollector:
+class _HtmlTextRunCollector:
     """Collects runs while a text is read from left to right."""
 
     def __init__(self) -> None:

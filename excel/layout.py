@@ -13,10 +13,19 @@ from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
-from excel.areas import HEAD, PAIR, TEXT, TITLE, MergedCellArea, TableFrame
+from excel.areas import HEAD, PAIR, TEXT, TITLE, AreasAroundTableBody, MergedCellArea
 from excel.columns import TableColumn
 from excel.html import TextRun, parse_html, truncate_runs
-from excel.template.models import HEAD_COLOR, Align, CellStyle, ColumnNode, RowNode, TableDrawing, Template, VAlign
+from excel.template.models import (
+    HEAD_COLOR,
+    CellStyle,
+    ColumnHeadNode,
+    HorizontalAlign,
+    RowHeadNode,
+    TableTemplate,
+    TableTextsAndTemplate,
+    VerticalAlign,
+)
 from excel.texts import replace_invalid_characters, truncate_to_cell
 
 MERGED_COLUMNS_MAX: Final = 20
@@ -24,15 +33,15 @@ GAP_ROWS: Final = 3
 """Rows between two tables of one sheet."""
 
 TITLE_STYLE: Final = CellStyle(bold=True, size=22, wrap=True)
-TEXT_STYLE: Final = CellStyle(align=Align.LEFT, border=True, wrap=True)
+TEXT_STYLE: Final = CellStyle(align=HorizontalAlign.LEFT, border=True, wrap=True)
 PAIR_STYLE: Final = CellStyle(border=True, wrap=True)
 NAME_STYLE: Final = replace(PAIR_STYLE, bold=True)
 HEAD_STYLE: Final = CellStyle(bold=True, bg_color=HEAD_COLOR, border=True, wrap=True)
 
 
 def lay_out_table(
-    table: TableDrawing, columns: Sequence[TableColumn], template: Template | None, first_row: int = 0
-) -> TableFrame:
+    table: TableTextsAndTemplate, columns: Sequence[TableColumn], template: TableTemplate | None, first_row: int = 0
+) -> AreasAroundTableBody:
     """Return the frame of a table that begins at a row of its sheet."""
     row_depth = template.row_depth if template else 0
     width = min(MERGED_COLUMNS_MAX, max(1, row_depth + len(columns)))
@@ -41,7 +50,7 @@ def lay_out_table(
     above += _lay_out_region(table.header, _find_row_below(above, first_row), width)
     first_head_row = _find_row_below(above, first_row)
     above += _lay_out_heads(columns, template, first_head_row)
-    return TableFrame(
+    return AreasAroundTableBody(
         columns=tuple(columns),
         row_depth=row_depth,
         above=tuple(above),
@@ -52,7 +61,7 @@ def lay_out_table(
     )
 
 
-def lay_out_row_heads(template: Template, counts: Sequence[int]) -> tuple[MergedCellArea, ...]:
+def lay_out_row_heads(template: TableTemplate, counts: Sequence[int]) -> tuple[MergedCellArea, ...]:
     """Return the heads left of the body, their rows counted from its beginning.
 
     Args:
@@ -109,7 +118,9 @@ def _lay_out_pairs(pairs: Sequence[Pair], row: int, width: int, grid_columns: in
         yield MergedCellArea(row, column, 1, width - column, (), PAIR_STYLE, PAIR)
 
 
-def _lay_out_heads(columns: Sequence[TableColumn], template: Template | None, row: int) -> Iterator[MergedCellArea]:
+def _lay_out_heads(
+    columns: Sequence[TableColumn], template: TableTemplate | None, row: int
+) -> Iterator[MergedCellArea]:
     if template is None:
         for index, column in enumerate(columns):
             yield MergedCellArea(row, index, 1, 1, to_plain_runs(column.title), HEAD_STYLE, HEAD)
@@ -119,7 +130,7 @@ def _lay_out_heads(columns: Sequence[TableColumn], template: Template | None, ro
     yield from _lay_out_column_heads(template.columns, row, template.row_depth, template.depth)
 
 
-def _lay_out_corner(template: Template, row: int) -> MergedCellArea:
+def _lay_out_corner(template: TableTemplate, row: int) -> MergedCellArea:
     """Return the corner above the row heads, in the style of the node that represents their column."""
     node = template.row_head
     style = HEAD_STYLE
@@ -129,15 +140,17 @@ def _lay_out_corner(template: Template, row: int) -> MergedCellArea:
             bold=HEAD_STYLE.bold if node.bold is None else node.bold,
             color=node.color,
             bg_color=node.bg_color or HEAD_COLOR,
-            align=node.align or Align.CENTER,
-            v_align=node.v_align or VAlign.MIDDLE,
+            align=node.align or HorizontalAlign.CENTER,
+            v_align=node.v_align or VerticalAlign.MIDDLE,
         )
     return MergedCellArea(
         row, 0, template.depth, template.row_depth, to_plain_runs(node.title if node else ""), style, HEAD
     )
 
 
-def _lay_out_column_heads(nodes: Sequence[ColumnNode], row: int, column: int, depth: int) -> Iterator[MergedCellArea]:
+def _lay_out_column_heads(
+    nodes: Sequence[ColumnHeadNode], row: int, column: int, depth: int
+) -> Iterator[MergedCellArea]:
     """Yield column heads: a group takes one row over all its columns, a leaf one column down to the body."""
     for node in nodes:
         size = sum(1 for _ in node.leaves)
@@ -149,7 +162,7 @@ def _lay_out_column_heads(nodes: Sequence[ColumnNode], row: int, column: int, de
 
 
 def _lay_out_row_heads(
-    nodes: Sequence[RowNode], column: int, depth: int, counts: Iterator[int], row: int
+    nodes: Sequence[RowHeadNode], column: int, depth: int, counts: Iterator[int], row: int
 ) -> Iterator[MergedCellArea]:
     """Yield row heads: a group takes one column over all its rows, a leaf one row or more up to the body."""
     for node in nodes:

@@ -51,7 +51,7 @@ class UncoveredRows(ValueError):
         super().__init__(f"No row head covers the rows of {listed}{more}.")
 
 
-class WorkbookReport(BaseModel):
+class WorkbookSizeAndCellChanges(BaseModel):
     """What was written to a workbook, and what was changed to fit."""
 
     rows: int
@@ -67,7 +67,7 @@ class WorkbookReport(BaseModel):
     """The titles of the columns that have no value in any row."""
 
 
-def list_warnings(reports: Sequence[WorkbookReport]) -> list[str]:
+def list_warnings(reports: Sequence[WorkbookSizeAndCellChanges]) -> list[str]:
     """Return sentences on what was changed to fit into Excel, and on columns that are empty in all workbooks."""
     long_numbers = sum(report.long_numbers for report in reports)
     cut_cells = sum(report.cut_cells for report in reports)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel.cells import BytesView, Mask, Positions, mask_not_null, view_bytes
+from excel.cells import CellBytesWithOffsets, Mask, Positions, mask_not_null, view_bytes
 
 Milliseconds: TypeAlias = npt.NDArray[np.int64]
 """Since 1970-01-01."""
@@ -34,7 +34,7 @@ _STEP_SECONDS: Final = 14 * 86_400
 _LAST_SECOND: Final = int((datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH).total_seconds())
 
 
-class TimeZone:
+class LocalTimeConverter:
     """Converts instants of UTC to the local time of a zone.
 
     Raises:
@@ -130,14 +130,14 @@ _Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class DetectedMoments:
+class MomentMaskAndLocalTimes:
     """The cells that hold moments, and the local time of each in milliseconds."""
 
     found: Mask
     ms: Milliseconds
 
 
-def detect_moments(texts: pa.Array, zone: TimeZone, *, zoned_only: bool) -> DetectedMoments | None:
+def detect_moments(texts: pa.Array, zone: LocalTimeConverter, *, zoned_only: bool) -> MomentMaskAndLocalTimes | None:
     """Find the cells that are dates of RFC 3339; return their local times, or None if there are none.
 
     Args:
@@ -160,7 +160,7 @@ def detect_moments(texts: pa.Array, zone: TimeZone, *, zoned_only: bool) -> Dete
     right &= mask_representable(ms)
     found = np.zeros(len(texts), np.bool_)
     found[places[right]] = True
-    return DetectedMoments(found, ms[right]) if right.any() else None
+    return MomentMaskAndLocalTimes(found, ms[right]) if right.any() else None
 
 
 def format_as_serial_numbers(ms: Milliseconds) -> pa.Array:
@@ -187,7 +187,7 @@ def mask_representable(ms: Milliseconds) -> Mask:
     return found
 
 
-def to_local_within_excel_range(instants: Milliseconds, zone: TimeZone) -> Milliseconds:
+def to_local_within_excel_range(instants: Milliseconds, zone: LocalTimeConverter) -> Milliseconds:
     """Return the local times of instants; what Excel cannot hold is clipped to another time that it cannot hold."""
     return zone.to_local(np.clip(instants, _FIRST_MS - 2 * DAY_MS, _END_MS + 2 * DAY_MS))
 
@@ -199,7 +199,9 @@ def format_serial_numbers_as_dates(serial_numbers: pa.Array, *, date_only: bool)
     return pc.strftime(instants, "%Y-%m-%d" if date_only else "%Y-%m-%dT%H:%M:%S")
 
 
-def _parse_uniform_column(texts: pa.Array, seen: BytesView, zone: TimeZone) -> DetectedMoments | None:
+def _parse_uniform_column(
+    texts: pa.Array, seen: CellBytesWithOffsets, zone: LocalTimeConverter
+) -> MomentMaskAndLocalTimes | None:
     """Read a column whose texts all have one usual shape, which Arrow parses fast; None if they have not."""
     filled = mask_not_null(texts)
     starts, ends = (seen.starts, seen.ends) if filled.all() else (seen.starts[filled], seen.ends[filled])
@@ -218,11 +220,11 @@ def _parse_uniform_column(texts: pa.Array, seen: BytesView, zone: TimeZone) -> D
     ms = to_local_within_excel_range(ms, zone) if zoned else ms
     found = filled.copy()
     found[filled] = mask_representable(ms)
-    return DetectedMoments(found, ms[mask_representable(ms)])
+    return MomentMaskAndLocalTimes(found, ms[mask_representable(ms)])
 
 
 def _parse_moments(
-    data: _Bytes, starts: Positions, ends: Positions, zone: TimeZone, *, zoned_only: bool
+    data: _Bytes, starts: Positions, ends: Positions, zone: LocalTimeConverter, *, zoned_only: bool
 ) -> tuple[Milliseconds, Mask]:
     """Return the local times of texts, and a mask of the texts that are moments."""
     offsets, zone_lengths, right = _parse_zone_offsets_and_lengths(data, starts, ends, zoned_only=zoned_only)

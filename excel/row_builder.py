@@ -71,7 +71,7 @@ TextColumns: TypeAlias = list[pa.Array]
 """Columns that rows are joined from."""
 
 
-class RowBuilder:
+class ChunkRowsXmlBuilder:
     """Builds all rows of a chunk at once, from left to right.
 
     Args:

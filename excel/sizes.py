@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel.cells import BytesView, CellForm, ColumnCellPayloadsAndForms, view_bytes
+from excel.cells import CellBytesWithOffsets, CellForm, ColumnCellPayloadsAndForms, view_bytes
 from excel.columns import DATE_FORMAT, DATETIME_FORMAT, TableColumn
 from excel.html import parse_html
 
@@ -268,7 +268,7 @@ def _build_height_attribute(height: float | None) -> str:
     return "" if height is None else f' ht="{height:g}" customHeight="1"'
 
 
-def _count_line_feeds_or_none(seen: BytesView) -> Lines | None:
+def _count_line_feeds_or_none(seen: CellBytesWithOffsets) -> Lines | None:
     """Return the line feeds of each text; None if the column has none."""
     if not len(seen.starts):
         return None

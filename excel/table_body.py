@@ -12,15 +12,15 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from xlsxwriter.utility import xl_rowcol_to_cell
 
-from excel.archive import DeflatedPiece, SplicedTableBody, SpooledPieces, deflate
-from excel.areas import MergedCellArea, PlacedTable, TableFrame, compute_heights_beside_row_heads
-from excel.columns import StyleSheet
-from excel.encoder import CellLink, EncodedRowCounts, RowEncoder
+from excel.archive import CheckedDeflatedPiece, SplicedTableBody, SpooledPieces, deflate
+from excel.areas import AreasAroundTableBody, MergedCellArea, PlacedTable, compute_heights_beside_row_heads
+from excel.columns import CellFormatRegistry
+from excel.encoder import CellHyperlink, RowCountsAndLinks, RowEncoder
 from excel.layout import lay_out_row_heads
 from excel.limits import SHEET_BYTES_MAX, SHEET_ROWS_MAX, SheetFull, UncoveredRows
-from excel.moments import TimeZone
+from excel.moments import LocalTimeConverter
 from excel.sizes import SAMPLE_ROWS, Points, render_sample_texts
-from excel.template.models import ROW_HEAD_NAMES, Template
+from excel.template.models import ROW_HEAD_NAMES, TableTemplate
 from excel.texts import escape_xml
 from excel.values import read_json_cells
 
@@ -31,8 +31,8 @@ _CHUNKS_PER_THREAD: Final = 2
 class SharedWorkbookResources:
     """What the tables of a workbook share."""
 
-    styles: StyleSheet
-    zone: TimeZone
+    styles: CellFormatRegistry
+    zone: LocalTimeConverter
     executor: Executor | None
     """Encodes chunks; None encodes them in the calling thread."""
     threads: int
@@ -41,7 +41,7 @@ class SharedWorkbookResources:
 
 
 @dataclass(frozen=True)
-class _EncodingJob:
+class _ChunkEncodingJob:
     """A chunk of rows to be encoded and deflated."""
 
     chunk: Chunk
@@ -53,7 +53,7 @@ class _EncodingJob:
     """The least height of each row for these."""
 
 
-class TableBody:
+class TableBodyWriter:
     """The data of one table. Rows are written in the order in which they are added.
 
     Args:
@@ -64,7 +64,11 @@ class TableBody:
     """
 
     def __init__(
-        self, frame: TableFrame, template: Template | None, keys: Sequence[str], resources: SharedWorkbookResources
+        self,
+        frame: AreasAroundTableBody,
+        template: TableTemplate | None,
+        keys: Sequence[str],
+        resources: SharedWorkbookResources,
     ) -> None:
         self._frame = frame
         self._places = {key: place for place, key in reversed(list(enumerate(keys)))}
@@ -76,16 +80,16 @@ class TableBody:
         )
         self._row_heads: tuple[MergedCellArea, ...] = ()
         self._head_points: Points | None = None
-        self._chunks = ChunkBuffer(len(frame.columns))
+        self._chunks = RecordBatchChunker(len(frame.columns))
         self._resources = resources
-        self._running: deque[Future[tuple[DeflatedPiece, EncodedRowCounts]]] = deque()
+        self._running: deque[Future[tuple[CheckedDeflatedPiece, RowCountsAndLinks]]] = deque()
         self._spool = SpooledPieces(resources.folder)
         self._link_bytes = 0
         self._body_rows = 0
         self._samples: list[list[str]] = []
         self.rows = 0
         """The rows of data that were added."""
-        self.tally = EncodedRowCounts()
+        self.tally = RowCountsAndLinks()
 
     def flush_and_count_bytes(self) -> int:
         """Encode the rows that wait for a full chunk; return the size of rows and links in the workbook so far.
@@ -114,7 +118,7 @@ class TableBody:
         """
         self.rows += batch.num_rows
         if self._grouped is not None:
-            self._grouped.add(batch)
+            self._grouped.hold_batch_or_raise_sheet_full(batch)
             return
         for chunk in self._chunks.add(batch):
             self._submit_chunk_for_encoding(chunk, _count_rows(chunk))
@@ -149,7 +153,7 @@ class TableBody:
                 self._select_cells_of_columns([batch.slice(0, SAMPLE_ROWS) for batch in chunk])
             )
             self._set_encoder_column_widths()
-        work = _EncodingJob(chunk, first_row, rows, heads, self._get_heights_beside_row_heads(rows))
+        work = _ChunkEncodingJob(chunk, first_row, rows, heads, self._get_heights_beside_row_heads(rows))
         self._body_rows += rows
         if self._resources.executor is None:
             self._add_piece_or_raise_sheet_full(*self._encode_job(work))
@@ -166,7 +170,7 @@ class TableBody:
             for column in self._frame.columns
         ]
 
-    def _encode_job(self, work: _EncodingJob) -> tuple[DeflatedPiece, EncodedRowCounts]:
+    def _encode_job(self, work: _ChunkEncodingJob) -> tuple[CheckedDeflatedPiece, RowCountsAndLinks]:
         xml, tally = self._encoder.encode_rows(
             self._select_cells_of_columns(work.chunk), work.first_row, work.rows, work.heads, heights=work.heights
         )
@@ -192,7 +196,7 @@ class TableBody:
         """Return the least heights of the next rows for the row heads."""
         return None if self._head_points is None else self._head_points[self._body_rows : self._body_rows + rows]
 
-    def _add_piece_or_raise_sheet_full(self, piece: DeflatedPiece, tally: EncodedRowCounts) -> None:
+    def _add_piece_or_raise_sheet_full(self, piece: CheckedDeflatedPiece, tally: RowCountsAndLinks) -> None:
         if self._spool.length + piece.length > SHEET_BYTES_MAX:
             raise SheetFull(
                 f"The rows of a sheet take {SHEET_BYTES_MAX >> 20:,} MiB at most, unpacked; "
@@ -218,7 +222,7 @@ class TableBody:
         ]
 
 
-def _estimate_link_bytes(links: Sequence[CellLink]) -> int:
+def _estimate_link_bytes(links: Sequence[CellHyperlink]) -> int:
     """Estimate the size of links beside their cells; xlsxwriter writes them when all rows are there."""
     markup = "".join(
         f'<hyperlink ref="{xl_rowcol_to_cell(link.row, link.column)}" r:id="rId{place}"/>'
@@ -240,7 +244,7 @@ Chunk: TypeAlias = list[pa.RecordBatch]
 """Parts of batches, not yet joined: the thread that encodes them does that, so that they are in its cache."""
 
 
-class ChunkBuffer:
+class RecordBatchChunker:
     """Collects batches into chunks for a table with a number of columns."""
 
     def __init__(self, columns: int) -> None:
@@ -282,15 +286,15 @@ class GroupedRowsBuffer:
         keys: The names of the columns of the batches; one of them is the row heads'.
     """
 
-    def __init__(self, template: Template, keys: Sequence[str], styles: StyleSheet) -> None:
+    def __init__(self, template: TableTemplate, keys: Sequence[str], styles: CellFormatRegistry) -> None:
         self._template = template
         self._place = next((place for place, key in enumerate(keys) if key in ROW_HEAD_NAMES), None)
         self._styles = styles
         self._batches: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows.
+    def hold_batch_or_raise_sheet_full(self, batch: pa.RecordBatch) -> None:
+        """Hold rows until all are there.
 
         Raises:
             SheetFull: There are too many to be held.
@@ -349,7 +353,7 @@ class GroupedRowsBuffer:
         return [pa.array(cells, pa.string()) for cells in columns]
 
 
-def list_row_places_by_leaf(template: Template, keys: Sequence[str]) -> list[list[int | None]]:
+def list_row_places_by_leaf(template: TableTemplate, keys: Sequence[str]) -> list[list[int | None]]:
     """Return the places of the data rows under each leaf of the row heads, from top to bottom.
 
     A place is None where a head reserves a row that has no data.

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel.cells import BytesView, Mask, view_bytes
+from excel.cells import CellBytesWithOffsets, Mask, view_bytes
 
 TEXT_CHARACTERS_MAX: Final = 32_767
 LINE_FEEDS_MAX: Final = 253
@@ -162,7 +162,7 @@ def _replace_where(texts: pa.Array, where: pa.Array, sources: pa.Array, function
     return pc.replace_with_mask(texts, where, pa.array(made, pa.string())) if made else texts
 
 
-def _has_control_characters(seen: BytesView) -> bool:
+def _has_control_characters(seen: CellBytesWithOffsets) -> bool:
     if not len(seen.data) or seen.data.min() >= _FIRST_PRINTED:
         return False
     controls = seen.data[seen.data < _FIRST_PRINTED]
@@ -210,7 +210,7 @@ def _mask_at_most_15_digits(numerals: pa.Array, *, has_decimal_points: bool) -> 
     return fits
 
 
-def _flag_texts_with_minus(seen: BytesView) -> Mask:
+def _flag_texts_with_minus(seen: CellBytesWithOffsets) -> Mask:
     signs: Mask = seen.bytes_at(seen.starts) == _MINUS
     return signs
 

@@ -25,8 +25,8 @@ from excel.cells import (
     view_bytes,
 )
 from excel.moments import (
+    LocalTimeConverter,
     Milliseconds,
-    TimeZone,
     detect_moments,
     format_as_serial_numbers,
     format_serial_numbers_as_dates,
@@ -49,7 +49,7 @@ _URL = r"^(?i:https?://|ftps?://|mailto:)[^\s]+$"
 _FORMULA = "(?s)^=."
 
 
-def read_cell_values_by_kind(cells: pa.Array, kind: CellKind, zone: TimeZone) -> ColumnCellPayloadsAndForms:
+def read_cell_values_by_kind(cells: pa.Array, kind: CellKind, zone: LocalTimeConverter) -> ColumnCellPayloadsAndForms:
     """Read the cells of a column.
 
     Args:
@@ -126,7 +126,7 @@ def _keep_long_numbers_as_texts(values: ColumnCellPayloadsAndForms) -> ColumnCel
 
 
 def _detect_moments(
-    values: ColumnCellPayloadsAndForms, zone: TimeZone, *, zoned_only: bool
+    values: ColumnCellPayloadsAndForms, zone: LocalTimeConverter, *, zoned_only: bool
 ) -> ColumnCellPayloadsAndForms:
     if not values.has_form(CellForm.TEXT):
         return values
@@ -245,7 +245,7 @@ def _decode_texts(sources: pa.Array) -> list[str]:
         return [replace_invalid_characters(json.loads(source, strict=False)) for source in sources.to_pylist()]
 
 
-def _read_cells_by_arrow_type(cells: pa.Array, zone: TimeZone) -> ColumnCellPayloadsAndForms:
+def _read_cells_by_arrow_type(cells: pa.Array, zone: LocalTimeConverter) -> ColumnCellPayloadsAndForms:
     """Read cells by the type of their column alone."""
     kind = cells.type
     if pa.types.is_string(kind):

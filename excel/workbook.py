@@ -18,13 +18,13 @@ from pydantic import JsonValue
 from xlsxwriter.worksheet import Worksheet
 
 from excel.archive import Write, ZipArchive, deflate, insert_bodies_into_sheet
-from excel.columns import StyleSheet, build_columns
+from excel.columns import CellFormatRegistry, build_columns
 from excel.frame import draw_frames_and_set_up_sheet, set_document_title
 from excel.layout import GAP_ROWS, lay_out_table
-from excel.limits import LINKS_MAX, WorkbookReport
-from excel.moments import TimeZone
-from excel.table_body import SharedWorkbookResources, TableBody
-from excel.template.models import CellKind, Drawing, TableArrangement, TableDrawing
+from excel.limits import LINKS_MAX, WorkbookSizeAndCellChanges
+from excel.moments import LocalTimeConverter
+from excel.table_body import SharedWorkbookResources, TableBodyWriter
+from excel.template.models import CellKind, TablesOnOneSheetOrTabs, TableTextsAndTemplate, WorkbookLayout
 from excel.template.reading import is_empty_template, read_template
 from excel.texts import choose_sheet_name
 
@@ -32,11 +32,11 @@ _SHEET_FILE = "xl/worksheets/sheet{}.xml"
 
 
 @dataclass
-class _WorkbookSheet:
+class _SheetWithTableBodies:
     """A sheet and its tables from top to bottom."""
 
     worksheet: Worksheet
-    bodies: list[TableBody]
+    bodies: list[TableBodyWriter]
 
 
 class Workbook:
@@ -52,17 +52,17 @@ class Workbook:
         zoneinfo.ZoneInfoNotFoundError: There is no such zone.
     """
 
-    def __init__(self, drawing: Drawing, *, time_zone: str, threads: int = 1, folder: str | None = None) -> None:
+    def __init__(self, drawing: WorkbookLayout, *, time_zone: str, threads: int = 1, folder: str | None = None) -> None:
         self._drawing = drawing
         self._file = io.BytesIO()
         self._workbook = xlsxwriter.Workbook(self._file, {"in_memory": True})
         self._pool = ThreadPoolExecutor(threads, "excel") if threads > 1 else None
         self._resources = SharedWorkbookResources(
-            StyleSheet(self._workbook), TimeZone(time_zone), self._pool, threads, folder
+            CellFormatRegistry(self._workbook), LocalTimeConverter(time_zone), self._pool, threads, folder
         )
-        self._sheets: list[_WorkbookSheet] = []
+        self._sheets: list[_SheetWithTableBodies] = []
 
-    def begin_table(self, table: TableDrawing, keys: Sequence[str]) -> TableBody:
+    def begin_table(self, table: TableTextsAndTemplate, keys: Sequence[str]) -> TableBodyWriter:
         """Begin a table on a sheet of its own, or under the last one. Tables before it take no more rows.
 
         Args:
@@ -73,18 +73,20 @@ class Workbook:
             TemplateFaults: Its template has faults.
             UncoveredRows: Rows of the table before have keys that no row head has.
         """
-        if self._drawing.multi is TableArrangement.TAB or not self._sheets:
+        if self._drawing.multi is TablesOnOneSheetOrTabs.TAB or not self._sheets:
             taken = [sheet.worksheet.name for sheet in self._sheets]
-            self._sheets.append(_WorkbookSheet(self._workbook.add_worksheet(choose_sheet_name(table.sheet, taken)), []))
+            self._sheets.append(
+                _SheetWithTableBodies(self._workbook.add_worksheet(choose_sheet_name(table.sheet, taken)), [])
+            )
         bodies = self._sheets[-1].bodies
         first_row = bodies[-1].finish().end_row + GAP_ROWS if bodies else 0
         template = None if is_empty_template(table.template) else read_template(table.template)
         columns = build_columns(template, keys, self._drawing)
-        body = TableBody(lay_out_table(table, columns, template, first_row), template, keys, self._resources)
+        body = TableBodyWriter(lay_out_table(table, columns, template, first_row), template, keys, self._resources)
         bodies.append(body)
         return body
 
-    def finish(self, write: Write, *, footer: bool = True) -> WorkbookReport:
+    def finish(self, write: Write, *, footer: bool = True) -> WorkbookSizeAndCellChanges:
         """Write the workbook and return what was written.
 
         Args:
@@ -128,9 +130,9 @@ class Workbook:
                     archive.write_entry(name, [deflate(content, last=True)])
         return archive.finish()
 
-    def _build_report(self, size: int, plain_links: int) -> WorkbookReport:
+    def _build_report(self, size: int, plain_links: int) -> WorkbookSizeAndCellChanges:
         bodies = [body for sheet in self._sheets for body in sheet.bodies]
-        return WorkbookReport(
+        return WorkbookSizeAndCellChanges(
             rows=sum(body.rows for body in bodies),
             bytes=size,
             cut_cells=sum(body.tally.cut_cells for body in bodies),
@@ -146,8 +148,10 @@ def render_tables(tables: Mapping[str, pa.Table]) -> bytes:
     Texts stay texts, whatever they look like. A binary column holds JSON: numbers, and texts that are numbers, are
     numbers.
     """
-    drawing = Drawing(
-        tables=[TableDrawing(sheet=name, template=_build_plain_template(table)) for name, table in tables.items()]
+    drawing = WorkbookLayout(
+        tables=[
+            TableTextsAndTemplate(sheet=name, template=_build_plain_template(table)) for name, table in tables.items()
+        ]
     )
     book = Workbook(drawing, time_zone="UTC")
     for drawn, table in zip(drawing.tables, tables.values(), strict=True):
@@ -169,7 +173,7 @@ def _choose_plain_kind(kind: pa.DataType) -> CellKind:
     return CellKind.TEXT if pa.types.is_string(kind) or pa.types.is_large_string(kind) else CellKind.AUTO
 
 
-def _write_hyperlinks_up_to_limit(sheet: _WorkbookSheet) -> int:
+def _write_hyperlinks_up_to_limit(sheet: _SheetWithTableBodies) -> int:
     """Write hyperlinks; return how many exceed the limit of a sheet."""
     links = [link for body in sheet.bodies for link in body.tally.links]
     # The texts of the cells are written with the body.

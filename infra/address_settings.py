@@ -46,7 +46,7 @@ class PubSubSettings(BaseModel):
     subscriptions: SubscriptionSettings = SubscriptionSettings()
 
 
-class PushSettings(BaseModel):
+class PubSubPushSettings(BaseModel):
     """Pushes are accepted with a signed token of Google, or with a shared secret."""
 
     audience: str = Field(default="", description="the audience of signed tokens; empty refuses them all")
@@ -126,7 +126,7 @@ class AddressSettings(BaseModel):
     )
     modules: AllModulesSettings = AllModulesSettings()
     pubsub: PubSubSettings = PubSubSettings()
-    push: PushSettings = PushSettings()
+    push: PubSubPushSettings = PubSubPushSettings()
 
     @property
     def is_configured(self) -> bool:

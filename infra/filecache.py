@@ -117,7 +117,7 @@ class FileCache:
         partial = _prepare_partial_path(entry)
         try:
             await fetch(partial)
-            await asyncio.to_thread(self._verify_and_move_into_cache, entry, partial)
+            await asyncio.to_thread(self._require_digest_and_move_into_cache, entry, partial)
         finally:
             partial.unlink(missing_ok=True)
 
@@ -136,7 +136,7 @@ class FileCache:
         self._verified[entry.path] = stamp
         return True
 
-    def _verify_and_move_into_cache(self, entry: _CachedFilePaths, partial: Path) -> None:
+    def _require_digest_and_move_into_cache(self, entry: _CachedFilePaths, partial: Path) -> None:
         digest = _compute_sha256(partial)
         if digest != entry.sha256:
             raise SourceFault(
@@ -173,12 +173,12 @@ class FileCache:
                 with _try_exclusive_lock_then_delete(pin):
                     pass  # releasing the lock removes the file
 
-    def _iterate_cached_files(self) -> Iterator[_CachedFile]:
+    def _iterate_cached_files(self) -> Iterator[_CachedFileSizeAndLastUse]:
         for path in self._root.glob("[0-9]*/*"):
             entry = _CachedFilePaths(self._root, path.parent.name, path.name)
             if status := _stat_or_none(path):
                 used = _stat_or_none(entry.pin_lock_path) or status
-                yield _CachedFile(entry, status.st_size, used.st_mtime)
+                yield _CachedFileSizeAndLastUse(entry, status.st_size, used.st_mtime)
 
     def _evict_unless_pinned(self, entry: _CachedFilePaths) -> bool:
         with _try_exclusive_lock_then_delete(entry.pin_lock_path) as locked:
@@ -190,7 +190,7 @@ class FileCache:
 
 
 @dataclass(frozen=True, slots=True)
-class _CachedFile:
+class _CachedFileSizeAndLastUse:
     entry: _CachedFilePaths
     bytes: int
     used_at: float

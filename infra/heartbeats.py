@@ -36,7 +36,7 @@ async def send_heartbeats_during_block(
         pause_seconds: The pause between heartbeats; several must fit into the heartbeat timeout.
         at_once: Whether the first is sent without a pause; otherwise a body shorter than the pause sends none.
     """
-    standby = _HeartbeatSenderBesideBlockedLoop.create(pause_seconds)
+    standby = _HeartbeatTrackerAndLateSender.create(pause_seconds)
 
     async def send_heartbeats_forever() -> None:
         if not at_once:
@@ -62,7 +62,7 @@ async def send_heartbeats_during_block(
 
 
 @dataclass(eq=False)
-class _HeartbeatSenderBesideBlockedLoop:
+class _HeartbeatTrackerAndLateSender:
     """Sends the heartbeats of an activity whose event loop is blocked."""
 
     client: Client
@@ -72,7 +72,7 @@ class _HeartbeatSenderBesideBlockedLoop:
     details: Sequence[object] = ()
 
     @classmethod
-    def create(cls, pause_seconds: float) -> _HeartbeatSenderBesideBlockedLoop | None:
+    def create(cls, pause_seconds: float) -> _HeartbeatTrackerAndLateSender | None:
         """Return one for the current activity; None without an engine, as in tests of a single activity."""
         try:
             return cls(activity.client(), activity.info().task_token, pause_seconds)
@@ -99,11 +99,11 @@ class _LateHeartbeatThread:
     """The activities of this process that send heartbeats, and the thread that sends late ones."""
 
     def __init__(self) -> None:
-        self._all: set[_HeartbeatSenderBesideBlockedLoop] = set()
+        self._all: set[_HeartbeatTrackerAndLateSender] = set()
         self._lock = threading.Lock()
         self._is_running = False
 
-    def add(self, fallback: _HeartbeatSenderBesideBlockedLoop) -> None:
+    def add(self, fallback: _HeartbeatTrackerAndLateSender) -> None:
         """Add an activity; start the thread if it does not run."""
         with self._lock:
             self._all.add(fallback)
@@ -111,7 +111,7 @@ class _LateHeartbeatThread:
                 self._is_running = True
                 threading.Thread(target=self._run, name="heartbeats", daemon=True).start()
 
-    def discard(self, standby: _HeartbeatSenderBesideBlockedLoop) -> None:
+    def discard(self, standby: _HeartbeatTrackerAndLateSender) -> None:
         """Remove an activity that has ended."""
         with self._lock:
             self._all.discard(standby)

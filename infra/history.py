@@ -35,7 +35,7 @@ class ActivityState(StrEnum):
 
 
 @dataclass
-class ActivityRecord:
+class ActivityWithAttemptCount:
     """An activity of a run, with all its attempts."""
 
     activity: str
@@ -70,10 +70,10 @@ _FINAL_EVENTS = {
 
 async def list_newest_activities(
     client: Client, description: WorkflowExecutionDescription, limit: int
-) -> tuple[list[ActivityRecord], bool]:
+) -> tuple[list[ActivityWithAttemptCount], bool]:
     """Return the newest activities of a run, newest first, and whether these are all."""
     pending = {each.activity_id: each for each in description.raw_description.pending_activities}
-    later, found, read, token = _OutcomesFromLaterEvents(), list[ActivityRecord](), 0, b""
+    later, found, read, token = _OutcomesFromLaterEvents(), list[ActivityWithAttemptCount](), 0, b""
     while True:
         request = GetWorkflowExecutionHistoryReverseRequest(
             namespace=client.namespace,
@@ -113,12 +113,12 @@ def _collect_later_event(event: HistoryEvent, later: _OutcomesFromLaterEvents) -
 
 async def _build_activity_record(
     client: Client, event: HistoryEvent, later: _OutcomesFromLaterEvents, pending: dict[str, PendingActivityInfo]
-) -> ActivityRecord:
+) -> ActivityWithAttemptCount:
     scheduled = event.activity_task_scheduled_event_attributes
     summary = ""
     if event.user_metadata.HasField("summary"):
         [summary] = await client.data_converter.decode([event.user_metadata.summary], [str])
-    record = ActivityRecord(
+    record = ActivityWithAttemptCount(
         scheduled.activity_type.name, summary, _to_datetime(event.event_time), ActivityState.WAITING
     )
     if event.event_id in later.ended:

@@ -14,7 +14,7 @@ LONGEST_SECONDS: Final = 180.0
 """After this a removal ends, and the next run of the schedule goes on."""
 
 
-class HousekeepingInput(BaseModel):
+class HousekeepingActivityNamesInput(BaseModel):
     """The activities that a run of housekeeping calls."""
 
     model_config = ConfigDict(frozen=True)
@@ -23,7 +23,7 @@ class HousekeepingInput(BaseModel):
     """Their registered names; they run one after the other."""
 
 
-class HousekeepingResult(BaseModel):
+class HousekeepingResultsByActivity(BaseModel):
     """What a run of housekeeping removed."""
 
     removed: dict[str, JsonValue]

@@ -62,7 +62,7 @@ class PayloadDamaged(Exception):
     """An encrypted payload was changed, or cut off, since it was written."""
 
 
-class PayloadKey:
+class PayloadEncryptionKey:
     """A key, known by a digest of it."""
 
     def __init__(self, text: str) -> None:
@@ -86,7 +86,7 @@ class EncryptingCodec(PayloadCodec):
 
     def __init__(self, keys: Sequence[str], *, encrypts: bool) -> None:
         self.encrypts = encrypts
-        self._keys = {key.key_id: key for key in map(PayloadKey, keys)}
+        self._keys = {key.key_id: key for key in map(PayloadEncryptionKey, keys)}
         self._first = next(iter(self._keys.values()), None)
         self._salt = b""
         self._left = 0
@@ -111,7 +111,7 @@ class EncryptingCodec(PayloadCodec):
         """
         return [self.decrypt(each) for each in payloads]
 
-    def _encrypt(self, payload: Payload, key: PayloadKey) -> Payload:
+    def _encrypt(self, payload: Payload, key: PayloadEncryptionKey) -> Payload:
         """Return a payload with the given one in it, metadata included."""
         if payload.metadata.get("encoding") == ENCODING:
             return payload

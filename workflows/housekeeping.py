@@ -8,7 +8,7 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import JsonValue
 
     from infra import housekeeping
-    from infra.housekeeping import HousekeepingInput, HousekeepingResult
+    from infra.housekeeping import HousekeepingActivityNamesInput, HousekeepingResultsByActivity
     from workflows.activity_calls import HOUSEKEEPING
 
 
@@ -20,14 +20,14 @@ class HousekeepingWorkflow:
         self._removed: dict[str, JsonValue] = {}
 
     @workflow.run
-    async def run(self, input_: HousekeepingInput) -> HousekeepingResult:
+    async def run(self, input_: HousekeepingActivityNamesInput) -> HousekeepingResultsByActivity:
         """Call one activity after the other."""
         for name in input_.activities:
             # By name: this workflow serves all systems and imports the activities of none.
             self._removed[name] = await workflow.execute_activity(name, **HOUSEKEEPING)
-        return HousekeepingResult(removed=self._removed)
+        return HousekeepingResultsByActivity(removed=self._removed)
 
     @workflow.query(name="status")
-    def status(self) -> HousekeepingResult:
+    def status(self) -> HousekeepingResultsByActivity:
         """Return what has been removed so far."""
-        return HousekeepingResult(removed=self._removed)
+        return HousekeepingResultsByActivity(removed=self._removed)

@@ -20,7 +20,7 @@ from temporalio.client import (
 from domain import webhooks
 from infra import housekeeping, starts
 from infra.database import Database
-from infra.housekeeping import HousekeepingInput
+from infra.housekeeping import HousekeepingActivityNamesInput
 from infra.settings import Settings
 from services.services import Services
 from systems import System, import_modules, protocol
@@ -68,7 +68,7 @@ def _build_housekeeping_schedule(names: SystemNames) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             housekeeping.WORKFLOW,
-            HousekeepingInput(activities=names.HOUSEKEEPING),
+            HousekeepingActivityNamesInput(activities=names.HOUSEKEEPING),
             id=housekeeping.build_schedule_id(names.SYSTEM),
             task_queue=names.QUEUE,
             typed_search_attributes=starts.build_search_attributes(names.SYSTEM),

@@ -37,7 +37,7 @@ from domain.downloads.activity_models import (
 from domain.downloads.models import DownloadSpec, DownloadState, RangeFetcherProgress, StoredFile
 from domain.downloads.staging import RenderedSegment, StagedPartsInvalid, StagedRowsTooOld
 from domain.redaction import SecretRedactor
-from excel.template.models import Drawing
+from excel.template.models import WorkbookLayout
 from infra import log, metrics, outages
 from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
@@ -358,7 +358,7 @@ def _count_and_log_end(finish: RecordEndInput) -> None:
     )
 
 
-def _build_drawing(spec: DownloadSpec, tables: Sequence[probing.ProbedTable]) -> Drawing | None:
+def _build_drawing(spec: DownloadSpec, tables: Sequence[probing.ProbedTable]) -> WorkbookLayout | None:
     """Return the drawing with what the sources say of each table."""
     if spec.drawing is None:
         return None

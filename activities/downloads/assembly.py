@@ -42,7 +42,7 @@ async def join_ranges_or_plan_books(objects: ObjectStore, assemble: AssembleInpu
     ledgers = [
         await _read_ledgers(objects, spec.build_table_spec(table), count) for table, count in enumerate(assemble.ranges)
     ]
-    warnings = assemble.warnings + collect_warnings(spec, sources, assemble.pages, ledgers)
+    warnings = assemble.warnings + require_allowed_repeats_and_collect_warnings(spec, sources, assemble.pages, ledgers)
     known = AssembleResult(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
     if sources.archive:
         return known.model_copy(
@@ -62,7 +62,7 @@ async def join_ranges_or_plan_books(objects: ObjectStore, assemble: AssembleInpu
     )
 
 
-def collect_warnings(
+def require_allowed_repeats_and_collect_warnings(
     spec: DownloadSpec, sources: SourcesProbe, pages: Sequence[Sequence[int]], ledgers: Sequence[Sequence[RangeLedger]]
 ) -> list[str]:
     """Check for pages that came twice, and return warnings about the rows of all tables.
@@ -149,7 +149,7 @@ async def _read_ledgers(objects: ObjectStore, spec: DownloadSpec, count: int) ->
 
 
 @dataclass(frozen=True)
-class _JoinedTable:
+class _JoinedPartsAndEtag:
     """The rows of a table, joined to one object."""
 
     rows: int
@@ -162,7 +162,7 @@ class _JoinedTable:
 
 
 async def _render_if_needed_and_write_manifest(
-    objects: ObjectStore, spec: DownloadSpec, probe: TableProbe, joined: _JoinedTable, warnings: list[str]
+    objects: ObjectStore, spec: DownloadSpec, probe: TableProbe, joined: _JoinedPartsAndEtag, warnings: list[str]
 ) -> StoredFile:
     """Make the file: the joined object itself, or a file rendered from it."""
     parts, etag, size = joined.parts, joined.etag, joined.bytes
@@ -200,11 +200,11 @@ class _TableJoiner:
         self._ledgers = ledgers
         self._joined_key = names.build_joined_parts_key(spec)
 
-    async def join_and_verify_table(self) -> _JoinedTable:
+    async def join_and_verify_table(self) -> _JoinedPartsAndEtag:
         """Join the ranges, and check that all rows are there."""
         rows = count_rows_and_require_total(self._probe, self._ledgers)
         placed = await self._upload_missing_parts(staging.list_file_pieces(self._ledgers))
-        return _JoinedTable(rows, placed, await self._complete_and_verify_upload(placed))
+        return _JoinedPartsAndEtag(rows, placed, await self._complete_and_verify_upload(placed))
 
     async def _upload_missing_parts(self, pieces: Sequence[FilePiece]) -> list[UploadedPartRecord]:
         """Upload the missing parts and record all of them: after completion no part can be uploaded again."""
@@ -257,7 +257,7 @@ class _TableJoiner:
 
 
 @dataclass(frozen=True)
-class RenderedParquet:
+class RenderedParquetObjectAndRowCount:
     """The finished object, and its number of rows."""
 
     stored: StoredObject
@@ -266,7 +266,7 @@ class RenderedParquet:
 
 async def render_parquet(
     objects: ObjectStore, staged_key: str, key: str, *, metadata: Mapping[str, str]
-) -> RenderedParquet:
+) -> RenderedParquetObjectAndRowCount:
     """Render the frames under *staged_key* to a Parquet file under *key*; a repeated call makes the same file."""
     # Workflows import the activities for their signatures, and must not load Arrow.
     from domain.downloads.sinks.arrow import (  # noqa: PLC0415
@@ -280,7 +280,7 @@ async def render_parquet(
         await asyncio.to_thread(survey.add, pages)
     content = _stream_parquet(objects, staged_key, ParquetRenderer(survey))
     stored = await objects.put_stream(key, content, content_type=PARQUET_TYPE, metadata=metadata)
-    return RenderedParquet(stored, survey.rows)
+    return RenderedParquetObjectAndRowCount(stored, survey.rows)
 
 
 async def _stream_parquet(objects: ObjectStore, staged_key: str, renderer: ParquetRenderer) -> AsyncIterator[bytes]:

@@ -16,14 +16,14 @@ from domain.downloads.plan import RowSegment
 from domain.downloads.shape import TableShape
 from domain.downloads.staging import AssemblyRecord, read_frames
 from excel.limits import WorkbookFileTooLarge
-from excel.template.models import Drawing
+from excel.template.models import WorkbookLayout
 from infra.objects import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from excel.limits import WorkbookReport
-    from excel.table_body import TableBody
+    from excel.limits import WorkbookSizeAndCellChanges
+    from excel.table_body import TableBodyWriter
     from excel.workbook import Workbook
 
 # Rows are processed in batches of this weight: enough for columnar work, little enough to hold several.
@@ -39,7 +39,7 @@ READ_BYTES = 1024 * 1024
 class TemporaryBookFile:
     """A finished book in a temporary file, which the owner closes."""
 
-    report: WorkbookReport
+    report: WorkbookSizeAndCellChanges
     crc32: int
     _file: IO[bytes]
 
@@ -58,7 +58,9 @@ class TemporaryBookFile:
 class BookRenderer:
     """Renders rows to books, in threads."""
 
-    def __init__(self, spec: DownloadSpec, drawing: Drawing, shapes: Sequence[TableShape], rows: RowReader) -> None:
+    def __init__(
+        self, spec: DownloadSpec, drawing: WorkbookLayout, shapes: Sequence[TableShape], rows: RowReader
+    ) -> None:
         self._spec = spec
         self._drawing = drawing
         self._shapes = shapes
@@ -80,7 +82,7 @@ class BookRenderer:
         Raises:
             BookTooLarge: It exceeds the maximum size; rendering stops as soon as that is certain.
         """
-        bodies: list[TableBody] = []
+        bodies: list[TableBodyWriter] = []
         book = self._create_book()
         for table in range(len(self._shapes)):
             bodies.append(await self._begin_table(book, table))
@@ -123,10 +125,10 @@ class BookRenderer:
 
         return Workbook(self._drawing, time_zone=self._spec.time_zone)
 
-    async def _begin_table(self, book: Workbook, table: int) -> TableBody:
+    async def _begin_table(self, book: Workbook, table: int) -> TableBodyWriter:
         return await asyncio.to_thread(book.begin_table, self._drawing.tables[table], self._shapes[table].columns)
 
-    async def _add_rows(self, body: TableBody, table: int, first_row: int, rows: int) -> None:
+    async def _add_rows(self, body: TableBodyWriter, table: int, first_row: int, rows: int) -> None:
         async with aclosing(self._read_batches(table, first_row, rows)) as batches:
             async for batch in batches:
                 await asyncio.to_thread(body.add, batch)

@@ -40,7 +40,7 @@ from domain.downloads.staging import (
 )
 from domain.faults import SourceFault
 from excel.limits import SheetFull, UncoveredRows, WorkbookFileTooLarge, list_warnings
-from excel.template.models import Drawing
+from excel.template.models import WorkbookLayout
 from excel.template.reading import read_template
 from infra.objects import ObjectMissing, ObjectStore, UploadPart
 
@@ -56,7 +56,9 @@ GATHERED_MAX_BYTES = 24 * 1024 * 1024
 ASK_FOR_LESS = "Ask for fewer rows, or for one table without row heads, which becomes several files where it must."
 
 
-def require_rows_within_single_book(spec: DownloadSpec, drawing: Drawing | None, probes: Sequence[TableProbe]) -> None:
+def require_rows_within_single_book(
+    spec: DownloadSpec, drawing: WorkbookLayout | None, probes: Sequence[TableProbe]
+) -> None:
     """Check, before anything is fetched, that all rows fit a book that cannot be split.
 
     Raises:
@@ -67,7 +69,7 @@ def require_rows_within_single_book(spec: DownloadSpec, drawing: Drawing | None,
 
 
 async def count_books_rendered_by_fetchers(
-    spec: DownloadSpec, drawing: Drawing, probe: TableProbe, sample: BufferedRowReader
+    spec: DownloadSpec, drawing: WorkbookLayout, probe: TableProbe, sample: BufferedRowReader
 ) -> int:
     """Return how many books fetchers render themselves, one for each range; 0 if rows are staged first.
 
@@ -136,12 +138,14 @@ async def abort_old_and_begin_archive_upload(objects: ObjectStore, spec: Downloa
     )
 
 
-async def read_drawing(objects: ObjectStore, spec: DownloadSpec) -> Drawing:
+async def read_drawing(objects: ObjectStore, spec: DownloadSpec) -> WorkbookLayout:
     """Read the drawing of a download."""
-    return Drawing.model_validate_json(await objects.get(names.build_drawing_key(spec)))
+    return WorkbookLayout.model_validate_json(await objects.get(names.build_drawing_key(spec)))
 
 
-def _open_renderer(objects: ObjectStore, spec: DownloadSpec, sources: SourcesProbe, drawing: Drawing) -> BookRenderer:
+def _open_renderer(
+    objects: ObjectStore, spec: DownloadSpec, sources: SourcesProbe, drawing: WorkbookLayout
+) -> BookRenderer:
     shapes = [probe.shape for probe in sources.tables]
     return BookRenderer(spec, drawing, shapes, StagedRowReader(objects, spec, shapes))
 
@@ -158,7 +162,7 @@ def _can_be_archive_parts(spec: DownloadSpec, segments: Sequence[RowSegment], ro
     )
 
 
-def _must_be_single_book(drawing: Drawing) -> bool:
+def _must_be_single_book(drawing: WorkbookLayout) -> bool:
     """Return whether the book cannot be split, because it has several tables or rows under row heads."""
     template = drawing.tables[0].template
     return len(drawing.tables) > 1 or (template is not None and bool(read_template(template).rows))

@@ -178,7 +178,7 @@ class RangeFetcher:
         if not self._extent.is_last_page_full:
             return
 
-        def read_rows_if_repeated(body: bytes) -> list[bytes]:
+        def read_repeated_rows_or_require_empty_page(body: bytes) -> list[bytes]:
             """Return the rows if they repeat another page."""
             beyond = self._encoder.encode(body)
             if repeats.build_page_mark(beyond.rows, beyond.digest) in self._stager.marks:
@@ -187,10 +187,14 @@ class RangeFetcher:
             return []
 
         try:
-            again = await self._source.read_page(end, self._extent.page_size, read_rows_if_repeated, self._tries)
+            again = await self._source.read_page(
+                end, self._extent.page_size, read_repeated_rows_or_require_empty_page, self._tries
+            )
             if again:
                 # A single repetition may come from a cache, which hides rows that are there.
-                again = await self._source.read_page(end, self._extent.page_size, read_rows_if_repeated, self._tries)
+                again = await self._source.read_page(
+                    end, self._extent.page_size, read_repeated_rows_or_require_empty_page, self._tries
+                )
             if end == 1:
                 await self._require_source_honours_page_number(again)
         except NewColumnsFound as found:

@@ -19,7 +19,7 @@ from domain.downloads.retries import TIMEOUTS_MAX, PageAttempts, is_timeout
 from domain.downloads.shape import choose_table_shape
 from domain.downloads.shape import require_column_limits as _require_usable
 from domain.faults import SourceFault
-from excel.template.models import TableDrawing
+from excel.template.models import TableTextsAndTemplate
 from excel.template.reading import find_table_faults
 
 T = TypeVar("T")
@@ -33,14 +33,14 @@ class ProbedTable:
     """The probed source of a table: its size, the drawing, and the encoded rows of its first page."""
 
     probe: TableProbe
-    drawing: TableDrawing | None
+    drawing: TableTextsAndTemplate | None
     sample: BufferedRowReader
 
 
 async def probe_table(
     source: RetryingPageReader,
     spec: DownloadSpec,
-    drawing: TableDrawing | None,
+    drawing: TableTextsAndTemplate | None,
     more_columns: list[str],
     failed_tries: Sequence[PageAttempts] = (),
     page_size_max: int | None = None,
@@ -61,7 +61,11 @@ async def probe_table(
 
 
 async def _build_probe(
-    spec: DownloadSpec, drawing: TableDrawing | None, more_columns: list[str], first: FirstPage, extent: SourceExtent
+    spec: DownloadSpec,
+    drawing: TableTextsAndTemplate | None,
+    more_columns: list[str],
+    first: FirstPage,
+    extent: SourceExtent,
 ) -> ProbedTable:
     first = replace(first, columns=list(dict.fromkeys([*first.columns, *more_columns])))
     if drawing is not None:
@@ -309,7 +313,7 @@ def _build_bad_total_fault(reported: str) -> SourceFault:
     )
 
 
-def _override_drawing_from_source(drawing: TableDrawing, first: FirstPage) -> TableDrawing:
+def _override_drawing_from_source(drawing: TableTextsAndTemplate, first: FirstPage) -> TableTextsAndTemplate:
     """Return the drawing with what the source answers of it.
 
     Raises:

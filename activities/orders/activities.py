@@ -43,7 +43,7 @@ from domain.orders.activity_models import (
 )
 from domain.orders.capability import Capability
 from domain.orders.config import PlatformSettings
-from domain.orders.slices import FailureKind, ReadOutcome, ReadPurpose, SliceAttemptFailure
+from domain.orders.slices import SliceAttemptFailure, SliceFailureKind, SliceReadOutcome, SliceReadPurpose
 from domain.orders.windows import TimeWindow
 from infra import log, metrics
 from infra.database import DATABASE_ERRORS
@@ -119,12 +119,12 @@ class OrderActivities:
     async def record_failed_slice_or_sweep(self, params: FailSliceInput) -> AlarmsResult:
         """Move a slice into the failed set and return an alarm; a failed sweep is recorded, and repeated later."""
         state = await attempts.record_failed_slice_or_sweep(self._database, params)
-        event = "order_sweep_failed" if params.purpose is ReadPurpose.SWEEP else "order_slice_failed"
+        event = "order_sweep_failed" if params.purpose is SliceReadPurpose.SWEEP else "order_slice_failed"
         log.get(__name__).warning(event, platform=params.platform, window=str(params.window), code=params.fault.code)
         metrics.SLICES_ENDED.labels(params.platform, params.purpose.value, "failed", params.fault.code).inc()
         if state is None or state.row.notify is None:
             return AlarmsResult()
-        if params.purpose is ReadPurpose.SWEEP:
+        if params.purpose is SliceReadPurpose.SWEEP:
             return AlarmsResult(
                 alarms=[
                     build_alarm(
@@ -199,7 +199,9 @@ class PlatformActivities:
             until = time.monotonic() + min(FURTHER_SECONDS, params.settings.timeout / 2)
             with slice_attempts.convert_platform_failures():
                 result = await self._take_and_read_slice_or_raise_attempt_failure(params)
-            further_done = await self._read_further_slices(params, until) if result.ending is ReadOutcome.DONE else 0
+            further_done = (
+                await self._read_further_slices(params, until) if result.ending is SliceReadOutcome.DONE else 0
+            )
             return result.model_copy(update={"further_done": further_done})
 
     async def _read_further_slices(self, params: ReadSliceInput, until: float) -> int:
@@ -215,7 +217,7 @@ class PlatformActivities:
                 with suppress(*DATABASE_ERRORS):
                     await attempts.release_slice(self._database, further)
                 return done
-            if read.ending is not ReadOutcome.DONE:
+            if read.ending is not SliceReadOutcome.DONE:
                 return done
         return len(params.further)
 
@@ -228,10 +230,10 @@ class PlatformActivities:
         state = attempt.state
         if attempt.refusal is not None:
             raise slice_attempts.to_application_error(
-                SliceAttemptFailure(trouble=FailureKind.EXPIRED, fault=attempt.refusal, place=params.place)
+                SliceAttemptFailure(trouble=SliceFailureKind.EXPIRED, fault=attempt.refusal, place=params.place)
             )
         if attempt.taken is SliceStateWhenTaken.NOT:
-            return ReadSliceResult(ending=ReadOutcome.OVER)
+            return ReadSliceResult(ending=SliceReadOutcome.OVER)
         answers = await slice_attempts.load_answers_of_earlier_attempts(self._objects, params, state.capability)
         try:
             return await self._read_window_and_commit(
@@ -252,7 +254,7 @@ class PlatformActivities:
         if slice_attempts.are_received_answers_still_valid(failure):
             place = await slice_attempts.store_answers_for_next_attempt(self._objects, params, answers)
             return slice_attempts.add_resume_point_and_decide_retryable(result, failure, place, answers.gained)
-        if answers.has_logged_answers and result.trouble is FailureKind.REFUSED:
+        if answers.has_logged_answers and result.trouble is SliceFailureKind.REFUSED:
             return slice_attempts.make_midway_refusal_retryable_unless_numbered(result, capability.paging.kind)
         return result
 
@@ -274,7 +276,7 @@ class PlatformActivities:
         try:
             contents = await (
                 reading.read_in_one_pass_and_check_end()
-                if params.purpose is ReadPurpose.SWEEP
+                if params.purpose is SliceReadPurpose.SWEEP
                 else reading.read_passes_until_confirmed()
             )
         except WindowTooLarge:
@@ -319,9 +321,9 @@ class PlatformActivities:
     ) -> ReadSliceResult:
         jobs = await attempts.replace_slice_by_halves_unless_lost(self._database, params, halves)
         return (
-            ReadSliceResult(ending=ReadOutcome.OVER)
+            ReadSliceResult(ending=SliceReadOutcome.OVER)
             if jobs is None
-            else ReadSliceResult(ending=ReadOutcome.SPLIT, halves=jobs)
+            else ReadSliceResult(ending=SliceReadOutcome.SPLIT, halves=jobs)
         )
 
     async def _store_pages_and_commit(
@@ -348,7 +350,7 @@ class PlatformActivities:
             is_zone_right=is_zone_confirmed,
         )
         result = await attempts.commit_orders(self._database, state, params, reading)
-        if result.ending is ReadOutcome.OVER:
+        if result.ending is SliceReadOutcome.OVER:
             return result
         slice_attempts.log_and_count_end(params, reading, result, may_be_cut=contents.may_be_cut)
         return result

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from domain.orders import windows
-from domain.orders.activity_models import ReportResult
+from domain.orders.activity_models import OrderReportFigures
 from excel.workbook import render_tables
 from stores.orders.order_copies import OrderVersions
 
@@ -79,7 +79,7 @@ def count_by_hour(comparison: OrderComparison, zone: timezone) -> pd.DataFrame:
     return counts.assign(difference=counts["platform"] - counts["here"]).rename_axis("hour").reset_index()
 
 
-def render_workbook(report: ReportResult, comparison: OrderComparison) -> bytes:
+def render_workbook(report: OrderReportFigures, comparison: OrderComparison) -> bytes:
     """Return the figures, the counts by hour, and the orders that differ, as a workbook."""
     zone = windows.build_timezone(report.zone_minutes)
     hours = pa.Table.from_pandas(count_by_hour(comparison, zone), preserve_index=False)
@@ -91,7 +91,7 @@ def render_workbook(report: ReportResult, comparison: OrderComparison) -> bytes:
     return render_tables(sheets)
 
 
-def _build_figure_table(report: ReportResult, zone: timezone) -> pa.Table:
+def _build_figure_table(report: OrderReportFigures, zone: timezone) -> pa.Table:
     figures: dict[str, Any] = report.model_dump(mode="json", exclude={"key", "window", "zone_minutes"})
     compared = {"zone": zone, "compared_from": report.window.start, "compared_to": report.window.end}
     figures |= {name: str(value) for name, value in compared.items()}

@@ -23,7 +23,7 @@ from clients.platforms import (
     PlatformFailure,
     TooManyRows,
 )
-from domain.orders.capability import FilteredTimestamp, PagingKind, PlatformOrder
+from domain.orders.capability import FilteredTimestamp, PagingByNumberCursorTokenOrLink, PlatformOrder
 from domain.orders.confirmation import PASSES_MAX, PagingPass, PagingPassHistory, PagingPassVerdict
 from domain.orders.windows import TimeWindow, floor_to_second
 from stores.orders.order_copies import DIGEST_BYTES, FetchedOrder
@@ -299,7 +299,7 @@ class WindowReader:
         capability = self._connector.capability
         if page.outside and capability.query.field is FilteredTimestamp.MODIFIED:
             return True
-        is_led_to = page.number > 0 and capability.paging.kind is not PagingKind.NUMBER
+        is_led_to = page.number > 0 and capability.paging.kind is not PagingByNumberCursorTokenOrLink.NUMBER
         return is_led_to and (not page.orders or any(order.order_id in before for order in page.orders))
 
     def _build_unstable_failure(self, done: list[PagingPass]) -> InconsistentAnswers:

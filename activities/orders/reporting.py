@@ -17,7 +17,7 @@ from activities.orders.activities import PlatformActivities
 from activities.orders.reading import WindowReader
 from clients.platforms import AttemptTimeBudget
 from domain.orders import names, windows
-from domain.orders.activity_models import ReportInput, ReportInputWithProgress, ReportProgress, ReportResult
+from domain.orders.activity_models import NextReportPartInput, OrderReportFigures, ReportInput, ReportProgress
 from domain.orders.capability import FilteredTimestamp
 from domain.orders.names import CONTENT_TYPE
 from infra import log
@@ -46,7 +46,7 @@ class ReportActivities:
         self._steps = steps
 
     @activity.defn(name="order_report_read")
-    async def list_orders_and_store_report_part(self, params: ReportInputWithProgress) -> ReportProgress:
+    async def list_orders_and_store_report_part(self, params: NextReportPartInput) -> ReportProgress:
         """Read on from the end of the last part for about half a minute, and store what the platform lists."""
         window, began = params.order.window, time.monotonic()
         read_to, lines = params.after.read_to, list[_ListedOrder]()
@@ -70,7 +70,7 @@ class ReportActivities:
         return ReportProgress(number=params.after.number + 1, read_to=read_to)
 
     @activity.defn(name="order_report_write")
-    async def compare_and_write_report(self, params: ReportInputWithProgress) -> ReportResult:
+    async def compare_and_write_report(self, params: NextReportPartInput) -> OrderReportFigures:
         """Compare what the platform listed with the stored orders, and write the workbook."""
         # Workflows import activities for their signatures, and must not pay for pandas.
         from activities.orders import comparison  # noqa: PLC0415
@@ -121,8 +121,8 @@ class ReportActivities:
 
     async def _build_report(
         self, params: ReportInput, compared: OrderComparison, only_here: int | None
-    ) -> ReportResult:
-        return ReportResult(
+    ) -> OrderReportFigures:
+        return OrderReportFigures(
             platform=params.platform,
             day=params.day,
             made_at=await self._database.now(),

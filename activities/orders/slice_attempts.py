@@ -26,8 +26,8 @@ from clients.platforms import (
 from domain.faults import FaultRecord
 from domain.orders import names
 from domain.orders.activity_models import FailSliceInput, ReadSliceInput, ReadSliceResult
-from domain.orders.capability import Capability, PagingKind
-from domain.orders.slices import FailureKind, ResumePoint, SliceAttemptFailure
+from domain.orders.capability import Capability, PagingByNumberCursorTokenOrLink
+from domain.orders.slices import SliceAttemptFailure, SliceFailureKind, SliceResumePoint
 from infra import log, metrics, outages
 from infra.objects import ObjectMissing, ObjectStore
 from stores.orders.attempts import SliceReadingResult
@@ -56,14 +56,14 @@ async def load_answers_of_earlier_attempts(
 
 async def store_answers_for_next_attempt(
     objects: ObjectStore, params: ReadSliceInput, answers: ReplayableAnswerLog
-) -> ResumePoint | None:
+) -> SliceResumePoint | None:
     """Store the received answers for the next attempt, and return where."""
     if not answers.gained:
         return params.place
     key = names.build_answer_log_key(params.platform, params.window, params.holder.rpartition("/")[2])
     body = await asyncio.to_thread(answers.encode)
     await objects.put(key, body)
-    return ResumePoint(key=key, older=params.place.key if params.place else None, kept_at=datetime.now(UTC))
+    return SliceResumePoint(key=key, older=params.place.key if params.place else None, kept_at=datetime.now(UTC))
 
 
 async def delete_stored_answers(objects: ObjectStore, params: ReadSliceInput) -> None:
@@ -127,7 +127,7 @@ def convert_platform_failures() -> Iterator[None]:
         if details is None or not details.worker_shutdown:
             raise
         fault = FaultRecord(code="worker_stopped", message="The worker was stopped in order.", retryable=True)
-        raise to_application_error(SliceAttemptFailure(trouble=FailureKind.CRASHED, fault=fault)) from None
+        raise to_application_error(SliceAttemptFailure(trouble=SliceFailureKind.CRASHED, fault=fault)) from None
 
 
 @contextmanager
@@ -139,11 +139,11 @@ def convert_outages_to_lost_worker() -> Iterator[None]:
         if isinstance(error, PlatformFailure) or not outages.is_outage(error):
             raise
         fault = FaultRecord(code="worker_lost", message=outages.describe_outage(error), retryable=True)
-        raise to_application_error(SliceAttemptFailure(trouble=FailureKind.CRASHED, fault=fault)) from None
+        raise to_application_error(SliceAttemptFailure(trouble=SliceFailureKind.CRASHED, fault=fault)) from None
 
 
 def to_application_error(attempt: SliceAttemptFailure) -> ApplicationError:
-    benign, hopeless = ApplicationErrorCategory.BENIGN, attempt.trouble is FailureKind.REFUSED
+    benign, hopeless = ApplicationErrorCategory.BENIGN, attempt.trouble is SliceFailureKind.REFUSED
     return ApplicationError(attempt.fault.sentence, attempt, type=FAILURE_TYPE, non_retryable=hopeless, category=benign)
 
 
@@ -153,7 +153,7 @@ def are_received_answers_still_valid(failure: PlatformFailure) -> bool:
 
 
 def add_resume_point_and_decide_retryable(
-    attempt: SliceAttemptFailure, failure: PlatformFailure, place: ResumePoint | None, gained: int
+    attempt: SliceAttemptFailure, failure: PlatformFailure, place: SliceResumePoint | None, gained: int
 ) -> SliceAttemptFailure:
     """Return the failure with its resume point; it is retryable if the attempt made progress."""
     may_pass = bool(gained) if isinstance(failure, AttemptTimeUsedUp) else failure.may_pass
@@ -163,11 +163,11 @@ def add_resume_point_and_decide_retryable(
 
 
 def make_midway_refusal_retryable_unless_numbered(
-    attempt: SliceAttemptFailure, paging: PagingKind
+    attempt: SliceAttemptFailure, paging: PagingByNumberCursorTokenOrLink
 ) -> SliceAttemptFailure:
     """Return the failure for a refusal after pages were read: where pages lead to pages, a token may have expired."""
-    fault = _build_fault_with_retryable(attempt, paging is not PagingKind.NUMBER)
-    return attempt.model_copy(update={"trouble": FailureKind.FAILED, "fault": fault})
+    fault = _build_fault_with_retryable(attempt, paging is not PagingByNumberCursorTokenOrLink.NUMBER)
+    return attempt.model_copy(update={"trouble": SliceFailureKind.FAILED, "fault": fault})
 
 
 def _build_fault_with_retryable(attempt: SliceAttemptFailure, is_retryable: bool) -> FaultRecord:
@@ -182,17 +182,17 @@ def to_attempt_failure(failure: PlatformFailure) -> SliceAttemptFailure:
     match failure:
         case PlatformBusy() if failure.retry_after_seconds is not None:
             return SliceAttemptFailure(
-                trouble=FailureKind.TOLD_TO_WAIT,
+                trouble=SliceFailureKind.TOLD_TO_WAIT,
                 fault=fault,
                 wait_seconds=failure.retry_after_seconds,
                 is_own_limit=failure.is_local,
             )
         case CredentialsRefused():
-            return SliceAttemptFailure(trouble=FailureKind.EXPIRED, fault=fault)
+            return SliceAttemptFailure(trouble=SliceFailureKind.EXPIRED, fault=fault)
         case PlatformRefused() | TooManyRows():
-            return SliceAttemptFailure(trouble=FailureKind.REFUSED, fault=fault)
+            return SliceAttemptFailure(trouble=SliceFailureKind.REFUSED, fault=fault)
         case _:
-            return SliceAttemptFailure(trouble=FailureKind.FAILED, fault=fault)
+            return SliceAttemptFailure(trouble=SliceFailureKind.FAILED, fault=fault)
 
 
 def log_and_count_end(

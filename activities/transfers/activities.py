@@ -21,17 +21,17 @@ from domain.quotas import DAY_SECONDS, build_day_bucket_name
 from domain.transfers import names
 from domain.transfers.activity_models import (
     CancelProjectTargetsInput,
-    CheckAgentsInput,
-    EndTargetsInput,
+    CheckAgentsOfShardsInput,
+    EndUnfinishedTargetsOfShardsInput,
+    FetchedFileHostResult,
     FetchFileInput,
-    FetchFileResult,
-    SavedShard,
     SaveShardsInput,
     SendShardInput,
+    ShardNumberAndTargetCount,
 )
 from domain.transfers.gse import explain_certain_agent_absence
 from domain.transfers.joining import TransferJobInput
-from domain.transfers.models import JobOutcome, derive_job_outcome
+from domain.transfers.models import JobStateAndTargetCounts, derive_job_outcome
 from domain.transfers.shards import RetryAndSilenceLimits, ShardProgress
 from infra import log, metrics
 from infra.heartbeats import send_heartbeats_during_block
@@ -85,14 +85,14 @@ class TransferActivities:
         await shards.save_shards(self._database, input_.job, input_.shards)
 
     @activity.defn(name="transfer_save_retry")
-    async def save_retried_targets(self, job: TransferJobInput) -> list[SavedShard]:
+    async def save_retried_targets(self, job: TransferJobInput) -> list[ShardNumberAndTargetCount]:
         """Save the failed targets of an earlier job as shards of this one, and return the shards."""
         if job.retry is None:
             raise ValueError(f"{job.job_id} is no retry")
         return await shards.insert_failed_targets_as_retry_shards(self._database, job, job.retry)
 
     @activity.defn(name="transfer_check_agents")
-    async def fail_targets_without_agent(self, input_: CheckAgentsInput) -> None:
+    async def fail_targets_without_agent(self, input_: CheckAgentsOfShardsInput) -> None:
         """Fail targets whose agents GSE reports as absent; do nothing if GSE does not answer in time."""
         if not self._settings.ask_agent_states:
             return
@@ -114,12 +114,12 @@ class TransferActivities:
             )
 
     @activity.defn(name="transfer_fetch_file")
-    async def fetch_file(self, input_: FetchFileInput) -> FetchFileResult:
+    async def fetch_file(self, input_: FetchFileInput) -> FetchedFileHostResult:
         """Fetch the file into the cache of this host, and return the queue of this host."""
         async with send_heartbeats_during_block():
             fetch = self._repository.build_file_writer(input_.file, input_.signature)
             async with self._files.provide_pinned(input_.file.biz_id, input_.signature, fetch):
-                return FetchFileResult(queue=self._queue, fetched_at=time.time())
+                return FetchedFileHostResult(queue=self._queue, fetched_at=time.time())
 
     @activity.defn(name="transfer_send_shard")
     async def send_shard(self, input_: SendShardInput) -> None:
@@ -161,7 +161,7 @@ class TransferActivities:
         await DatabaseLimiter(self._database).spend_and_read(SpendingBeyondLimit(bucket, amount, DAY_SECONDS))
 
     @activity.defn(name="transfer_end_targets")
-    async def end_targets(self, input_: EndTargetsInput) -> None:
+    async def end_targets(self, input_: EndUnfinishedTargetsOfShardsInput) -> None:
         """End the unfinished targets of shards that no worker sends any more."""
         await targets.end_unfinished_targets(self._database, input_.job.job_id, input_.numbers, input_.outcome)
 
@@ -171,7 +171,7 @@ class TransferActivities:
         await targets.save_cancellation(self._database, input_.job.job_id, input_.project_ids)
 
     @activity.defn(name="transfer_finish_job")
-    async def finish_job(self, job: TransferJobInput) -> JobOutcome:
+    async def finish_job(self, job: TransferJobInput) -> JobStateAndTargetCounts:
         """Save that the job has ended, and until when it is kept; return its outcome."""
         retention = timedelta(seconds=self._settings.kept_seconds)
         end = await jobs.mark_job_ended(self._database, job.job_id, retention)
@@ -199,7 +199,7 @@ class TransferHousekeeping:
         return purged
 
 
-def _count_and_log_end(job_id: str, outcome: JobOutcome, end: JobTargetOutcomeCounts) -> None:
+def _count_and_log_end(job_id: str, outcome: JobStateAndTargetCounts, end: JobTargetOutcomeCounts) -> None:
     """Count the targets of a job, and log its end in one line; a repeated attempt reports nothing."""
     if end.seconds is None:
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from domain.faults import SourceFault
-from domain.transfers.models import TransferFile
+from domain.transfers.models import FileByBizAppAndPath
 from infra import metrics
 from infra.filecache import FetchFile
 from infra.objects import ObjectMissing
@@ -31,7 +31,7 @@ class FileRepositoryClient:
         self._objects = services.objects
         self._settings = services.settings.transfers
 
-    def build_file_writer(self, file: TransferFile, signature: str) -> FetchFile:
+    def build_file_writer(self, file: FileByBizAppAndPath, signature: str) -> FetchFile:
         """What writes this file to a path; for the cache.
 
         The function raises:
@@ -88,7 +88,7 @@ async def _write_file(path: Path, pieces: AsyncIterator[bytes]) -> None:
         await asyncio.to_thread(out.write, bytes(buffer))
 
 
-def _fill_repository_template(template: str, file: TransferFile, signature: str) -> str:
+def _fill_repository_template(template: str, file: FileByBizAppAndPath, signature: str) -> str:
     path = quote(file.path.strip("/"), safe="/")
     return template.format(biz_id=file.biz_id, app_id=file.app_id, path=path, signature=signature)
 

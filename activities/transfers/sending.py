@@ -14,8 +14,8 @@ from typing import Any
 
 from activities.transfers.journal import GseTaskJournal, LockedJournalEntry
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable
-from domain.transfers.gse import FolderAndFileName, GseAgent, GseTransferRequest
-from domain.transfers.models import FailureReason, TargetOutcome, TransferSpec, TransferState
+from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseTransferRequest
+from domain.transfers.models import FailureReason, TargetEndAndReason, TransferSpec, TransferState
 from domain.transfers.shards import GseTask, ShardProgress, ShardTarget, group_by_task_with_known_id
 from infra import log, outages
 from stores.transfers.shards import ShardLease
@@ -164,7 +164,7 @@ class ShardSender:
             self._progress.record_id_of_accepted_task(task, task_id, time.time())
         except GseRefused as error:
             reason = FailureReason.GSE_REFUSED
-            outcome = TargetOutcome(state=TransferState.FAILED, reason=reason, code=error.code, message=str(error))
+            outcome = TargetEndAndReason(state=TransferState.FAILED, reason=reason, code=error.code, message=str(error))
             self._progress.end_targets(due, outcome)
         except GseUnavailable as error:
             pause = max(BEGIN_PAUSE_SECONDS, error.retry_after_seconds or 0)
@@ -244,7 +244,7 @@ class ShardSender:
             return False
         return True
 
-    async def _terminate_task_on_agents(self, task: GseTask, agents: Sequence[GseAgent]) -> None:
+    async def _terminate_task_on_agents(self, task: GseTask, agents: Sequence[GseAgentWithUser]) -> None:
         """Terminate agents of one task; split a refused call in halves, because one unknown agent fails it for all."""
         try:
             await self._gse.request_termination(task.task_id or "", agents)
@@ -330,5 +330,5 @@ def _iterate_pauses() -> Iterator[float]:
     return itertools.chain(itertools.chain.from_iterable(first), itertools.repeat(LAST_POLL_SECONDS))
 
 
-def _build_agent(target: ShardTarget, user: str = "") -> GseAgent:
-    return GseAgent(target.agent_id, target.container_id, user)
+def _build_agent(target: ShardTarget, user: str = "") -> GseAgentWithUser:
+    return GseAgentWithUser(target.agent_id, target.container_id, user)

@@ -50,13 +50,13 @@ class FailedMessagesFilter(Request):
     module: Module | None = Field(default=None, description="those that failed in this module")
     kind: WaitKind | None = Field(default=None, description="those that are unfinished for this reason")
 
-    def to_message_filter(self, retries: int) -> MessageSearchConditions:
-        """Return the conditions; `retries` is the number of failed cycles after which a message is given up."""
+    def to_search_conditions_by_state_and_retry_limit(self, retries_until_given_up: int) -> MessageSearchConditions:
+        """Return the conditions: what is given up has failed in that many cycles, what has failed in fewer."""
         named = self.model_dump(exclude={"state", "who", "reason", "limit"})
         return MessageSearchConditions(
             **named,
-            retries_from=retries if self.state is MessageState.GIVEN_UP else None,
-            retries_below=retries if self.state is MessageState.FAILED else None,
+            retries_from=retries_until_given_up if self.state is MessageState.GIVEN_UP else None,
+            retries_below=retries_until_given_up if self.state is MessageState.FAILED else None,
         )
 
 
@@ -205,7 +205,7 @@ def _build_not_retryable_conflict(message: MessageResponse) -> Conflict:
 
 
 async def _build_message_filter(call: Call, conditions: FailedMessagesFilter) -> MessageSearchConditions:
-    return conditions.to_message_filter((await load_effective_settings(call)).retries)
+    return conditions.to_search_conditions_by_state_and_retry_limit((await load_effective_settings(call)).retries)
 
 
 def _build_not_skippable_conflict(message: MessageResponse) -> Conflict:

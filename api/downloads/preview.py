@@ -25,7 +25,7 @@ from domain.downloads.shape import COLUMNS_MAX, ShapedPageReader, choose_table_s
 from domain.faults import QuotaExhausted, SourceFault
 from domain.secrets import KeyRight
 from excel.limits import UncoveredRows
-from excel.template.models import ROW_HEAD_NAMES, CellKind, ColumnNode, Drawing, Template
+from excel.template.models import ROW_HEAD_NAMES, CellKind, ColumnHeadNode, TableTemplate, WorkbookLayout
 from excel.template.reading import find_table_faults, read_template
 from infra.objects import build_content_disposition
 
@@ -80,7 +80,7 @@ async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
     )
 
 
-def parse_drawing(body: PreviewRequest) -> Drawing:
+def parse_drawing(body: PreviewRequest) -> WorkbookLayout:
     """Return the drawing of a request.
 
     Raises:
@@ -99,7 +99,7 @@ def parse_drawing(body: PreviewRequest) -> Drawing:
     return drawing
 
 
-def _require_cells_within_limit(template: Template) -> None:
+def _require_cells_within_limit(template: TableTemplate) -> None:
     reserved = sum(leaf.row_count for node in template.rows for leaf in node.leaves)
     cells = len(template.leaves) * max(SAMPLE_ROWS, reserved)
     if cells > PREVIEW_CELLS_MAX:
@@ -110,17 +110,17 @@ def _require_cells_within_limit(template: Template) -> None:
         )
 
 
-def build_sample_page(drawing: Drawing) -> bytes:
+def build_sample_page(drawing: WorkbookLayout) -> bytes:
     """Build a page of sample rows for the template."""
     rows = build_sample_rows(read_template(drawing.tables[0].template))
     return msgspec.json.encode({"total": len(rows), "data": rows})
 
 
-def build_sample_rows(template: Template) -> list[dict[str, JsonValue]]:
+def build_sample_rows(template: TableTemplate) -> list[dict[str, JsonValue]]:
     """Return ten rows; with row heads, the first ten rows that these have."""
     leaves = {leaf.name: leaf for leaf in reversed(template.leaves) if leaf.name is not None}
     charted = frozenset(key for chart in template.charts for key in chart.values)
-    kinds = {key: _choose_sample_kind(leaf, key in charted) for key, leaf in leaves.items()}
+    kinds = {key: _get_own_kind_or_guess_by_format_and_chart(leaf, key in charted) for key, leaf in leaves.items()}
     made: list[dict[str, JsonValue]] = [
         {key: _build_sample_value(leaves[key], kinds[key], place) for key in template.keys}
         for place in range(SAMPLE_ROWS)
@@ -146,7 +146,7 @@ def build_first_rows_page(sent: bytes) -> bytes:
     return msgspec.json.encode({"data": data})
 
 
-def draw_preview(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
+def draw_preview(drawing: WorkbookLayout, page: bytes, time_zone: str) -> bytes:
     """Draw the book, by the same code as the books of downloads."""
     # Arrow and the workbook engine are heavy, and most API processes never draw.
     import pyarrow as pa  # noqa: PLC0415
@@ -172,7 +172,7 @@ def _reject_field(path: str, message: str) -> NoReturn:
     parsing.reject_request_with_field_errors("body", [FieldProblem(path=path, message=message)])
 
 
-def _choose_sample_kind(leaf: ColumnNode, is_charted: bool) -> CellKind:
+def _get_own_kind_or_guess_by_format_and_chart(leaf: ColumnHeadNode, is_charted: bool) -> CellKind:
     """Return the kind of sample values, also for a column without a kind."""
     if leaf.kind is not CellKind.AUTO:
         return leaf.kind
@@ -183,7 +183,7 @@ def _choose_sample_kind(leaf: ColumnNode, is_charted: bool) -> CellKind:
     return CellKind.NUMBER if is_number or is_charted or leaf.rules else CellKind.TEXT
 
 
-def _build_sample_value(leaf: ColumnNode, kind: CellKind, place: int) -> JsonValue:
+def _build_sample_value(leaf: ColumnHeadNode, kind: CellKind, place: int) -> JsonValue:
     moment = _FIRST_MOMENT + timedelta(days=place, minutes=37 * place)
     match kind:
         case CellKind.NUMBER:

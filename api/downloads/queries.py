@@ -169,7 +169,7 @@ class _ResultWithRetryWait(BaseModel):
 _STEPS_OF_SOURCE: Final = (f"{STEP_PREFIX}probe", f"{STEP_PREFIX}fetch_range")
 
 
-async def _mark_unanswered_step_as_failed(engine: Client, step: history.ActivityRecord) -> None:
+async def _mark_unanswered_step_as_failed(engine: Client, step: history.ActivityWithAttemptCount) -> None:
     """Mark a step as failed that ended for the workflow to repeat its request later."""
     if step.activity not in _STEPS_OF_SOURCE or not step.result:
         return
@@ -179,7 +179,7 @@ async def _mark_unanswered_step_as_failed(engine: Client, step: history.Activity
         step.state, step.fault = history.ActivityState.FAILED, wait.tries.fault
 
 
-def _build_step_response(step: history.ActivityRecord) -> ActivityWithAttemptCountResponse:
+def _build_step_response(step: history.ActivityWithAttemptCount) -> ActivityWithAttemptCountResponse:
     return ActivityWithAttemptCountResponse(
         step=step.activity.removeprefix(STEP_PREFIX),
         summary=step.summary,

@@ -21,7 +21,7 @@ from domain.downloads.models import (
     NewColumnPolicy,
     TextEncoding,
 )
-from excel.template.models import Align, TableArrangement
+from excel.template.models import HorizontalAlign, TablesOnOneSheetOrTabs
 from excel.template.reading import SHEET_NAME_MAX_UNITS
 
 URL_MAX_CHARACTERS = 4_000
@@ -178,7 +178,7 @@ class BookOptions(Request):
     default_height: Annotated[float, Field(ge=1, le=HEIGHT_MAX_POINTS)] | None = Field(
         default=None, description="for rows of data whose template has none, in points"
     )
-    col_align: Align | None = Field(
+    col_align: HorizontalAlign | None = Field(
         default=None, description="for columns whose template has none; by default `center`"
     )
     freeze: bool = Field(default=True, description="keep the heads in sight, where a sheet has a single table")
@@ -217,7 +217,7 @@ class ExcelRequest(BookOptions):
     header: JsonValue = Field(default=None, description=_HEADER)
     footer: JsonValue = Field(default=None, description=_FOOTER)
     template: JsonValue = Field(default=None, description=_TEMPLATE)
-    multi: TableArrangement | None = Field(
+    multi: TablesOnOneSheetOrTabs | None = Field(
         default=None,
         description="several tables, one under another on a `page` or each on a `tab`: title, summary, header, footer, "
         "template, source_url and data are then arrays with one entry for each, or one value for all",

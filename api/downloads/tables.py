@@ -17,7 +17,7 @@ from api.http import parsing
 from api.http.problems import FieldProblem
 from api.http.routes import Call
 from domain.downloads.models import FileType
-from excel.template.models import Drawing, TableArrangement, TableDrawing
+from excel.template.models import TablesOnOneSheetOrTabs, TableTextsAndTemplate, WorkbookLayout
 from excel.template.reading import (
     find_sheet_name_faults,
     find_table_faults,
@@ -50,7 +50,7 @@ class RequestedTable:
     source_url: str | None
     headers: dict[str, str] | None
     data: TableData | None
-    drawing: TableDrawing
+    drawing: TableTextsAndTemplate
     paths: dict[str, str]
     """The paths of its fields in the request."""
 
@@ -79,9 +79,9 @@ def build_tables_or_reject_request(body: DownloadRequest) -> list[RequestedTable
     return tables
 
 
-def build_drawing(body: DownloadRequest, tables: list[RequestedTable]) -> Drawing:
+def build_drawing(body: DownloadRequest, tables: list[RequestedTable]) -> WorkbookLayout:
     """Build the drawing of the book."""
-    return build_book_drawing(body, [table.drawing for table in tables], body.multi or TableArrangement.TAB)
+    return build_book_drawing(body, [table.drawing for table in tables], body.multi or TablesOnOneSheetOrTabs.TAB)
 
 
 def _build_tables(body: DownloadRequest) -> list[RequestedTable]:
@@ -230,17 +230,19 @@ def _find_drawing_problems(body: DownloadRequest, tables: list[RequestedTable]) 
         yield from build_field_problems(chain.from_iterable(sizes))
 
 
-def build_table_drawing(regions: dict[str, Any], sheet: str | None = None) -> TableDrawing:
+def build_table_drawing(regions: dict[str, Any], sheet: str | None = None) -> TableTextsAndTemplate:
     """Build the drawing of one table, without empty regions."""
     given = {region: regions[region] for region in REGIONS if not is_empty_template(regions[region])}
-    return TableDrawing(sheet=sheet, **given)
+    return TableTextsAndTemplate(sheet=sheet, **given)
 
 
 def build_book_drawing(
-    options: BookOptions, tables: list[TableDrawing], multi: TableArrangement = TableArrangement.TAB
-) -> Drawing:
+    options: BookOptions,
+    tables: list[TableTextsAndTemplate],
+    multi: TablesOnOneSheetOrTabs = TablesOnOneSheetOrTabs.TAB,
+) -> WorkbookLayout:
     """Build the drawing of a book of these tables."""
-    return Drawing(
+    return WorkbookLayout(
         tables=tables,
         multi=multi,
         width=options.default_width,
@@ -258,7 +260,7 @@ def build_field_problems(faults: Iterable[str]) -> Iterator[FieldProblem]:
             yield FieldProblem(path=found["path"], message=found["message"])
 
 
-def find_drawing_length_problem(drawing: Drawing) -> Iterator[FieldProblem]:
+def find_drawing_length_problem(drawing: WorkbookLayout) -> Iterator[FieldProblem]:
     """Yield a problem if the drawing is too long; it is a part of the workflow's input."""
     length = len(drawing.model_dump_json())
     if length > DRAWING_MAX_CHARACTERS:

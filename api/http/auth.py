@@ -33,7 +33,7 @@ from domain.faults import Forbidden, Missing, Unauthenticated
 from domain.quotas import QuotaLimits
 from domain.secrets import KeyRight
 from infra import log
-from infra.address_settings import PushSettings
+from infra.address_settings import PubSubPushSettings
 from infra.database import Database
 from infra.secrets import SecretSealer
 from infra.settings import Settings
@@ -270,7 +270,7 @@ AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
 class PubSubPushAuthenticator:
     """Authenticate what Google Pub/Sub pushes."""
 
-    def __init__(self, http: GuardedClient, settings: PushSettings) -> None:
+    def __init__(self, http: GuardedClient, settings: PubSubPushSettings) -> None:
         self._push_tokens = PushTokenVerifier(http, settings)
 
     async def require_valid_push_token(self, request: web.Request) -> None:

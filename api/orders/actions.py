@@ -16,9 +16,9 @@ from api.orders.queries import build_webhook_owner, load_project_id_of_platform,
 from api.orders.requests import BackfillPath, BackfillRequest, PlatformDeliveryPath, ReportRequest
 from api.orders.responses import (
     BackfillResponse,
+    PlatformScheduleResponse,
     RemovedPlatformResponse,
     ReportStartedResponse,
-    ScheduleResponse,
     build_backfill_response,
 )
 from api.webhooks import WebhookDeliveryResponse
@@ -34,7 +34,7 @@ UNFINISHED_MAX = 1_000
 
 
 @routes.post("/v1/platforms/{platform}/pause", access=RouteAccess.ADMIN, problems={"not_found": Missing})
-async def pause_platform(call: Call, path: PlatformPath, body: OperatorRequest) -> ScheduleResponse:
+async def pause_platform(call: Call, path: PlatformPath, body: OperatorRequest) -> PlatformScheduleResponse:
     """Pause a platform, its running cycle too: no slice is claimed or begun; those that are being read are finished.
 
     The same as pausing its schedule in the Temporal Web UI.
@@ -45,7 +45,7 @@ async def pause_platform(call: Call, path: PlatformPath, body: OperatorRequest) 
 
 
 @routes.post("/v1/platforms/{platform}/resume", access=RouteAccess.ADMIN, problems={"not_found": Missing})
-async def resume_platform(call: Call, path: PlatformPath, body: OperatorRequest) -> ScheduleResponse:
+async def resume_platform(call: Call, path: PlatformPath, body: OperatorRequest) -> PlatformScheduleResponse:
     """Resume a paused platform; what has settled meanwhile is claimed at once."""
     schedule = await _find_or_create_schedule(call, path)
     await starts.set_schedule_paused(schedule, f"{body.who}: {body.reason}", is_paused=False)
@@ -59,7 +59,7 @@ async def resume_platform(call: Call, path: PlatformPath, body: OperatorRequest)
     status=HTTPStatus.ACCEPTED,
     problems={"not_found": Missing, "platform_paused": Conflict},
 )
-async def trigger_cycle(call: Call, path: PlatformPath) -> ScheduleResponse:
+async def trigger_cycle(call: Call, path: PlatformPath) -> PlatformScheduleResponse:
     """Claim now what has settled, unless a run is under way, which does so anyway."""
     schedule = await _find_or_create_schedule(call, path)
     standing = await _build_schedule_response(path, schedule)
@@ -185,10 +185,10 @@ async def _find_or_create_schedule(call: Call, path: PlatformPath) -> ScheduleHa
     return await handle.find_or_create_cycle_schedule(call.services.engine, row.platform, row.project_id)
 
 
-async def _build_schedule_response(path: PlatformPath, schedule: ScheduleHandle) -> ScheduleResponse:
+async def _build_schedule_response(path: PlatformPath, schedule: ScheduleHandle) -> PlatformScheduleResponse:
     description = await schedule.describe()
     state = description.schedule.state
-    return ScheduleResponse(
+    return PlatformScheduleResponse(
         platform=path.platform,
         paused=state.paused,
         note=state.note or "",

@@ -14,7 +14,7 @@ from api.orders import quotas
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import read_platform
 from api.orders.requests import PlatformDeclaration, PlatformSetupRequest
-from api.orders.responses import PlatformConfigResponse, PlatformResponse, SettingValue
+from api.orders.responses import PlatformConfigResponse, PlatformResponse, SettingValueAndOrigin
 from api.projects import require_not_revoked
 from domain.faults import Conflict, Invalid, Missing
 from domain.orders import config, known_platforms
@@ -203,9 +203,12 @@ def _build_config_response(
     )
 
 
-def _build_setting_values(state: PlatformWithSettingsInForce) -> dict[str, SettingValue]:
+def _build_setting_values(state: PlatformWithSettingsInForce) -> dict[str, SettingValueAndOrigin]:
     values = state.settings.model_dump(exclude={"version"})
-    return {name: SettingValue(value=values[name], origin=state.origins[name]) for name in PlatformOptions.model_fields}
+    return {
+        name: SettingValueAndOrigin(value=values[name], origin=state.origins[name])
+        for name in PlatformOptions.model_fields
+    }
 
 
 def _build_default_config_response(level: PlatformOptionsVersion) -> PlatformConfigResponse:
@@ -213,10 +216,11 @@ def _build_default_config_response(level: PlatformOptionsVersion) -> PlatformCon
     own: Mapping[str, JsonValue] = level.options.model_dump()
     built_in: Mapping[str, JsonValue] = BUILT_IN_OPTIONS.model_dump()
     inherited = {
-        name: SettingValue(value=built_in[name], origin=SettingOrigin.BUILT_IN) for name in PlatformOptions.model_fields
+        name: SettingValueAndOrigin(value=built_in[name], origin=SettingOrigin.BUILT_IN)
+        for name in PlatformOptions.model_fields
     }
     effective = {
-        name: above if own[name] is None else SettingValue(value=own[name], origin=SettingOrigin.DEFAULT)
+        name: above if own[name] is None else SettingValueAndOrigin(value=own[name], origin=SettingOrigin.DEFAULT)
         for name, above in inherited.items()
     }
     return PlatformConfigResponse(

@@ -20,7 +20,7 @@ from api.http.pagination import PageResponse
 from api.http.routes import JSON, Call, RouteAccess
 from api.orders.context import SNAPSHOTS, routes
 from api.orders.requests import DownloadSourcePageQuery, OrdersQuery, SnapshotQuery
-from api.orders.responses import MarkResponse, OrderResponse
+from api.orders.responses import ExportMarkResponse, OrderResponse
 from domain.faults import Conflict, Gone, Invalid, Missing
 from domain.orders.names import EXPORT_ROUTE
 from stores.orders import order_copies, platforms
@@ -62,7 +62,7 @@ CLOCKS_APART_SECONDS: Final = 60
 @routes.get(
     "/v1/orders/mark", access=RouteAccess.PROJECT, problems={"not_found": Missing, "own_address_unset": Conflict}
 )
-async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
+async def create_mark(call: Call, query: SnapshotQuery) -> ExportMarkResponse:
     """Create a mark of now, and return the address that exports the orders of this moment.
 
     `POST /v1/downloads` with `{"source_url": …, "headers": {"Authorization": "Bearer <your key>"}}` makes them a file.
@@ -77,7 +77,7 @@ async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
         )
     mark = f"{row.revision}-{int(time.time())}"
     filters = query.model_dump(mode="json", exclude_none=True)
-    return MarkResponse(
+    return ExportMarkResponse(
         platform=row.platform,
         mark=mark,
         complete_to=row.complete_to,

@@ -33,7 +33,7 @@ from api.webhooks import WebhookDeliveryResponse
 from clients.platforms import build_day_bucket_name, build_rate_bucket_name
 from domain.faults import FaultRecord, Invalid, Missing
 from domain.orders import confirmation, names, windows
-from domain.orders.activity_models import ReportResult, SliceStatus
+from domain.orders.activity_models import OrderReportFigures, SliceStatus
 from domain.orders.names import CONTENT_TYPE
 from domain.webhooks import WebhookOwner
 from infra import outages, starts
@@ -201,7 +201,9 @@ async def read_report(call: Call, path: ReportDayPath) -> ReportResponse:
     """Read the figures of the last report of a day."""
     key = names.build_report_workbook_key(path.platform, path.day.isoformat())
     try:
-        report = ReportResult.model_validate_json(await call.services.objects.get(names.build_report_manifest_key(key)))
+        report = OrderReportFigures.model_validate_json(
+            await call.services.objects.get(names.build_report_manifest_key(key))
+        )
     except ObjectMissing:
         raise Missing(
             "not_found",

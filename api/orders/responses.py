@@ -91,7 +91,7 @@ class PlatformResponse(ListedPlatformResponse):
     workflow_id: str | None = Field(description="where Temporal shows the newest cycle; null before the first")
 
 
-class SettingValue(Response):
+class SettingValueAndOrigin(Response):
     """One value, and the level that it comes from."""
 
     value: JsonValue
@@ -103,12 +103,12 @@ class PlatformConfigResponse(Response):
 
     platform: str
     version: int = Field(description="grows with every change; each slice notes the one that it was read by")
-    effective: dict[str, SettingValue]
-    inherited: dict[str, SettingValue] = Field(description="what would be in force if this level set nothing")
+    effective: dict[str, SettingValueAndOrigin]
+    inherited: dict[str, SettingValueAndOrigin] = Field(description="what would be in force if this level set nothing")
     own: PlatformOptions = Field(description="what this level sets; send it back changed")
 
 
-class ScheduleResponse(Response):
+class PlatformScheduleResponse(Response):
     """State of a platform's schedule."""
 
     platform: str
@@ -165,7 +165,7 @@ class SliceResponse(Response):
     workflow_id: str = Field(description="where Temporal shows its first reading; one that was redone has a suffix")
 
 
-class SliceReadingResponse(Response):
+class SliceAttemptWithLastFaultResponse(Response):
     """The reading of a slice that is under way."""
 
     attempt: int = Field(description="the attempt that is being made, or was made last")
@@ -176,12 +176,12 @@ class SliceReadingResponse(Response):
 class SliceDetailsResponse(SliceResponse):
     """A slice of the ledger, and how its reading goes."""
 
-    reading: SliceReadingResponse | None = Field(
+    reading: SliceAttemptWithLastFaultResponse | None = Field(
         default=None, description="null where it is not being read, or no worker of the workflow answers"
     )
 
 
-class UnchangedSlice(Response):
+class UnchangedSliceAndReason(Response):
     """A slice that was left unchanged, and why."""
 
     slice: str
@@ -194,7 +194,7 @@ class SlicesActionResponse(Response):
 
     dry_run: bool = Field(default=False, description="whether nothing was done, because a dry run was asked for")
     done: list[str] = Field(description="slices that were read again, split or skipped, the oldest first")
-    left: list[UnchangedSlice] = Field(description="slices that were left as they are, and why")
+    left: list[UnchangedSliceAndReason] = Field(description="slices that were left as they are, and why")
     next_start: AwareDatetime | None = Field(
         description="where more fit than are treated at a time, 1,000: send it as `start` to go on"
     )
@@ -282,7 +282,7 @@ class OrderResponse(Response):
     order: JsonValue
 
 
-class MarkResponse(Response):
+class ExportMarkResponse(Response):
     """A mark that exports refer to."""
 
     platform: str
@@ -324,7 +324,7 @@ def build_slice_details(row: OrderSlice, status: SliceStatus | None) -> SliceDet
     """Build the response for a row and the status of its workflow."""
     reading = None
     if status is not None:
-        reading = SliceReadingResponse(
+        reading = SliceAttemptWithLastFaultResponse(
             attempt=status.attempt, fault=status.fault, next_attempt_at=status.next_attempt_at
         )
     return SliceDetailsResponse(**build_slice_response(row).model_dump(), reading=reading)

@@ -11,12 +11,12 @@ from api.orders import responses
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import build_missing_slice_fault, require_and_lock_slice
 from api.orders.requests import SLICES_MAX, SkipSliceRequest, SkipSlicesRequest, SlicePath, SliceSelectionRequest
-from api.orders.responses import SliceResponse, SlicesActionResponse, UnchangedSlice
+from api.orders.responses import SliceResponse, SlicesActionResponse, UnchangedSliceAndReason
 from domain.faults import Conflict, Missing
 from domain.orders import names, windows
 from domain.orders.activity_models import SliceInput, SliceJob
-from domain.orders.slices import ReadPurpose, SliceState
-from domain.orders.windows import SliceTrack, TimeWindow
+from domain.orders.slices import SliceReadPurpose, SliceState
+from domain.orders.windows import LiveOrHistory, TimeWindow
 from infra.database import Session
 from stores.orders import ledger, platforms, slices
 from stores.orders.slices import SliceFilter
@@ -135,20 +135,20 @@ async def _apply_to_chosen_slices(
     A dry run applies it, too, and rolls it back.
     """
     rows = await _lock_slices(session, platform, choice)
-    done, left = list[str](), list[UnchangedSlice]()
+    done, left = list[str](), list[UnchangedSliceAndReason]()
     for row in rows[:SLICES_MAX]:
         name = str(ledger.build_window(row))
         try:
             await action(row)
         except Conflict as refusal:
-            left.append(UnchangedSlice(slice=name, code=refusal.record.code, detail=refusal.record.sentence))
+            left.append(UnchangedSliceAndReason(slice=name, code=refusal.record.code, detail=refusal.record.sentence))
         else:
             done.append(name)
     found = {str(ledger.build_window(row)) for row in rows}
     for name in choice.slices or []:
         if name not in found:
             record = build_missing_slice_fault(platform.platform, name).record
-            left.append(UnchangedSlice(slice=name, code=record.code, detail=record.sentence))
+            left.append(UnchangedSliceAndReason(slice=name, code=record.code, detail=record.sentence))
     next_start = rows[SLICES_MAX].start_at if len(rows) > SLICES_MAX else None
     if choice.dry_run:
         await slices.undo_changes_of_dry_run(session)
@@ -177,7 +177,7 @@ async def _lock_platform(session: Session, path: PlatformPath) -> OrderPlatform:
 
 async def _start_redo_unless_running(call: Call, platform: OrderPlatform, window: TimeWindow) -> None:
     """Start a reading, unless one is under way."""
-    job = SliceJob(window=window, track=SliceTrack.LIVE, purpose=ReadPurpose.AGAIN, suffix=names.REDO_SUFFIX)
+    job = SliceJob(window=window, track=LiveOrHistory.LIVE, purpose=SliceReadPurpose.AGAIN, suffix=names.REDO_SUFFIX)
     order = SliceInput(platform=platform.platform, project_id=platform.project_id, job=job)
     await handle.redo_slice(call.services.engine, order)
 

@@ -26,7 +26,7 @@ from api.tasks.requests import (
     CreateTaskRequest,
     CreateTasksRequest,
     NewTask,
-    PutBackTasksRequest,
+    PutBackHeldOrCopyEndedTasksRequest,
     RegisterTaskTypeRequest,
     TaskToPutBack,
     TaskTypeActionRequest,
@@ -107,7 +107,7 @@ async def cancel_tasks(call: Call, body: CancelTasksRequest) -> TaskOutcomesResp
 
 
 @routes.post("/v1/put_back_tasks", access=RouteAccess.PROJECTS)
-async def put_back_tasks(call: Call, body: PutBackTasksRequest) -> TaskOutcomesResponse:
+async def put_back_tasks(call: Call, body: PutBackHeldOrCopyEndedTasksRequest) -> TaskOutcomesResponse:
     """Put many tasks back into their queues; each has an outcome of its own, with the id under which it waits then.
 
     A held task is taken from its holder and goes to the end of the queue, without counting as failed. An ended task

@@ -208,7 +208,11 @@ def _attach_task_context_and_background_loops(app: web.Application, services: Se
 
     async def run_loops_while_serving(_app: web.Application) -> AsyncIterator[None]:
         heads = context.heads
-        loops = (heads.update_gauges_forever(), heads.follow_notifications(), heads.send_announcements_forever())
+        loops = (
+            heads.sum_lanes_by_type_and_set_gauges_forever(),
+            heads.follow_notifications(),
+            heads.send_announcements_forever(),
+        )
         running = [asyncio.create_task(each) for each in loops]
         yield
         for each in running:

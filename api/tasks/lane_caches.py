@@ -183,8 +183,8 @@ class LaneHeadCache:
         """Send announcements forever."""
         await self._announcer.send_forever()
 
-    async def update_gauges_forever(self) -> None:
-        """Update the gauges forever."""
+    async def sum_lanes_by_type_and_set_gauges_forever(self) -> None:
+        """Set the gauges anew every few seconds, from sums over all open lanes."""
         while True:
             try:
                 totals = await lanes.sum_open_lanes_by_type(self._database)

@@ -308,7 +308,7 @@ class TaskToPutBack(Request):
     )
 
 
-class PutBackTasksRequest(Request):
+class PutBackHeldOrCopyEndedTasksRequest(Request):
     """Body of `put_back_tasks`."""
 
     task_list: list[TaskToPutBack] = Field(min_length=1, max_length=BATCH_MAX)

@@ -48,8 +48,8 @@ from api.transfers.responses import (
 from domain.faults import Conflict, Forbidden, Gone, Invalid, Missing, Paused, QuotaExhausted
 from domain.transfers import names
 from domain.transfers import openings as rules
-from domain.transfers.joining import JobRetry, TargetsWithSameSpec
-from domain.transfers.models import JOB_ID_MAX_BYTES, FailureReason, TransferFile, TransferSpec
+from domain.transfers.joining import FailedTargetsRetry, TargetsWithSameSpec
+from domain.transfers.models import JOB_ID_MAX_BYTES, FailureReason, FileByBizAppAndPath, TransferSpec
 from domain.transfers.names import TransferJobKey
 from domain.transfers.openings import NOT_OPENED, SendPermission
 from infra import log
@@ -187,7 +187,7 @@ async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobReq
         raise build_expired_fault("job")
     count = await _count_failed_or_raise_if_none(call, path.job_id, saved.row.id, body.reason)
     await _require_permission_still_covers_failed_targets(call, job, saved.row.id, body.reason)
-    retry = JobRetry(job_id=path.job_id, project_id=call.project_id, reason=body.reason, targets=count)
+    retry = FailedTargetsRetry(job_id=path.job_id, project_id=call.project_id, reason=body.reason, targets=count)
     # Under a number of its own: the number that it gets is known only when it has begun.
     admitted_id = str(replace(job, retry=RETRIES_MAX + 1))
     await count_targets_within_quotas(call, admitted_id, count, time.time() + EARLIER_RETRY_SECONDS)
@@ -206,7 +206,7 @@ async def _require_permission_and_join_job(
     call: Call, body: TransferFileRequest, targets: Sequence[tuple[str, str]]
 ) -> tuple[str, list[str]]:
     """Join targets to a job; return the id of the job, and of each target's task, once that is durable."""
-    file = TransferFile(biz_id=body.biz_id, app_id=body.app_id, path=body.full_path)
+    file = FileByBizAppAndPath(biz_id=body.biz_id, app_id=body.app_id, path=body.full_path)
     _require_short_job_id(file)
     spec = TransferSpec(
         project_id=call.project_id, signature=body.signature, user=body.target_user, folder=body.target_file_dir
@@ -220,7 +220,7 @@ async def _require_permission_and_join_job(
     return job_id, [context.create_task_id(file, window_number, key, call.project_id) for key, _, _ in keyed]
 
 
-async def _join_within_quota(call: Call, file: TransferFile, group: TargetsWithSameSpec) -> tuple[str, int]:
+async def _join_within_quota(call: Call, file: FileByBizAppAndPath, group: TargetsWithSameSpec) -> tuple[str, int]:
     """Join targets within the project's quotas; return the id of the job, and the number of its window."""
     context, targets = get_transfer_context(call), len(group.targets)
 
@@ -241,7 +241,7 @@ async def _join_within_quota(call: Call, file: TransferFile, group: TargetsWithS
     return job_id, window_number
 
 
-def _require_short_job_id(file: TransferFile) -> None:
+def _require_short_job_id(file: FileByBizAppAndPath) -> None:
     length = len(str(TransferJobKey(file, 2**names.WINDOW_NUMBER_BITS - 1)).encode())
     if length > JOB_ID_MAX_BYTES:
         raise Invalid(
@@ -252,7 +252,7 @@ def _require_short_job_id(file: TransferFile) -> None:
 
 
 async def _start_retry_under_free_number(
-    call: Call, job: TransferJobKey, row_id: int, retry: JobRetry
+    call: Call, job: TransferJobKey, row_id: int, retry: FailedTargetsRetry
 ) -> RetryTransferJobResponse:
     """Start a job under the first free retry number."""
     context = get_transfer_context(call)

@@ -28,7 +28,7 @@ from api.transfers.quotas import OPEN_TRANSFERS, OpenTransferCounter
 from domain.faults import Missing
 from domain.transfers import names
 from domain.transfers import openings as rules
-from domain.transfers.models import TransferFile, TransferState
+from domain.transfers.models import FileByBizAppAndPath, TransferState
 from domain.transfers.names import TransferJobKey, TransferTaskKey
 from domain.transfers.openings import SendPermission
 from infra import outages
@@ -66,7 +66,7 @@ class SendPermissionsCache:
         self._reads = SharedReadByKey(self.load_openings)
 
     async def require_permission(
-        self, project_id: str, file: TransferFile, user: str, folder: str, agent_ids: Collection[str]
+        self, project_id: str, file: FileByBizAppAndPath, user: str, folder: str, agent_ids: Collection[str]
     ) -> None:
         """Return if the project may send a file to these hosts; everything is allowed while no project has openings.
 
@@ -112,7 +112,7 @@ class TransferContext:
         # Requests for one target get different ids: certainly within this process, very likely among several.
         self._salts = itertools.count(secrets.randbelow(_SALTS))
 
-    def create_task_id(self, file: TransferFile, window_number: int, target_key: int, project_id: str) -> str:
+    def create_task_id(self, file: FileByBizAppAndPath, window_number: int, target_key: int, project_id: str) -> str:
         """Return a new id for a task."""
         task = TransferTaskKey(TransferJobKey(file, window_number), target_key, next(self._salts) % _SALTS)
         return names.format_task_id(task, self._secrets[0], project_id)

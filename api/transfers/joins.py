@@ -28,13 +28,13 @@ from domain.transfers.joining import (
     PROJECT_SPECS_MAX,
     SPECS_MAX,
     TARGETS_MAX,
-    JobRetry,
+    FailedTargetsRetry,
     JoinBatch,
     JoinResult,
     TargetsWithSameSpec,
     TransferJobInput,
 )
-from domain.transfers.models import TransferFile, TransferSpec
+from domain.transfers.models import FileByBizAppAndPath, TransferSpec
 from domain.transfers.names import TransferJobKey
 from infra import log, metrics, outages
 from infra.temporal import POLLED_WITHIN, WORKFLOW_QUEUE, describe_queue, list_polling_workers
@@ -67,7 +67,7 @@ class _FileBatcher(AbstractBatcher[TargetsWithSameSpec, int]):
 
     def __init__(
         self,
-        file: TransferFile,
+        file: FileByBizAppAndPath,
         compute_pause: Callable[[_FileBatcher], float],
         join: Callable[[_FileBatcher, list[BatchItem[TargetsWithSameSpec, int]]], Awaitable[None]],
         on_idle: Callable[[_FileBatcher], None],
@@ -82,7 +82,7 @@ class _FileBatcher(AbstractBatcher[TargetsWithSameSpec, int]):
         # How many batches that window had accepted at its last answer; 0 before the first one.
         self.batches = 0
         # How many requests were in the last batch.
-        self.last_batch_requests = 0
+        self.requests_in_last_batch = 0
 
     def make_fit_check(self) -> Callable[[BatchItem[TargetsWithSameSpec, int]], bool]:
         """See base class. A batch has as many targets and specs as one message carries."""
@@ -107,7 +107,7 @@ class _FileBatcher(AbstractBatcher[TargetsWithSameSpec, int]):
 
     async def send_batch(self, batch: list[BatchItem[TargetsWithSameSpec, int]]) -> None:
         """See base class."""
-        self.last_batch_requests = len(batch)
+        self.requests_in_last_batch = len(batch)
         await self._join(self, batch)
 
     def on_idle(self) -> None:
@@ -121,9 +121,9 @@ class JobJoiner:
     def __init__(self, services: Services) -> None:
         self._engine = services.engine
         self._settings = services.settings.transfers
-        self._batchers: dict[TransferFile, _FileBatcher] = {}
+        self._batchers: dict[FileByBizAppAndPath, _FileBatcher] = {}
 
-    async def join_job(self, file: TransferFile, group: TargetsWithSameSpec) -> int:
+    async def join_job(self, file: FileByBizAppAndPath, group: TargetsWithSameSpec) -> int:
         """Join targets to a job of the file; return the number of its window once that is durable.
 
         Raises:
@@ -137,7 +137,7 @@ class JobJoiner:
             self._batchers[file] = batcher
         return await batcher.submit(group, len(group.targets))
 
-    async def start_retry(self, job: TransferJobKey, retry: JobRetry) -> bool:
+    async def start_retry(self, job: TransferJobKey, retry: FailedTargetsRetry) -> bool:
         """Start a job that retries failed targets at once; return False if the job exists."""
         now = datetime.now(UTC)
         times = {"closes_at": now, "deadline_at": now + timedelta(seconds=self._settings.timeout_seconds)}
@@ -151,8 +151,8 @@ class JobJoiner:
         end = names.compute_window_end(
             max(batcher.window_number, self._get_current_window_number()), self._settings.window_seconds
         )
-        return joining.compute_gathering_pause(
-            batcher.batches, BATCHES_MAX, end - time.time(), batcher.last_batch_requests
+        return joining.compute_pause_within_bounds_by_last_batch_and_time_left(
+            batcher.batches, BATCHES_MAX, end - time.time(), batcher.requests_in_last_batch
         )
 
     async def _join_requests(self, batcher: _FileBatcher, requests: list[BatchItem[TargetsWithSameSpec, int]]) -> None:

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from bench.excel import content
 from bench.peers.meter import Meter, measure_run
-from excel.template.models import Drawing, TableDrawing
+from excel.template.models import TableTextsAndTemplate, WorkbookLayout
 from excel.workbook import Workbook
 
 HEAD_ROWS = 3
@@ -39,8 +39,8 @@ TEMPLATE: JsonValue = [
 
 def write(source: Path, path: Path, threads: int, meter: Meter) -> None:
     """Write page by page, as a download does; the workbook is finished when all rows are added."""
-    table = TableDrawing(title="订单明细", template=TEMPLATE)
-    book = Workbook(Drawing(tables=[table]), time_zone=content.ZONE, threads=threads)
+    table = TableTextsAndTemplate(title="订单明细", template=TEMPLATE)
+    book = Workbook(WorkbookLayout(tables=[table]), time_zone=content.ZONE, threads=threads)
     body = book.begin_table(table, content.COLUMNS)
     for page in meter.exclude(content.read_batches(source)):
         body.add(page)

@@ -23,7 +23,7 @@ from domain.secrets import SealedText
 from domain.tasks import names as task_names
 from domain.tasks.activity_models import LaneInput
 from domain.tasks.messages import TaskTypeRules
-from domain.transfers.models import FailureReason, TargetOutcome, TransferState
+from domain.transfers.models import FailureReason, TargetEndAndReason, TransferState
 from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner, build_delivery_workflow_id
 from infra import outages, payloads, starts, temporal
 from infra.database import Database
@@ -42,7 +42,7 @@ from workflows.webhooks import handle as deliveries
 REASON: Final = "haulage reconcile: the restored database does not know its project"
 _RUNNING: Final = "ExecutionStatus = 'Running'"
 _CYCLE_PREFIX: Final = order_names.build_cycle_schedule_id("")
-_LOST_JOB: Final = TargetOutcome(
+_LOST_JOB: Final = TargetEndAndReason(
     state=TransferState.TIMEOUT,
     reason=FailureReason.DEADLINE,
     message="Its job was lost with the engine before a backup was restored: GSE may have sent the file or not. "

@@ -27,7 +27,7 @@ from clients.http import (
     TransportFailureKind,
 )
 from domain.redaction import remove_long_secrets
-from domain.transfers.gse import FolderAndFileName, GseAgent, GseRecord, GseResults, GseTransferRequest
+from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseProgress, GseRecordsByAgent, GseTransferRequest
 from infra import log, metrics
 from infra.settings import GseSettings
 
@@ -70,9 +70,11 @@ class GseClient:
         await self._connection.__aexit__(kind, error, traceback)
 
     @property
-    def source_agent(self) -> GseAgent:
+    def source_agent(self) -> GseAgentWithUser:
         """The agent of this worker's host."""
-        return GseAgent(self._settings.source_agent_id, self._settings.source_container_id, self._settings.source_user)
+        return GseAgentWithUser(
+            self._settings.source_agent_id, self._settings.source_container_id, self._settings.source_user
+        )
 
     def get_cached_file_location_for_agent(self, cached: Path) -> FolderAndFileName:
         """Return where the agent finds a cached file; the cache's folder may be mounted there under another name."""
@@ -104,8 +106,8 @@ class GseClient:
         return await self._connection.call_once(TRANSFER, request.to_body(), parse_and_report_task_id)
 
     async def get_results(
-        self, task_id: str, agents: Collection[GseAgent] = (), file: FolderAndFileName | None = None
-    ) -> GseResults:
+        self, task_id: str, agents: Collection[GseAgentWithUser] = (), file: FolderAndFileName | None = None
+    ) -> GseRecordsByAgent:
         """Return the results of a transfer for these agents, including the source for the upload, or for all.
 
         With a location, records of other files are left out.
@@ -119,7 +121,7 @@ class GseClient:
             body["agents"] = [each.to_id_fields() for each in agents]
         return await self._connection.call_with_retries(RESULTS, body, partial(_parse_results, file=file))
 
-    async def request_termination(self, task_id: str, agents: Sequence[GseAgent]) -> None:
+    async def request_termination(self, task_id: str, agents: Sequence[GseAgentWithUser]) -> None:
         """Have GSE terminate a transfer to these agents; later results show that it did. Raises like `get_results`."""
         if not agents:
             raise ValueError("no agent was named: GSE would accept that and terminate nothing. Name the unfinished.")
@@ -144,17 +146,17 @@ def _parse_task_id(response: GseResponse) -> str:
             raise response.build_malformed_failure("a readable task id")
 
 
-def _parse_results(response: GseResponse, file: FolderAndFileName | None) -> GseResults:
+def _parse_results(response: GseResponse, file: FolderAndFileName | None) -> GseRecordsByAgent:
     match response.get_data_or_raise_unless_success(pending_codes=PENDING_CODES):
         case {"result": list(entries)}:
-            records = [GseRecord.parse(entry) for entry in entries]
+            records = [GseProgress.parse(entry) for entry in entries]
         case None | {"result": None}:
             records = []
         case _:
             raise response.build_malformed_failure("a list of results")
     if unread := records.count(None):
         log.get(__name__).warning("gse_records_unreadable", unreadable=unread, records=len(records))
-    return GseResults.from_records(filter(None, records), file)
+    return GseRecordsByAgent.from_records(filter(None, records), file)
 
 
 def _parse_agent_states(response: GseResponse) -> dict[str, int]:

@@ -149,7 +149,7 @@ class GuardedClient:
             async with self._transport.exchange(method, address, headers, body, timeout_seconds) as exchange:
                 yield exchange
 
-    def _require_allowed_target(self, url: str, *, is_own_open: bool) -> egress.EgressTarget:
+    def _require_allowed_target(self, url: str, *, is_own_open: bool) -> egress.UrlParts:
         try:
             return self._rules.require_allowed_url(url, is_own_open=is_own_open)
         except Invalid as refusal:
@@ -157,7 +157,7 @@ class GuardedClient:
 
 
 @contextmanager
-def _raise_errors_as_faults(target: egress.EgressTarget, timeout_seconds: float, max_bytes: int) -> Iterator[None]:
+def _raise_errors_as_faults(target: egress.UrlParts, timeout_seconds: float, max_bytes: int) -> Iterator[None]:
     try:
         yield
     except TransportError as error:
@@ -165,9 +165,7 @@ def _raise_errors_as_faults(target: egress.EgressTarget, timeout_seconds: float,
         raise _build_fault(error, target, timeout_seconds, max_bytes) from None
 
 
-def _build_fault(
-    error: TransportError, target: egress.EgressTarget, timeout_seconds: float, max_bytes: int
-) -> SourceFault:
+def _build_fault(error: TransportError, target: egress.UrlParts, timeout_seconds: float, max_bytes: int) -> SourceFault:
     match error.fault:
         case TransportFailureKind.DENIED:
             return _convert_to_source_fault(

@@ -171,7 +171,7 @@ class HttpTransport:
         """Send a request and yield its response before the body; the timeout covers the block as well."""
         try:
             async with asyncio.timeout(timeout_seconds) as deadline:
-                with tracing.trace_call(method, url), _raise_client_errors_as_transport_errors():
+                with tracing.trace_call(method, url), _raise_aiohttp_client_error_as_transport_error():
                     response = await self._session.request(
                         method, url, headers=headers, data=body, allow_redirects=False
                     )
@@ -251,7 +251,7 @@ class StreamedResponse:
     async def _iterate_raw(self) -> AsyncIterator[bytes]:
         received = 0
         try:
-            with _raise_client_errors_as_transport_errors():
+            with _raise_aiohttp_client_error_as_transport_error():
                 while chunk := await self.response.content.readany():
                     received += len(chunk)
                     yield chunk
@@ -274,7 +274,7 @@ class StreamedResponse:
 
 
 @contextmanager
-def _raise_client_errors_as_transport_errors() -> Iterator[None]:
+def _raise_aiohttp_client_error_as_transport_error() -> Iterator[None]:
     # No cause is kept: its text holds addresses that a name resolved to.
     try:
         yield

@@ -21,7 +21,7 @@ from clients.platforms.permits import (
     build_detail_bucket_name,
 )
 from domain.orders.access import Account, CredentialsReader
-from domain.orders.capability import NEXT, TOTAL, Capability, PagingKind, PlatformOrder
+from domain.orders.capability import NEXT, TOTAL, Capability, PagingByNumberCursorTokenOrLink, PlatformOrder
 from domain.orders.declarations import DetailCall, RateLimit
 from domain.orders.jsonpath import JsonPath, JsonReader
 from infra.limits import DatabaseLimiter
@@ -107,7 +107,7 @@ class PlatformConnector:
         """
         paging, bounds = self.capability.paging, self.compute_query_bounds(window)
         match paging.kind:
-            case PagingKind.NUMBER:
+            case PagingByNumberCursorTokenOrLink.NUMBER:
                 if paging.rows_max is not None and total is not None and total > paging.rows_max:
                     raise self._build_too_many_rows(total)
                 walk = pagination.iterate_numbered_pages(
@@ -116,9 +116,9 @@ class PlatformConnector:
                     total,
                     lambda: paging.size in self._client.uncapped_page_sizes,
                 )
-            case PagingKind.LINK:
+            case PagingByNumberCursorTokenOrLink.LINK:
                 walk = pagination.iterate_pages_by_link(self._build_link_page_reader(bounds))
-            case PagingKind.CURSOR | PagingKind.TOKEN:
+            case PagingByNumberCursorTokenOrLink.CURSOR | PagingByNumberCursorTokenOrLink.TOKEN:
                 walk = pagination.iterate_pages_by_token(self._build_token_page_reader(bounds))
         rows = 0
         async for page in walk:
@@ -131,11 +131,11 @@ class PlatformConnector:
         """Request the first page of a window by itself."""
         bounds, paging = self.compute_query_bounds(window), self.capability.paging
         match paging.kind:
-            case PagingKind.NUMBER:
+            case PagingByNumberCursorTokenOrLink.NUMBER:
                 step = await self._build_numbered_page_reader(bounds)(0, paging.first)
-            case PagingKind.LINK:
+            case PagingByNumberCursorTokenOrLink.LINK:
                 step = await self._build_link_page_reader(bounds)(0, None)
-            case PagingKind.CURSOR | PagingKind.TOKEN:
+            case PagingByNumberCursorTokenOrLink.CURSOR | PagingByNumberCursorTokenOrLink.TOKEN:
                 step = await self._build_token_page_reader(bounds)(0, None)
         return step.page
 
@@ -252,7 +252,7 @@ class PlatformConnector:
 
         async def request_page_of_token(place: int, token: str | None) -> pagination.PageWithNextToken:
             parameters = self._build_query(bounds, page=token)
-            if token is not None and paging.kind is PagingKind.TOKEN:
+            if token is not None and paging.kind is PagingByNumberCursorTokenOrLink.TOKEN:
                 parameters = {**self._fixed, paging.parameter: token}
             response = await self._client.request_values(query.path, parameters, self._rows.reader)
             page = self._rows.parse_page(place, response.answer, response.values, bounds, response.asked_at)

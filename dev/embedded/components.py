@@ -209,7 +209,7 @@ async def _require_server_and_create_database(port: int, passwords: Sequence[str
             password=password,
             database=database,
             ssl=False,
-            timeout=PROBE_TIMEOUT_SECONDS * processes.measure_load_per_core(),
+            timeout=PROBE_TIMEOUT_SECONDS * processes.measure_load_per_core_at_least_one(),
         )
 
     try:

@@ -108,7 +108,7 @@ class RunFile:
         self.state.parts[name].ready_seconds = seconds
         self.save()
 
-    async def end_leftover_processes(self, announce: Announce = announce_by_log) -> None:
+    async def end_leftover_processes_and_clear_recorded_parts(self, announce: Announce = announce_by_log) -> None:
         """End the processes of a supervisor that was killed, but not other processes that have their pids now."""
         left = {name: recorded for name, recorded in self.state.parts.items() if recorded.is_running}
         if left:

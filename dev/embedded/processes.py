@@ -113,7 +113,7 @@ def read_cpu_seconds(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK") + sum(read_cpu_seconds(int(child)) for child in children)
 
 
-def measure_load_per_core() -> float:
+def measure_load_per_core_at_least_one() -> float:
     """Return how many processes wish to run for each core that this one may use; at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1.0, os.getloadavg()[0] / cores)

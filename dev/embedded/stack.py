@@ -139,7 +139,7 @@ async def run_stack(
     with lock_data_dir(data_dir) as run_file, reserve_ports(run_file.state.ports, announce) as claimed:
         if run_file.damage:
             announce(run_file.damage)
-        await run_file.end_leftover_processes(announce)
+        await run_file.end_leftover_processes_and_clear_recorded_parts(announce)
         preferred = ports or EmbeddedPortSettings()
         secrets = data_folder.load_or_create_secrets(data_dir)
         specs = _build_components(data_dir, claimed, preferred, secrets, ui=ui, for_tests=for_tests)

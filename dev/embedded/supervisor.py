@@ -323,14 +323,14 @@ class _SupervisedProcess:
                     process.kill()
                     return f"{reason}; {step.obstacle}"
             # What was asked too early may never be answered; a busy machine takes long to answer.
-            timeout = min(timeout * 1.5, PROBE_TIMEOUT_SECONDS * processes.measure_load_per_core())
+            timeout = min(timeout * 1.5, PROBE_TIMEOUT_SECONDS * processes.measure_load_per_core_at_least_one())
             await asyncio.sleep(PROBE_PAUSE_SECONDS)
         return f"it ended with exit code {process.returncode}"
 
     def _describe_excessive_silence(self, silence: SilenceTimer) -> str:
         """Return for how long the process has shown no sign of life; empty if that may still be."""
         silent = silence.measure_silence()
-        if silent <= self.spec.silence_seconds * processes.measure_load_per_core():
+        if silent <= self.spec.silence_seconds * processes.measure_load_per_core_at_least_one():
             return ""
         return f"for {silent:.1f} s it neither wrote a line nor used processor time"
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, JsonValue
 
 from domain.faults import FaultRecord
 from domain.secrets import SealedText
-from excel.template.models import Drawing
+from excel.template.models import WorkbookLayout
 
 PAGE_SIZE_MIN: Final = 100
 PAGE_SIZE_MAX: Final = 1_000
@@ -95,7 +95,7 @@ class DownloadSpec(BaseModel):
     """Whether two pages may have the same rows."""
     guard_formulas: bool = True
     time_zone: str = "UTC"
-    drawing: Drawing | None = None
+    drawing: WorkbookLayout | None = None
     """Layout of the workbook; only for Excel."""
     tables: list[TableSource] = []
     """The sources of a workbook of several tables, in the order of the drawing; then `source_url` and the like are

@@ -17,7 +17,7 @@ from domain.downloads.models import FileType
 from domain.downloads.pages import FirstPage, NewColumnsFound, PageReader, SourcePage, read_grouped_rows
 from domain.downloads.sinks import PageSink
 from domain.faults import SourceFault
-from excel.template.models import ROW_HEAD_NAMES, TableDrawing
+from excel.template.models import ROW_HEAD_NAMES, TableTextsAndTemplate
 from excel.template.reading import read_template
 
 COLUMNS_MAX = 2_000
@@ -121,7 +121,7 @@ def _build_too_many_keys_fault(count: int) -> SourceFault:
     )
 
 
-def choose_table_shape(kind: FileType, first: FirstPage, drawing: TableDrawing | None) -> TableShape:
+def choose_table_shape(kind: FileType, first: FirstPage, drawing: TableTextsAndTemplate | None) -> TableShape:
     """Decide which keys become cells.
 
     Raises:

@@ -19,7 +19,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from excel.limits import WorkbookReport
+from excel.limits import WorkbookSizeAndCellChanges
 
 MIB: Final = 1024 * 1024
 PART_BYTES: Final = 8 * MIB
@@ -238,7 +238,7 @@ class RenderedBook(BaseModel):
     member: ZipMemberSizeAndChecksum
     etag: str = ""
     """ETag of its object; empty if it is in a part of the archive."""
-    report: WorkbookReport
+    report: WorkbookSizeAndCellChanges
 
 
 class ZipTooLarge(Exception):

@@ -12,12 +12,12 @@ from domain.orders.slices import (
     BackfillProgress,
     BackfillState,
     FailedSlice,
-    ReadOutcome,
-    ReadPurpose,
-    ResumePoint,
+    SliceReadOutcome,
+    SliceReadPurpose,
+    SliceResumePoint,
     SliceRetryState,
 )
-from domain.orders.windows import SliceTrack, TimeWindow
+from domain.orders.windows import LiveOrHistory, TimeWindow
 from domain.secrets import SealedText
 
 
@@ -78,8 +78,8 @@ class SliceJob(_ImmutableModelBase):
     """One slice to be read."""
 
     window: TimeWindow
-    track: SliceTrack = SliceTrack.LIVE
-    purpose: ReadPurpose = ReadPurpose.FIRST
+    track: LiveOrHistory = LiveOrHistory.LIVE
+    purpose: SliceReadPurpose = SliceReadPurpose.FIRST
     suffix: str = ""
     further: list[TimeWindow] = []
     """Small slices that the same reading goes on with; what it leaves of them is claimed again."""
@@ -106,7 +106,7 @@ class SliceWorkflowState(_ImmutableModelBase):
 
     attempt: int
     ladder: SliceRetryState
-    place: ResumePoint | None
+    place: SliceResumePoint | None
 
 
 class SliceInput(PlatformInput):
@@ -122,9 +122,9 @@ class ReadSliceInput(PlatformInput):
     """Input of one attempt at a slice."""
 
     window: TimeWindow
-    purpose: ReadPurpose
+    purpose: SliceReadPurpose
     settings: PlatformSettings
-    place: ResumePoint | None = None
+    place: SliceResumePoint | None = None
     """Where the previous attempt stopped."""
     holder: str
     """Identifies the attempt in the ledger: once a later attempt has taken the slice, this one can no longer commit."""
@@ -135,7 +135,7 @@ class ReadSliceInput(PlatformInput):
 class ReadSliceResult(_ImmutableModelBase):
     """Result of an attempt at a slice."""
 
-    ending: ReadOutcome
+    ending: SliceReadOutcome
     orders: int = 0
     changed: int = 0
     total: int | None = None
@@ -156,7 +156,7 @@ class FailSliceInput(PlatformInput):
     """The workflow that gives the slice up; nothing changes where another workflow has begun to read it since."""
 
     window: TimeWindow
-    purpose: ReadPurpose
+    purpose: SliceReadPurpose
     fault: FaultRecord
     attempts: int
 
@@ -174,7 +174,7 @@ class SliceResult(_ImmutableModelBase):
 class SliceStatus(_ImmutableModelBase):
     """Status of a slice's workflow."""
 
-    purpose: ReadPurpose = ReadPurpose.FIRST
+    purpose: SliceReadPurpose = SliceReadPurpose.FIRST
     attempt: int = 0
     pause_seconds: float | None = None
     next_attempt_at: AwareDatetime | None = None
@@ -252,7 +252,7 @@ class ReportInput(PlatformInput):
     """State of the runs before this one; None in the first."""
 
 
-class ReportInputWithProgress(_ImmutableModelBase):
+class NextReportPartInput(_ImmutableModelBase):
     """The next part of a report to be read."""
 
     order: ReportInput
@@ -261,7 +261,7 @@ class ReportInputWithProgress(_ImmutableModelBase):
     after: ReportProgress
 
 
-class ReportResult(_ImmutableModelBase):
+class OrderReportFigures(_ImmutableModelBase):
     """Figures of a report; the workbook has the ids."""
 
     platform: str

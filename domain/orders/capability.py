@@ -76,7 +76,7 @@ class OrderQuery(PlatformDeclarationBase):
     history_seconds: Seconds | None = Field(default=None, description="how far back orders are told")
 
 
-class PagingKind(StrEnum):
+class PagingByNumberCursorTokenOrLink(StrEnum):
     """How a page leads to the next."""
 
     NUMBER = "number"
@@ -92,7 +92,7 @@ class PagingKind(StrEnum):
 class Paging(PlatformDeclarationBase):
     """How the rows of a window are paged."""
 
-    kind: PagingKind = Field(
+    kind: PagingByNumberCursorTokenOrLink = Field(
         description="how a page leads to the next: by its `number`, by a `cursor` that is sent beside all other "
         "parameters, by a `token` that stands for the whole query, or by a `link` in the header Link"
     )
@@ -112,9 +112,12 @@ class Paging(PlatformDeclarationBase):
     def _require_consistent_paging(self) -> Self:
         if self.size > self.size_max:
             raise ValueError(f"pages of {self.size} rows were asked for; the platform tells at most {self.size_max}")
-        if (self.kind is not PagingKind.LINK) and not self.parameter:
+        if (self.kind is not PagingByNumberCursorTokenOrLink.LINK) and not self.parameter:
             raise ValueError(f"paging by {self.kind.value} needs the name of its parameter")
-        if self.kind in (PagingKind.CURSOR, PagingKind.TOKEN) and self.next is None:
+        if (
+            self.kind in (PagingByNumberCursorTokenOrLink.CURSOR, PagingByNumberCursorTokenOrLink.TOKEN)
+            and self.next is None
+        ):
             raise ValueError(f"paging by {self.kind.value} needs the path `next`")
         return self
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from domain.orders.access import AuthenticationMethod, PlatformAccess, TokenRenewal
-from domain.orders.capability import Capability, ClockCall, OrderQuery, OrderRowFields, Paging, PagingKind, TotalCall
+from domain.orders.capability import (
+    Capability,
+    ClockCall,
+    OrderQuery,
+    OrderRowFields,
+    Paging,
+    PagingByNumberCursorTokenOrLink,
+    TotalCall,
+)
 from domain.orders.declarations import (
     ApiVersion,
     DetailCall,
@@ -42,7 +50,7 @@ TAOBAO: Final = Capability(
         history_seconds=_MONTHS_3,
     ),
     paging=Paging(
-        kind=PagingKind.NUMBER,
+        kind=PagingByNumberCursorTokenOrLink.NUMBER,
         parameter="page_no",
         size_parameter="page_size",
         size=50,
@@ -119,7 +127,7 @@ PINDUODUO: Final = Capability(
         history_seconds=_MONTHS_3,
     ),
     paging=Paging(
-        kind=PagingKind.NUMBER,
+        kind=PagingByNumberCursorTokenOrLink.NUMBER,
         parameter="page",
         size_parameter="page_size",
         size=100,
@@ -173,7 +181,7 @@ SHOPIFY: Final = Capability(
         end="updated_at_max",
     ),
     paging=Paging(
-        kind=PagingKind.LINK,
+        kind=PagingByNumberCursorTokenOrLink.LINK,
         size_parameter="limit",
         size=250,
         size_max=250,
@@ -202,7 +210,7 @@ WOOCOMMERCE: Final = Capability(
         moments=TimeFormat(form=TimeNotation.NAIVE),
     ),
     paging=Paging(
-        kind=PagingKind.NUMBER,
+        kind=PagingByNumberCursorTokenOrLink.NUMBER,
         parameter="page",
         size_parameter="per_page",
         size=100,
@@ -228,7 +236,7 @@ AMAZON: Final = Capability(
         history_seconds=2 * 365 * DAY_SECONDS,
     ),
     paging=Paging(
-        kind=PagingKind.CURSOR,
+        kind=PagingByNumberCursorTokenOrLink.CURSOR,
         parameter="NextToken",
         size_parameter="MaxResultsPerPage",
         size=100,

@@ -29,7 +29,7 @@ class RereadState(StrEnum):
     FAILED = "failed"
 
 
-class ReadPurpose(StrEnum):
+class SliceReadPurpose(StrEnum):
     """Why a slice is read."""
 
     FIRST = "first"
@@ -40,7 +40,7 @@ class ReadPurpose(StrEnum):
     """Later, to find what the first reading missed."""
 
 
-class ReadOutcome(StrEnum):
+class SliceReadOutcome(StrEnum):
     """How an attempt ended."""
 
     DONE = "done"
@@ -49,7 +49,7 @@ class ReadOutcome(StrEnum):
     """Another reading has finished the slice, or it was split or skipped."""
 
 
-class ResumePoint(BaseModel):
+class SliceResumePoint(BaseModel):
     """Where a reading stopped: the answers that it had received."""
 
     model_config = ConfigDict(frozen=True)
@@ -75,7 +75,7 @@ CRASHES_MAX: Final = 10
 """Workers that may be lost while they read a slice before the slice counts as the cause."""
 
 
-class FailureKind(StrEnum):
+class SliceFailureKind(StrEnum):
     """Why an attempt failed."""
 
     FAILED = "failed"
@@ -93,12 +93,12 @@ class FailureKind(StrEnum):
 class SliceAttemptFailure(BaseModel):
     """One attempt that failed."""
 
-    trouble: FailureKind
+    trouble: SliceFailureKind
     fault: FaultRecord
     wait_seconds: float = 0.0
     is_own_limit: bool = False
     """Whether our own limiter asked to wait."""
-    place: ResumePoint | None = None
+    place: SliceResumePoint | None = None
     """Where the next attempt can continue."""
     gained: int = 0
     """Answers that it received beyond those of earlier attempts."""
@@ -121,21 +121,21 @@ class SliceRetryState(BaseModel):
         """Return the seconds until the next attempt; None where there is none, and the slice has failed."""
         if failure.gained:
             self.waits, self.waited_seconds, self.expired = 0, 0.0, 0
-        self.expired = self.expired + 1 if failure.trouble is FailureKind.EXPIRED else 0
+        self.expired = self.expired + 1 if failure.trouble is SliceFailureKind.EXPIRED else 0
         wait_seconds = min(failure.wait_seconds, WAIT_MAX_SECONDS)
         match failure.trouble:
-            case FailureKind.REFUSED:
+            case SliceFailureKind.REFUSED:
                 return None
-            case FailureKind.EXPIRED:
+            case SliceFailureKind.EXPIRED:
                 doubled = max(retryintv, 0.1) * 2.0 ** min(self.expired - 1, DOUBLINGS_MAX)
                 return min(EXPIRED_WAIT_MAX_SECONDS, doubled)
-            case FailureKind.TOLD_TO_WAIT if failure.is_own_limit:
+            case SliceFailureKind.TOLD_TO_WAIT if failure.is_own_limit:
                 # Never a failure of the platform, however long a quota of ours stays used up.
                 return min(OWN_LIMIT_WAIT_MAX_SECONDS, max(wait_seconds, 0.1))
-            case FailureKind.TOLD_TO_WAIT if self.waits < WAITS_MAX and self.waited_seconds < WAITED_MAX_SECONDS:
+            case SliceFailureKind.TOLD_TO_WAIT if self.waits < WAITS_MAX and self.waited_seconds < WAITED_MAX_SECONDS:
                 self.waits, self.waited_seconds = self.waits + 1, self.waited_seconds + wait_seconds
                 return max(wait_seconds, 0.1)
-            case FailureKind.CRASHED if self.crashes < CRASHES_MAX:
+            case SliceFailureKind.CRASHED if self.crashes < CRASHES_MAX:
                 self.crashes += 1
                 return 0.0
         self.failures += 1

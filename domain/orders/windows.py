@@ -153,7 +153,7 @@ def plan_slices_per_reading(waiting: int, sizes: Sequence[int], threads: int) ->
     return SlicesPerReading(max(1, slices))
 
 
-class SliceTrack(StrEnum):
+class LiveOrHistory(StrEnum):
     """Whether a slice was claimed as new orders came, or on the way back through the history."""
 
     LIVE = "live"
@@ -166,7 +166,7 @@ class SliceClaim(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     window: TimeWindow
-    track: SliceTrack
+    track: LiveOrHistory
 
 
 class Watermarks(BaseModel):
@@ -201,7 +201,7 @@ class Watermarks(BaseModel):
         return TimeWindow(start=self.history_to, end=self.live_from)
 
     def claim_next_slices(
-        self, horizon: datetime, interval_seconds: int, most: Mapping[SliceTrack, int]
+        self, horizon: datetime, interval_seconds: int, most: Mapping[LiveOrHistory, int]
     ) -> tuple[Self, list[SliceClaim]]:
         """Return the watermarks after the next claim, and the slices that it claims, live ones first.
 
@@ -210,16 +210,16 @@ class Watermarks(BaseModel):
             interval_seconds: The length of a slice.
             most: Limit of slices by track, so that waiting history does not keep the present out.
         """
-        live = split_into_whole_slices(self.claimed_to, horizon, interval_seconds, most[SliceTrack.LIVE])
-        history = split_into_slices(self.history_to, self.live_from, interval_seconds, most[SliceTrack.HISTORY])
+        live = split_into_whole_slices(self.claimed_to, horizon, interval_seconds, most[LiveOrHistory.LIVE])
+        history = split_into_slices(self.history_to, self.live_from, interval_seconds, most[LiveOrHistory.HISTORY])
         moved = self.model_copy(
             update={
                 "claimed_to": live[-1].end if live else self.claimed_to,
                 "history_to": history[-1].end if history else self.history_to,
             }
         )
-        claims = [SliceClaim(window=window, track=SliceTrack.LIVE) for window in live]
-        return moved, claims + [SliceClaim(window=window, track=SliceTrack.HISTORY) for window in history]
+        claims = [SliceClaim(window=window, track=LiveOrHistory.LIVE) for window in live]
+        return moved, claims + [SliceClaim(window=window, track=LiveOrHistory.HISTORY) for window in history]
 
     def with_complete_to_before_first_unfinished(self, first_unfinished: datetime | None) -> Self:
         """Return the watermarks when the first unfinished slice begins at *first_unfinished*."""

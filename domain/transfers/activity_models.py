@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from domain.transfers.joining import ShardOfTargets, TransferJobInput
-from domain.transfers.models import JobOutcome, TargetOutcome, TransferFile
+from domain.transfers.models import FileByBizAppAndPath, JobStateAndTargetCounts, TargetEndAndReason
 
 
 class SaveShardsInput(BaseModel):
@@ -15,7 +15,7 @@ class SaveShardsInput(BaseModel):
     shards: list[ShardOfTargets]
 
 
-class SavedShard(BaseModel):
+class ShardNumberAndTargetCount(BaseModel):
     """A shard that is saved in the database."""
 
     number: int
@@ -23,12 +23,12 @@ class SavedShard(BaseModel):
     targets: int = 0
 
     @classmethod
-    def from_shard(cls, shard: ShardOfTargets) -> SavedShard:
+    def from_shard(cls, shard: ShardOfTargets) -> ShardNumberAndTargetCount:
         """Return what the workflow keeps of a shard."""
         return cls(number=shard.number, signature=shard.spec.signature, targets=len(shard.targets))
 
 
-class CheckAgentsInput(BaseModel):
+class CheckAgentsOfShardsInput(BaseModel):
     """Shards whose agents GSE is asked about."""
 
     job: TransferJobInput
@@ -38,11 +38,11 @@ class CheckAgentsInput(BaseModel):
 class FetchFileInput(BaseModel):
     """The file that a host fetches."""
 
-    file: TransferFile
+    file: FileByBizAppAndPath
     signature: str
 
 
-class FetchFileResult(BaseModel):
+class FetchedFileHostResult(BaseModel):
     """The host that has the file."""
 
     queue: str
@@ -60,12 +60,12 @@ class SendShardInput(BaseModel):
     fetched_at: float | None = None
 
 
-class EndTargetsInput(BaseModel):
+class EndUnfinishedTargetsOfShardsInput(BaseModel):
     """Shards whose unfinished targets end."""
 
     job: TransferJobInput
     numbers: list[int]
-    outcome: TargetOutcome
+    outcome: TargetEndAndReason
 
 
 class CancelProjectTargetsInput(BaseModel):
@@ -83,5 +83,5 @@ class TransferJobStatus(BaseModel):
     targets: int = 0
     shards: int = 0
     sent: int = 0
-    ended: JobOutcome | None = None
+    ended: JobStateAndTargetCounts | None = None
     """How the job ended, over all projects."""

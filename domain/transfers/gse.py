@@ -51,7 +51,7 @@ class GseVerdict(Enum):
     FATAL = "fatal"
 
 
-class GseSide(StrEnum):
+class UploadOrDownload(StrEnum):
     """Whether a record is the source's, which uploads, or a target's, which downloads."""
 
     UPLOAD = "upload"
@@ -59,7 +59,7 @@ class GseSide(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class GseAgent:
+class GseAgentWithUser:
     """A host, or a container on it, and the user who reads or writes the file there."""
 
     agent_id: str
@@ -106,9 +106,9 @@ def _split_path(path: str) -> list[str]:
 class GseTransferRequest:
     """One GSE task: one file from one source to many targets, to the same place on each."""
 
-    source: GseAgent
+    source: GseAgentWithUser
     source_file: FolderAndFileName
-    targets: Sequence[GseAgent]
+    targets: Sequence[GseAgentWithUser]
     target_file: FolderAndFileName
     timeout_seconds: int
     """GSE ends the task after that."""
@@ -138,10 +138,10 @@ class GseTransferRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class GseRecord:
+class GseProgress:
     """The progress of the source's upload, or of one target's download."""
 
-    side: GseSide
+    side: UploadOrDownload
     agent_id: str
     container_id: str
     error_code: int
@@ -165,7 +165,9 @@ class GseRecord:
     def verdict(self) -> GseVerdict:
         """What its code means."""
         return (
-            judge_upload_code(self.error_code) if self.side is GseSide.UPLOAD else judge_download_code(self.error_code)
+            judge_upload_code(self.error_code)
+            if self.side is UploadOrDownload.UPLOAD
+            else judge_download_code(self.error_code)
         )
 
     @property
@@ -177,15 +179,15 @@ class GseRecord:
         )
 
     @classmethod
-    def parse(cls, entry: object) -> GseRecord | None:
+    def parse(cls, entry: object) -> GseProgress | None:
         """Return the record in an entry of a result; None if the entry has no code or no agent."""
         if not isinstance(entry, Mapping) or not isinstance(entry.get("content"), Mapping):
             return None
         code, content = _parse_error_code_or_unknown_code(entry.get("error_code")), entry["content"]
         side = _parse_side(content)
-        whose = "source" if side is GseSide.UPLOAD else "dest"
+        whose = "source" if side is UploadOrDownload.UPLOAD else "dest"
         agent_id = _parse_text(content.get(f"{whose}_agent_id"))
-        if code is None or not (agent_id or side is GseSide.UPLOAD):
+        if code is None or not (agent_id or side is UploadOrDownload.UPLOAD):
             return None
         return cls(
             side=side,
@@ -204,24 +206,24 @@ class GseRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class GseResults:
+class GseRecordsByAgent:
     """The results of a GSE task: the record of the source, and one record for each target that GSE knows."""
 
-    upload: GseRecord | None
-    downloads: Mapping[AgentKey, GseRecord]
+    upload: GseProgress | None
+    downloads: Mapping[AgentKey, GseProgress]
 
     @classmethod
-    def from_records(cls, records: Iterable[GseRecord], file: FolderAndFileName | None = None) -> GseResults:
+    def from_records(cls, records: Iterable[GseProgress], file: FolderAndFileName | None = None) -> GseRecordsByAgent:
         """Keep one record for each agent: of several, the most final one, in whatever order they come.
 
         Args:
             records: The records of a task.
             file: The location of the file on the targets; records of other files are left out.
         """
-        upload: GseRecord | None = None
-        downloads: dict[AgentKey, GseRecord] = {}
+        upload: GseProgress | None = None
+        downloads: dict[AgentKey, GseProgress] = {}
         for record in records:
-            if record.side is GseSide.UPLOAD:
+            if record.side is UploadOrDownload.UPLOAD:
                 upload = _choose_more_final_record(upload, record)
             elif file is None or file.matches(record.target):
                 downloads[record.key] = _choose_more_final_record(downloads.get(record.key), record)
@@ -231,7 +233,7 @@ class GseResults:
 _FINALITY = {GseVerdict.RUNNING: 0, GseVerdict.RETRYABLE: 1, GseVerdict.FATAL: 1, GseVerdict.SUCCESS: 2}
 
 
-class GseTrouble(BaseModel):
+class FailedGseCalls(BaseModel):
     """Calls to GSE about one task that failed in a row, and when the next one comes."""
 
     task_number: int
@@ -255,7 +257,7 @@ class GseTrouble(BaseModel):
         )
 
 
-def _choose_more_final_record(known: GseRecord | None, new: GseRecord) -> GseRecord:
+def _choose_more_final_record(known: GseProgress | None, new: GseProgress) -> GseProgress:
     return known if known and _FINALITY[known.verdict] > _FINALITY[new.verdict] else new
 
 
@@ -305,17 +307,17 @@ def strip_container_runtime(container_id: str) -> str:
     return container_id.rpartition("://")[2]
 
 
-def _parse_side(content: Mapping[str, Any]) -> GseSide:
+def _parse_side(content: Mapping[str, Any]) -> UploadOrDownload:
     """Return the side by `type`, else by `mode`, else by whether the record names a target."""
     match content.get("type"), content.get("mode"):
         case ("upload" | "download") as side, _:
-            return GseSide(side)
+            return UploadOrDownload(side)
         case _, 0:
-            return GseSide.UPLOAD
+            return UploadOrDownload.UPLOAD
         case _, 1:
-            return GseSide.DOWNLOAD
+            return UploadOrDownload.DOWNLOAD
         case _:
-            return GseSide.DOWNLOAD if content.get("dest_agent_id") else GseSide.UPLOAD
+            return UploadOrDownload.DOWNLOAD if content.get("dest_agent_id") else UploadOrDownload.UPLOAD
 
 
 def _parse_integer(value: object) -> int | None:

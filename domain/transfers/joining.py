@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
-from domain.transfers.models import FailureReason, Target, TransferFile, TransferSpec
+from domain.transfers.models import FailureReason, FileByBizAppAndPath, Target, TransferSpec
 
 TARGETS_MAX: Final = 100_000
 BATCHES_MAX: Final = 1_500
@@ -53,7 +53,7 @@ class JoinResult(BaseModel):
     targets: int
 
 
-class JobRetry(BaseModel):
+class FailedTargetsRetry(BaseModel):
     """Selects the failed targets of an earlier job that are sent again."""
 
     job_id: str
@@ -69,10 +69,10 @@ class TransferJobInput(BaseModel):
     """The input of the workflow: one file in one time window, or a retry of failed targets."""
 
     job_id: str
-    file: TransferFile
+    file: FileByBizAppAndPath
     closes_at: datetime
     """When the window ends; a retry begins at once."""
-    retry: JobRetry | None = None
+    retry: FailedTargetsRetry | None = None
     deadline_at: datetime
     """When unfinished targets end as Timeout."""
     terminate_wait_seconds: float = 10.0
@@ -201,13 +201,13 @@ def group_shards_by_targets(
         yield group
 
 
-def compute_gathering_pause(
-    batches_used: int, batches_max: int, seconds_left: float, last_batch_requests: int
+def compute_pause_within_bounds_by_last_batch_and_time_left(
+    batches_used: int, batches_max: int, seconds_left: float, requests_in_last_batch: int
 ) -> float:
     """Return how long to gather requests for the next batch, so that the batches of a job last as long as its window.
 
     Each API process computes this on its own: the more of them share a window, the longer the pauses of each.
     """
     batches_left = max(1, batches_max - batches_used)
-    by_requests = min(REQUESTS_PAUSE_MAX_SECONDS, last_batch_requests * REQUEST_PAUSE_SECONDS)
+    by_requests = min(REQUESTS_PAUSE_MAX_SECONDS, requests_in_last_batch * REQUEST_PAUSE_SECONDS)
     return min(PAUSE_MAX_SECONDS, max(PAUSE_MIN_SECONDS, by_requests, seconds_left / batches_left))

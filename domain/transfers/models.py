@@ -25,7 +25,7 @@ _FOREIGN = re.compile(r"[^!#-\[\]-~]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
 
 
-class TransferFile(BaseModel):
+class FileByBizAppAndPath(BaseModel):
     """The file of a job, by its path in the repository; its content may change."""
 
     model_config = ConfigDict(frozen=True)
@@ -169,7 +169,7 @@ class FailureReason(StrEnum):
     DEADLINE = "deadline"
 
 
-class TargetOutcome(BaseModel):
+class TargetEndAndReason(BaseModel):
     """How targets end without a final record of GSE."""
 
     state: TransferState
@@ -178,7 +178,7 @@ class TargetOutcome(BaseModel):
     message: str
 
 
-class JobOutcome(BaseModel):
+class JobStateAndTargetCounts(BaseModel):
     """The state of a job by the states of its targets."""
 
     state: TransferState
@@ -187,7 +187,7 @@ class JobOutcome(BaseModel):
     counts: dict[TransferState, int] = {}
 
 
-def derive_job_outcome(counts: Mapping[TransferState, int]) -> JobOutcome:
+def derive_job_outcome(counts: Mapping[TransferState, int]) -> JobStateAndTargetCounts:
     """Return the state of a job from the number of its targets in each state.
 
     The job ends with its last target: as Failed if a target failed, else as Timeout if one timed out, else as Success.
@@ -197,7 +197,9 @@ def derive_job_outcome(counts: Mapping[TransferState, int]) -> JobOutcome:
     if state is TransferState.PENDING and present - {TransferState.PENDING}:
         state = TransferState.RUNNING
     partial = state in (TransferState.FAILED, TransferState.TIMEOUT) and TransferState.SUCCESS in present
-    return JobOutcome(state=state, partial=partial, counts={each: counts.get(each, 0) for each in TransferState})
+    return JobStateAndTargetCounts(
+        state=state, partial=partial, counts={each: counts.get(each, 0) for each in TransferState}
+    )
 
 
 _WORST_FIRST = (

@@ -14,7 +14,7 @@ import re
 import uuid
 from dataclasses import dataclass
 
-from domain.transfers.models import TransferFile, TransferSpec
+from domain.transfers.models import FileByBizAppAndPath, TransferSpec
 
 EXCLUDE_PROJECT, STATUS, COUNT_TARGETS = "exclude_project", "status", "count_targets"
 
@@ -45,7 +45,7 @@ _VERSION, _VARIANT = 8, 0b10
 class TransferJobKey:
     """Identifies a job: one file in one time window, or the nth retry of that."""
 
-    file: TransferFile
+    file: FileByBizAppAndPath
     window_number: int
     retry: int = 0
 
@@ -117,8 +117,8 @@ def compute_window_end(window_number: int, window_seconds: int) -> int:
     return (window_number + 1) * window_seconds
 
 
-def _build_file_from_match(match: re.Match[str]) -> TransferFile:
-    return TransferFile(biz_id=int(match[2]), app_id=int(match[3]), path=match[4])
+def _build_file_from_match(match: re.Match[str]) -> FileByBizAppAndPath:
+    return FileByBizAppAndPath(biz_id=int(match[2]), app_id=int(match[3]), path=match[4])
 
 
 def _compute_check_bits(task: TransferTaskKey, secret: bytes, project_id: str) -> int:

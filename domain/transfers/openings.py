@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from domain.faults import Forbidden
-from domain.transfers.models import TransferFile
+from domain.transfers.models import FileByBizAppAndPath
 
 NOT_OPENED: Final = "transfer_not_opened"
 HOSTS_NAMED_MAX: Final = 3
@@ -68,7 +68,7 @@ class SendPermission(BaseModel):
             self.app_id is None or other.app_id is None or self.app_id == other.app_id
         )
 
-    def allows_biz_and_app(self, file: TransferFile) -> bool:
+    def allows_biz_and_app(self, file: FileByBizAppAndPath) -> bool:
         """Return whether it is for the business and app of a file."""
         return self.biz_id == file.biz_id and self.app_id in (None, file.app_id)
 
@@ -108,7 +108,7 @@ class SendPermission(BaseModel):
 
 
 def require_transfers_allowed_to_all_hosts(
-    openings: Iterable[SendPermission], file: TransferFile, user: str, folder: str, agent_ids: Collection[str]
+    openings: Iterable[SendPermission], file: FileByBizAppAndPath, user: str, folder: str, agent_ids: Collection[str]
 ) -> None:
     """Check that each host is in an opening that also allows the file, its path, the folder and the user.
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from domain.transfers.gse import AgentKey, GseAgent, GseRecord, GseResults, GseTrouble, GseVerdict
-from domain.transfers.models import FailureReason, TargetOutcome, TransferState
+from domain.transfers.gse import AgentKey, FailedGseCalls, GseAgentWithUser, GseProgress, GseRecordsByAgent, GseVerdict
+from domain.transfers.models import FailureReason, TargetEndAndReason, TransferState
 
 RETRY_PAUSE_MAX_SECONDS = 60.0
 PROGRESS_STEP = 5
@@ -42,9 +42,9 @@ class GseTask(BaseModel):
     """Whether the task is given up: targets that it has not served are sent again."""
 
     @property
-    def source(self) -> GseAgent:
+    def source(self) -> GseAgentWithUser:
         """The agent that sends the file."""
-        return GseAgent(self.source_agent_id, self.source_container_id)
+        return GseAgentWithUser(self.source_agent_id, self.source_container_id)
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class ShardProgress:
     tasks: dict[int, GseTask] = field(default_factory=dict)
     has_unsaved_tasks: bool = False
     """Whether a time of a GSE task, or the trouble with GSE, is not saved yet."""
-    trouble: GseTrouble | None = None
+    trouble: FailedGseCalls | None = None
     """The calls to GSE that failed last, until it does what was asked."""
     _changed: dict[int, ShardTarget] = field(default_factory=dict)
     _refusals: dict[int, tuple[int, float]] = field(default_factory=dict)
@@ -165,7 +165,11 @@ class ShardProgress:
         return [target for target in self.unfinished if target.due_at is not None and target.due_at <= now]
 
     def add_task(
-        self, targets: Iterable[ShardTarget], source: GseAgent, journal_key: str = "", fetched_at: float | None = None
+        self,
+        targets: Iterable[ShardTarget],
+        source: GseAgentWithUser,
+        journal_key: str = "",
+        fetched_at: float | None = None,
     ) -> GseTask:
         """Assign targets to a new GSE task, before GSE is asked for it."""
         # The number of a withdrawn task is not used again.
@@ -209,7 +213,7 @@ class ShardProgress:
             self._begin_errors[target.key] = error
         self._record_gse_trouble(task, error, again_at)
 
-    def apply_results(self, task: GseTask, results: GseResults, now: float) -> None:
+    def apply_results(self, task: GseTask, results: GseRecordsByAgent, now: float) -> None:
         """Apply what GSE reports of a task; records of other targets are ignored."""
         self._refusals.pop(task.number, None)
         self._query_errors.pop(task.number, None)
@@ -278,7 +282,7 @@ class ShardProgress:
         for target in self.list_unfinished_of_task(task):
             target.due_at = now
 
-    def end_targets(self, targets: Iterable[ShardTarget], outcome: TargetOutcome) -> None:
+    def end_targets(self, targets: Iterable[ShardTarget], outcome: TargetEndAndReason) -> None:
         """End the targets that have not ended."""
         for target in targets:
             if not target.state.is_final:
@@ -290,7 +294,7 @@ class ShardProgress:
         self._changed.clear()
         return changed
 
-    def _apply_record(self, target: ShardTarget, record: GseRecord, now: float, *, only_success: bool) -> None:
+    def _apply_record(self, target: ShardTarget, record: GseProgress, now: float, *, only_success: bool) -> None:
         if record.verdict is GseVerdict.SUCCESS:
             target.progress, target.speed = 100, record.speed
             self._end_target(target, TransferState.SUCCESS, None, record.error_code, record.message)
@@ -315,7 +319,7 @@ class ShardProgress:
             else:
                 self._end_target(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, NEVER_TOLD)
 
-    def _update_running_target(self, target: ShardTarget, record: GseRecord) -> None:
+    def _update_running_target(self, target: ShardTarget, record: GseProgress) -> None:
         # A target that had failed may run again, because GSE retries on its own.
         target.due_at = None
         progress = max(target.progress, record.progress)
@@ -349,7 +353,7 @@ class ShardProgress:
         now: float,
         *,
         code: int | None = None,
-        upload: GseRecord | None = None,
+        upload: GseProgress | None = None,
     ) -> None:
         self._mark_task_broken(task)
         for target in self.list_unfinished_of_task(task):
@@ -360,7 +364,7 @@ class ShardProgress:
 
     def _record_gse_trouble(self, task: GseTask, answer: str, again_at: float) -> None:
         tries = self.trouble.tries + 1 if self.trouble else 1
-        self.trouble = GseTrouble(task_number=task.number, answer=answer, tries=tries, again_at=again_at)
+        self.trouble = FailedGseCalls(task_number=task.number, answer=answer, tries=tries, again_at=again_at)
         self.has_unsaved_tasks = True
 
     def _clear_trouble(self, task: GseTask) -> None:

@@ -24,7 +24,7 @@ NAMED_COLORS: Final = {
 }
 
 
-class Align(StrEnum):
+class HorizontalAlign(StrEnum):
     """Horizontal alignment of a cell."""
 
     LEFT = "left"
@@ -32,7 +32,7 @@ class Align(StrEnum):
     RIGHT = "right"
 
 
-class VAlign(StrEnum):
+class VerticalAlign(StrEnum):
     """Vertical alignment of a cell."""
 
     TOP = "top"
@@ -48,8 +48,8 @@ class CellStyle:
     color: str | None = None
     bg_color: str | None = None
     size: float | None = None
-    align: Align = Align.CENTER
-    v_align: VAlign = VAlign.MIDDLE
+    align: HorizontalAlign = HorizontalAlign.CENTER
+    v_align: VerticalAlign = VerticalAlign.MIDDLE
     number_format: str | None = None
     """As Excel writes it, e.g. `#,##0.00` or `yyyy-mm-dd`; `@` is text."""
     border: bool = False
@@ -57,14 +57,14 @@ class CellStyle:
     link: bool = False
 
 
-class TableArrangement(StrEnum):
+class TablesOnOneSheetOrTabs(StrEnum):
     """How several tables of one workbook are arranged."""
 
     PAGE = "page"  # one under another on one sheet
     TAB = "tab"  # each on a sheet of its own
 
 
-class TableDrawing(BaseModel):
+class TableTextsAndTemplate(BaseModel):
     """The regions of one table. Texts may hold HTML; header and footer are pairs, the footer may also be a text."""
 
     sheet: str | None = None
@@ -76,16 +76,16 @@ class TableDrawing(BaseModel):
     template: JsonValue = None
 
 
-class Drawing(BaseModel):
+class WorkbookLayout(BaseModel):
     """How a workbook looks."""
 
-    tables: list[TableDrawing] = [TableDrawing()]
-    multi: TableArrangement = TableArrangement.TAB
+    tables: list[TableTextsAndTemplate] = [TableTextsAndTemplate()]
+    multi: TablesOnOneSheetOrTabs = TablesOnOneSheetOrTabs.TAB
     width: float | None = None
     """Of columns without a width of their own, in characters; fitted to the data by default."""
     height: float | None = None
     """Of rows of data whose columns have no height, in points."""
-    align: Align | None = None
+    align: HorizontalAlign | None = None
     """Of columns without an alignment of their own; centred by default."""
     freeze: bool = True
     """Whether heads stay visible when the sheet is scrolled (single tables only)."""
@@ -122,7 +122,7 @@ class ChartKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class ConditionalLook:
+class ConditionalColorsAndBold:
     """What a condition changes in the cells that meet it."""
 
     color: str | None = None
@@ -131,15 +131,15 @@ class ConditionalLook:
 
 
 @dataclass(frozen=True)
-class StyleRule:
+class ConditionalStyleRule:
     """One conditional style; of several, the first that is met wins."""
 
     condition: Condition
-    look: ConditionalLook
+    look: ConditionalColorsAndBold
 
 
 @dataclass(frozen=True)
-class ColumnNode:
+class ColumnHeadNode:
     """A column head, or a group of them. None is inherited from its ancestors or the workbook."""
 
     path: str
@@ -152,16 +152,16 @@ class ColumnNode:
     width: float | None = None
     height: float | None = None
     wrap: bool | None = None
-    align: Align | None = None
-    v_align: VAlign | None = None
+    align: HorizontalAlign | None = None
+    v_align: VerticalAlign | None = None
     color: str | None = None
     bold: bool | None = None
     bg_color: str | None = None
-    rules: tuple[StyleRule, ...] = ()
-    children: tuple[ColumnNode, ...] = ()
+    rules: tuple[ConditionalStyleRule, ...] = ()
+    children: tuple[ColumnHeadNode, ...] = ()
 
     @property
-    def leaves(self) -> Iterator[ColumnNode]:
+    def leaves(self) -> Iterator[ColumnHeadNode]:
         """The columns under this head, from left to right; itself if it is one."""
         if not self.children:
             yield self
@@ -175,7 +175,7 @@ class ColumnNode:
 
 
 @dataclass(frozen=True)
-class RowNode:
+class RowHeadNode:
     """A row head, or a group of them; a leaf has the data rows whose key is its name."""
 
     path: str
@@ -184,10 +184,10 @@ class RowNode:
     bg_color: str | None = None
     row_count: int = 1
     """The least number of rows of a leaf."""
-    children: tuple[RowNode, ...] = ()
+    children: tuple[RowHeadNode, ...] = ()
 
     @property
-    def leaves(self) -> Iterator[RowNode]:
+    def leaves(self) -> Iterator[RowHeadNode]:
         """The leaves under this head, from top to bottom; itself if it is one."""
         if not self.children:
             yield self
@@ -211,17 +211,17 @@ class ChartOfTemplate:
 
 
 @dataclass(frozen=True)
-class Template:
+class TableTemplate:
     """A whole template: at least one column."""
 
-    columns: tuple[ColumnNode, ...]
-    rows: tuple[RowNode, ...] = ()
-    row_head: ColumnNode | None = None
+    columns: tuple[ColumnHeadNode, ...]
+    rows: tuple[RowHeadNode, ...] = ()
+    row_head: ColumnHeadNode | None = None
     """The node that represents the column of row heads: the corner has its title and style."""
     charts: tuple[ChartOfTemplate, ...] = ()
 
     @cached_property
-    def leaves(self) -> tuple[ColumnNode, ...]:
+    def leaves(self) -> tuple[ColumnHeadNode, ...]:
         """The columns from left to right, without those of the row heads."""
         return tuple(leaf for node in self.columns for leaf in node.leaves)
 

@@ -23,10 +23,10 @@ from excel.template.models import (
     ROW_HEAD_NAMES,
     ChartKind,
     ChartOfTemplate,
-    ColumnNode,
-    RowNode,
-    TableDrawing,
-    Template,
+    ColumnHeadNode,
+    RowHeadNode,
+    TableTemplate,
+    TableTextsAndTemplate,
 )
 from excel.template.trees import TemplateTreeReader
 
@@ -46,7 +46,7 @@ def is_empty_template(value: JsonValue) -> bool:
     return value is None or value in ("", [], {})
 
 
-def read_template(value: JsonValue, at: str = "template") -> Template:
+def read_template(value: JsonValue, at: str = "template") -> TableTemplate:
     """Read a template in any of its forms.
 
     Args:
@@ -62,12 +62,12 @@ def read_template(value: JsonValue, at: str = "template") -> Template:
     return template
 
 
-def _read_template_object(value: JsonValue, at: str, faults: TemplateFaultCollector) -> Template:
+def _read_template_object(value: JsonValue, at: str, faults: TemplateFaultCollector) -> TableTemplate:
     trees = TemplateTreeReader(faults)
     if not isinstance(value, dict) or not any(isinstance(value.get(region), (dict, list)) for region in _REGIONS):
         columns = trees.read_columns(value, at, is_whole_template=True)
         _add_fault_if_no_columns(columns, at, faults)
-        return Template(columns)
+        return TableTemplate(columns)
     fields = TemplateFieldReader(value, at, faults)
     fields.add_unknown_field_faults(_REGIONS, "a template of col, row and charts")
     word = _choose_name_of_column_field(fields)
@@ -77,8 +77,8 @@ def _read_template_object(value: JsonValue, at: str, faults: TemplateFaultCollec
     if fields.get_value(word) is not None:
         _add_fault_if_no_columns(columns, f"{at}.{word}", faults)
     _add_row_head_faults(rows, at, faults)
-    keys = dict.fromkeys(Template(columns).keys)
-    return Template(columns, rows, row_head, tuple(_read_charts(fields, keys, faults)))
+    keys = dict.fromkeys(TableTemplate(columns).keys)
+    return TableTemplate(columns, rows, row_head, tuple(_read_charts(fields, keys, faults)))
 
 
 def _choose_name_of_column_field(fields: TemplateFieldReader) -> str:
@@ -91,18 +91,18 @@ def _choose_name_of_column_field(fields: TemplateFieldReader) -> str:
     return given[0] if given else "col"
 
 
-def _add_fault_if_no_columns(columns: Sequence[ColumnNode], path: str, faults: TemplateFaultCollector) -> None:
+def _add_fault_if_no_columns(columns: Sequence[ColumnHeadNode], path: str, faults: TemplateFaultCollector) -> None:
     if not columns and not faults.has_faults:
         faults.add_fault(path, "it has no column; send at least one, or no template for keys as titles.")
 
 
 def _separate_row_head_column(
-    columns: Sequence[ColumnNode], faults: TemplateFaultCollector
-) -> tuple[ColumnNode | None, tuple[ColumnNode, ...]]:
+    columns: Sequence[ColumnHeadNode], faults: TemplateFaultCollector
+) -> tuple[ColumnHeadNode | None, tuple[ColumnHeadNode, ...]]:
     """Return the node that represents the column of row heads, and the other nodes."""
     row_head = next((node for node in columns if node.name in ROW_HEAD_NAMES), None)
     others = tuple(node for node in columns if node is not row_head)
-    for leaf in Template(others).leaves:
+    for leaf in TableTemplate(others).leaves:
         if leaf.name not in ROW_HEAD_NAMES:
             continue
         if row_head is None:
@@ -116,9 +116,9 @@ def _separate_row_head_column(
     return row_head, others
 
 
-def _add_row_head_faults(rows: Sequence[RowNode], at: str, faults: TemplateFaultCollector) -> None:
+def _add_row_head_faults(rows: Sequence[RowHeadNode], at: str, faults: TemplateFaultCollector) -> None:
     leaves = [leaf for row in rows for leaf in row.leaves]
-    first: dict[str, RowNode] = {}
+    first: dict[str, RowHeadNode] = {}
     for leaf in leaves:
         if leaf.name is not None and first.setdefault(leaf.name, leaf) is not leaf:
             other = first[leaf.name].path
@@ -204,7 +204,7 @@ FieldPath = Callable[[str], str]
 """Returns the path of a field of the table in the request."""
 
 
-def find_table_faults(table: TableDrawing, path: FieldPath = str) -> list[str]:
+def find_table_faults(table: TableTextsAndTemplate, path: FieldPath = str) -> list[str]:
     """Return everything that keeps a table from being drawn, each with its path: `footer[1].签名: …`."""
     found = [*_find_name_value_pair_faults(table.header, path("header"), _ALLOWED_HEADER)]
     if isinstance(table.footer, str):

@@ -12,13 +12,13 @@ from excel.template.conditions import ConditionError, parse_condition
 from excel.template.fields import TemplateFaultCollector, TemplateFieldReader, describe_value, render_path_step
 from excel.template.models import (
     AUTOMATIC_WIDTH,
-    Align,
     CellKind,
-    ColumnNode,
-    ConditionalLook,
-    RowNode,
-    StyleRule,
-    VAlign,
+    ColumnHeadNode,
+    ConditionalColorsAndBold,
+    ConditionalStyleRule,
+    HorizontalAlign,
+    RowHeadNode,
+    VerticalAlign,
 )
 
 NODES_MAX: Final = 2_000
@@ -47,8 +47,8 @@ KINDS: Final = {kind.value: kind for kind in CellKind} | {
     "url": CellKind.LINK,
     "html": CellKind.RICH,
 }
-_ALIGN_WORDS: Final = {align.value: align for align in Align}
-_V_ALIGN_WORDS: Final = {align.value: align for align in VAlign}
+_ALIGN_WORDS: Final = {align.value: align for align in HorizontalAlign}
+_V_ALIGN_WORDS: Final = {align.value: align for align in VerticalAlign}
 
 
 class TemplateTreeReader:
@@ -60,7 +60,7 @@ class TemplateTreeReader:
 
     def read_columns(
         self, value: JsonValue, path: str, depth: int = 1, *, is_whole_template: bool = False
-    ) -> tuple[ColumnNode, ...]:
+    ) -> tuple[ColumnHeadNode, ...]:
         """Read the column heads of one level, with all below them.
 
         Args:
@@ -73,15 +73,15 @@ class TemplateTreeReader:
         found = self._iterate_nodes(value, path, depth, COLUMN_FIELDS, top=is_whole_template)
         return tuple(self._read_column(fields, depth) for fields in found)
 
-    def read_rows(self, value: JsonValue, path: str, depth: int = 1) -> tuple[RowNode, ...]:
+    def read_rows(self, value: JsonValue, path: str, depth: int = 1) -> tuple[RowHeadNode, ...]:
         """Read the row heads of one level, with all below them."""
         return tuple(self._read_row(fields, depth) for fields in self._iterate_nodes(value, path, depth, ROW_FIELDS))
 
-    def _read_column(self, fields: TemplateFieldReader, depth: int) -> ColumnNode:
+    def _read_column(self, fields: TemplateFieldReader, depth: int) -> ColumnHeadNode:
         fields.add_unknown_field_faults(COLUMN_FIELDS, "a column")
         name, title = self._read_name_and_title(fields)
         children = self.read_columns(fields.get_value("children"), f"{fields.path}.children", depth + 1)
-        return ColumnNode(
+        return ColumnHeadNode(
             path=fields.path,
             name=None if children else name,
             title=title,
@@ -99,13 +99,13 @@ class TemplateTreeReader:
             children=children,
         )
 
-    def _read_row(self, fields: TemplateFieldReader, depth: int) -> RowNode:
+    def _read_row(self, fields: TemplateFieldReader, depth: int) -> RowHeadNode:
         fields.add_unknown_field_faults(ROW_FIELDS, "a row head")
         name, title = self._read_name_and_title(fields)
         children = self.read_rows(fields.get_value("children"), f"{fields.path}.children", depth + 1)
         if children and fields.get_value("row_count") is not None:
             fields.add_fault("row_count", "a group has the rows of its children; leave it out.")
-        return RowNode(
+        return RowHeadNode(
             path=fields.path,
             name=None if children else name,
             title=title,
@@ -164,7 +164,7 @@ class TemplateTreeReader:
         name = None if name == NO_NAME else name
         return name, title if title is not None else name or ""
 
-    def _read_rules(self, fields: TemplateFieldReader) -> tuple[StyleRule, ...]:
+    def _read_rules(self, fields: TemplateFieldReader) -> tuple[ConditionalStyleRule, ...]:
         rules = []
         for place, (path, item) in enumerate(fields.iterate_list_or_single_value("condition_style")):
             if place == RULES_MAX:
@@ -225,16 +225,16 @@ def _read_width(fields: TemplateFieldReader) -> float | None:
     return fields.read_number("width", 1, WIDTH_MAX_CHARACTERS, "characters", automatic_value=int(AUTOMATIC_WIDTH))
 
 
-def _read_v_align(fields: TemplateFieldReader) -> VAlign | None:
+def _read_v_align(fields: TemplateFieldReader) -> VerticalAlign | None:
     given = [name for name in _V_ALIGNS if fields.get_value(name) is not None]
     if len(given) > 1:
         fields.add_fault(given[1], f"it is another word for {given[0]}, which is there, too; send one of them.")
     return fields.read_choice(given[0], _V_ALIGN_WORDS) if given else None
 
 
-def _read_style_rule(fields: TemplateFieldReader) -> StyleRule | None:
+def _read_style_rule(fields: TemplateFieldReader) -> ConditionalStyleRule | None:
     fields.add_unknown_field_faults(_RULE_FIELDS, "a conditional style")
-    look = ConditionalLook(
+    look = ConditionalColorsAndBold(
         fields.read_color("color"), fields.read_flag("bold"), fields.read_background_or_flag("bg_color")
     )
     text = fields.get_value("condition")
@@ -243,7 +243,7 @@ def _read_style_rule(fields: TemplateFieldReader) -> StyleRule | None:
         fields.add_fault("condition", f"it is {found}; send one such as >=0 or <=-10.")
         return None
     try:
-        return StyleRule(parse_condition(text), look)
+        return ConditionalStyleRule(parse_condition(text), look)
     except ConditionError as error:
         fields.add_fault("condition", f"{error}.")
         return None

@@ -14,9 +14,9 @@ from haulage.addresses.models import (
     CycleScheduleStatus,
     FailedCount,
     LogicalDelete,
-    Message,
     MessageDetails,
     MessageState,
+    MessageWithModuleAnswers,
     Module,
     PublishedMessagesProgress,
     PurgeOrComparisonState,
@@ -141,7 +141,7 @@ class Addresses:
         created_after: datetime | None = None,
         created_before: datetime | None = None,
         history: bool = False,
-    ) -> AsyncIterator[Message]:
+    ) -> AsyncIterator[MessageWithModuleAnswers]:
         """Yield messages that match, newest first.
 
         Args:
@@ -161,7 +161,7 @@ class Addresses:
             history=history,
         )
         async for each in self._list("messages", filters):
-            yield Message.model_validate(each)
+            yield MessageWithModuleAnswers.model_validate(each)
 
     async def retry(self, message_id: int, reason: str) -> MessageDetails:
         """Retry a failed message, as if it had never failed."""

@@ -109,7 +109,7 @@ class LastModuleAnswer(BaseModel):
     """The error; lists omit it."""
 
 
-class Message(BaseModel):
+class MessageWithModuleAnswers(BaseModel):
     """A change message, as of one response."""
 
     id: int
@@ -147,7 +147,7 @@ class OperatorActionOnMessage(BaseModel):
     reason: str | None = None
 
 
-class MessageDetails(Message):
+class MessageDetails(MessageWithModuleAnswers):
     """A message with its text, the errors of modules, and the actions of operators."""
 
     payload: str
@@ -200,7 +200,7 @@ class PublishedMessagesProgress(BaseModel):
     """These need an operator."""
     quarantined: int
     """These could not be read."""
-    messages: Sequence[Message] = ()
+    messages: Sequence[MessageWithModuleAnswers] = ()
     """Those of them that are in the log or its history."""
 
     @property

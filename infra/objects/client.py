@@ -27,7 +27,7 @@ from domain.faults import Invalid
 from infra import metrics, tls
 from infra.component_settings import ObjectSettings
 from infra.objects.failures import ObjectMissing, StoreFailure, build_bucket_missing_failure, raise_as_store_failures
-from infra.objects.records import EPOCH, PART_TYPE, ListedObject, ObjectHead, OpenUpload
+from infra.objects.records import EPOCH, PART_TYPE, ListedObject, ObjectMetadata, OpenUpload
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 60.0
@@ -225,10 +225,10 @@ def build_copy_headers(bucket: str, path: str, etag: str) -> DictType:
     return {"x-amz-copy-source": quote(f"/{bucket}/{path}"), "x-amz-copy-source-if-match": f'"{etag}"'}
 
 
-def to_object_head(key: str, found: Object) -> ObjectHead:
+def to_object_head(key: str, found: Object) -> ObjectMetadata:
     """Convert the library's answer to HEAD."""
     answered = {name.lower(): value for name, value in (found.metadata or {}).items()}
-    return ObjectHead(
+    return ObjectMetadata(
         key=key,
         size=found.size or 0,
         etag=found.etag or "",

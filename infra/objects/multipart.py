@@ -16,7 +16,7 @@ from infra.objects.records import (
     PART_BYTES,
     JoinedObject,
     MultipartStore,
-    ObjectHead,
+    ObjectMetadata,
     StoredObject,
     UploadPart,
 )
@@ -120,7 +120,7 @@ async def join(
     return JoinedObject(key, sum(head.size for head in heads), etag)
 
 
-def require_sources_joinable_in_store(key: str, sources: Sequence[ObjectHead]) -> None:
+def require_sources_joinable_in_store(key: str, sources: Sequence[ObjectMetadata]) -> None:
     """Raise for sources that S3 would refuse to join; its own error would name none of them."""
     if not sources:
         raise ValueError(f"There is nothing to join into {key!r}: name at least one source.")
@@ -142,7 +142,7 @@ def require_sources_joinable_in_store(key: str, sources: Sequence[ObjectHead]) -
             )
 
 
-async def _require_head(store: MultipartStore, source: str) -> ObjectHead:
+async def _require_head(store: MultipartStore, source: str) -> ObjectMetadata:
     head = await store.head(source)
     if head is None:
         raise ObjectMissing(f"There is no object {source!r} in the store to join.", key=source, code="NoSuchKey")

@@ -60,7 +60,7 @@ class JoinedObject:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectHead:
+class ObjectMetadata:
     """What the store answers to HEAD. Metadata names are in lower case."""
 
     key: str
@@ -109,7 +109,7 @@ class OpenUpload:
 class MultipartStore(Protocol):
     """The operations of the store that uploads in parts use."""
 
-    async def head(self, key: str) -> ObjectHead | None: ...
+    async def head(self, key: str) -> ObjectMetadata | None: ...
 
     async def put(
         self, key: str, data: bytes, *, content_type: str = ..., metadata: Mapping[str, str] = ...
@@ -119,7 +119,7 @@ class MultipartStore(Protocol):
 
     async def put_part(self, key: str, upload_id: str, number: int, data: bytes) -> SentUploadPart: ...
 
-    async def copy_part(self, key: str, upload_id: str, number: int, source: ObjectHead) -> UploadPart: ...
+    async def copy_part(self, key: str, upload_id: str, number: int, source: ObjectMetadata) -> UploadPart: ...
 
     async def complete(self, key: str, upload_id: str, parts: Sequence[UploadPart]) -> str: ...
 

@@ -20,7 +20,7 @@ from infra.objects.records import (
     MAX_PARTS,
     JoinedObject,
     ListedObject,
-    ObjectHead,
+    ObjectMetadata,
     OpenUpload,
     SentUploadPart,
     StoredObject,
@@ -130,7 +130,7 @@ class ObjectStore:
         finally:
             client.release_connection(response)
 
-    async def head(self, key: str) -> ObjectHead | None:
+    async def head(self, key: str) -> ObjectMetadata | None:
         """Return the size, type and metadata of an object, or None if there is none."""
         try:
             found = await self._client.call_on_thread(key, self._minio.stat_object, self._bucket, self._to_path(key))
@@ -187,7 +187,7 @@ class ObjectStore:
         )
         return SentUploadPart(number, len(data), etag, digest)
 
-    async def copy_part(self, key: str, upload_id: str, number: int, source: ObjectHead) -> UploadPart:
+    async def copy_part(self, key: str, upload_id: str, number: int, source: ObjectMetadata) -> UploadPart:
         """Copy an object of the store into a part, if it is still the one that `source` describes."""
         headers = client.build_copy_headers(self._bucket, self._to_path(source.key), source.etag)
         etag = await self._client.call_on_thread(

@@ -9,7 +9,7 @@ from datetime import timedelta
 from domain.faults import FaultRecord
 from domain.orders import confirmation
 from domain.orders.activity_models import FailSliceInput, ReadSliceInput, ReadSliceResult, SliceJob
-from domain.orders.slices import EXPIRED_WAIT_MAX_SECONDS, ReadOutcome, ReadPurpose
+from domain.orders.slices import EXPIRED_WAIT_MAX_SECONDS, SliceReadOutcome, SliceReadPurpose
 from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.database import Database, Session
@@ -101,7 +101,7 @@ async def commit_orders(
         platform = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
         row = await ledger.find_slice(session, params.platform, params.window, lock=True)
         if row is None or not ledger.is_attempt_still_holder(row, params):
-            return ReadSliceResult(ending=ReadOutcome.OVER)
+            return ReadSliceResult(ending=SliceReadOutcome.OVER)
         platform.revision += 1
         if reading.is_zone_right:
             platform.zone_checked_at = await ledger.read_database_time(session)
@@ -118,7 +118,7 @@ async def commit_orders(
             row.digest = reading.digest
             row.done_at = await ledger.read_database_time(session)
             metrics.SLICE_SECONDS.observe((row.done_at - row.claimed_at).total_seconds())
-        elif params.purpose is ReadPurpose.SWEEP:
+        elif params.purpose is SliceReadPurpose.SWEEP:
             await slices.record_completed_sweep_and_rearm_failure_alarm(
                 session, platform, row, result.missed, late_seconds
             )
@@ -157,9 +157,9 @@ async def record_failed_slice_or_sweep(
     """
     async with database.session() as session:
         state = await platforms.load_platform_with_settings(session, params.platform, lock=True)
-        if params.purpose is ReadPurpose.SWEEP:
+        if params.purpose is SliceReadPurpose.SWEEP:
             return state if await slices.record_failed_sweep(session, state.row, params.window, params.fault) else None
-        if params.purpose is ReadPurpose.AGAIN:
+        if params.purpose is SliceReadPurpose.AGAIN:
             await ledger.record_failed_reread(session, params.platform, params.window, params.fault)
         is_failed = await ledger.fail_slice_unless_finished_or_taken(
             session, params.platform, params.window, params.fault, params.reader
@@ -173,7 +173,7 @@ def _build_result(
     """Build the result of an attempt; only a slice that was complete before can have missed orders."""
     late = _filter_new_orders_in_window(params.window, changes) if row.done_at is not None else []
     return ReadSliceResult(
-        ending=ReadOutcome.DONE,
+        ending=SliceReadOutcome.DONE,
         orders=reading.orders,
         changed=len(changes),
         total=reading.total,

@@ -17,8 +17,8 @@ from sqlmodel import and_, col, func, or_, select
 from domain.faults import FaultRecord
 from domain.orders import config, names, windows
 from domain.orders.activity_models import ClaimSlicesInput, ClaimSlicesResult, ReadSliceInput, SliceJob
-from domain.orders.slices import ReadPurpose
-from domain.orders.windows import SliceClaim, SliceTrack, TimeWindow, Watermarks
+from domain.orders.slices import SliceReadPurpose
+from domain.orders.windows import LiveOrHistory, SliceClaim, TimeWindow, Watermarks
 from infra.database import Database, Session
 from stores.orders import platforms
 from stores.orders.platforms import PlatformWithSettingsInForce
@@ -70,7 +70,7 @@ def _build_slice_condition(platform: str, window: TimeWindow) -> ColumnElement[b
 async def _set_holder_of_complete_slice(session: Session, params: ReadSliceInput) -> None:
     """Record which attempt reads a complete slice again and, where that was requested, since when."""
     values: dict[str, Any] = {"sweep_holder": params.holder}
-    if params.purpose is ReadPurpose.AGAIN:
+    if params.purpose is SliceReadPurpose.AGAIN:
         since = func.coalesce(OrderSlice.reread_since, func.now())
         values = {"reread_holder": params.holder, "reread_since": since, "reread_fault": None}
     complete = _build_slice_condition(params.platform, params.window), col(OrderSlice.done_at).is_not(None)
@@ -84,11 +84,11 @@ def is_attempt_still_holder(row: OrderSlice, params: ReadSliceInput) -> bool:
     if row.done_at is None:
         return row.holder == params.holder
     match params.purpose:
-        case ReadPurpose.FIRST:
+        case SliceReadPurpose.FIRST:
             return False
-        case ReadPurpose.AGAIN:
+        case SliceReadPurpose.AGAIN:
             return row.reread_holder == params.holder
-        case ReadPurpose.SWEEP:
+        case SliceReadPurpose.SWEEP:
             return row.sweep_holder == params.holder
 
 
@@ -113,7 +113,7 @@ async def set_holder_and_get_taking_result(
     session: Session, params: ReadSliceInput, skew_seconds: float
 ) -> SliceStateWhenTaken:
     """Take a slice for an attempt: attempts that took it before can no longer commit."""
-    if params.purpose is not ReadPurpose.FIRST:
+    if params.purpose is not SliceReadPurpose.FIRST:
         row = await find_slice(session, params.platform, params.window)
         if row is None or row.split_at is not None:
             return SliceStateWhenTaken.NOT
@@ -142,7 +142,7 @@ async def replace_slice_by_open_halves(
     row.holder, row.stale_told_at = None, None
     session.add(row)
     await session.flush()
-    track = SliceTrack(row.track)
+    track = LiveOrHistory(row.track)
     await insert_claimed_slices(session, row.platform, [SliceClaim(window=window, track=track) for window in halves])
     return [SliceJob(window=window, track=track) for window in halves]
 
@@ -207,14 +207,14 @@ async def claim_slices(
         ahead = 1 if is_refused else slices_ahead
         if params.skew_seconds is not None:
             waiting = await _count_waiting_slices_by_track(session, params.platform)
-            room_by_track = {track: max(0, ahead - waiting[track]) for track in SliceTrack}
+            room_by_track = {track: max(0, ahead - waiting[track]) for track in LiveOrHistory}
             platform_now = await read_database_time(session) + timedelta(seconds=params.skew_seconds)
             await _claim_settled_slices(session, state, platform_now, room_by_track)
             session.add(row)
             await session.flush()
         room = max(0, ahead - len(params.running))
-        jobs = await _list_due_slices(session, params.platform, SliceTrack.LIVE, params.running, ahead)
-        history = await _list_due_slices(session, params.platform, SliceTrack.HISTORY, params.running, room)
+        jobs = await _list_due_slices(session, params.platform, LiveOrHistory.LIVE, params.running, ahead)
+        history = await _list_due_slices(session, params.platform, LiveOrHistory.HISTORY, params.running, room)
         jobs += await _group_slices_into_readings_by_recent_sizes(session, params.platform, history, threads)
         jobs = jobs[:room] if is_refused else jobs
         if not jobs:
@@ -232,7 +232,7 @@ SWEEP_SUFFIX: Final = "sweep"
 
 
 async def _claim_settled_slices(
-    session: Session, state: PlatformWithSettingsInForce, platform_now: datetime, most: Mapping[SliceTrack, int]
+    session: Session, state: PlatformWithSettingsInForce, platform_now: datetime, most: Mapping[LiveOrHistory, int]
 ) -> None:
     """Claim the next slices, as far as the platform's orders have settled. Its row must be locked."""
     settings, row = state.settings, state.row
@@ -249,7 +249,7 @@ async def _claim_settled_slices(
     set_watermarks(row, standing)
 
 
-async def _count_waiting_slices_by_track(session: Session, platform: str) -> dict[SliceTrack, int]:
+async def _count_waiting_slices_by_track(session: Session, platform: str) -> dict[LiveOrHistory, int]:
     """Count the claimed slices that wait to be read, by track."""
     statement = (
         select(OrderSlice.track, func.count())
@@ -257,11 +257,11 @@ async def _count_waiting_slices_by_track(session: Session, platform: str) -> dic
         .group_by(col(OrderSlice.track))
     )
     counts = {row[0]: row[1] for row in await session.exec(statement)}
-    return {track: counts.get(track, 0) for track in SliceTrack}
+    return {track: counts.get(track, 0) for track in LiveOrHistory}
 
 
 async def _list_due_slices(
-    session: Session, platform: str, track: SliceTrack, running: Collection[TimeWindow], most: int
+    session: Session, platform: str, track: LiveOrHistory, running: Collection[TimeWindow], most: int
 ) -> list[SliceJob]:
     """List the slices of a track that are to be read and not running, oldest first."""
     waits = (OrderSlice.platform == platform, build_unfinished_condition(), col(OrderSlice.failed_at).is_(None))
@@ -312,7 +312,9 @@ async def _list_due_sweeps(
     )
     rows = (await session.exec(statement)).all()
     jobs = [
-        SliceJob(window=build_window(row), track=SliceTrack.HISTORY, purpose=ReadPurpose.SWEEP, suffix=SWEEP_SUFFIX)
+        SliceJob(
+            window=build_window(row), track=LiveOrHistory.HISTORY, purpose=SliceReadPurpose.SWEEP, suffix=SWEEP_SUFFIX
+        )
         for row in rows
     ]
     return [job for job in jobs if job.window not in running][:most]
@@ -333,7 +335,7 @@ async def list_rereadable_slices(
         .order_by(col(OrderSlice.start_at))
         .limit(most)
     )
-    again = {"track": SliceTrack.HISTORY, "purpose": ReadPurpose.AGAIN, "suffix": names.REDO_SUFFIX}
+    again = {"track": LiveOrHistory.HISTORY, "purpose": SliceReadPurpose.AGAIN, "suffix": names.REDO_SUFFIX}
     return [SliceJob(window=build_window(row), **again) for row in await session.exec(statement)]
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import asyncpg
 
-from domain.transfers.gse import GseTrouble
+from domain.transfers.gse import FailedGseCalls
 from domain.transfers.models import FailureReason, TransferState
 from domain.workload import (
     ConcernKind,
@@ -99,7 +99,7 @@ class TargetOutcomeCount:
     message: str
     """The message of one of them."""
 
-    trouble: GseTrouble | None = None
+    trouble: FailedGseCalls | None = None
     """The calls to GSE about them, while they fail; those of one of their shards."""
 
 
@@ -145,8 +145,8 @@ async def count_outcomes(database: Database, job: int, project_id: str | None) -
     ]
 
 
-def _parse_trouble(row: asyncpg.Record) -> GseTrouble:
-    return GseTrouble(task_number=0, answer=row["answer"], tries=row["tries"], again_at=row["again_at"])
+def _parse_trouble(row: asyncpg.Record) -> FailedGseCalls:
+    return FailedGseCalls(task_number=0, answer=row["answer"], tries=row["tries"], again_at=row["again_at"])
 
 
 async def count_targets_by_state(

@@ -10,10 +10,10 @@ from typing import Any, Final, TypeAlias
 
 import asyncpg
 
-from domain.transfers.activity_models import SavedShard
-from domain.transfers.gse import GseTrouble
+from domain.transfers.activity_models import ShardNumberAndTargetCount
+from domain.transfers.gse import FailedGseCalls
 from domain.transfers.joining import (
-    JobRetry,
+    FailedTargetsRetry,
     JobTargetRegistry,
     JoinBatch,
     ShardOfTargets,
@@ -85,8 +85,8 @@ async def save_shards(database: Database, job: TransferJobInput, shards: Sequenc
 
 
 async def insert_failed_targets_as_retry_shards(
-    database: Database, job: TransferJobInput, retry: JobRetry
-) -> list[SavedShard]:
+    database: Database, job: TransferJobInput, retry: FailedTargetsRetry
+) -> list[ShardNumberAndTargetCount]:
     """Insert the failed targets of an earlier job as shards of this one, and return the shards.
 
     Each failed target goes to one retry only. A repeated call returns the shards that exist.
@@ -98,7 +98,7 @@ async def insert_failed_targets_as_retry_shards(
         job_row = await _ensure_job_row(connection, job)
         existing = await connection.fetch(_SELECT_SHARDS, job_row)
         if existing:
-            return [SavedShard.model_validate(dict(row)) for row in existing]
+            return [ShardNumberAndTargetCount.model_validate(dict(row)) for row in existing]
         keys = [key for shard in shards for key, _, _ in shard.targets]
         marked = {row["key"] for row in await connection.fetch(_MARK_RETRIED, retry.job_id, keys)}
         for shard in shards:
@@ -106,7 +106,7 @@ async def insert_failed_targets_as_retry_shards(
             shard.joined_at = [job.closes_at.timestamp()] * len(shard.targets)
         shards = [shard for shard in shards if shard.targets]
         await _insert_shards(connection, job_row, shards)
-    return [SavedShard.from_shard(shard) for shard in shards]
+    return [ShardNumberAndTargetCount.from_shard(shard) for shard in shards]
 
 
 class ShardLeaseLost(Exception):
@@ -159,7 +159,7 @@ class ShardLease:
         self,
         targets: Sequence[ShardTarget],
         tasks: Sequence[GseTask] | None = None,
-        trouble: GseTrouble | None = None,
+        trouble: FailedGseCalls | None = None,
     ) -> None:
         """Update targets, except those that have ended, and if given the GSE tasks with the trouble of a call to GSE.
 
@@ -227,7 +227,7 @@ async def _insert_shard(connection: Connection, job: int, shard: ShardOfTargets)
     return str(inserted).endswith(" 1")
 
 
-async def _load_failed_targets(database: Database, retry: JobRetry) -> list[TargetsWithSameSpec]:
+async def _load_failed_targets(database: Database, retry: FailedTargetsRetry) -> list[TargetsWithSameSpec]:
     """Return the failed targets of a job that no retry has, grouped by spec."""
     async with database.connection() as connection:
         rows = await connection.fetch(_SELECT_FAILED, retry.job_id, retry.project_id, retry.reason)

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 
-from domain.transfers.gse import GseTrouble
-from domain.transfers.models import FINAL, FailureReason, TargetOutcome, TransferState
+from domain.transfers.gse import FailedGseCalls
+from domain.transfers.models import FINAL, FailureReason, TargetEndAndReason, TransferState
 from domain.transfers.shards import CANCELLED, CANCELLED_UNHEARD
 from infra.database import Database
 from stores.keyset import SqlOrderAndAfterCondition
@@ -141,7 +141,7 @@ class TargetRow:
     sent_at: datetime | None
     uploaded_at: datetime | None
     ended_at: datetime | None
-    trouble: GseTrouble | None
+    trouble: FailedGseCalls | None
     """The calls to GSE about it, while they fail."""
 
 
@@ -273,7 +273,7 @@ def _build_row(row: asyncpg.Record, kind: type[_Target], names: Sequence[str]) -
     if values["reason"] is not None:
         values["reason"] = FailureReason(values["reason"])
     if values["trouble"] is not None:
-        values["trouble"] = GseTrouble.model_validate_json(values["trouble"])
+        values["trouble"] = FailedGseCalls.model_validate_json(values["trouble"])
     return kind(**values)
 
 
@@ -322,7 +322,7 @@ _FAIL_ABSENT = f"""
 
 
 async def end_unfinished_targets(
-    database: Database, job_id: str, numbers: Sequence[int], outcome: TargetOutcome
+    database: Database, job_id: str, numbers: Sequence[int], outcome: TargetEndAndReason
 ) -> None:
     """End the unfinished targets of shards, whose holders lose their leases; cancelled targets end as cancelled."""
     async with database.connection() as connection, connection.transaction():

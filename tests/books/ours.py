@@ -8,7 +8,7 @@ from random import Random
 
 import pyarrow as pa
 
-from excel.template.models import Drawing, TableDrawing
+from excel.template.models import TableTextsAndTemplate, WorkbookLayout
 from excel.workbook import Workbook
 from tests.books.cases import Case, Table
 
@@ -18,8 +18,8 @@ BATCH_ROWS_MAX = 6
 def write(case: Case, path: Path) -> None:
     """Rows come in batches of any size, on one thread or two: neither makes another book."""
     chance = Random(len(case.tables[0].rows))
-    drawings = [TableDrawing(**table.drawing) for table in case.tables]
-    book = Workbook(Drawing(tables=drawings, **case.book), time_zone=case.zone, threads=chance.choice([1, 2]))
+    drawings = [TableTextsAndTemplate(**table.drawing) for table in case.tables]
+    book = Workbook(WorkbookLayout(tables=drawings, **case.book), time_zone=case.zone, threads=chance.choice([1, 2]))
     for table, drawing in zip(case.tables, drawings, strict=True):
         body = book.begin_table(drawing, table.keys)
         for batch in _batches(table, chance):

@@ -24,7 +24,7 @@ from pydantic import SecretStr
 
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
-from infra.address_settings import AllModulesSettings, ModuleSettings, PubSubSettings, PushSettings
+from infra.address_settings import AllModulesSettings, ModuleSettings, PubSubPushSettings, PubSubSettings
 from sims.platforms.dialects.plain import PLAIN
 from tests.support import echo, secret_search
 from tests.support.caller import Caller, running_caller
@@ -115,7 +115,7 @@ async def walk(deployments: Deployments, tmp_path: Path) -> AsyncIterator[Walk]:
                 "credentials_folder": tmp_path,
                 "modules": AllModulesSettings(**modules),
                 "pubsub": PubSubSettings(project="p", base_url=f"{service.base}/pubsub", key_file=str(account)),
-                "push": PushSettings(
+                "push": PubSubPushSettings(
                     secret=SecretStr(plant("secret of pushes")),
                     audience="https://haulage.example.com",
                     email="pusher@example.com",

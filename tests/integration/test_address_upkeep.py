@@ -28,7 +28,7 @@ from tests.support import modules as module_peers
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
 from workflows.addresses import handle as addresses_handle
-from workflows.addresses.maintenance import AddressPurge, ModuleComparison
+from workflows.addresses.maintenance import ModuleComparison, SelectedAddressesPurge
 
 pytestmark = pytest.mark.stack
 
@@ -70,7 +70,7 @@ async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database
     async with serving(settings, tmp_path) as (_, engine):
         purge = PurgeAddressesInput(address_ids=[1], who="ann")
         purged: PurgeAddressesResult = await engine.execute_workflow(
-            AddressPurge.run, purge, id=names.build_purge_workflow_id("1"), task_queue=names.QUEUE
+            SelectedAddressesPurge.run, purge, id=names.build_purge_workflow_id("1"), task_queue=names.QUEUE
         )
         report: CompareModulesResult = await engine.execute_workflow(
             ModuleComparison.run,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from bench import soffice
-from excel.template.models import Drawing, TableArrangement, TableDrawing
+from excel.template.models import TablesOnOneSheetOrTabs, TableTextsAndTemplate, WorkbookLayout
 from excel.workbook import Workbook
 from tests.books import cases, ours, reference
 from tests.support.requirements import LIBREOFFICE
@@ -53,8 +53,8 @@ def test_libreoffice_sees_the_cells_that_xlsxwriter_alone_would_write(tmp_path: 
 def test_libreoffice_computes_formulas(tmp_path: Path) -> None:
     """It showed 0 for each: it takes the value that a book has, and computes only where there is none."""
     keys = ["n", "f"]
-    drawing = TableDrawing(template=[{"name": "n"}, {"name": "f", "type": "formula"}])
-    book = Workbook(Drawing(tables=[drawing]), time_zone="UTC")
+    drawing = TableTextsAndTemplate(template=[{"name": "n"}, {"name": "f", "type": "formula"}])
+    book = Workbook(WorkbookLayout(tables=[drawing]), time_zone="UTC")
     numbers, formulas = [b"20", b"1", b"2", b"3"], ["=A2+1", "=SUM(A2:A3)", '=CONCATENATE("a", A4)', "no formula"]
     rows = zip(numbers, [json.dumps(formula).encode() for formula in formulas], strict=True)
     columns = [pa.array(cells, pa.binary()) for cells in zip(*rows, strict=True)]
@@ -129,8 +129,8 @@ def test_libreoffice_draws_every_line_inside_its_cell(tmp_path: Path) -> None:
 
 def _list_places(folder: Path) -> dict[str, float]:
     """How far down its page LibreOffice draws the middle of each word."""
-    drawings = [TableDrawing(template=template) for template, _ in TABLES]
-    book = Workbook(Drawing(tables=drawings, multi=TableArrangement.PAGE), time_zone="UTC")
+    drawings = [TableTextsAndTemplate(template=template) for template, _ in TABLES]
+    book = Workbook(WorkbookLayout(tables=drawings, multi=TablesOnOneSheetOrTabs.PAGE), time_zone="UTC")
     for drawing, (_, rows) in zip(drawings, TABLES, strict=True):
         keys = list(rows[0])
         cells = ([json.dumps(row[key], ensure_ascii=False).encode() for row in rows] for key in keys)

@@ -14,7 +14,7 @@ from domain.tasks import names as tasks
 from domain.tasks.messages import Task, TaskFlags, TaskStatus
 from infra import housekeeping, temporal
 from infra.database import Database
-from infra.housekeeping import HousekeepingResult
+from infra.housekeeping import HousekeepingResultsByActivity
 from infra.settings import Settings
 from services import services
 from stores.tasks import archive
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.stack
 KEPT_DAYS = 30
 
 
-async def trigger(engine: Client, names: SystemNames) -> HousekeepingResult:
+async def trigger(engine: Client, names: SystemNames) -> HousekeepingResultsByActivity:
     """Have the schedule of a system start its housekeeping now, and wait for the end of that run."""
     handle = engine.get_schedule_handle(housekeeping.build_schedule_id(names.SYSTEM))
     await handle.trigger()
@@ -40,9 +40,9 @@ async def trigger(engine: Client, names: SystemNames) -> HousekeepingResult:
         assert isinstance(action, ScheduleActionExecutionStartWorkflow)
         return action.workflow_id
 
-    run = engine.get_workflow_handle(await eventually(find_started_workflow), result_type=HousekeepingResult)
+    run = engine.get_workflow_handle(await eventually(find_started_workflow), result_type=HousekeepingResultsByActivity)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        report: HousekeepingResult = await run.result()
+        report: HousekeepingResultsByActivity = await run.result()
     return report
 
 

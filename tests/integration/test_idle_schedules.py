@@ -13,7 +13,7 @@ from domain.addresses import names as addresses
 from domain.addresses.messages import PublishedMessage, Topic
 from domain.orders import names as orders
 from infra import temporal
-from infra.address_settings import PushSettings
+from infra.address_settings import PubSubPushSettings
 from infra.database import Database
 from infra.settings import Settings
 from services.addresses import CycleTrigger
@@ -82,7 +82,7 @@ async def test_a_paused_watch_stays_paused_when_a_platform_is_set_up(settings: S
 
 async def test_cycles_run_where_messages_can_come_in(settings: Settings, database: Database) -> None:
     """As soon as an installation is prepared with a secret of pushes."""
-    own = settings.addresses.model_copy(update={"push": PushSettings(secret=SECRET)})
+    own = settings.addresses.model_copy(update={"push": PubSubPushSettings(secret=SECRET)})
     engine = await temporal.connect()
     await systems.create_or_update_schedules(engine, database, settings.model_copy(update={"addresses": own}))
     assert await read_intervals(engine, addresses.CYCLE_SCHEDULE) == MINUTE

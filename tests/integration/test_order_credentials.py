@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.orders.activities import OrderActivities
 from domain.faults import FaultRecord
 from domain.orders.activity_models import FailSliceInput
-from domain.orders.slices import ReadPurpose
+from domain.orders.slices import SliceReadPurpose
 from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
@@ -155,7 +155,7 @@ async def test_a_slice_is_read_again_once_at_a_time_and_given_up_by_its_reader_o
         lost = FailSliceInput(
             platform=NUMBER,
             window=window,
-            purpose=ReadPurpose.FIRST,
+            purpose=SliceReadPurpose.FIRST,
             fault=FAULT,
             attempts=4,
             reader="order-slice:another",

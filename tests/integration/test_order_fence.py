@@ -21,7 +21,7 @@ from domain.orders.activity_models import (
     ReadSliceInput,
     ReadSliceResult,
 )
-from domain.orders.slices import ReadOutcome, ReadPurpose
+from domain.orders.slices import SliceReadOutcome, SliceReadPurpose
 from infra.settings import Settings
 from sims.platforms.clock import MICRO
 from sims.platforms.platform import Platform
@@ -74,7 +74,9 @@ async def claim_one(orders: Orders, platform: Platform) -> Attempt:
     settings = await environment().run(steps.load_settings, PlatformInput(platform=NUMBER))
     reader = PlatformActivities(orders.services)
 
-    def attempt(holder: str, purpose: ReadPurpose = ReadPurpose.FIRST) -> Coroutine[Any, Any, ReadSliceResult]:
+    def attempt(
+        holder: str, purpose: SliceReadPurpose = SliceReadPurpose.FIRST
+    ) -> Coroutine[Any, Any, ReadSliceResult]:
         order = ReadSliceInput(
             platform=NUMBER, window=job.window, purpose=purpose, settings=settings, holder=f"slice/{holder}"
         )
@@ -104,12 +106,12 @@ async def test_what_it_read_is_not_written(orders: Orders, monkeypatch: pytest.M
 
     assert (await orders.read_orders(), await orders.slices(), await orders.row()) == before
     assert count_findings(await orders.findings()) == NOTHING
-    assert (taken_over.ending, woken.ending) == (ReadOutcome.DONE, ReadOutcome.OVER)
+    assert (taken_over.ending, woken.ending) == (SliceReadOutcome.DONE, SliceReadOutcome.OVER)
 
 
-@pytest.mark.parametrize("purpose", [ReadPurpose.AGAIN, ReadPurpose.SWEEP])
+@pytest.mark.parametrize("purpose", [SliceReadPurpose.AGAIN, SliceReadPurpose.SWEEP])
 async def test_what_it_read_of_a_complete_slice_is_not_written(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch, purpose: ReadPurpose
+    orders: Orders, monkeypatch: pytest.MonkeyPatch, purpose: SliceReadPurpose
 ) -> None:
     """Orders show up while it sleeps; what the attempt that took its place found and noted stays as it is."""
     held_up = HeldUp()
@@ -128,13 +130,13 @@ async def test_what_it_read_of_a_complete_slice_is_not_written(
 
     assert (await orders.read_orders(), await orders.slices(), await orders.row()) == before
     assert count_findings(await orders.findings()) == NOTHING
-    assert (taken_over.missed, before[1][0].missed) == (1, 1 if purpose is ReadPurpose.SWEEP else None)
-    assert (taken_over.ending, woken.ending) == (ReadOutcome.DONE, ReadOutcome.OVER)
+    assert (taken_over.missed, before[1][0].missed) == (1, 1 if purpose is SliceReadPurpose.SWEEP else None)
+    assert (taken_over.ending, woken.ending) == (SliceReadOutcome.DONE, SliceReadOutcome.OVER)
 
 
-@pytest.mark.parametrize("purpose", [ReadPurpose.AGAIN, ReadPurpose.SWEEP])
+@pytest.mark.parametrize("purpose", [SliceReadPurpose.AGAIN, SliceReadPurpose.SWEEP])
 async def test_one_that_was_given_up_does_not_come_back(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch, purpose: ReadPurpose
+    orders: Orders, monkeypatch: pytest.MonkeyPatch, purpose: SliceReadPurpose
 ) -> None:
     """Its workflow has noted that it failed, and why: an attempt that wakes later does not take that back."""
     held_up = HeldUp()
@@ -156,10 +158,10 @@ async def test_one_that_was_given_up_does_not_come_back(
     held_up.may_go_on.set()
     woken = await sleeping
 
-    noted = before[1][0].reread_fault if purpose is ReadPurpose.AGAIN else before[1][0].fault
+    noted = before[1][0].reread_fault if purpose is SliceReadPurpose.AGAIN else before[1][0].fault
     assert (noted or {})["code"] == "worker_lost"
     assert (await orders.read_orders(), await orders.slices(), await orders.row()) == before
-    assert woken.ending is ReadOutcome.OVER
+    assert woken.ending is SliceReadOutcome.OVER
 
 
 def show_late(platform: Platform) -> None:

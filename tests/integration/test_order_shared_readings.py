@@ -13,7 +13,7 @@ from activities.orders import slice_attempts
 from activities.orders.activities import OrderActivities, PlatformActivities
 from domain.orders import names
 from domain.orders.activity_models import ClaimSlicesInput, PlatformInput, ReadSliceInput, ReadSliceResult
-from domain.orders.slices import ReadOutcome, ReadPurpose
+from domain.orders.slices import SliceReadOutcome, SliceReadPurpose
 from infra.settings import Settings
 from sims.platforms.clock import MICRO
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
@@ -59,7 +59,7 @@ async def read_all_in_one(orders: Orders) -> ReadSliceResult:
     order = ReadSliceInput(
         platform=NUMBER,
         window=by_start[first],
-        purpose=ReadPurpose.FIRST,
+        purpose=SliceReadPurpose.FIRST,
         settings=await run(steps.load_settings, PlatformInput(platform=NUMBER)),
         holder="slice/1",
         further=[by_start[start] for start in further],
@@ -86,7 +86,7 @@ async def test_what_a_reading_leaves_is_held_by_no_attempt(
 
     slices = await orders.slices()
     done = [row for row in slices if row.done_at]
-    assert (read.ending, read.further_done, len(done)) == (ReadOutcome.DONE, 1, 2)
+    assert (read.ending, read.further_done, len(done)) == (SliceReadOutcome.DONE, 1, 2)
     assert len(slices) > len(done)
     assert {row.holder for row in slices} == {None}
     assert all(row.failed_at is None for row in slices)

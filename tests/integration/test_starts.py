@@ -16,7 +16,7 @@ from temporalio.client import (
 )
 
 from infra import starts, temporal
-from infra.housekeeping import HousekeepingInput
+from infra.housekeeping import HousekeepingActivityNamesInput
 from infra.starts import SUMMARY_MAX_BYTES, SameIdPolicy, WorkflowStart
 
 pytestmark = pytest.mark.stack
@@ -34,7 +34,7 @@ def a_start(same_id: SameIdPolicy, *, summary: str = "first", signal: str | None
     """A start that no worker takes up, so that its workflow runs until the test ends it."""
     return WorkflowStart(
         workflow="Nobody",
-        argument=HousekeepingInput(activities=["sweep"]),
+        argument=HousekeepingActivityNamesInput(activities=["sweep"]),
         id="the-one",
         queue=QUEUE,
         same_id=same_id,

@@ -16,7 +16,7 @@ from temporalio.client import WorkflowHandle
 from domain.transfers import names
 from domain.transfers.activity_models import TransferJobStatus
 from domain.transfers.joining import JoinBatch, ShardOfTargets, TargetsWithSameSpec, TransferJobInput
-from domain.transfers.models import TransferFile, TransferSpec
+from domain.transfers.models import FileByBizAppAndPath, TransferSpec
 from infra.database import Database
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseCall, GseRule
@@ -31,7 +31,7 @@ WANTED = TransferSpec(project_id="p", signature=sha256(CONTENT), user="root", fo
 
 def order(number: int = 1) -> TransferJobInput:
     """A job that takes joins for a minute."""
-    file = TransferFile(biz_id=2, app_id=7, path="/f")
+    file = FileByBizAppAndPath(biz_id=2, app_id=7, path="/f")
     soon = datetime.now(UTC) + timedelta(seconds=60)
     return TransferJobInput(job_id=f"AsyncDownloadJob:2:7:/f:{number}", file=file, closes_at=soon, deadline_at=soon)
 

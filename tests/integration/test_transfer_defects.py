@@ -14,7 +14,7 @@ from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
 from api.transfers.joins import JobJoiner
 from domain.transfers import names
 from domain.transfers.joining import TargetsWithSameSpec, TransferJobInput
-from domain.transfers.models import TransferFile, TransferSpec
+from domain.transfers.models import FileByBizAppAndPath, TransferSpec
 from domain.transfers.names import TransferJobKey, compute_target_key
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseCall, GseRule, Shape
@@ -87,7 +87,7 @@ async def test_a_job_that_nobody_joined_asks_nobody(settings: Settings) -> None:
         past = datetime.now(UTC) - timedelta(seconds=60)
         order = TransferJobInput(
             job_id="AsyncDownloadJob:2:7:/f:1",
-            file=TransferFile(biz_id=2, app_id=7, path="/f"),
+            file=FileByBizAppAndPath(biz_id=2, app_id=7, path="/f"),
             closes_at=past,
             deadline_at=past,
         )
@@ -309,7 +309,7 @@ async def test_a_join_whose_answer_was_lost_is_not_made_twice(settings: Settings
         services = transfers.worker.services
         engine = _LosingEngine(services.engine)
         joins = JobJoiner(replace(services, engine=engine))  # type: ignore[arg-type]
-        file = TransferFile(biz_id=2, app_id=transfers.app_id, path=transfers.path)
+        file = FileByBizAppAndPath(biz_id=2, app_id=transfers.app_id, path=transfers.path)
         wanted = TransferSpec(project_id=transfers.project_id, signature=sha256(CONTENT), user="root", folder="/data")
         target = (compute_target_key(wanted, "agent-1", ""), "agent-1", "")
         window_number = await joins.join_job(

@@ -9,7 +9,7 @@ import pytest
 
 from domain.transfers import names
 from domain.transfers.joining import JoinBatch, TargetsWithSameSpec, TransferJobInput
-from domain.transfers.models import TransferFile, TransferSpec
+from domain.transfers.models import FileByBizAppAndPath, TransferSpec
 from infra.settings import Settings
 from sims.gse.scenario import GseCall
 from tests.support.transfers import QUICK, running_transfers, sha256
@@ -54,7 +54,7 @@ async def test_a_full_job_answers_next(settings: Settings) -> None:
     async with running_transfers(settings) as transfers:
         engine = transfers.worker.services.engine
         soon = datetime.now(UTC) + timedelta(seconds=60)
-        file = TransferFile(biz_id=2, app_id=7, path="/f")
+        file = FileByBizAppAndPath(biz_id=2, app_id=7, path="/f")
         order = TransferJobInput(
             job_id="AsyncDownloadJob:2:7:/f:1",
             file=file,

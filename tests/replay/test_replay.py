@@ -18,7 +18,7 @@ from domain.addresses.activity_models import PurgeAddressesInput, PurgeAddresses
 from infra import temporal
 from tests.replay import fingerprints
 from workflows.activity_calls import ADDRESS_BATCH
-from workflows.addresses.maintenance import AddressPurge
+from workflows.addresses.maintenance import SelectedAddressesPurge
 
 HISTORIES = sorted((Path(__file__).parent / "histories").rglob("*.json"))
 """Of every version, each in a folder of its own."""
@@ -48,18 +48,18 @@ async def test_recorded_histories_replay(path: Path) -> None:
 
 
 @workflow.defn(name=names.PURGE_WORKFLOW, sandboxed=False)
-class StepAdded(AddressPurge):
+class StepAdded(SelectedAddressesPurge):
     """The purge of addresses with one more step before the others."""
 
     @workflow.run
     async def run(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
         """Wait, and do as before."""
         await workflow.sleep(1)
-        return await AddressPurge.run(self, params)
+        return await SelectedAddressesPurge.run(self, params)
 
 
 @workflow.defn(name=names.PURGE_WORKFLOW, sandboxed=False)
-class StepMoved(AddressPurge):
+class StepMoved(SelectedAddressesPurge):
     """The purge of addresses whose last step comes first."""
 
     @workflow.run
@@ -72,11 +72,11 @@ class StepMoved(AddressPurge):
 
 
 @pytest.mark.parametrize("changed", [StepAdded, StepMoved])
-async def test_a_step_that_is_added_or_moved_is_found(changed: type[AddressPurge]) -> None:
+async def test_a_step_that_is_added_or_moved_is_found(changed: type[SelectedAddressesPurge]) -> None:
     """The history of a run with the steps before does not replay; with those of today it does."""
-    path = next(path for path in HISTORIES if path.parent.name == AddressPurge.__name__)
+    path = next(path for path in HISTORIES if path.parent.name == SelectedAddressesPurge.__name__)
 
-    await _replay(path, [AddressPurge], sandboxed=False)
+    await _replay(path, [SelectedAddressesPurge], sandboxed=False)
     with pytest.raises(workflow.NondeterminismError):
         await _replay(path, [changed], sandboxed=False)
 

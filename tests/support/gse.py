@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from clients.gse import GseClient
-from domain.transfers.gse import FolderAndFileName, GseAgent, GseTransferRequest
+from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseTransferRequest
 from infra.settings import GseSettings
 from sims.gse.disks import HostDisks
 from sims.gse.scenario import GseAction, GseRule, GseScenario
@@ -28,7 +28,7 @@ class Gse:
     disks: HostDisks
 
 
-SOURCE = GseAgent("source-1", "", "root")
+SOURCE = GseAgentWithUser("source-1", "", "root")
 QUICK = GseScenario(upload_seconds=0.05, download_seconds=0.05, swarm=0, jitter_seconds=0.05, terminate_seconds=0.05)
 
 
@@ -58,7 +58,7 @@ async def running_gse_client(
 
 
 def make_order(
-    targets: Sequence[GseAgent], *, file: Path = Path("/cache/abc"), timeout_seconds: int = 600
+    targets: Sequence[GseAgentWithUser], *, file: Path = Path("/cache/abc"), timeout_seconds: int = 600
 ) -> GseTransferRequest:
     """One file to these."""
     return GseTransferRequest(
@@ -70,9 +70,9 @@ def make_order(
     )
 
 
-def make_hosts(count: int) -> list[GseAgent]:
+def make_hosts(count: int) -> list[GseAgentWithUser]:
     """Return this number of hosts."""
-    return [GseAgent(f"host-{number}", "", "app") for number in range(count)]
+    return [GseAgentWithUser(f"host-{number}", "", "app") for number in range(count)]
 
 
 def call_fault(action: GseAction, **parameters: Any) -> GseRule:

@@ -6,18 +6,18 @@ from itertools import count
 
 from temporalio.client import Client
 
-from infra.housekeeping import HousekeepingInput, HousekeepingResult
+from infra.housekeeping import HousekeepingActivityNamesInput, HousekeepingResultsByActivity
 from systems.protocol import SystemNames
 from workflows.housekeeping import HousekeepingWorkflow
 
 _RUNS = count()
 
 
-async def keep_house(engine: Client, names: SystemNames) -> HousekeepingResult:
+async def keep_house(engine: Client, names: SystemNames) -> HousekeepingResultsByActivity:
     """Remove what is past its time in one system; a worker of its queue has to run."""
     return await engine.execute_workflow(
         HousekeepingWorkflow.run,
-        HousekeepingInput(activities=names.HOUSEKEEPING),
+        HousekeepingActivityNamesInput(activities=names.HOUSEKEEPING),
         id=f"{names.SYSTEM}-housekeeping-now-{next(_RUNS)}",
         task_queue=names.QUEUE,
     )

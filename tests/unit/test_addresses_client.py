@@ -20,10 +20,10 @@ from haulage.addresses import (
     CycleScheduleStatus,
     LastModuleAnswer,
     LogicalDelete,
-    Message,
     MessageCount,
     MessageDetails,
     MessageState,
+    MessageWithModuleAnswers,
     Module,
     OperatorActionOnMessage,
     PurgeOrComparisonState,
@@ -195,7 +195,7 @@ async def test_a_message_that_a_module_has_is_not_skipped(peer: ApiPeer, address
 @pytest.mark.parametrize(
     ("server", "client", "only_server"),
     [
-        pytest.param(responses.MessageSummary, Message, (), id="message"),
+        pytest.param(responses.MessageSummary, MessageWithModuleAnswers, (), id="message"),
         pytest.param(responses.MessageResponse, MessageDetails, (), id="message with details"),
         pytest.param(responses.WhyMessageWaits, WhyMessageWaits, (), id="wait"),
         pytest.param(responses.LastModuleAnswerWithTrace, LastModuleAnswer, (), id="acknowledgement"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from api.app import ROUTE_GROUPS, build_path_pattern, group_remainders_by_prefix
+from api.app import ROUTE_GROUPS, build_aiohttp_path_excluding_words_of_other_paths, group_remainders_by_prefix
 from api.http.models import Deprecated, Request, Response
 from api.http.routes import Call, Route, RouteAccess, Routes
 
@@ -118,7 +118,9 @@ def test_a_row_that_cannot_work_is_refused(
 )
 def test_a_variable_matches_no_word_of_another_path(path: str, others: list[str], pattern: str) -> None:
     """So that what a word's own address allows is announced without what its neighbours allow."""
-    assert build_path_pattern(path, group_remainders_by_prefix([path, *others])) == pattern
+    assert (
+        build_aiohttp_path_excluding_words_of_other_paths(path, group_remainders_by_prefix([path, *others])) == pattern
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,10 @@ def test_a_variable_matches_no_word_of_another_path(path: str, others: list[str]
 )
 def test_a_variable_with_slashes_leaves_other_paths_their_own(path: str, others: list[str], pattern: str) -> None:
     """Neither words before it nor what follows it elsewhere."""
-    assert build_path_pattern(path, group_remainders_by_prefix([path, *others]), "item_id") == pattern
+    assert (
+        build_aiohttp_path_excluding_words_of_other_paths(path, group_remainders_by_prefix([path, *others]), "item_id")
+        == pattern
+    )
 
 
 def _inputs(route: Route) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,7 +14,7 @@ from domain.orders import names as orders
 from domain.orders.windows import TimeWindow
 from domain.tasks import names as tasks
 from domain.tasks import names as tasks_names
-from domain.transfers.models import TransferFile
+from domain.transfers.models import FileByBizAppAndPath
 from domain.transfers.names import TransferJobKey
 from infra import housekeeping, interceptors
 from infra.settings import ApiSettings
@@ -31,7 +31,7 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
         (downloads.build_download_workflow_id("prj_1", "dl_2"), "/console/downloads/dl_2?project=prj_1"),
         (webhooks.build_delivery_workflow_id("prj_1", "msg_2"), "/console/downloads?project_id=prj_1"),
         (
-            str(TransferJobKey(TransferFile(biz_id=2, app_id=7, path="/etc/app.conf"), 4)),
+            str(TransferJobKey(FileByBizAppAndPath(biz_id=2, app_id=7, path="/etc/app.conf"), 4)),
             "/console/transfers/jobs/AsyncDownloadJob%3A2%3A7%3A%2Fetc%2Fapp.conf%3A4",
         ),
         (orders.build_cycle_schedule_id("shop-1"), "/console/orders/platforms/shop-1"),

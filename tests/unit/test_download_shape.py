@@ -8,7 +8,7 @@ from domain.downloads.models import FileType
 from domain.downloads.pages import NewColumnsFound, SourcePage, read_first_page
 from domain.downloads.shape import LEFT_OUT_MAX, ShapedPageReader, TableShape, choose_table_shape
 from domain.faults import SourceFault
-from excel.template.models import ROW_HEAD_NAMES, TableDrawing
+from excel.template.models import ROW_HEAD_NAMES, TableTextsAndTemplate
 
 GROUPED = b'{"total": 3, "data": {"east": [{"a": 1, "b": 2}, {"a": 3, "b": 4}], "west": [{"a": 5, "b": 6}]}}'
 UNDER_ROWS = {"col": [{"name": "a"}], "row": [{"name": "east"}, {"name": "west"}]}
@@ -19,7 +19,7 @@ def cells(page: SourcePage) -> list[list[str]]:
 
 
 def shape(body: bytes, template: object = None, kind: FileType = FileType.EXCEL) -> TableShape:
-    return choose_table_shape(kind, read_first_page(body), TableDrawing.model_validate({"template": template}))
+    return choose_table_shape(kind, read_first_page(body), TableTextsAndTemplate.model_validate({"template": template}))
 
 
 def test_without_a_template_every_key_is_a_column() -> None:

@@ -13,7 +13,7 @@ from api.downloads.requests import DownloadRequest
 from api.downloads.tables import RequestedTable
 from api.http import validation
 from api.http.problems import RequestRejected
-from excel.template.models import Align, TableArrangement
+from excel.template.models import HorizontalAlign, TablesOnOneSheetOrTabs
 
 URL = "http://a.example/rows"
 ROWS = [{"a": 1}]
@@ -118,10 +118,10 @@ def test_the_drawing() -> None:
     drawing = tables.build_drawing(body, tables.build_tables_or_reject_request(body))
 
     assert (drawing.multi, drawing.width, drawing.height, drawing.align) == (
-        TableArrangement.PAGE,
+        TablesOnOneSheetOrTabs.PAGE,
         20,
         18.5,
-        Align.LEFT,
+        HorizontalAlign.LEFT,
     )
     assert (drawing.freeze, drawing.filter, len(drawing.tables)) == (True, False, 2)
 

@@ -37,7 +37,7 @@ async def test_a_leftover_is_ended(
     monkeypatch.setattr(data_folder, "GRACE_SECONDS", PATIENCE_SECONDS)
     leave_behind(tmp_path, RecordedProcess.from_pid(child.pid, signal.SIGTERM))
     with data_folder.lock_data_dir(tmp_path) as run_file:
-        await run_file.end_leftover_processes()
+        await run_file.end_leftover_processes_and_clear_recorded_parts()
     assert child.wait(PATIENCE_SECONDS) == -signal.SIGTERM
 
 
@@ -47,7 +47,7 @@ async def test_a_process_that_got_the_pid_of_a_leftover_is_spared(
     """Pids are reused: the start time must match too."""
     leave_behind(tmp_path, RecordedProcess(pid=child.pid, identity="another boot/1"))
     with data_folder.lock_data_dir(tmp_path) as run_file:
-        await run_file.end_leftover_processes()
+        await run_file.end_leftover_processes_and_clear_recorded_parts()
     assert child.poll() is None
 
 

@@ -135,7 +135,7 @@ async def test_a_busy_machine_gives_more_time(
     supervisor: ProcessSupervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten processes wait for each core: what shows no sign of life for two seconds may be waiting for its turn."""
-    monkeypatch.setattr(processes, "measure_load_per_core", lambda: 1_000.0)
+    monkeypatch.setattr(processes, "measure_load_per_core_at_least_one", lambda: 1_000.0)
     text = "echo start >> starts; sleep 0.5; touch lamp.ready; exec sleep 60"
     await supervisor.start(script(tmp_path, "lamp", text, silence_seconds=0.01))
     assert (tmp_path / "starts").read_text() == "start\n"

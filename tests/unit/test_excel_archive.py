@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excel import archive
-from excel.archive import DeflatedPiece, SplicedTableBody, SpooledPieces, ZipArchive, deflate, insert_bodies_into_sheet
+from excel.archive import (
+    CheckedDeflatedPiece,
+    SplicedTableBody,
+    SpooledPieces,
+    ZipArchive,
+    deflate,
+    insert_bodies_into_sheet,
+)
 
 PIECES = st.lists(st.binary(max_size=300), max_size=5)
 SHEET = b'<worksheet><dimension ref="%b"/><sheetData>%b</sheetData><mergeCells/></worksheet>'
@@ -24,7 +31,7 @@ def fill_spool(*contents: bytes) -> SpooledPieces:
     return spool
 
 
-def read_entry(parts: list[DeflatedPiece | SpooledPieces]) -> bytes:
+def read_entry(parts: list[CheckedDeflatedPiece | SpooledPieces]) -> bytes:
     """What an entry of these parts says, check sum and sizes proved by a reader."""
     out = io.BytesIO()
     book = ZipArchive(out.write)
@@ -37,7 +44,11 @@ def read_entry(parts: list[DeflatedPiece | SpooledPieces]) -> bytes:
 @given(PIECES, PIECES, st.binary(max_size=300))
 def test_pieces_and_spools_are_one_entry(before: list[bytes], within: list[bytes], last: bytes) -> None:
     """Empty ones, too."""
-    parts: list[DeflatedPiece | SpooledPieces] = [*map(deflate, before), fill_spool(*within), deflate(last, last=True)]
+    parts: list[CheckedDeflatedPiece | SpooledPieces] = [
+        *map(deflate, before),
+        fill_spool(*within),
+        deflate(last, last=True),
+    ]
     assert read_entry(parts) == b"".join([*before, *within, last])
 
 
@@ -60,7 +71,7 @@ def test_no_entry_needs_zip64(length: int) -> None:
     out = io.BytesIO()
     book = ZipArchive(out.write)
     with pytest.raises(OverflowError, match="without Zip64"):
-        book.write_entry("a.xml", [DeflatedPiece(b"", 0, length)])
+        book.write_entry("a.xml", [CheckedDeflatedPiece(b"", 0, length)])
     assert out.getvalue() == b""
 
 

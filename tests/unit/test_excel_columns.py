@@ -13,50 +13,52 @@ from excel.sizes import WIDTH_MAX, compute_column_widths, compute_fitting_width,
 from excel.template.conditions import parse_condition
 from excel.template.models import (
     AUTOMATIC_WIDTH,
-    Align,
     CellKind,
     CellStyle,
-    ColumnNode,
-    ConditionalLook,
-    Drawing,
-    StyleRule,
-    Template,
-    VAlign,
+    ColumnHeadNode,
+    ConditionalColorsAndBold,
+    ConditionalStyleRule,
+    HorizontalAlign,
+    TableTemplate,
+    VerticalAlign,
+    WorkbookLayout,
 )
 
 CELL = CellStyle(border=True)
 RULES = [
-    StyleRule(parse_condition(text), look)
-    for text, look in [("<0", ConditionalLook(color="FF0000")), (">9", ConditionalLook(bold=True))]
+    ConditionalStyleRule(parse_condition(text), look)
+    for text, look in [("<0", ConditionalColorsAndBold(color="FF0000")), (">9", ConditionalColorsAndBold(bold=True))]
 ]
 
 
-def build_leaf(name: str | None = "a", **says: object) -> ColumnNode:
+def build_leaf(name: str | None = "a", **says: object) -> ColumnHeadNode:
     """A column head."""
-    return replace(ColumnNode(path="template[0]", name=name, title=name or "?"), **says)  # type: ignore[arg-type]
+    return replace(ColumnHeadNode(path="template[0]", name=name, title=name or "?"), **says)  # type: ignore[arg-type]
 
 
-def build_only_column(node: ColumnNode, drawing: Drawing | None = None) -> TableColumn:
+def build_only_column(node: ColumnHeadNode, drawing: WorkbookLayout | None = None) -> TableColumn:
     """The one column that it makes."""
-    (column,) = build_columns(Template((node,)), ["a"], drawing or Drawing())
+    (column,) = build_columns(TableTemplate((node,)), ["a"], drawing or WorkbookLayout())
     return column
 
 
 def test_without_a_template_keys_are_titles() -> None:
     """Each key is a column in the look of the book."""
-    columns = build_columns(None, ["b", "a"], Drawing(width=12, height=30, align=Align.LEFT))
+    columns = build_columns(None, ["b", "a"], WorkbookLayout(width=12, height=30, align=HorizontalAlign.LEFT))
 
     assert [(column.key, column.title, column.kind) for column in columns] == [
         ("b", "b", CellKind.AUTO),
         ("a", "a", CellKind.AUTO),
     ]
     assert {(column.width, column.height) for column in columns} == {(12, 30)}
-    assert {column.style for column in columns} == {replace(CELL, align=Align.LEFT, wrap=True)}
+    assert {column.style for column in columns} == {replace(CELL, align=HorizontalAlign.LEFT, wrap=True)}
 
 
 def test_a_leaf_without_data_is_a_column_without_key() -> None:
     """What the data do not have, or what has no name, is empty; keys that no leaf has are left out."""
-    columns = build_columns(Template((build_leaf("x"), build_leaf("a"), build_leaf(None))), ["a", "b"], Drawing())
+    columns = build_columns(
+        TableTemplate((build_leaf("x"), build_leaf("a"), build_leaf(None))), ["a", "b"], WorkbookLayout()
+    )
 
     assert [column.key for column in columns] == ["", "a", ""]
 
@@ -66,13 +68,20 @@ def test_groups_hand_down_what_their_columns_do_not_say() -> None:
     inner = replace(build_leaf(color="00FF00", width=0.5, bold=False), rules=(RULES[1],))
     middle = build_leaf("_", children=(inner,), kind=CellKind.NUMBER, color="0000FF", bg_color="FFFF00")
     outer = build_leaf(
-        None, children=(middle,), kind=CellKind.TEXT, width=20.0, height=40.0, bold=True, align=Align.RIGHT
+        None, children=(middle,), kind=CellKind.TEXT, width=20.0, height=40.0, bold=True, align=HorizontalAlign.RIGHT
     )
-    outer = replace(outer, v_align=VAlign.TOP, number_format="0.0", rules=(RULES[0], RULES[1]))
+    outer = replace(outer, v_align=VerticalAlign.TOP, number_format="0.0", rules=(RULES[0], RULES[1]))
 
     column = build_only_column(outer)
 
-    style = replace(CELL, color="00FF00", bg_color="FFFF00", align=Align.RIGHT, v_align=VAlign.TOP, number_format="0.0")
+    style = replace(
+        CELL,
+        color="00FF00",
+        bg_color="FFFF00",
+        align=HorizontalAlign.RIGHT,
+        v_align=VerticalAlign.TOP,
+        number_format="0.0",
+    )
     assert (column.kind, column.width, column.height, column.style) == (CellKind.NUMBER, 0.5, 40, style)
     assert column.looks == (
         (RULES[1].condition, replace(style, bold=True)),
@@ -82,9 +91,12 @@ def test_groups_hand_down_what_their_columns_do_not_say() -> None:
 
 def test_a_column_goes_before_the_book() -> None:
     """What the request says for all columns is for those that say nothing."""
-    column = build_only_column(build_leaf(width=9.0, align=Align.RIGHT), Drawing(width=12, height=30, align=Align.LEFT))
+    column = build_only_column(
+        build_leaf(width=9.0, align=HorizontalAlign.RIGHT),
+        WorkbookLayout(width=12, height=30, align=HorizontalAlign.LEFT),
+    )
 
-    assert (column.width, column.height, column.style.align) == (9, 30, Align.RIGHT)
+    assert (column.width, column.height, column.style.align) == (9, 30, HorizontalAlign.RIGHT)
 
 
 @pytest.mark.parametrize(
@@ -126,14 +138,14 @@ def test_an_automatic_width_is_none_of_the_group_s_nor_of_the_book_s() -> None:
     """Its texts do not wrap, as it is fitted to them."""
     group = build_leaf(None, children=(build_leaf(width=AUTOMATIC_WIDTH),), width=20.0)
 
-    column = build_only_column(group, Drawing(width=12))
+    column = build_only_column(group, WorkbookLayout(width=12))
 
     assert (column.width, column.style.wrap) == (None, False)
 
 
 def test_a_look_changes_only_what_it_says() -> None:
     """It may also take boldness away."""
-    rule = StyleRule(parse_condition("=1"), ConditionalLook(bold=False, bg_color="FF0000"))
+    rule = ConditionalStyleRule(parse_condition("=1"), ConditionalColorsAndBold(bold=False, bg_color="FF0000"))
 
     ((_, style),) = build_only_column(build_leaf(bold=True, color="00FF00", rules=(rule,))).looks
 

@@ -21,7 +21,7 @@ from python_calamine import CalamineWorkbook
 from xlsxwriter import Workbook
 
 from excel.areas import MergedCellArea, PlacedTable
-from excel.columns import StyleSheet, build_columns
+from excel.columns import CellFormatRegistry, build_columns
 from excel.frame import (
     CHART_HEIGHT_PIXELS,
     CHART_POINTS_MAX,
@@ -30,7 +30,7 @@ from excel.frame import (
     set_document_title,
 )
 from excel.layout import GAP_ROWS, lay_out_row_heads, lay_out_table
-from excel.template.models import Drawing, TableDrawing
+from excel.template.models import TableTextsAndTemplate, WorkbookLayout
 from excel.template.reading import read_template
 from excel.texts import replace_control_characters, replace_invalid_characters
 
@@ -51,7 +51,7 @@ def table(
 ) -> PlacedTable:
     """A table with a number of equal rows of data."""
     read = None if template is None else read_template(template)
-    placed = lay_out_table(TableDrawing(**drawing), build_columns(read, keys, Drawing()), read, first)
+    placed = lay_out_table(TableTextsAndTemplate(**drawing), build_columns(read, keys, WorkbookLayout()), read, first)
     heads = lay_out_row_heads(read, [1] * rows) if read and read.rows else ()
     return PlacedTable(placed, rows, [[SAMPLE] * rows for _ in placed.columns], heads)
 
@@ -61,7 +61,7 @@ def draw_book(*tables: PlacedTable, title: str | None = None, freeze: bool = Tru
     content = io.BytesIO()
     workbook = Workbook(content, {"in_memory": True})
     draw_frames_and_set_up_sheet(
-        workbook, workbook.add_worksheet(SHEET), tables, StyleSheet(workbook), freeze=freeze, filtered=filtered
+        workbook, workbook.add_worksheet(SHEET), tables, CellFormatRegistry(workbook), freeze=freeze, filtered=filtered
     )
     set_document_title(workbook, title)
     workbook.close()

@@ -11,11 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from excel.areas import MergedCellArea, TableFrame, compute_row_heights
+from excel.areas import AreasAroundTableBody, MergedCellArea, compute_row_heights
 from excel.columns import build_columns
 from excel.html import TextRun
 from excel.layout import arrange_pairs, divide_width, lay_out_row_heads, lay_out_table
-from excel.template.models import Align, ColumnNode, Drawing, RowNode, TableDrawing, Template, VAlign
+from excel.template.models import (
+    ColumnHeadNode,
+    HorizontalAlign,
+    RowHeadNode,
+    TableTemplate,
+    TableTextsAndTemplate,
+    VerticalAlign,
+    WorkbookLayout,
+)
 from excel.template.reading import read_template
 
 SEED: list[JsonValue] = [
@@ -37,10 +45,12 @@ ROWS: JsonValue = {
 }
 
 
-def lay_out(template: JsonValue = None, keys: Sequence[str] = ("a", "b"), row: int = 0, **table: Any) -> TableFrame:
+def lay_out(
+    template: JsonValue = None, keys: Sequence[str] = ("a", "b"), row: int = 0, **table: Any
+) -> AreasAroundTableBody:
     """A table with these regions."""
     read = None if template is None else read_template(template)
-    return lay_out_table(TableDrawing(**table), build_columns(read, keys, Drawing()), read, row)
+    return lay_out_table(TableTextsAndTemplate(**table), build_columns(read, keys, WorkbookLayout()), read, row)
 
 
 def list_corners(area: MergedCellArea) -> tuple[int, int, int, int]:
@@ -114,8 +124,12 @@ def test_row_heads_stand_left() -> None:
     }
     assert frame.first_body_column == 2
     corner, head = frame.above
-    assert (corner.style.align, corner.style.bg_color, corner.style.bold) == (Align.LEFT, "FFFF00", True)
-    assert (head.style.align, head.style.v_align, head.style.bg_color) == (Align.CENTER, VAlign.MIDDLE, "DFDFDF")
+    assert (corner.style.align, corner.style.bg_color, corner.style.bold) == (HorizontalAlign.LEFT, "FFFF00", True)
+    assert (head.style.align, head.style.v_align, head.style.bg_color) == (
+        HorizontalAlign.CENTER,
+        VerticalAlign.MIDDLE,
+        "DFDFDF",
+    )
     assert [area.style.bg_color for area in heads] == ["DFDFDF", "DFDFDF", "DFDFDF", "FF0000"]
 
 
@@ -238,24 +252,24 @@ PAIRS = st.dictionaries(TEXTS, TEXTS | st.none() | st.integers(), max_size=6)
 
 
 @st.composite
-def nodes(draw: st.DrawFn, depth: int = 3) -> ColumnNode:
+def nodes(draw: st.DrawFn, depth: int = 3) -> ColumnHeadNode:
     """A column head, or a group of them."""
     children = tuple(draw(st.lists(nodes(depth - 1), max_size=3))) if depth else ()
-    return ColumnNode(path="", name=draw(st.sampled_from(["a", "b", "c"])), title=draw(TEXTS), children=children)
+    return ColumnHeadNode(path="", name=draw(st.sampled_from(["a", "b", "c"])), title=draw(TEXTS), children=children)
 
 
 @st.composite
-def row_nodes(draw: st.DrawFn, depth: int = 2) -> RowNode:
+def row_nodes(draw: st.DrawFn, depth: int = 2) -> RowHeadNode:
     """A row head, or a group of them."""
     children = tuple(draw(st.lists(row_nodes(depth - 1), max_size=2))) if depth else ()
-    return RowNode(path="", name="r", title=draw(TEXTS), children=children)
+    return RowHeadNode(path="", name="r", title=draw(TEXTS), children=children)
 
 
 TEMPLATES = st.builds(
-    Template, st.lists(nodes(), min_size=1, max_size=4).map(tuple), st.lists(row_nodes(), max_size=3).map(tuple)
+    TableTemplate, st.lists(nodes(), min_size=1, max_size=4).map(tuple), st.lists(row_nodes(), max_size=3).map(tuple)
 )
 TABLES = st.builds(
-    TableDrawing,
+    TableTextsAndTemplate,
     title=st.none() | TEXTS,
     summary=st.none() | TEXTS,
     header=st.none() | PAIRS | st.lists(PAIRS, max_size=3),
@@ -275,10 +289,10 @@ def list_covered_cells(areas: Sequence[MergedCellArea]) -> list[tuple[int, int]]
 
 @given(TABLES, st.none() | TEMPLATES, st.lists(st.sampled_from("abcdef"), unique=True), st.integers(0, 9))
 def test_areas_cover_the_table_without_overlap(
-    table: TableDrawing, template: Template | None, keys: list[str], first_row: int
+    table: TableTextsAndTemplate, template: TableTemplate | None, keys: list[str], first_row: int
 ) -> None:
     """Rows are full from left to right, heads above every column, no gap between regions."""
-    columns = build_columns(template, keys, Drawing())
+    columns = build_columns(template, keys, WorkbookLayout())
     frame = lay_out_table(table, columns, template, first_row)
     total = frame.row_depth + len(columns)
     merged = min(20, max(1, total))
@@ -295,7 +309,7 @@ def test_areas_cover_the_table_without_overlap(
 
 
 @given(TEMPLATES.filter(lambda template: bool(template.rows)), st.data())
-def test_row_heads_cover_the_rows_without_overlap(template: Template, data: st.DataObject) -> None:
+def test_row_heads_cover_the_rows_without_overlap(template: TableTemplate, data: st.DataObject) -> None:
     """Each row of the body has all of its row heads."""
     leaves = list(chain.from_iterable(row.leaves for row in template.rows))
     counts = data.draw(st.lists(st.integers(1, 4), min_size=len(leaves), max_size=len(leaves)))
@@ -309,8 +323,8 @@ def test_body_height_is_that_of_the_highest_column() -> None:
     """A row has one height."""
     template = read_template([{"name": "a", "height": 20}, {"name": "b", "height": 30}, {"name": "c"}])
     frames = [
-        lay_out_table(TableDrawing(), build_columns(each, ["a"], Drawing(height=height)), each)
-        for each, height in [(template, None), (template, 1000), (Template(template.leaves[2:]), None)]
+        lay_out_table(TableTextsAndTemplate(), build_columns(each, ["a"], WorkbookLayout(height=height)), each)
+        for each, height in [(template, None), (template, 1000), (TableTemplate(template.leaves[2:]), None)]
     ]
 
     assert [frame.requested_body_row_height for frame in frames] == [30, 409, None]

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from excel.moments import (
-    TimeZone,
+    LocalTimeConverter,
     detect_moments,
     format_as_serial_numbers,
     format_serial_numbers_as_dates,
@@ -31,7 +31,7 @@ FULL = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]
 
 def read_serials(texts: Sequence[str | None], zone: str = "UTC", *, zoned_only: bool = True) -> list[str | None]:
     """The serial number of each text that is a date."""
-    read = detect_moments(pa.array(texts, pa.string()), TimeZone(zone), zoned_only=zoned_only)
+    read = detect_moments(pa.array(texts, pa.string()), LocalTimeConverter(zone), zoned_only=zoned_only)
     if read is None:
         return [None] * len(texts)
     serials = iter(format_as_serial_numbers(read.ms).to_pylist())
@@ -130,7 +130,7 @@ def test_clocks_are_those_of_the_zone(zone: str, instants: list[int]) -> None:
     start = datetime(1970, 1, 1, tzinfo=UTC)
     info = ZoneInfo(zone)
     expected = [(start + timedelta(milliseconds=ms)).astimezone(info).replace(tzinfo=None) for ms in instants]
-    local = to_local_within_excel_range(np.array(instants, np.int64), TimeZone(zone))
+    local = to_local_within_excel_range(np.array(instants, np.int64), LocalTimeConverter(zone))
     assert [start.replace(tzinfo=None) + timedelta(milliseconds=ms) for ms in local.tolist()] == expected
 
 
@@ -181,7 +181,7 @@ def test_a_clock_is_told_from_its_serial_number() -> None:
 def test_an_unknown_zone_is_an_error_at_once() -> None:
     """Not when the first date comes."""
     with pytest.raises(KeyError, match="Mars/Olympus"):
-        TimeZone("Mars/Olympus")
+        LocalTimeConverter("Mars/Olympus")
 
 
 def test_offsets_of_a_zone_apart_from_its_name() -> None:

@@ -85,12 +85,12 @@ SPOOLED = """
 import os, random, sys
 from pathlib import Path
 import pyarrow as pa
-from excel.template.models import Drawing, TableDrawing
+from excel.template.models import WorkbookLayout, TableTextsAndTemplate
 from excel.workbook import Workbook
 
-spool, table = Path.cwd() / "spool", TableDrawing()
+spool, table = Path.cwd() / "spool", TableTextsAndTemplate()
 spool.mkdir()
-workbook = Workbook(Drawing(tables=[table]), time_zone="UTC", folder=str(spool))
+workbook = Workbook(WorkbookLayout(tables=[table]), time_zone="UTC", folder=str(spool))
 rows = workbook.begin_table(table, ["a"])
 for _ in range(20):
     rows.add(pa.RecordBatch.from_pydict({"a": [random.randbytes(400).hex() for _ in range(2_000)]}))

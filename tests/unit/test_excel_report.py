@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from excel.limits import WorkbookReport, list_warnings
+from excel.limits import WorkbookSizeAndCellChanges, list_warnings
 
 
-def build_report(**says: Any) -> WorkbookReport:
-    return WorkbookReport(rows=1, bytes=1, **says)
+def build_report(**says: Any) -> WorkbookSizeAndCellChanges:
+    return WorkbookSizeAndCellChanges(rows=1, bytes=1, **says)
 
 
 def test_counts_are_those_of_all_books() -> None:

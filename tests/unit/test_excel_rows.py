@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from excel.limits import UncoveredRows
 from excel.table_body import list_row_places_by_leaf
-from excel.template.models import Template
+from excel.template.models import TableTemplate
 from excel.template.reading import read_template
 
 CITIES: Any = [
@@ -20,7 +20,7 @@ CITIES: Any = [
 ]
 
 
-def template(rows: Any) -> Template:
+def template(rows: Any) -> TableTemplate:
     return read_template({"row": rows, "col": {"id": "No."}})
 
 

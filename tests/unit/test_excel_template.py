@@ -10,15 +10,15 @@ import pytest
 from excel.template.conditions import ComparisonCondition, ComparisonOperator
 from excel.template.models import (
     ROW_HEAD_NAMES,
-    Align,
     CellKind,
     ChartKind,
     ChartOfTemplate,
-    ColumnNode,
-    ConditionalLook,
-    RowNode,
-    StyleRule,
-    VAlign,
+    ColumnHeadNode,
+    ConditionalColorsAndBold,
+    ConditionalStyleRule,
+    HorizontalAlign,
+    RowHeadNode,
+    VerticalAlign,
 )
 from excel.template.reading import is_empty_template, read_template
 
@@ -38,7 +38,7 @@ SEED = """
 SEED_NODES = json.loads(f"[{SEED.strip()[1:-1]}]".replace("=>", ":"))
 
 
-def outline_tree(nodes: tuple[ColumnNode, ...] | tuple[RowNode, ...]) -> list[Any]:
+def outline_tree(nodes: tuple[ColumnHeadNode, ...] | tuple[RowHeadNode, ...]) -> list[Any]:
     return [
         (node.name, node.title, outline_tree(node.children)) if node.children else (node.name, node.title)
         for node in nodes
@@ -134,7 +134,7 @@ def test_all_that_a_column_says() -> None:
     }
 
     assert read_template([node]).columns == (
-        ColumnNode(
+        ColumnHeadNode(
             path="template[0]",
             name="amount",
             title="金额",
@@ -143,17 +143,19 @@ def test_all_that_a_column_says() -> None:
             width=12.5,
             height=20.0,
             wrap=False,
-            align=Align.RIGHT,
-            v_align=VAlign.TOP,
+            align=HorizontalAlign.RIGHT,
+            v_align=VerticalAlign.TOP,
             color="FEFEFE",
             bold=True,
             bg_color="DFDFDF",
             rules=(
-                StyleRule(
+                ConditionalStyleRule(
                     ComparisonCondition(ComparisonOperator.LESS, 0.0),
-                    ConditionalLook("FF0000", bold=True, bg_color="00FF88"),
+                    ConditionalColorsAndBold("FF0000", bold=True, bg_color="00FF88"),
                 ),
-                StyleRule(ComparisonCondition(ComparisonOperator.GREATER_EQUAL, 100.0), ConditionalLook()),
+                ConditionalStyleRule(
+                    ComparisonCondition(ComparisonOperator.GREATER_EQUAL, 100.0), ConditionalColorsAndBold()
+                ),
             ),
         ),
     )
@@ -221,7 +223,7 @@ def test_yes_and_no(value: Any, color: str | None, bold: bool) -> None:
 @pytest.mark.parametrize("field", ["v-align", "v_align", "valign"])
 def test_spellings_of_vertical_alignment(field: str) -> None:
     """The design has a hyphen where programs cannot."""
-    assert read_template([{"name": "a", field: "bottom"}]).leaves[0].v_align is VAlign.BOTTOM
+    assert read_template([{"name": "a", field: "bottom"}]).leaves[0].v_align is VerticalAlign.BOTTOM
 
 
 @pytest.mark.parametrize("name", ROW_HEAD_NAMES)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excel.template.fields import TemplateFaults
-from excel.template.models import Template
+from excel.template.models import TableTemplate
 from excel.template.reading import read_template
 
 
@@ -345,7 +345,7 @@ def test_any_value_is_a_template_or_has_faults(value: Any) -> None:
         assert shown <= set(template.keys)
 
 
-def read(value: Any) -> tuple[list[str], Template | None]:
+def read(value: Any) -> tuple[list[str], TableTemplate | None]:
     try:
         return [], read_template(value)
     except TemplateFaults as caught:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from excel.row_builder import ReusableBuffer, RowBuilder, join_rows
+from excel.row_builder import ChunkRowsXmlBuilder, ReusableBuffer, join_rows
 from excel.texts import (
     escape_column_xml,
     escape_xml,
@@ -111,7 +111,7 @@ ALIKE = st.lists(st.text(st.characters(min_codepoint=33, max_codepoint=126), min
 def test_a_line_is_joined_as_plain_python_would(words: list[str | None], alike: list[str], first: int) -> None:
     """Numbers of any length, texts of one length and of any, gaps."""
     rows = len(words)
-    builder = RowBuilder(first, rows)
+    builder = ChunkRowsXmlBuilder(first, rows)
     builder.add_text("<")
     builder.add_row_number()
     builder.add_text(">")

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excel.cells import CellForm
-from excel.moments import TimeZone
+from excel.moments import LocalTimeConverter
 from excel.template.models import CellKind
 from excel.values import read_cell_values_by_kind, to_comparable_numbers_and_texts
 
-SHANGHAI = TimeZone("Asia/Shanghai")
+SHANGHAI = LocalTimeConverter("Asia/Shanghai")
 NOON = "45351.6666666667"
 """2024-02-29T08:00:00Z on a clock in Shanghai."""
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from excel.sizes import count_lines, encode_row_heights
-from excel.template.models import Drawing, TableArrangement, TableDrawing
+from excel.template.models import TablesOnOneSheetOrTabs, TableTextsAndTemplate, WorkbookLayout
 from excel.workbook import Workbook
 
 Row = dict[str, Any]
@@ -33,9 +33,9 @@ def count_estimated_lines(*texts: str | None, width: float = 20, wraps: bool = F
     return [1] * len(texts) if found is None else found.tolist()
 
 
-def make_book(*tables: tuple[TableDrawing, Sequence[Row]], size: int = 100, **look: Any) -> bytes:
+def make_book(*tables: tuple[TableTextsAndTemplate, Sequence[Row]], size: int = 100, **look: Any) -> bytes:
     """A workbook of tables, whose rows are added in batches of a size."""
-    made = Workbook(Drawing(tables=[table for table, _ in tables], **look), time_zone="UTC")
+    made = Workbook(WorkbookLayout(tables=[table for table, _ in tables], **look), time_zone="UTC")
     for table, rows in tables:
         keys = list(rows[0])
         body = made.begin_table(table, keys)
@@ -118,7 +118,7 @@ def test_rows_are_as_high_as_their_texts_up_to_what_excel_allows() -> None:
 def test_cells_with_line_breaks_wrap_and_their_rows_grow(size: int) -> None:
     """The others of the column, and their rows, are as they were."""
     rows: list[Row] = [{"a": "x", "b": 1}, {"a": "x\ny", "b": "1\r\n2\r\n3"}, {"a": None, "b": None}]
-    content = make_book((TableDrawing(), rows), size=size)
+    content = make_book((TableTextsAndTemplate(), rows), size=size)
     assert read_heights(content)[1:] == [None, 45, None]
     assert (list_wrapped(content), list_wrapped(content, "B")) == ([False, True, False], [False, True, False])
 
@@ -127,7 +127,7 @@ def test_books_without_line_breaks_have_no_other_styles() -> None:
     """What wraps is in a book only where some cell does."""
 
     def build_styles(text: str) -> bytes:
-        with zipfile.ZipFile(io.BytesIO(make_book((TableDrawing(), [{"a": text}])))) as archive:
+        with zipfile.ZipFile(io.BytesIO(make_book((TableTextsAndTemplate(), [{"a": text}])))) as archive:
             return archive.read("xl/styles.xml")
 
     assert build_styles("x").count(b"wrapText") == 1
@@ -139,7 +139,7 @@ def test_texts_edged_by_space_coloured_by_conditions_and_of_html_wrap_too() -> N
     rules = [{"condition": "like 'x%'", "color": "red"}]
     template = [{"name": "a", "condition_style": rules}, {"name": "b", "type": "rich", "wrap": False}]
     rows: list[Row] = [{"a": "x\ny ", "b": "<b>p</b><br>q<br>r"}, {"a": " z\n", "b": "<b>p</b>"}]
-    content = make_book((TableDrawing(template=template), rows))
+    content = make_book((TableTextsAndTemplate(template=template), rows))
     sheet = openpyxl.load_workbook(io.BytesIO(content)).worksheets[0]
     cells = [sheet["A2"], sheet["A3"]]
     assert [(cell.value, cell.alignment.wrap_text) for cell in cells] == [("x\ny ", True), (" z\n", True)]
@@ -151,7 +151,7 @@ def test_texts_edged_by_space_coloured_by_conditions_and_of_html_wrap_too() -> N
 def test_a_formula_of_several_lines_shows_one() -> None:
     """Its result is seen, not its text."""
     template = [{"name": "a", "type": "formula"}]
-    assert read_heights(make_book((TableDrawing(template=template), [{"a": "=1+\n1"}])))[1:] == [None]
+    assert read_heights(make_book((TableTextsAndTemplate(template=template), [{"a": "=1+\n1"}])))[1:] == [None]
 
 
 def test_a_column_wraps_where_its_template_says_so() -> None:
@@ -164,23 +164,23 @@ def test_a_column_wraps_where_its_template_says_so() -> None:
         ({"wrap": True}, True, 30),
         ({}, False, None),
     ):
-        content = make_book((TableDrawing(template=[{"name": "a", **node}]), [{"a": long}, {"a": "short"}]))
+        content = make_book((TableTextsAndTemplate(template=[{"name": "a", **node}]), [{"a": long}, {"a": "short"}]))
         assert (list_wrapped(content), read_heights(content)[1:]) == ([does_wrap] * 2, [height, None]), node
 
 
 def test_the_height_that_is_asked_for_is_the_least() -> None:
     """Rows grow beyond it, none becomes lower."""
     rows: list[Row] = [{"a": "x"}, {"a": "x\ny"}, {"a": "x\ny\nz"}]
-    assert read_heights(make_book((TableDrawing(), rows), height=40))[1:] == [40, 40, 45]
+    assert read_heights(make_book((TableTextsAndTemplate(), rows), height=40))[1:] == [40, 40, 45]
 
 
 def test_an_automatic_width_is_fitted_though_group_and_request_say_another() -> None:
     """To the first rows and the head; a text of several lines is as wide as the longest of them."""
     template = [{"title": "G", "width": 50, "children": [{"name": "a", "width": -1}, {"name": "b"}]}]
     rows: list[Row] = [{"a": f"short\n{'x' * 20}\n{'LONG' * 5}", "b": "x"}]
-    sheet = openpyxl.load_workbook(io.BytesIO(make_book((TableDrawing(template=template), rows), width=9))).worksheets[
-        0
-    ]
+    sheet = openpyxl.load_workbook(
+        io.BytesIO(make_book((TableTextsAndTemplate(template=template), rows), width=9))
+    ).worksheets[0]
     assert [round(sheet.column_dimensions[letter].width) for letter in "AB"] == [27, 51]
 
 
@@ -192,14 +192,18 @@ def test_rows_beside_row_heads_of_several_lines_grow() -> None:
         {"v": 1, "_row_head_": "c"},
         {"v": 2, "_row_head_": "c"},
     ]
-    assert read_heights(make_book((TableDrawing(template=ROW_HEADS), rows)))[1:] == [30, 45, None, None]
+    assert read_heights(make_book((TableTextsAndTemplate(template=ROW_HEADS), rows)))[1:] == [30, 45, None, None]
 
 
 def test_rows_grow_in_each_of_several_tables() -> None:
     """Each in the table that it belongs to."""
     first: list[Row] = [{"a": "x"}, {"a": "x\ny"}]
     second: list[Row] = [{"b": "x\ny\nz"}, {"b": "x"}]
-    found = read_heights(make_book((TableDrawing(), first), (TableDrawing(), second), multi=TableArrangement.PAGE))
+    found = read_heights(
+        make_book(
+            (TableTextsAndTemplate(), first), (TableTextsAndTemplate(), second), multi=TablesOnOneSheetOrTabs.PAGE
+        )
+    )
     assert (found[1:3], found[7:]) == ([None, 30], [45, None])
 
 
@@ -208,7 +212,7 @@ def test_a_chart_keeps_its_size_beside_rows_that_grow() -> None:
     template = {"col": [{"name": "a"}, {"name": "b"}], "charts": [{"type": "line", "values": "b"}]}
 
     def rows_covered(text: str) -> int:
-        content = make_book((TableDrawing(template=template), [{"a": text, "b": 1}] * 60))
+        content = make_book((TableTextsAndTemplate(template=template), [{"a": text, "b": 1}] * 60))
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             drawing = archive.read("xl/drawings/drawing1.xml").decode()
         first, last = (int(part.split("</xdr:row>")[0]) for part in drawing.split("<xdr:row>")[1:])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clients.gse import GseClient, GseFailure, GseForbidden, GseOutcomeUnknown, GseRefused, GseUnavailable
-from domain.transfers.gse import AGENT_RUNNING, FolderAndFileName, GseAgent, GseVerdict
+from domain.transfers.gse import AGENT_RUNNING, FolderAndFileName, GseAgentWithUser, GseVerdict
 from infra.settings import GseSettings
 from sims.gse.scenario import GseAction, GseCall
 from tests.support.gse import QUICK, call_fault, gse_settings, make_hosts, make_order, running_gse_client
@@ -30,7 +30,11 @@ def answer_with(body: object, *headers: str, status: str = "200 OK") -> Script:
 
 async def test_a_transfer_runs_to_its_end() -> None:
     """Begun, asked after, and done: by keys that hold colons and containers alike."""
-    targets = [GseAgent("0:10.0.0.1", "", "app"), GseAgent("a", "docker://c1", "app"), GseAgent("a", "c2", "app")]
+    targets = [
+        GseAgentWithUser("0:10.0.0.1", "", "app"),
+        GseAgentWithUser("a", "docker://c1", "app"),
+        GseAgentWithUser("a", "c2", "app"),
+    ]
     async with running_gse_client() as (world, client):
         task_id = await client.begin_transfer(make_order(targets))
         results = await client.get_results(task_id)
@@ -349,5 +353,5 @@ def test_the_source_is_named_as_gse_knows_it(source_folder: str, place: FolderAn
         )
     )
 
-    assert client.source_agent == GseAgent("s", "c", "root")
+    assert client.source_agent == GseAgentWithUser("s", "c", "root")
     assert client.get_cached_file_location_for_agent(Path("/cache/2/abc")) == place

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from clients.gse import GseClient, GseRefused
-from domain.transfers.gse import GseAgent, GseRecord, GseResults, GseVerdict
+from domain.transfers.gse import GseAgentWithUser, GseProgress, GseRecordsByAgent, GseVerdict
 from sims.gse import orders
 from sims.gse.disks import HostDisks
 from sims.gse.scenario import Empty, GseAction, GseCall, GseRule, GseScenario, Shape
@@ -25,15 +25,15 @@ ROOT = Path(__file__).parents[2]
 GRACE = 0.2
 
 
-def codes(results: GseResults) -> list[int]:
+def codes(results: GseRecordsByAgent) -> list[int]:
     """What the targets' records say, in the order of their names."""
     return [record.error_code for _, record in sorted(results.downloads.items())]
 
 
-async def wait_for_results(client: GseClient, task_id: str, count: int) -> GseResults:
+async def wait_for_results(client: GseClient, task_id: str, count: int) -> GseRecordsByAgent:
     """Return the results once this number of targets has ended."""
 
-    async def over() -> GseResults | None:
+    async def over() -> GseRecordsByAgent | None:
         results = await client.get_results(task_id)
         final = [each for each in results.downloads.values() if each.verdict is not GseVerdict.RUNNING]
         return results if len(final) == count else None
@@ -55,7 +55,11 @@ def source(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("links", [False, True])
 async def test_bytes_arrive_before_success_is_told(tmp_path: Path, source: Path, links: bool) -> None:
     """Each target's folder holds the file as soon as its record says so, and whose it is."""
-    targets = [GseAgent("0:10.0.0.1", "", "app"), GseAgent("a", "c1", "app"), GseAgent("a", "", "app")]
+    targets = [
+        GseAgentWithUser("0:10.0.0.1", "", "app"),
+        GseAgentWithUser("a", "c1", "app"),
+        GseAgentWithUser("a", "", "app"),
+    ]
     async with running_gse_client() as (world, client):
         world.disks = HostDisks(tmp_path / "hosts", links=links)
         task_id = await client.begin_transfer(make_order(targets, file=source))
@@ -234,7 +238,7 @@ async def test_answers_have_the_ordered_shape(shape: Shape, looks: Callable[[lis
         await world.advance(10)
         told = orders.execute_call(world, GseCall.RESULTS, {"task_id": task.id})["result"]
         assert looks(told)
-        results = GseResults.from_records(filter(None, map(GseRecord.parse, told)))
+        results = GseRecordsByAgent.from_records(filter(None, map(GseProgress.parse, told)))
         assert {key: each.verdict for key, each in results.downloads.items() if "host" in key[0]} == {
             (f"host-{number}", ""): GseVerdict.SUCCESS for number in range(3)
         }

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.objects import MIN_PART_BYTES, ObjectHead, PartTooSmall
+from infra.objects import MIN_PART_BYTES, ObjectMetadata, PartTooSmall
 from infra.objects.multipart import require_sources_joinable_in_store, split_into_blocks
 from infra.objects.records import EPOCH, MAX_COPY_BYTES, MAX_PARTS
 
@@ -28,9 +28,9 @@ async def test_blocks_hold_the_stream(chunks: list[bytes], size: int) -> None:
     assert all(blocks)
 
 
-def source(size: int) -> ObjectHead:
+def source(size: int) -> ObjectMetadata:
     """A source of a join."""
-    return ObjectHead("source", size, "etag", "text/csv", {}, EPOCH)
+    return ObjectMetadata("source", size, "etag", "text/csv", {}, EPOCH)
 
 
 def test_only_the_last_source_may_be_small() -> None:
@@ -50,7 +50,7 @@ def test_only_the_last_source_may_be_small() -> None:
     ],
     ids=["none", "too many", "too large"],
 )
-def test_what_the_store_would_refuse_is_refused_before(sources: list[ObjectHead], sentence: str) -> None:
+def test_what_the_store_would_refuse_is_refused_before(sources: list[ObjectMetadata], sentence: str) -> None:
     """The sentence says how much is allowed."""
     with pytest.raises(ValueError, match=sentence):
         require_sources_joinable_in_store("out", sources)

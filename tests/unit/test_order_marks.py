@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pydantic import ValidationError
 
 from domain.orders import windows
-from domain.orders.windows import SliceTrack, TimeWindow, Watermarks
+from domain.orders.windows import LiveOrHistory, TimeWindow, Watermarks
 from tests.support.slices import is_gapless
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
@@ -77,9 +77,9 @@ def test_a_window_without_whole_seconds_is_refused(start: datetime, end: datetim
 def test_the_present_goes_before_history() -> None:
     """A platform that begins long ago is claimed at its newest interval first."""
     first = Watermarks.create_first(BEGIN, at(10_000), 600)
-    _, claims = first.claim_next_slices(at(10_000), 600, {SliceTrack.LIVE: 3, SliceTrack.HISTORY: 2})
+    _, claims = first.claim_next_slices(at(10_000), 600, {LiveOrHistory.LIVE: 3, LiveOrHistory.HISTORY: 2})
 
-    assert [claim.track for claim in claims] == [SliceTrack.LIVE, SliceTrack.HISTORY, SliceTrack.HISTORY]
+    assert [claim.track for claim in claims] == [LiveOrHistory.LIVE, LiveOrHistory.HISTORY, LiveOrHistory.HISTORY]
     assert claims[0].window.end == at(9_600)
     assert claims[1].window == window(0, 600)
 
@@ -112,10 +112,10 @@ class Claiming(RuleBasedStateMachine):
     @rule(interval=st.integers(1, 200), live=st.integers(0, 4), history=st.integers(0, 4))
     def claim(self, interval: int, live: int, history: int) -> None:
         """A cycle claims, with any interval: the configuration may have changed."""
-        most = {SliceTrack.LIVE: live, SliceTrack.HISTORY: history}
+        most = {LiveOrHistory.LIVE: live, LiveOrHistory.HISTORY: history}
         self.marks, claims = self.marks.claim_next_slices(at(self.now), interval, most)
         self.open += [claim.window for claim in claims]
-        for track in SliceTrack:
+        for track in LiveOrHistory:
             assert sum(claim.track is track for claim in claims) <= most[track]
 
     @precondition(lambda self: self.open)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from activities.orders import comparison
 from activities.orders.comparison import OrderComparison
-from domain.orders.activity_models import ReportResult
+from domain.orders.activity_models import OrderReportFigures
 from domain.orders.windows import TimeWindow
 from stores.orders.order_copies import OrderVersion
 
@@ -39,9 +39,9 @@ def compare(
     )
 
 
-def build_report(told: int, missing: int) -> ReportResult:
+def build_report(told: int, missing: int) -> OrderReportFigures:
     """A report of a day in Beijing."""
-    return ReportResult(
+    return OrderReportFigures(
         platform="007",
         day=date(2026, 3, 1),
         made_at=NOON,

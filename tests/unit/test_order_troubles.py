@@ -23,9 +23,9 @@ from clients.platforms import (
     TooManyRows,
     client,
 )
-from domain.orders.capability import PagingKind
+from domain.orders.capability import PagingByNumberCursorTokenOrLink
 from domain.orders.declarations import ErrorFormat
-from domain.orders.slices import WAIT_MAX_SECONDS, FailureKind, SliceAttemptFailure
+from domain.orders.slices import WAIT_MAX_SECONDS, SliceAttemptFailure, SliceFailureKind
 from sims.platforms.dialects.plain import PLAIN
 from tests.support.platforms import SMALL_PAGES, running_connector
 
@@ -67,13 +67,18 @@ def test_a_timeout_is_worth_another_attempt_where_this_one_came_further(gained: 
     assert "timeout" in setback.fault.hint
 
 
-@pytest.mark.parametrize(("paging", "may_pass"), [(PagingKind.NUMBER, False), (PagingKind.TOKEN, True)])
-def test_a_refusal_in_the_middle_may_pass_where_pages_lead_to_pages(paging: PagingKind, may_pass: bool) -> None:
+@pytest.mark.parametrize(
+    ("paging", "may_pass"),
+    [(PagingByNumberCursorTokenOrLink.NUMBER, False), (PagingByNumberCursorTokenOrLink.TOKEN, True)],
+)
+def test_a_refusal_in_the_middle_may_pass_where_pages_lead_to_pages(
+    paging: PagingByNumberCursorTokenOrLink, may_pass: bool
+) -> None:
     """A token may have grown too old; a number does not."""
     setback = slice_attempts.make_midway_refusal_retryable_unless_numbered(
         slice_attempts.to_attempt_failure(PlatformRefused("It refuses.")), paging
     )
-    assert (setback.trouble, setback.fault.retryable) == (FailureKind.FAILED, may_pass)
+    assert (setback.trouble, setback.fault.retryable) == (SliceFailureKind.FAILED, may_pass)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +158,7 @@ async def test_a_wait_that_is_asked_for_reaches_the_workflow(
             await here.read(here.window(600))
     payloads = await pydantic_data_converter.encode([slice_attempts.to_attempt_failure(busy.value)])
     [setback] = await pydantic_data_converter.decode(payloads, [SliceAttemptFailure])
-    told_to_wait = setback.wait_seconds if setback.trouble is FailureKind.TOLD_TO_WAIT else None
+    told_to_wait = setback.wait_seconds if setback.trouble is SliceFailureKind.TOLD_TO_WAIT else None
     assert told_to_wait == wait_seconds
 
 

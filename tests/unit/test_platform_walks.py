@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from clients.platforms import InconsistentAnswers, OrderPage, pagination
-from domain.orders.capability import Paging, PagingKind, PlatformOrder
+from domain.orders.capability import Paging, PagingByNumberCursorTokenOrLink, PlatformOrder
 from domain.orders.confirmation import PagingPassHistory, PagingPassVerdict
 
 SIZE: Final = 5
@@ -64,7 +64,12 @@ class Platform:
         """The pages of one walk."""
         more = "$.more" if self.tells_more or self.more_for_ever else None
         paging = Paging(
-            kind=PagingKind.NUMBER, parameter="page", size_parameter="size", size=SIZE, size_max=SIZE, more=more
+            kind=PagingByNumberCursorTokenOrLink.NUMBER,
+            parameter="page",
+            size_parameter="size",
+            size=SIZE,
+            size_max=SIZE,
+            more=more,
         )
         read = pagination.iterate_numbered_pages(self.read, paging, total, lambda: self.fills_pages)
         return [page async for page in read]

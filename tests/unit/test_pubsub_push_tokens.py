@@ -14,7 +14,7 @@ from pydantic import SecretStr, ValidationError
 from clients import push_tokens
 from clients.http import GuardedClient
 from clients.push_tokens import InvalidPushToken, PushTokenVerifier
-from infra.address_settings import PushSettings
+from infra.address_settings import PubSubPushSettings
 from infra.settings import EgressGuardSettings
 from sims.pubsub.server import PubSubSim, running_pubsub
 from sims.pubsub.signing import KEY_ID, Signer
@@ -41,7 +41,7 @@ async def http(sim: PubSubSim) -> AsyncIterator[GuardedClient]:
 def guards(http: GuardedClient, sim: PubSubSim, **changes: Any) -> PushTokenVerifier:
     """What lets pushes in."""
     given = {"audience": AUDIENCE, "email": EMAIL, "keys_url": sim.keys_url, **changes}
-    return PushTokenVerifier(http, PushSettings(**given))
+    return PushTokenVerifier(http, PubSubPushSettings(**given))
 
 
 async def test_what_google_signed_for_us_is_let_in(sim: PubSubSim, http: GuardedClient) -> None:
@@ -185,7 +185,7 @@ async def test_the_secret_opens_and_nothing_near_it_does(sim: PubSubSim, http: G
 @pytest.mark.parametrize("changes", [{}, {"audience": AUDIENCE}, {"email": EMAIL}])
 async def test_where_nothing_was_agreed_on_nobody_is_let_in(http: GuardedClient, changes: dict[str, str]) -> None:
     """An empty secret opens nothing, and an audience without an account is not enough."""
-    closed = PushTokenVerifier(http, PushSettings(**changes))
+    closed = PushTokenVerifier(http, PubSubPushSettings(**changes))
     tokens = ["", Signer().token(email=EMAIL, audience=AUDIENCE), Signer().token(email="", audience="")]
 
     refused = await asyncio.gather(*map(closed.require_valid, tokens), return_exceptions=True)
@@ -196,4 +196,4 @@ async def test_where_nothing_was_agreed_on_nobody_is_let_in(http: GuardedClient,
 def test_a_secret_that_could_be_guessed_is_refused() -> None:
     """At the start, not by guessing it."""
     with pytest.raises(ValidationError, match="fewer than 16 characters"):
-        PushSettings(secret=SecretStr("short"))
+        PubSubPushSettings(secret=SecretStr("short"))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.transfers import gse
-from domain.transfers.gse import GseAgent, GseRecord, GseResults, GseSide, GseVerdict
+from domain.transfers.gse import GseAgentWithUser, GseProgress, GseRecordsByAgent, GseVerdict, UploadOrDownload
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -22,9 +22,9 @@ def entry(code: object = 0, **content: Any) -> dict[str, Any]:
     return {"error_code": code, "error_msg": "", "content": {"dest_agent_id": "a1", "type": "download"} | content}
 
 
-def read(code: int = 0, **content: Any) -> GseRecord:
+def read(code: int = 0, **content: Any) -> GseProgress:
     """The record in such an entry."""
-    record = GseRecord.parse(entry(code, **content))
+    record = GseProgress.parse(entry(code, **content))
     assert record
     return record
 
@@ -32,24 +32,24 @@ def read(code: int = 0, **content: Any) -> GseRecord:
 @pytest.mark.parametrize(
     ("content", "side"),
     [
-        ({"type": "upload"}, GseSide.UPLOAD),
-        ({"type": "download"}, GseSide.DOWNLOAD),
-        ({"mode": 0}, GseSide.UPLOAD),
-        ({"mode": 1}, GseSide.DOWNLOAD),
-        ({"type": "", "mode": 1}, GseSide.DOWNLOAD),
-        ({"type": "upload", "mode": 1}, GseSide.UPLOAD),
-        ({"dest_agent_id": "b"}, GseSide.DOWNLOAD),
-        ({"dest_agent_id": ""}, GseSide.UPLOAD),
+        ({"type": "upload"}, UploadOrDownload.UPLOAD),
+        ({"type": "download"}, UploadOrDownload.DOWNLOAD),
+        ({"mode": 0}, UploadOrDownload.UPLOAD),
+        ({"mode": 1}, UploadOrDownload.DOWNLOAD),
+        ({"type": "", "mode": 1}, UploadOrDownload.DOWNLOAD),
+        ({"type": "upload", "mode": 1}, UploadOrDownload.UPLOAD),
+        ({"dest_agent_id": "b"}, UploadOrDownload.DOWNLOAD),
+        ({"dest_agent_id": ""}, UploadOrDownload.UPLOAD),
     ],
 )
-def test_the_side_is_told_by_type_or_by_mode(content: dict[str, Any], side: GseSide) -> None:
+def test_the_side_is_told_by_type_or_by_mode(content: dict[str, Any], side: UploadOrDownload) -> None:
     """Some deployments send `type`, some `mode`, some neither; each record has one side all the same."""
-    record = GseRecord.parse({"error_code": 115, "content": {"source_agent_id": "s", "dest_agent_id": "a"} | content})
+    record = GseProgress.parse({"error_code": 115, "content": {"source_agent_id": "s", "dest_agent_id": "a"} | content})
 
     assert record
     assert (record.side, record.agent_id) == (
         side,
-        "s" if side is GseSide.UPLOAD else content.get("dest_agent_id", "a"),
+        "s" if side is UploadOrDownload.UPLOAD else content.get("dest_agent_id", "a"),
     )
 
 
@@ -88,7 +88,7 @@ def test_codes_are_sorted_into_what_to_do(code: int, verdict: GseVerdict, upload
 )
 def test_requests_and_records_meet_in_the_key(agent_id: str, container_id: str, key: gse.AgentKey) -> None:
     """Old agent ids stay whole, runtimes before a container's id are dropped, on both sides alike."""
-    assert GseAgent(agent_id, container_id, "root").key == key
+    assert GseAgentWithUser(agent_id, container_id, "root").key == key
     assert read(dest_agent_id=agent_id, dest_container_id=container_id).key == key
 
 
@@ -109,7 +109,7 @@ def test_requests_and_records_meet_in_the_key(agent_id: str, container_id: str, 
 )
 def test_what_says_nothing_is_no_record(wrong: object) -> None:
     """A target stays unknown rather than being taken for a success."""
-    assert GseRecord.parse(wrong) is None
+    assert GseProgress.parse(wrong) is None
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_what_says_nothing_is_no_record(wrong: object) -> None:
 )
 def test_a_code_that_comes_as_a_text(code: object, read: int, verdict: GseVerdict) -> None:
     """Digits are that number; anything else is a failure, and never a success."""
-    record = GseRecord.parse(entry(code))
+    record = GseProgress.parse(entry(code))
 
     assert record is not None
     assert (record.error_code, record.verdict) == (read, verdict)
@@ -136,12 +136,12 @@ def test_a_code_that_comes_as_a_text(code: object, read: int, verdict: GseVerdic
 @given(JSON)
 def test_reading_never_fails(value: object) -> None:
     """Whatever lies in an entry, reading it gives a record or none."""
-    record = GseRecord.parse({"error_code": 115, "content": {"type": "upload", "progress": value, "speed": value}})
+    record = GseProgress.parse({"error_code": 115, "content": {"type": "upload", "progress": value, "speed": value}})
 
     assert record
     assert 0 <= record.progress <= 100
-    GseRecord.parse(value)
-    GseRecord.parse({"error_code": value, "content": value})
+    GseProgress.parse(value)
+    GseProgress.parse({"error_code": value, "content": value})
 
 
 def test_a_success_is_whole_whatever_progress_it_tells() -> None:
@@ -155,12 +155,12 @@ def test_the_most_final_of_several_records_counts_in_any_order() -> None:
     told = [read(code) for code in (115, 117, 0, 115)]
 
     for order in itertools.permutations(told):
-        assert GseResults.from_records(order).downloads["a1", ""].verdict is GseVerdict.SUCCESS
+        assert GseRecordsByAgent.from_records(order).downloads["a1", ""].verdict is GseVerdict.SUCCESS
 
 
 def test_the_upload_is_kept_apart_from_targets() -> None:
     """A source that is also a target has both records."""
-    results = GseResults.from_records([read(0), read(705, type="upload", source_agent_id="a1")])
+    results = GseRecordsByAgent.from_records([read(0), read(705, type="upload", source_agent_id="a1")])
 
     assert results.downloads["a1", ""].verdict is GseVerdict.SUCCESS
     assert results.upload
@@ -176,7 +176,7 @@ def test_the_upload_is_kept_apart_from_targets() -> None:
 )
 def test_a_message_says_what_happened(code: int, error_msg: str, message: str) -> None:
     """Our reading of the code comes first, then GSE's own words."""
-    record = GseRecord.parse(entry(code) | {"error_msg": error_msg})
+    record = GseProgress.parse(entry(code) | {"error_msg": error_msg})
 
     assert record
     assert record.message == message
@@ -184,7 +184,7 @@ def test_a_message_says_what_happened(code: int, error_msg: str, message: str) -
 
 def test_messages_are_bounded() -> None:
     """GSE cannot make a message outgrow a payload."""
-    record = GseRecord.parse(entry(1) | {"error_msg": "x" * 100_000})
+    record = GseProgress.parse(entry(1) | {"error_msg": "x" * 100_000})
 
     assert record
     assert len(record.message) <= 8_000
@@ -193,9 +193,9 @@ def test_messages_are_bounded() -> None:
 def test_an_order_is_asked_for_as_gse_wants_it() -> None:
     """Users, bare container ids and both locations are where GSE expects them."""
     order = gse.GseTransferRequest(
-        source=GseAgent("s", "docker://c0", "root"),
+        source=GseAgentWithUser("s", "docker://c0", "root"),
         source_file=gse.FolderAndFileName("/cache/2", "abc"),
-        targets=[GseAgent("0:10.0.0.1", "", "app"), GseAgent("b", "containerd://c1", "app")],
+        targets=[GseAgentWithUser("0:10.0.0.1", "", "app"), GseAgentWithUser("b", "containerd://c1", "app")],
         target_file=gse.FolderAndFileName("/data", "abc"),
         timeout_seconds=600,
     )

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.transfers import names
-from domain.transfers.models import TransferFile, TransferSpec
+from domain.transfers.models import FileByBizAppAndPath, TransferSpec
 from domain.transfers.names import TransferJobKey, TransferTaskKey
 
 SECRET = b"a key of ours"
 PROJECT = "prj_1"
 PATHS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
-FILES = st.builds(TransferFile, biz_id=st.integers(0, 2**32 - 1), app_id=st.integers(0, 2**32 - 1), path=PATHS)
+FILES = st.builds(FileByBizAppAndPath, biz_id=st.integers(0, 2**32 - 1), app_id=st.integers(0, 2**32 - 1), path=PATHS)
 JOBS = st.builds(TransferJobKey, FILES, st.integers(0, 2**32 - 1))
 TASKS = st.builds(TransferTaskKey, JOBS, st.integers(0, 2**60 - 1), st.integers(0, 2**16 - 1))
 TASK = TransferTaskKey(
-    TransferJobKey(TransferFile(biz_id=1, app_id=2, path="/test/path/file.txt"), 115710720), 3**30, 77
+    TransferJobKey(FileByBizAppAndPath(biz_id=1, app_id=2, path="/test/path/file.txt"), 115710720), 3**30, 77
 )
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from domain.transfers import joining
 from domain.transfers.joining import JobTargetRegistry, JoinBatch, ShardOfTargets, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import (
+    FileByBizAppAndPath,
     Target,
-    TransferFile,
     TransferSpec,
     build_full_path,
     normalize_container_id,
@@ -27,7 +27,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def order(**limits: int) -> TransferJobInput:
     """A job with these limits."""
-    file = TransferFile(biz_id=1, app_id=1, path="/f")
+    file = FileByBizAppAndPath(biz_id=1, app_id=1, path="/f")
     return TransferJobInput(job_id="j", file=file, closes_at=NOW, deadline_at=NOW, **limits)
 
 
@@ -159,7 +159,7 @@ def test_a_project_that_cancelled_joins_no_more() -> None:
 @given(st.integers(0, 1_500), st.floats(0, 15), st.integers(0, 1_000))
 def test_the_pace_makes_groups_last_as_long_as_the_window(used: int, left: float, crowd: int) -> None:
     """At that pace no window runs out of groups, unless there are hardly any left."""
-    pause = joining.compute_gathering_pause(used, joining.BATCHES_MAX, left, crowd)
+    pause = joining.compute_pause_within_bounds_by_last_batch_and_time_left(used, joining.BATCHES_MAX, left, crowd)
 
     assert joining.PAUSE_MIN_SECONDS <= pause <= joining.PAUSE_MAX_SECONDS
     if pause < joining.PAUSE_MAX_SECONDS:
@@ -168,7 +168,10 @@ def test_the_pace_makes_groups_last_as_long_as_the_window(used: int, left: float
 
 def test_a_crowd_is_gathered_a_little_longer() -> None:
     """Who comes alone waits as short as the window's pace allows; hundreds at once share larger groups."""
-    pauses = [joining.compute_gathering_pause(0, joining.BATCHES_MAX, 15, crowd) for crowd in (0, 1, 100, 300, 1_000)]
+    pauses = [
+        joining.compute_pause_within_bounds_by_last_batch_and_time_left(0, joining.BATCHES_MAX, 15, crowd)
+        for crowd in (0, 1, 100, 300, 1_000)
+    ]
 
     assert pauses == pytest.approx([0.01, 0.01, 0.01, 0.03, 0.04])
 

@@ -11,7 +11,7 @@ import pytest
 from api.transfers.joins import JobJoiner
 from domain.transfers import names
 from domain.transfers.joining import JoinBatch, JoinResult, TargetsWithSameSpec, TransferJobInput
-from domain.transfers.models import TransferFile, TransferSpec
+from domain.transfers.models import FileByBizAppAndPath, TransferSpec
 from infra.settings import Settings
 from services.services import Services
 from workflows.transfers import handle
@@ -40,6 +40,6 @@ async def test_a_batch_that_comes_late_goes_to_the_window_of_now(monkeypatch: py
     monkeypatch.setattr(time, "time", lambda: clock.now)
     settings = SimpleNamespace(transfers=Settings().transfers.model_copy(update={"window_seconds": WINDOW_SECONDS}))
     joiner = JobJoiner(cast("Services", SimpleNamespace(engine=None, settings=settings)))
-    file = TransferFile(biz_id=2, app_id=7, path="/etc/app.conf")
+    file = FileByBizAppAndPath(biz_id=2, app_id=7, path="/etc/app.conf")
     assert await joiner.join_job(file, GROUP) == 510
     assert clock.tried == [500, 510]

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from domain.faults import Forbidden
 from domain.transfers import models
-from domain.transfers.models import TransferFile
+from domain.transfers.models import FileByBizAppAndPath
 from domain.transfers.openings import (
     NOT_OPENED,
     SendPermission,
@@ -15,12 +15,12 @@ from domain.transfers.openings import (
     require_transfers_allowed_to_all_hosts,
 )
 
-FILE = TransferFile(biz_id=2, app_id=7, path="/etc/app.conf")
+FILE = FileByBizAppAndPath(biz_id=2, app_id=7, path="/etc/app.conf")
 
 
 def refusal(
     *openings: SendPermission,
-    file: TransferFile = FILE,
+    file: FileByBizAppAndPath = FILE,
     user: str = "root",
     folder: str = "/data/config",
     hosts: tuple[str, ...] = ("host-1",),

@@ -9,12 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.transfers.sending import PollSchedule
-from domain.transfers.gse import FolderAndFileName, GseAgent, GseRecord, GseResults, GseSide
-from domain.transfers.models import FailureReason, TargetOutcome, TransferState, derive_job_outcome, normalize_folder
+from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseProgress, GseRecordsByAgent, UploadOrDownload
+from domain.transfers.models import (
+    FailureReason,
+    TargetEndAndReason,
+    TransferState,
+    derive_job_outcome,
+    normalize_folder,
+)
 from domain.transfers.shards import REFUSALS_MAX, GseTask, RetryAndSilenceLimits, ShardProgress, ShardTarget
 from stores.tables.transfers import STATES
 
-SOURCE = GseAgent("source", "", "root")
+SOURCE = GseAgentWithUser("source", "", "root")
 RULES = RetryAndSilenceLimits(retries=2, retry_pause_seconds=5)
 OK, RUNNING, TRANSFER_ERROR, NO_USER, TERMINATED = 0, 115, 701, 122, 126
 
@@ -24,14 +30,14 @@ def items(count: int) -> list[ShardTarget]:
     return [ShardTarget(key, f"0:{key}", "") for key in range(count)]
 
 
-def down(key: int, code: int, progress: int = 0) -> GseRecord:
+def down(key: int, code: int, progress: int = 0) -> GseProgress:
     """What GSE says of a target."""
-    return GseRecord(GseSide.DOWNLOAD, f"0:{key}", "", code, progress=progress)
+    return GseProgress(UploadOrDownload.DOWNLOAD, f"0:{key}", "", code, progress=progress)
 
 
-def up(code: int) -> GseRecord:
+def up(code: int) -> GseProgress:
     """What GSE says of the source."""
-    return GseRecord(GseSide.UPLOAD, "source", "", code)
+    return GseProgress(UploadOrDownload.UPLOAD, "source", "", code)
 
 
 def begin_all(count: int, rules: RetryAndSilenceLimits = RULES) -> tuple[ShardProgress, GseTask]:
@@ -50,7 +56,7 @@ def begin(progress: ShardProgress, due: Sequence[ShardTarget], task_id: str) -> 
 def test_success_is_success_at_any_progress() -> None:
     """GSE may say 97 per cent at the end."""
     progress, task = begin_all(1)
-    progress.apply_results(task, GseResults.from_records([down(0, OK, 97)]), 1)
+    progress.apply_results(task, GseRecordsByAgent.from_records([down(0, OK, 97)]), 1)
 
     assert (progress.targets[0].state, progress.targets[0].progress) == (TransferState.SUCCESS, 100)
     assert progress.active_tasks == []
@@ -62,7 +68,9 @@ def test_what_is_dropped_may_have_arrived_where_gse_never_said_whether_it_began(
     never_sent, unsure, failed = progress.targets
     progress.remove_unaccepted_task(progress.add_task([unsure], SOURCE), 5)
     task = begin(progress, [failed], "gse-1")
-    progress.apply_results(task, GseResults.from_records([GseRecord(GseSide.DOWNLOAD, "0:2", "", TRANSFER_ERROR)]), 1)
+    progress.apply_results(
+        task, GseRecordsByAgent.from_records([GseProgress(UploadOrDownload.DOWNLOAD, "0:2", "", TRANSFER_ERROR)]), 1
+    )
     progress.end_cancelled_targets_not_being_sent(progress.targets)
 
     assert {(item.state, item.reason) for item in progress.targets} == {(TransferState.FAILED, FailureReason.CANCELLED)}
@@ -73,7 +81,7 @@ def test_what_is_dropped_may_have_arrived_where_gse_never_said_whether_it_began(
 def test_a_missing_record_says_nothing() -> None:
     """The target runs on until the deadline, and others' records do not touch it."""
     progress, task = begin_all(2)
-    progress.apply_results(task, GseResults.from_records([down(1, OK), down(99, NO_USER)]), 1)
+    progress.apply_results(task, GseRecordsByAgent.from_records([down(1, OK), down(99, NO_USER)]), 1)
 
     assert [item.state for item in progress.targets] == [TransferState.RUNNING, TransferState.SUCCESS]
     assert progress.list_due_targets(1e9) == []
@@ -83,7 +91,7 @@ def test_a_failed_upload_does_not_touch_who_has_the_file() -> None:
     """Whether the success comes before or after it in the same response; the others are sent again."""
     for records in ([up(TRANSFER_ERROR), down(0, OK)], [down(0, OK), up(TRANSFER_ERROR)]):
         progress, task = begin_all(2)
-        progress.apply_results(task, GseResults.from_records(records), 10)
+        progress.apply_results(task, GseRecordsByAgent.from_records(records), 10)
 
         assert [item.state for item in progress.targets] == [TransferState.SUCCESS, TransferState.RUNNING]
         assert progress.list_due_targets(14) == []
@@ -94,7 +102,7 @@ def test_a_failed_upload_does_not_touch_who_has_the_file() -> None:
 def test_an_upload_that_no_retry_mends_fails_the_rest() -> None:
     """With the cause."""
     progress, task = begin_all(2)
-    progress.apply_results(task, GseResults.from_records([up(NO_USER), down(0, OK)]), 10)
+    progress.apply_results(task, GseRecordsByAgent.from_records([up(NO_USER), down(0, OK)]), 10)
 
     assert [item.state for item in progress.targets] == [TransferState.SUCCESS, TransferState.FAILED]
     assert progress.targets[1].reason is FailureReason.UPLOAD_FAILED
@@ -106,7 +114,7 @@ def test_of_a_task_given_up_only_success_counts() -> None:
     progress, task = begin_all(2)
     progress.make_targets_due_of_task_without_source(task, 5)
     task = progress.tasks[1]
-    progress.apply_results(task, GseResults.from_records([down(0, TERMINATED), down(1, OK)]), 6)
+    progress.apply_results(task, GseRecordsByAgent.from_records([down(0, TERMINATED), down(1, OK)]), 6)
 
     assert [item.state for item in progress.targets] == [TransferState.RUNNING, TransferState.SUCCESS]
     assert [item.key for item in progress.list_due_targets(6)] == [0]
@@ -118,7 +126,7 @@ def test_a_failure_that_may_pass_is_retried_so_many_times() -> None:
     now, pauses = 0.0, []
     for number in range(1, RULES.retries + 2):
         for _ in range(3):
-            progress.apply_results(task, GseResults.from_records([down(0, TRANSFER_ERROR)]), now)
+            progress.apply_results(task, GseRecordsByAgent.from_records([down(0, TRANSFER_ERROR)]), now)
         due_at = progress.targets[0].due_at
         if due_at is None:
             break
@@ -134,11 +142,11 @@ def test_a_failure_that_may_pass_is_retried_so_many_times() -> None:
 def test_a_target_that_goes_on_after_a_failure_is_not_sent_again() -> None:
     """GSE itself may try again; what runs there must not be written by two tasks."""
     progress, task = begin_all(1)
-    progress.apply_results(task, GseResults.from_records([down(0, TRANSFER_ERROR)]), 1)
-    progress.apply_results(task, GseResults.from_records([down(0, RUNNING, 50)]), 2)
+    progress.apply_results(task, GseRecordsByAgent.from_records([down(0, TRANSFER_ERROR)]), 1)
+    progress.apply_results(task, GseRecordsByAgent.from_records([down(0, RUNNING, 50)]), 2)
 
     assert progress.list_due_targets(1e9) == []
-    progress.apply_results(task, GseResults.from_records([down(0, OK)]), 3)
+    progress.apply_results(task, GseRecordsByAgent.from_records([down(0, OK)]), 3)
     assert progress.targets[0].state is TransferState.SUCCESS
 
 
@@ -147,7 +155,7 @@ def test_a_task_that_gse_forgot_is_sent_again() -> None:
     progress, task = begin_all(1)
     for _ in range(REFUSALS_MAX - 1):
         progress.fail_task_if_unknown_for_long(task, "no such task", 1)
-    progress.apply_results(task, GseResults.from_records([down(0, RUNNING)]), 1)
+    progress.apply_results(task, GseRecordsByAgent.from_records([down(0, RUNNING)]), 1)
     for _ in range(REFUSALS_MAX + 3):
         progress.fail_task_if_unknown_for_long(task, "no such task", 2)
     assert progress.list_due_targets(1e9) == []
@@ -178,7 +186,7 @@ def test_a_beginning_that_came_right_is_no_cause_of_the_end() -> None:
     [item] = progress.targets
     progress.remove_unaccepted_task(progress.add_task([item], SOURCE), 5, "GSE answered 429.")
     task = begin(progress, [item], "gse-1")
-    progress.apply_results(task, GseResults.from_records([down(0, RUNNING)]), 6)
+    progress.apply_results(task, GseRecordsByAgent.from_records([down(0, RUNNING)]), 6)
     progress.end_unfinished_at_deadline()
 
     assert (item.state, item.reason, item.code) == (TransferState.TIMEOUT, FailureReason.DEADLINE, RUNNING)
@@ -198,7 +206,7 @@ def test_what_gse_answers_is_known_until_it_does_what_was_asked() -> None:
     )
     assert describe_trouble(progress) == (first.task_number, said)
 
-    progress.apply_results(running, GseResults.from_records([down(1, RUNNING)]), 9)
+    progress.apply_results(running, GseRecordsByAgent.from_records([down(1, RUNNING)]), 9)
     assert describe_trouble(progress) == (first.task_number, said)
     lost = begin(progress, [first], "gse-2")
     assert describe_trouble(progress) is None
@@ -208,7 +216,7 @@ def test_what_gse_answers_is_known_until_it_does_what_was_asked() -> None:
     assert progress.has_unsaved_tasks
     said = "GSE answered 502. It was asked once, and is asked again by 00:00:12 UTC until the job's time is over."
     assert describe_trouble(progress) == (lost.number, said)
-    progress.apply_results(lost, GseResults.from_records([down(0, RUNNING)]), 12)
+    progress.apply_results(lost, GseRecordsByAgent.from_records([down(0, RUNNING)]), 12)
     assert describe_trouble(progress) is None
 
 
@@ -221,9 +229,9 @@ def test_a_record_of_another_file_says_nothing() -> None:
     """GSE may report an older task of the same agent: another folder or another name is another file."""
     ours = FolderAndFileName("/data/app", "3a7b")
 
-    def make_record(code: int, folder: str = "", name: str = "") -> GseRecord:
+    def make_record(code: int, folder: str = "", name: str = "") -> GseProgress:
         content = {"type": "download", "dest_agent_id": "0:0", "dest_file_dir": folder, "dest_file_name": name}
-        record = GseRecord.parse({"error_code": code, "content": content})
+        record = GseProgress.parse({"error_code": code, "content": content})
         assert record
         return record
 
@@ -233,21 +241,22 @@ def test_a_record_of_another_file_says_nothing() -> None:
         make_record(NO_USER, "", "old.conf"),
     ):
         assert (
-            GseResults.from_records([make_record(RUNNING), stranger], ours).downloads[("0:0", "")].error_code == RUNNING
+            GseRecordsByAgent.from_records([make_record(RUNNING), stranger], ours).downloads[("0:0", "")].error_code
+            == RUNNING
         )
     for same in (
         make_record(OK),
         make_record(OK, "/data/app/", "3a7b"),
         make_record(OK, "\\data\\app", "/data/app/3a7b"),
     ):
-        assert GseResults.from_records([same], ours).downloads[("0:0", "")].error_code == OK
+        assert GseRecordsByAgent.from_records([same], ours).downloads[("0:0", "")].error_code == OK
 
 
 @pytest.mark.parametrize("number", [2**63, 2**64 - 1, 1e30, -5, None, "fast"])
 def test_no_number_of_a_record_is_too_large_to_keep(number: object) -> None:
     """One odd speed must not hold up the others of its shard."""
     content = {"type": "download", "dest_agent_id": "0:0", "speed": number, "progress": number, "size": number}
-    record = GseRecord.parse({"error_code": RUNNING, "content": content})
+    record = GseProgress.parse({"error_code": RUNNING, "content": content})
     assert record
     assert 0 <= record.speed < 2**63
     assert 0 <= record.size < 2**63
@@ -257,7 +266,7 @@ def test_no_number_of_a_record_is_too_large_to_keep(number: object) -> None:
 def test_what_was_written_down_is_gone_on_from() -> None:
     """A target in a GSE task continues there; one in a task without a known id is due at once."""
     first, task = begin_all(3)
-    first.apply_results(task, GseResults.from_records([down(0, OK), down(1, TRANSFER_ERROR)]), 1)
+    first.apply_results(task, GseRecordsByAgent.from_records([down(0, OK), down(1, TRANSFER_ERROR)]), 1)
     lost = first.add_task([first.targets[2]], SOURCE)
     copies = [ShardTarget(each.key, each.agent_id, "", each.state, each.task_number) for each in first.targets]
 
@@ -266,7 +275,7 @@ def test_what_was_written_down_is_gone_on_from() -> None:
     assert lost.task_id is None
     assert [item.key for item in second.list_due_targets(0)] == [2]
     assert [each.task_id for each in second.active_tasks] == ["gse-1"]
-    second.apply_results(task, GseResults.from_records([down(0, NO_USER), down(1, TRANSFER_ERROR)]), 1)
+    second.apply_results(task, GseRecordsByAgent.from_records([down(0, NO_USER), down(1, TRANSFER_ERROR)]), 1)
     assert second.targets[0].state is TransferState.SUCCESS
 
 
@@ -276,7 +285,7 @@ def test_progress_is_written_in_steps_and_never_backwards() -> None:
     progress.list_and_clear_changed_targets()
     written = []
     for percent in (0, 1, 4, 5, 3, 9, 10, 100):
-        progress.apply_results(task, GseResults.from_records([down(0, RUNNING, percent)]), 1)
+        progress.apply_results(task, GseRecordsByAgent.from_records([down(0, RUNNING, percent)]), 1)
         written += [item.progress for item in progress.list_and_clear_changed_targets()]
 
     assert written == [0, 5, 10, 100]
@@ -301,7 +310,9 @@ steps = st.lists(
 
 
 @given(st.integers(1, 5), steps)
-def test_final_is_final_and_nothing_is_sent_for_nothing(count: int, course: list[tuple[str, list[GseRecord]]]) -> None:
+def test_final_is_final_and_nothing_is_sent_for_nothing(
+    count: int, course: list[tuple[str, list[GseProgress]]]
+) -> None:
     """Against any course of events: no target leaves its end, and none is sent unless it waits or a task failed it."""
     progress = ShardProgress(items(count), RULES)
     ends: dict[int, TransferState] = {}
@@ -311,7 +322,7 @@ def test_final_is_final_and_nothing_is_sent_for_nothing(count: int, course: list
         now += 30
         live = progress.active_tasks
         if what == "take" and live:
-            progress.apply_results(live[-1], GseResults.from_records(records), now)
+            progress.apply_results(live[-1], GseRecordsByAgent.from_records(records), now)
         elif what.startswith("send") and (due := progress.list_due_targets(now)):
             assert not {item.key for item in due} & ends.keys()
             task = progress.add_task(due, SOURCE)
@@ -326,7 +337,7 @@ def test_final_is_final_and_nothing_is_sent_for_nothing(count: int, course: list
         elif what == "cancel":
             progress.end_targets(
                 progress.targets[:1],
-                TargetOutcome(state=TransferState.FAILED, reason=FailureReason.CANCELLED, message="gone"),
+                TargetEndAndReason(state=TransferState.FAILED, reason=FailureReason.CANCELLED, message="gone"),
             )
         for item in progress.targets:
             assert ends.get(item.key, item.state) is item.state

@@ -82,7 +82,7 @@ class LogicalDeleteCheck:
 
 
 @workflow.defn(name=names.PURGE_WORKFLOW)
-class AddressPurge:
+class SelectedAddressesPurge:
     """Purge the addresses that an operator selected."""
 
     def __init__(self) -> None:

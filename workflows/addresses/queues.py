@@ -19,10 +19,10 @@ from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
 from workflows.addresses import handle
 from workflows.addresses.cycle import AddressCycle
-from workflows.addresses.maintenance import AddressIntake, AddressPurge, LogicalDeleteCheck, ModuleComparison
+from workflows.addresses.maintenance import AddressIntake, LogicalDeleteCheck, ModuleComparison, SelectedAddressesPurge
 from workflows.housekeeping import HousekeepingWorkflow
 
-WORKFLOWS: Final = (AddressCycle, AddressIntake, LogicalDeleteCheck, AddressPurge, ModuleComparison)
+WORKFLOWS: Final = (AddressCycle, AddressIntake, LogicalDeleteCheck, SelectedAddressesPurge, ModuleComparison)
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
@@ -34,7 +34,13 @@ def build_queues(services: Services) -> list[TaskQueue]:
     return [
         TaskQueue(
             name=names.QUEUE,
-            workflows=[AddressCycle, LogicalDeleteCheck, AddressPurge, ModuleComparison, HousekeepingWorkflow],
+            workflows=[
+                AddressCycle,
+                LogicalDeleteCheck,
+                SelectedAddressesPurge,
+                ModuleComparison,
+                HousekeepingWorkflow,
+            ],
             activities=[
                 cycle.resume_or_begin_cycle_unless_paused,
                 cycle.apply_step_and_count_endings,

@@ -22,10 +22,10 @@ with workflow.unsafe.imports_passed_through():
         BackfillInput,
         BackfillStatus,
         EndBackfillInput,
+        NextReportPartInput,
+        OrderReportFigures,
         ReportInput,
-        ReportInputWithProgress,
         ReportProgress,
-        ReportResult,
         SliceInput,
         SliceJob,
         SliceResult,
@@ -151,7 +151,7 @@ class OrderReportWorkflow:
         self._part = params.so_far or ReportProgress(number=0, read_to=params.window.start)
 
     @workflow.run
-    async def run(self, params: ReportInput) -> ReportResult:
+    async def run(self, params: ReportInput) -> OrderReportFigures:
         """Read part after part, then compare."""
         while self._part.read_to < params.window.end:
             self._part = await self._read_next_part()
@@ -182,7 +182,7 @@ class OrderReportWorkflow:
             summary=f"read on from {self._part.read_to.isoformat()}",
         )
 
-    def _build_part_input(self) -> ReportInputWithProgress:
+    def _build_part_input(self) -> NextReportPartInput:
         run = workflow.info().first_execution_run_id
         folder = names.build_report_parts_prefix(self._params.platform, self._params.day.isoformat(), run)
-        return ReportInputWithProgress(order=self._params, folder=folder, after=self._part)
+        return NextReportPartInput(order=self._params, folder=folder, after=self._part)

@@ -31,13 +31,19 @@ with workflow.unsafe.imports_passed_through():
         SliceWorkflowState,
     )
     from domain.orders.config import PlatformSettings
-    from domain.orders.slices import FailureKind, ReadOutcome, ReadPurpose, SliceAttemptFailure, SliceRetryState
-    from domain.orders.windows import SliceTrack
+    from domain.orders.slices import (
+        SliceAttemptFailure,
+        SliceFailureKind,
+        SliceReadOutcome,
+        SliceReadPurpose,
+        SliceRetryState,
+    )
+    from domain.orders.windows import LiveOrHistory
     from infra import temporal
     from workflows.activity_calls import HEARTBEAT, ONCE, SHORT_ACTIVITY, read_fault
     from workflows.orders import alarms
 
-_PRIORITIES = {(ReadPurpose.FIRST, SliceTrack.LIVE): 2, (ReadPurpose.FIRST, SliceTrack.HISTORY): 3}
+_PRIORITIES = {(SliceReadPurpose.FIRST, LiveOrHistory.LIVE): 2, (SliceReadPurpose.FIRST, LiveOrHistory.HISTORY): 3}
 _READ_AGAIN = 4
 
 
@@ -68,7 +74,7 @@ class OrderSliceWorkflow:
                     raise
                 failure = self._convert_to_attempt_failure(error)
             self._place = failure.place
-            if failure.trouble is FailureKind.EXPIRED:
+            if failure.trouble is SliceFailureKind.EXPIRED:
                 await self._record_refused_credentials_and_send_alarms(failure.fault, began)
             pause = self._ladder.record_failure_and_compute_pause(failure, settings.retries, settings.retryintv)
             self._show_progress("failed" if pause is None else "pausing", pause, failure.fault)
@@ -157,20 +163,20 @@ class OrderSliceWorkflow:
         cause, place = error.cause, self._place
         if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
             result = SliceAttemptFailure.model_validate(cause.details[0])
-            return result.model_copy(update={"place": place}) if result.trouble is FailureKind.CRASHED else result
+            return result.model_copy(update={"place": place}) if result.trouble is SliceFailureKind.CRASHED else result
         if isinstance(cause, EngineTimeout) and cause.type is TimeoutType.HEARTBEAT:
             fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
-            return SliceAttemptFailure(trouble=FailureKind.CRASHED, fault=fault, place=place)
+            return SliceAttemptFailure(trouble=SliceFailureKind.CRASHED, fault=fault, place=place)
         if isinstance(cause, EngineTimeout):
             message = "The slice was not read within its timeout."
             fault = FaultRecord(code="slice_timeout", message=message, hint=TIMEOUT_HINT)
-            return SliceAttemptFailure(trouble=FailureKind.FAILED, fault=fault, place=place)
-        return SliceAttemptFailure(trouble=FailureKind.FAILED, fault=read_fault(error), place=place)
+            return SliceAttemptFailure(trouble=SliceFailureKind.FAILED, fault=fault, place=place)
+        return SliceAttemptFailure(trouble=SliceFailureKind.FAILED, fault=read_fault(error), place=place)
 
     def _show_end_and_build_slice_result(self, read: ReadSliceResult) -> SliceResult:
         self._show_progress(read.ending, None, None)
         return SliceResult(
-            done=read.ending is not ReadOutcome.OVER,
+            done=read.ending is not SliceReadOutcome.OVER,
             orders=read.orders,
             halves=len(read.halves),
             further_done=read.further_done,

@@ -18,13 +18,13 @@ with workflow.unsafe.imports_passed_through():
     from domain.transfers import names
     from domain.transfers.activity_models import (
         CancelProjectTargetsInput,
-        CheckAgentsInput,
-        EndTargetsInput,
+        CheckAgentsOfShardsInput,
+        EndUnfinishedTargetsOfShardsInput,
+        FetchedFileHostResult,
         FetchFileInput,
-        FetchFileResult,
-        SavedShard,
         SaveShardsInput,
         SendShardInput,
+        ShardNumberAndTargetCount,
         TransferJobStatus,
     )
     from domain.transfers.joining import (
@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
         TransferJobInput,
         group_shards_by_targets,
     )
-    from domain.transfers.models import FailureReason, TargetOutcome, TransferState
+    from domain.transfers.models import FailureReason, TargetEndAndReason, TransferState
     from infra import temporal
     from infra.interceptors import FAULT_TYPE
     from workflows.activity_calls import (
@@ -57,7 +57,7 @@ CHECK_TARGETS_MAX = 1_000
 SLACK_SECONDS = 30.0
 """How long after the deadline an activity may take to end its targets."""
 
-_NO_WORKER = TargetOutcome(
+_NO_WORKER = TargetEndAndReason(
     state=TransferState.TIMEOUT,
     reason=FailureReason.DEADLINE,
     message="The job's time was over and no worker had finished it; if GSE was asked to send it, it may still "
@@ -161,7 +161,7 @@ class TransferJob:
             if task not in late:
                 task.result()
 
-    async def _save_shards(self) -> AsyncIterator[list[SavedShard]]:
+    async def _save_shards(self) -> AsyncIterator[list[ShardNumberAndTargetCount]]:
         if self._job.retry:
             self._publish_phase("sending", TransferState.RUNNING)
             saved = await self._run_activity(TransferActivities.save_retried_targets, self._job)
@@ -173,15 +173,15 @@ class TransferJob:
         self._publish_phase("sending", TransferState.RUNNING)
         for group in group_shards_by_targets(shards, SAVE_TARGETS_MAX, lambda shard: len(shard.targets)):
             await self._run_activity(TransferActivities.save_shards, SaveShardsInput(job=self._job, shards=group))
-            yield [SavedShard.from_shard(shard) for shard in group]
+            yield [ShardNumberAndTargetCount.from_shard(shard) for shard in group]
 
     async def _fail_targets_without_agent(self, numbers: list[int]) -> None:
         """Fail targets without an agent, once before anything is sent."""
         await self._run_activity(
-            TransferActivities.fail_targets_without_agent, CheckAgentsInput(job=self._job, numbers=numbers)
+            TransferActivities.fail_targets_without_agent, CheckAgentsOfShardsInput(job=self._job, numbers=numbers)
         )
 
-    async def _send_shard(self, shard: SavedShard, check: asyncio.Task[None]) -> None:
+    async def _send_shard(self, shard: ShardNumberAndTargetCount, check: asyncio.Task[None]) -> None:
         """Send a shard from the host that has the file, or from another host if that one is lost."""
         # Several shards wait for one check: cancelling one of them cancels the check, and with it all of them.
         await check
@@ -213,9 +213,10 @@ class TransferJob:
             raise
         return True
 
-    async def _end_unfinished_targets(self, numbers: list[int], outcome: TargetOutcome) -> None:
+    async def _end_unfinished_targets(self, numbers: list[int], outcome: TargetEndAndReason) -> None:
         await self._run_activity(
-            TransferActivities.end_targets, EndTargetsInput(job=self._job, numbers=numbers, outcome=outcome)
+            TransferActivities.end_targets,
+            EndUnfinishedTargetsOfShardsInput(job=self._job, numbers=numbers, outcome=outcome),
         )
 
     async def _cancel_targets_if_cancelled(self, waiting: Awaitable[None]) -> None:
@@ -246,17 +247,17 @@ def _is_host_lost(error: ActivityError) -> bool:
     return isinstance(error.cause, StepTimeout) and error.cause.type is TimeoutType.SCHEDULE_TO_START
 
 
-def _build_outcome_of_unfetched_file(error: ActivityError) -> TargetOutcome:
+def _build_outcome_of_unfetched_file(error: ActivityError) -> TargetEndAndReason:
     """Return how targets end whose file no host could fetch: Failed for a fault, else Timeout."""
     if has_error_type(error, FAULT_TYPE):
-        return TargetOutcome(
+        return TargetEndAndReason(
             state=TransferState.FAILED,
             reason=FailureReason.FILE_UNAVAILABLE,
             message=read_fault(error).sentence,
         )
     last = error.cause.cause if isinstance(error.cause, StepTimeout) else error.cause
     message = f"{_NO_WORKER.message} The last error: {last}" if last else _NO_WORKER.message
-    return TargetOutcome(state=TransferState.TIMEOUT, reason=FailureReason.FILE_UNAVAILABLE, message=message)
+    return TargetEndAndReason(state=TransferState.TIMEOUT, reason=FailureReason.FILE_UNAVAILABLE, message=message)
 
 
 class FileHostRegistry:
@@ -264,22 +265,22 @@ class FileHostRegistry:
 
     def __init__(self, job: TransferJobInput) -> None:
         self._job = job
-        self._fetches: dict[str, asyncio.Task[FetchFileResult]] = {}
-        self._hosts: dict[str, FetchFileResult] = {}
+        self._fetches: dict[str, asyncio.Task[FetchedFileHostResult]] = {}
+        self._hosts: dict[str, FetchedFileHostResult] = {}
 
-    def get_or_start_fetch(self, signature: str, project_id: str) -> asyncio.Task[FetchFileResult]:
+    def get_or_start_fetch(self, signature: str, project_id: str) -> asyncio.Task[FetchedFileHostResult]:
         """Return the task that fetches the file with this signature, starting it in a project's turn if none is."""
         if signature not in self._fetches:
             fetch = self._fetches[signature] = asyncio.create_task(self._fetch_file_by_activity(signature, project_id))
             fetch.add_done_callback(_retrieve_exception)
         return self._fetches[signature]
 
-    def forget_host(self, signature: str, host: FetchFileResult) -> None:
+    def forget_host(self, signature: str, host: FetchedFileHostResult) -> None:
         """Forget a lost host, so that the next request has another one fetch the file; do nothing if it is replaced."""
         if self._hosts.get(signature) is host:
             del self._hosts[signature], self._fetches[signature]
 
-    async def _fetch_file_by_activity(self, signature: str, project_id: str) -> FetchFileResult:
+    async def _fetch_file_by_activity(self, signature: str, project_id: str) -> FetchedFileHostResult:
         self._hosts[signature] = await workflow.execute_activity_method(
             TransferActivities.fetch_file,
             FetchFileInput(file=self._job.file, signature=signature),
@@ -294,7 +295,7 @@ class FileHostRegistry:
         return self._hosts[signature]
 
 
-def _retrieve_exception(fetch: asyncio.Task[FetchFileResult]) -> None:
+def _retrieve_exception(fetch: asyncio.Task[FetchedFileHostResult]) -> None:
     # A failed fetch that no shard waits for any more must not be logged as an exception never retrieved.
     if not fetch.cancelled():
         fetch.exception()

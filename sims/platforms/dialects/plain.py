@@ -8,7 +8,15 @@ from datetime import datetime
 from functools import partial
 
 from domain.orders.access import AuthenticationMethod, PlatformAccess
-from domain.orders.capability import Capability, ClockCall, OrderQuery, OrderRowFields, Paging, PagingKind, TotalCall
+from domain.orders.capability import (
+    Capability,
+    ClockCall,
+    OrderQuery,
+    OrderRowFields,
+    Paging,
+    PagingByNumberCursorTokenOrLink,
+    TotalCall,
+)
 from domain.orders.declarations import DetailCall, RateLimit, TimeFormat, TimeNotation, TimeResolution
 from sims.platforms import texts
 from sims.platforms.clock import MICRO
@@ -28,7 +36,7 @@ PLAIN = Capability(
     kind="plain",
     query=OrderQuery(path=ORDERS, start="from", end="to", parameters={"sort": "-updated_at"}),
     paging=Paging(
-        kind=PagingKind.NUMBER,
+        kind=PagingByNumberCursorTokenOrLink.NUMBER,
         parameter="page",
         size_parameter="page_size",
         size=SIZE_MAX,

@@ -21,8 +21,8 @@ from temporalio.common import WorkflowIDReusePolicy
 
 from domain.orders import names
 from domain.orders.activity_models import OrderCycleInput, OrderWatchInput, ReportInput, SliceInput, SliceJob
-from domain.orders.slices import ReadPurpose
-from domain.orders.windows import SliceTrack, TimeWindow
+from domain.orders.slices import SliceReadPurpose
+from domain.orders.windows import LiveOrHistory, TimeWindow
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from tests.replay.recorder import Recorder
@@ -115,7 +115,12 @@ async def _record_slices(recorder: Recorder) -> None:
     await _keep_slice(recorder, "good", first, "", "done")
     for suffix in ("sweep", "again"):
         await _slice(
-            recorder, "good", first, suffix, ReadPurpose.SWEEP if suffix == "sweep" else ReadPurpose.AGAIN, suffix
+            recorder,
+            "good",
+            first,
+            suffix,
+            SliceReadPurpose.SWEEP if suffix == "sweep" else SliceReadPurpose.AGAIN,
+            suffix,
         )
     await _set_up(recorder, "large", PlatformScenario(orders=300, span_seconds=SPAN_SECONDS), max_rows_per_slice=20)
     await _cycle(recorder, "large", "split")
@@ -259,9 +264,9 @@ async def _slices(recorder: Recorder, number: str, limit: int, state: str = "don
 
 
 async def _slice(
-    recorder: Recorder, number: str, window: TimeWindow, suffix: str, purpose: ReadPurpose, name: str
+    recorder: Recorder, number: str, window: TimeWindow, suffix: str, purpose: SliceReadPurpose, name: str
 ) -> None:
-    job = SliceJob(window=window, track=SliceTrack.HISTORY, purpose=purpose, suffix=suffix)
+    job = SliceJob(window=window, track=LiveOrHistory.HISTORY, purpose=purpose, suffix=suffix)
     await recorder.engine.execute_workflow(
         OrderSliceWorkflow.run,
         SliceInput(platform=number, project_id=recorder.project_id, job=job),

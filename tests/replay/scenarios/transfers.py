@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from domain.transfers import names
 from domain.transfers.joining import TransferJobInput
-from domain.transfers.models import TransferFile
+from domain.transfers.models import FileByBizAppAndPath
 from infra.objects import ObjectStore
 from sims.gse.scenario import GseAction, GseRule, GseScenario
 from sims.gse.server import running_gse
@@ -90,7 +90,7 @@ async def _record_retried_job(recorder: Recorder, app_id: int) -> None:
 async def _record_empty_job(recorder: Recorder, app_id: int) -> None:
     """A job that no target joins."""
     now = datetime.now(UTC)
-    file = TransferFile(biz_id=2, app_id=app_id, path="/f")
+    file = FileByBizAppAndPath(biz_id=2, app_id=app_id, path="/f")
     order = TransferJobInput(job_id=f"AsyncDownloadJob:2:{app_id}:/f:1", file=file, closes_at=now, deadline_at=now)
     await recorder.engine.execute_workflow(TransferJob.run, order, id=order.job_id, task_queue=names.QUEUE)
     await recorder.keep(order.job_id, WORKFLOW, "empty")

@@ -13,7 +13,7 @@ from domain.addresses.activity_models import CompareModulesInput, PurgeAddresses
 from domain.addresses.operations import Module
 from sims.oss.server import TOKEN, running_oss
 from tests.replay.recorder import Recorder
-from workflows.addresses.maintenance import AddressPurge, LogicalDeleteCheck, ModuleComparison
+from workflows.addresses.maintenance import LogicalDeleteCheck, ModuleComparison, SelectedAddressesPurge
 
 PORT: Final = 18_979
 FOLDER: Final = Path(tempfile.gettempdir()) / "haulage-recorded-modules"
@@ -40,8 +40,8 @@ async def record(recorder: Recorder) -> None:
         await engine.execute_workflow(LogicalDeleteCheck.run, id=check, task_queue=addresses_names.QUEUE)
         await recorder.keep(check, LogicalDeleteCheck.__name__, "nothing-listed")
         order = PurgeAddressesInput(address_ids=[1], who="recorder")
-        await engine.execute_workflow(AddressPurge.run, order, id=purge, task_queue=addresses_names.QUEUE)
-        await recorder.keep(purge, AddressPurge.__name__, "not-listed")
+        await engine.execute_workflow(SelectedAddressesPurge.run, order, id=purge, task_queue=addresses_names.QUEUE)
+        await recorder.keep(purge, SelectedAddressesPurge.__name__, "not-listed")
         await engine.execute_workflow(
             ModuleComparison.run, CompareModulesInput(report="1"), id=drift, task_queue=addresses_names.QUEUE
         )

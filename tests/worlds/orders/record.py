@@ -10,7 +10,7 @@ from domain.orders.capability import (
     OrderQuery,
     OrderRowFields,
     Paging,
-    PagingKind,
+    PagingByNumberCursorTokenOrLink,
     TotalCall,
 )
 from domain.orders.declarations import (
@@ -111,15 +111,17 @@ def draw_record(world: World) -> Capability:
 
 
 def _paging(world: World) -> Paging:
-    kind = PagingKind(world.options["paging"])
+    kind = PagingByNumberCursorTokenOrLink(world.options["paging"])
     return Paging(
         kind=kind,
-        parameter="" if kind is PagingKind.LINK else "page",
+        parameter="" if kind is PagingByNumberCursorTokenOrLink.LINK else "page",
         first=world.number("first_page"),
         size_parameter="size",
         size=world.page_size,
         size_max=world.page_size,
-        next="$.next" if kind in (PagingKind.CURSOR, PagingKind.TOKEN) else None,
+        next="$.next"
+        if kind in (PagingByNumberCursorTokenOrLink.CURSOR, PagingByNumberCursorTokenOrLink.TOKEN)
+        else None,
         more="$.more" if world.is_so("more", "yes") else None,
         rows_max=ROWS_MAX if world.is_so("rows_max", "declared") else None,
     )

@@ -113,7 +113,7 @@ WRAPPERS: Mapping[type[Request], set[str]] = {
     requests.SetTaskRequest: {"task_data"},
     requests.SetTasksRequest: {"task_list"},
     requests.HeartbeatTasksRequest: {"task_list"},
-    requests.PutBackTasksRequest: {"task_list"},
+    requests.PutBackHeldOrCopyEndedTasksRequest: {"task_list"},
 }
 """Requests that hold others, which have cases of their own."""
 NAMES: Mapping[type[Request], set[str]] = {
