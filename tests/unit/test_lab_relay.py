@@ -47,7 +47,8 @@ async def test_a_frame_is_sent_on_when_its_time_has_come() -> None:
     await eventually(lambda: len(link.sent) == 2)
 
     assert [frame for _, frame in link.sent] == [b"one", b"other"]
-    assert all(at - began >= 0.1 for at, _ in link.sent)
+    # uvloop counts a delay in whole milliseconds of its clock: less than one can be missing.
+    assert all(at - began > 0.099 for at, _ in link.sent)
 
 
 async def test_a_share_of_the_frames_is_lost() -> None:
