@@ -68,12 +68,12 @@ class Shop:
 
 
 async def make_shop(orders: Orders, faults: PlatformFaults | None = None) -> Shop:
-    """Set one up, paused, so that only the test says when it claims."""
+    """Set one up, paused, so that only the test says when it claims; a slice fails at its first attempt."""
     number = f"shop-{token_hex(4)}"
     scenario = PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=faults or PlatformFaults())
     platform = orders.play(scenario, number)
     await orders.set_up(number)
-    await orders.configure(number, starttime=since(platform, seconds=SPAN_SECONDS), interval=600)
+    await orders.configure(number, starttime=since(platform, seconds=SPAN_SECONDS), interval=600, retries=0)
     return Shop(orders, number)
 
 

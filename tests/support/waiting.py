@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 POLL_SECONDS = 0.02
 POLL_SHARE = 0.1
 """The longer something takes, the longer it is until it is asked for again: asking costs what the work would need."""
-POLL_MAX_SECONDS = 0.2
+POLL_MAX_SECONDS = 0.5
 # A busy machine may take long over what is right; only what never comes is waited for to the end.
 PATIENCE_SECONDS = 180.0
 
