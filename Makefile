@@ -79,7 +79,7 @@ cluster: $(TOOLS) ## lose hosts of the lab, and cut them off, under load of all 
 rehearsal: $(TOOLS) ## roll the next version in and back under load of all systems: about ten minutes; before a release
 	$(BIN)/python -m tests.rehearsal $(SEED)
 
-release-check: $(TOOLS) ## all that must hold before a release, in a clean clone of the last commit; takes hours
+release-check: $(TOOLS) ## all that must hold before a release, in a clean clone of the last commit; takes hours, SEED=… goes on with a run
 	$(BIN)/python -m tests.release $(SEED)
 
 compat: $(TOOLS) ## build flowSvr's own Go SDK and have its workers do 2,000 tasks; COMPAT_SDK=… names a checkout of it

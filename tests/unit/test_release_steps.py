@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.release.__main__ import Outcome, Step, list_steps, render_outcome
+from tests.release.__main__ import Outcome, Step, list_steps, render_outcome, run_steps
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,5 +33,28 @@ def test_every_system_has_its_worlds() -> None:
 
 def test_the_table_says_what_failed() -> None:
     """With the last line that it printed."""
-    line = render_outcome(Outcome(Step("tests", []), 1, 61.4, "2 failed"))
+    line = render_outcome(Outcome("tests", 1, 61.4, "2 failed"))
     assert line.split() == ["tests", "FAILED", "61", "s", "2", "failed"]
+
+
+def test_a_run_that_was_broken_off_goes_on(tmp_path: Path) -> None:
+    """What has ended is not run again, also where it failed; without an installation nothing is run."""
+    (tmp_path / "tree").mkdir()
+    steps = [
+        Step(name, [sys.executable, "-c", f"open('{name}', 'a').write('x'); print('{name}'); raise SystemExit({code})"])
+        for name, code in (("install", 0), ("worlds", 3), ("documents", 0))
+    ]
+    broken_off = run_steps(steps, tmp_path)
+    first = [next(broken_off), next(broken_off)]
+
+    again = list(run_steps(steps, tmp_path))
+
+    assert again[:2] == first
+    assert [(each.name, each.code, each.last_line) for each in again] == [
+        ("install", 0, "install"),
+        ("worlds", 3, "worlds"),
+        ("documents", 0, "documents"),
+    ]
+    assert [(tmp_path / "tree" / each.name).read_text() for each in steps] == ["x", "x", "x"]
+    (tmp_path / "00-install.json").write_text('{"name": "install", "code": 2, "seconds": 1, "last_line": "no"}')
+    assert [each.code for each in run_steps(steps, tmp_path)] == [2]
