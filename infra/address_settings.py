@@ -113,7 +113,7 @@ class AddressSettings(BaseModel):
     )
     retries: int = Field(default=2, ge=1, description="failed cycles after which a message waits for an operator")
     retry_pause_seconds: float = Field(default=0.0, ge=0, description="pause before a message is retried; doubles")
-    run_messages: int = Field(default=500, ge=1, le=500, description="messages that one activity applies")
+    run_messages: int = Field(default=500, ge=1, le=500, description="messages that are sent together")
     runs: int = Field(default=4, ge=1, description="concurrent activities, where order does not matter")
     check_hours: float = Field(default=24.0, gt=0, description="how often logical deletes are checked")
     auto_purge: bool = Field(default=False, description="remove what a check finds removable")

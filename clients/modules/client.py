@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from pydantic import BaseModel, TypeAdapter
+import msgspec
+from pydantic import BaseModel, Field
 
 from clients.http import OpenSocket
 from clients.modules.connection import ModuleConnection, ModuleConnections, ModuleFailure
@@ -40,24 +41,50 @@ BATCH_FAILED_ERROR: Final = (
 )
 
 
-class _OperationResultsResponse(BaseModel):
+class _OperationResultsResponse(msgspec.Struct):
     results: list[OperationResult]
 
 
-class _LookupRequest(BaseModel):
-    uprns: list[int]
-    op_ids: list[str]
+class _LenientResult(BaseModel):
+    """A result with values of other types that mean the same, like digits as text; else it says what is wrong."""
+
+    op_id: str
+    outcome: OperationOutcome
+    was: OperationOutcome | None = None
+    missing: list[int] = Field(default_factory=list)
+    address_id: int | None = None
+    logical_address_id: int | None = None
+    in_flight: bool = False
+    error: str = ""
+
+    def to_result(self) -> OperationResult:
+        return OperationResult(**dict(self))
 
 
-class _OrdersInFlightRequest(BaseModel):
-    address_ids: list[int]
+class _LenientBatchResponse(BaseModel):
+    results: list[_LenientResult]
 
 
 class _OrdersInFlightResponse(BaseModel):
     in_flight: list[int]
 
 
-_RESULT_ADAPTER: Final = TypeAdapter(OperationResult)
+_RESULT_DECODER: Final = msgspec.json.Decoder(OperationResult)
+_BATCH_DECODER: Final = msgspec.json.Decoder(_OperationResultsResponse)
+
+
+def _parse_single_result(text: bytes) -> list[OperationResult]:
+    try:
+        return [_RESULT_DECODER.decode(text)]
+    except ValueError:
+        return [_LenientResult.model_validate_json(text).to_result()]
+
+
+def _parse_batch_results(text: bytes) -> list[OperationResult]:
+    try:
+        return _BATCH_DECODER.decode(text).results
+    except ValueError:
+        return [each.to_result() for each in _LenientBatchResponse.model_validate_json(text).results]
 
 
 class ModulesClient:
@@ -123,11 +150,8 @@ class ModulesClient:
         connection = await self._get_or_open_connection(module)
         for start in range(0, len(operations), BATCH_MAX):
             asked = operations[start : start + BATCH_MAX]
-            lookup = _LookupRequest(
-                uprns=[uprn for each in asked for uprn in (each.uprn, each.uprn_2) if uprn],
-                op_ids=[each.op_id for each in asked],
-            )
-            body = lookup.model_dump_json().encode()
+            uprns = [uprn for each in asked for uprn in (each.uprn, each.uprn_2) if uprn]
+            body = msgspec.json.encode({"uprns": uprns, "op_ids": [each.op_id for each in asked]})
             answered = await connection.call_with_retries(
                 "POST", "/lookup", ModuleLookupAnswer.model_validate_json, body, is_probe=is_probe
             )
@@ -144,7 +168,7 @@ class ModulesClient:
         ids, found = sorted(address_ids), set[int]()
         connection = await self._get_or_open_connection(module)
         for start in range(0, len(ids), IDS_PER_CALL):
-            body = _OrdersInFlightRequest(address_ids=ids[start : start + IDS_PER_CALL]).model_dump_json().encode()
+            body = msgspec.json.encode({"address_ids": ids[start : start + IDS_PER_CALL]})
             answer = await connection.call_with_retries(
                 "POST", "/in-flight", _OrdersInFlightResponse.model_validate_json, body
             )
@@ -230,25 +254,23 @@ class ModulesClient:
         self, module: Module, batch: _OperationBatch, *, without_batching: bool
     ) -> list[OperationResult]:
         ids = batch.op_ids
+        parse_results = _parse_single_result if without_batching else _parse_batch_results
 
-        def require_answered_ids_match(results: list[OperationResult]) -> list[OperationResult]:
+        def parse_and_require_answered_ids_match(text: bytes) -> list[OperationResult]:
+            results = parse_results(text)
             answered = [each.op_id for each in results]
             if answered != ids:
                 raise ValueError(f"{len(ids)} operations from {ids[0]} were sent, and {answered[:3]} … were answered")
             return results
 
-        def parse_single_result(text: bytes) -> list[OperationResult]:
-            return require_answered_ids_match([_RESULT_ADAPTER.validate_json(text)])
-
-        def parse_batch_results(text: bytes) -> list[OperationResult]:
-            return require_answered_ids_match(_OperationResultsResponse.model_validate_json(text).results)
-
         connection = await self._get_or_open_connection(module)
         texts = [each.json_bytes for each in batch.operations]
         if without_batching:
-            return await connection.call_with_retries("PUT", f"/operations/{ids[0]}", parse_single_result, texts[0])
+            return await connection.call_with_retries(
+                "PUT", f"/operations/{ids[0]}", parse_and_require_answered_ids_match, texts[0]
+            )
         body = b'{"operations":[' + b",".join(texts) + b"]}"
-        return await connection.call_with_retries("POST", "/operations", parse_batch_results, body)
+        return await connection.call_with_retries("POST", "/operations", parse_and_require_answered_ids_match, body)
 
 
 @dataclass(slots=True)
@@ -256,16 +278,10 @@ class _OperationBatch:
     """The operations of one call."""
 
     operations: list[Operation] = field(default_factory=list)
-    size: int = 0
-    """In bytes, as they are sent."""
 
     @property
     def op_ids(self) -> list[str]:
         return [each.op_id for each in self.operations]
-
-    def add(self, operation: Operation) -> None:
-        self.operations.append(operation)
-        self.size += len(operation.json_bytes)
 
     def split(self) -> tuple[_OperationBatch, _OperationBatch]:
         middle = len(self.operations) // 2
@@ -275,22 +291,21 @@ class _OperationBatch:
 def _split_batches(operations: Sequence[Operation], max_operations: int) -> list[_OperationBatch]:
     """Split operations into batches within the limits of count and bytes; one operation alone may be larger."""
     batches: list[_OperationBatch] = []
+    size = 0
     for operation in operations:
-        last = batches[-1] if batches else None
-        if (
-            last is None
-            or len(last.operations) == max_operations
-            or last.size + len(operation.json_bytes) > BATCH_MAX_BYTES
-        ):
+        length = len(operation.json_bytes)
+        if not batches or len(batches[-1].operations) == max_operations or size + length > BATCH_MAX_BYTES:
             batches.append(_OperationBatch())
-        batches[-1].add(operation)
+            size = 0
+        batches[-1].operations.append(operation)
+        size += length
     return batches
 
 
 def _require_disjoint_uprns(operations: Sequence[Operation]) -> None:
     """Refuse operations that share a UPRN: sent in parallel, their order would be undefined."""
     # Purged addresses have no UPRN any more.
-    with_uprns = [each for each in operations if each.kind is not OperationKind.PURGE]
-    uprns = [uprn for each in with_uprns for uprn in {each.uprn, each.uprn_2 or each.uprn}]
+    uprns = [each.uprn for each in operations if each.kind is not OperationKind.PURGE]
+    uprns += [each.uprn_2 for each in operations if each.uprn_2 is not None and each.uprn_2 != each.uprn]
     if len(set(uprns)) != len(uprns):
         raise ValueError("operations of one call share a UPRN. Send the later one after the answer to the earlier one.")

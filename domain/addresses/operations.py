@@ -34,11 +34,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Final, Self
+from typing import Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+import msgspec
+from pydantic import BaseModel, ConfigDict
 
-from domain.faults import MESSAGE_MAX_CHARACTERS, sanitize_and_shorten_text
+from domain.faults import sanitize_and_shorten_text
 
 BATCH_MAX: Final = 500
 LOOKUP_MAX: Final = 2 * BATCH_MAX
@@ -80,57 +81,34 @@ class OperationOutcome(StrEnum):
     """Whether it took effect is unknown: no answer, an error, a module that is away. Send it again."""
 
 
-class Operation(BaseModel):
+class Operation(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """One change. The same `op_id` is the same change, however often it is sent."""
 
-    model_config = ConfigDict(frozen=True)
-
-    op_id: str = Field(min_length=1, max_length=64)
-    seq: int = Field(ge=1)
+    op_id: str
+    seq: int
     """The message's id in the log; for a purge, that of the delete whose remains it removes."""
     kind: OperationKind
-    uprn: int = Field(ge=1, le=UPRN_MAX)
-    uprn_2: int | None = Field(default=None, ge=1, le=UPRN_MAX)
-    address_id: int | None = Field(default=None, ge=1, le=UPRN_MAX)
+    uprn: int
+    uprn_2: int | None = None
+    address_id: int | None = None
     record: dict[str, Any] | None = None
-    delete_after: bool = False
+    delete_after: bool | None = None
 
-    @model_validator(mode="after")
-    def _require_fields_of_kind(self) -> Self:
-        needed = _REQUIRED_FIELDS[self.kind]
-        if lacking := [name for name in needed if getattr(self, name) is None]:
-            raise ValueError(f"a {self.kind} needs {', '.join(needed)}; {' and '.join(lacking)} is not there")
-        return self
-
+    # The struct's `dict` option keeps the bytes with the operation.
     @cached_property
     def json_bytes(self) -> bytes:
         """The operation as it is sent: the same to every module, and serialised once for all of them."""
-        return self.model_dump_json(exclude_none=True).encode()
+        return msgspec.json.encode(self)
 
 
-_REQUIRED_FIELDS: Final[dict[OperationKind, tuple[str, ...]]] = {
-    OperationKind.SWAP: ("uprn", "uprn_2"),
-    OperationKind.UPSERT: ("uprn", "address_id", "record"),
-    OperationKind.DELETE: ("uprn",),
-    OperationKind.PURGE: ("uprn", "address_id"),
-}
-
-
-def _sanitize_and_shorten_if_text(text: object) -> object:
-    return sanitize_and_shorten_text(text) if isinstance(text, str) else text
-
-
-class OperationResult(BaseModel):
+class OperationResult(msgspec.Struct, frozen=True):
     """The result of an operation in one module."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     op_id: str
     outcome: OperationOutcome
     was: OperationOutcome | None = None
     """For `already`: the outcome of the first time."""
-    # A factory, since pydantic would deep-copy a default, which costs more than the rest of parsing a result.
-    missing: list[int] = Field(default_factory=list)
+    missing: list[int] = []
     """For `missing`: the UPRNs without an address."""
     address_id: int | None = None
     """The address that an upsert, delete or purge was about."""
@@ -140,10 +118,12 @@ class OperationResult(BaseModel):
     """
     in_flight: bool = False
     """Whether that address has orders in flight in this module."""
-    error: Annotated[str, BeforeValidator(_sanitize_and_shorten_if_text)] = Field(
-        default="", max_length=MESSAGE_MAX_CHARACTERS
-    )
-    """Truncated if it is longer, so that it does not spoil the rest of a batch."""
+    error: str = ""
+    """Truncated if it is longer than a message may be, so that it does not spoil the rest of a batch."""
+
+    def __post_init__(self) -> None:
+        if self.error:
+            msgspec.structs.force_setattr(self, "error", sanitize_and_shorten_text(self.error))
 
     @property
     def is_acknowledged(self) -> bool:
@@ -156,13 +136,13 @@ class OperationResult(BaseModel):
         return self.was or self.outcome
 
 
-class UnansweredResult(OperationResult):
+class UnansweredResult(OperationResult, frozen=True):
     """The result of a module that did not answer; retrying it does not count as a try."""
 
     is_unapplied: bool = False
+    """Whether the module said that it has not applied the operation, and no call with it is in progress."""
     is_paused: bool = False
     """Whether it was not called because it is paused."""
-    """Whether the module said that it has not applied the operation, and no call with it is in progress."""
 
 
 _SETTLED: Final = frozenset(

@@ -69,6 +69,8 @@ def choose_last_write_of_each_uprn(writes: Sequence[CreateUpdateOrDeleteToCoales
 
 STEP_MIN_MESSAGES: Final = 100
 """With fewer messages, an activity of its own costs more than it gains."""
+STEP_GROUPS: Final = 8
+"""Full groups of one activity: the engine's work for an activity is worth that of some 100 messages."""
 
 CycleStep: TypeAlias = list[list[int]]
 """The messages of one activity: groups to apply one after the other, each of messages to send together."""
@@ -114,26 +116,37 @@ def group_swaps_without_shared_uprns(swaps: Iterable[SwapMessageUprns]) -> list[
 
 
 def pack_or_split_groups_into_sequential_steps(groups: Iterable[Sequence[int]], size: int) -> list[CycleStep]:
-    """Split groups into steps of at most `size` messages, to run one after the other."""
+    """Split groups into parts of at most `size` messages, and pack these into steps to run one after the other.
+
+    A step has at most as many messages as `STEP_GROUPS` full parts, and at most `size` parts: swaps of one address are
+    groups of one message each.
+    """
     steps: list[CycleStep] = []
-    left = 0
-    for group in groups:
-        start = 0
-        while start < len(group):
-            if not left:
-                steps.append([])
-                left = size
-            part = group[start : start + left]
-            steps[-1].append(list(part))
-            start, left = start + len(part), left - len(part)
+    room = 0
+    for part in (part for group in groups for part in _split_evenly(group, size)):
+        if len(part) > room or len(steps[-1]) == size:
+            steps.append([])
+            room = size * STEP_GROUPS
+        steps[-1].append(part)
+        room -= len(part)
     return steps
 
 
 def split_into_parallel_steps(ids: Sequence[int], size: int, at_a_time: int) -> list[CycleStep]:
-    """Split messages of different addresses into steps of about equal length, to run in parallel."""
-    steps = max(ceil(len(ids) / size), min(at_a_time, len(ids) // STEP_MIN_MESSAGES), 1)
+    """Split messages of different addresses into steps of about equal length, to run in parallel.
+
+    Each group of a step has at most `size` messages, and a step has at most `STEP_GROUPS` groups.
+    """
+    useful = max(ceil(len(ids) / size), len(ids) // STEP_MIN_MESSAGES, 1)
+    steps = max(min(at_a_time, useful), ceil(len(ids) / (size * STEP_GROUPS)))
     length = max(1, ceil(len(ids) / steps))
-    return [[list(ids[start : start + length])] for start in range(0, len(ids), length)]
+    return [_split_evenly(ids[start : start + length], size) for start in range(0, len(ids), length)]
+
+
+def _split_evenly(ids: Sequence[int], size: int) -> list[list[int]]:
+    """Split messages into as few parts of at most `size` as possible, of about equal length."""
+    length = ceil(len(ids) / max(1, ceil(len(ids) / size))) or 1
+    return [list(ids[start : start + length]) for start in range(0, len(ids), length)]
 
 
 class WaitKind(StrEnum):

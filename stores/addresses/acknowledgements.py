@@ -19,7 +19,7 @@ from domain.addresses.ordering import WaitKind
 from domain.addresses.results import IN_FLIGHT_MODULES, MessageLogUpdate, NewLogicalDelete
 from infra.address_settings import AddressSettings
 from infra.database import Database
-from stores.addresses.cycle import KEEP_UNSURE, TOUCHED
+from stores.addresses.cycle import ARCHIVED_COLUMNS, KEEP_UNSURE, TOUCHED
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Row: TypeAlias = "asyncpg.Record"
@@ -67,6 +67,25 @@ _WRITE_RESULTS: Final = f"""
     )
     WHERE log.id = given.id
     RETURNING log.id, log.uprn_1, log.uprn_2, log.proc_flag, log.retry_times
+    """  # noqa: S608 - constants only
+# Most messages are done with this call, and leave the log with their acknowledgements in one statement, instead of
+# being written there first. A message that was done before stays, so that `_WRITE_RESULTS` decides about it.
+_APPLIED_VALUES: Final = {
+    "proc_flag": "'Y'",
+    "proc_update_date": "now()",
+    **dict.fromkeys(("next_attempt_at", "reason", "wait_reason"), "NULL"),
+    **{f"{each}_ack": "'Y'" for each in Module},
+    **{f"{each}_ack_date": f"CASE WHEN {each}_ack = 'Y' THEN {each}_ack_date ELSE now() END" for each in Module},
+    **{f"{each}_stack_trace": f"CASE WHEN {each}_ack = 'Y' THEN {each}_stack_trace END" for each in Module},
+}
+_MOVE_APPLIED: Final = f"""
+    WITH moved AS (
+        DELETE FROM im_infi_addr_sync_log WHERE id = ANY($1::bigint[]) AND proc_flag IS DISTINCT FROM 'Y'
+        RETURNING {", ".join(ARCHIVED_COLUMNS)}
+    )
+    INSERT INTO im_infi_addr_sync_log_his ({", ".join(ARCHIVED_COLUMNS)})
+    SELECT {", ".join(_APPLIED_VALUES.get(column, column) for column in ARCHIVED_COLUMNS)} FROM moved
+    RETURNING id, uprn_1, uprn_2, proc_flag, retry_times
     """  # noqa: S608 - constants only
 NEEDLESS_REASON: Final = "A module had applied something younger already."
 OVERTAKEN_REASON: Final = (
@@ -171,7 +190,11 @@ async def write_results_and_count_ended_messages(
     if not updates:
         return ApplyStepResult()
     async with database.connection() as connection, connection.transaction():
-        rows = await _write_acknowledgements(connection, settings, params, updates)
+        applied = [each.id for each in updates if each.is_applied_everywhere]
+        moved = await connection.fetch(_MOVE_APPLIED, applied) if applied else []
+        moved_ids = {row["id"] for row in moved}
+        left = [each for each in updates if each.id not in moved_ids]
+        rows = [*moved, *(await _write_acknowledgements(connection, settings, params, left) if left else ())]
         done = [row for row in rows if row["proc_flag"] == "Y"]
         failed = [row for row in rows if row["proc_flag"] == "N"]
         needless = superseded = sum(each.stale for each in updates)

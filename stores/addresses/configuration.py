@@ -94,7 +94,7 @@ class AddressOptions(_SettingsThatMayBeNone):
     retry_pause_seconds: float | None = Field(
         default=None, ge=0, le=86_400, description="pause before a message is retried; doubles each time"
     )
-    run_messages: int | None = Field(default=None, ge=1, le=500, description="messages of one step")
+    run_messages: int | None = Field(default=None, ge=1, le=500, description="messages that are sent together")
     runs: int | None = Field(
         default=None, ge=1, le=100, description="steps that run in parallel, where order does not matter"
     )

@@ -209,15 +209,16 @@ def _list_column_names_but_archived_at(table: type[SQLModel]) -> list[str]:
     return [column.name for column in table.__table__.columns if column.name != "archived_at"]  # type: ignore[attr-defined]
 
 
-_ARCHIVED_COLUMNS: Final = ", ".join(_list_column_names_but_archived_at(AddressMessage))
+ARCHIVED_COLUMNS: Final = tuple(_list_column_names_but_archived_at(AddressMessage))
+_ARCHIVED: Final = ", ".join(ARCHIVED_COLUMNS)
 _ARCHIVE: Final = f"""
     WITH moved AS (
         DELETE FROM {AddressMessage.__tablename__} WHERE id IN (
             SELECT id FROM {AddressMessage.__tablename__}
             WHERE proc_flag = 'Y' AND NOT coalesce(wait_reason ? 'unsure', false) LIMIT $1 FOR UPDATE SKIP LOCKED
-        ) RETURNING {_ARCHIVED_COLUMNS}
+        ) RETURNING {_ARCHIVED}
     )
-    INSERT INTO {ArchivedMessage.__tablename__} ({_ARCHIVED_COLUMNS}) SELECT {_ARCHIVED_COLUMNS} FROM moved
+    INSERT INTO {ArchivedMessage.__tablename__} ({_ARCHIVED}) SELECT {_ARCHIVED} FROM moved
     """  # noqa: S608 - constants only
 
 

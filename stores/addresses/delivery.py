@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import asyncpg
 import msgspec
 
-from domain.addresses import messages, ordering
+from domain.addresses import ordering
 from domain.addresses.activity_models import ApplyStepInput, CyclePhase
-from domain.addresses.messages import CreateUpdateMessage, DeleteMessage, SwapMessage, Topic
+from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, Operation, OperationKind, build_operation_id
 from domain.addresses.ordering import MessageAboutToBeSent, SwapMessageUprns, UnfinishedMessage, WaitKind, WaitReason
 from domain.addresses.results import MessageLogUpdate
@@ -24,8 +24,10 @@ from stores.tables.addresses import build_unfinished_condition
 
 Row: TypeAlias = "asyncpg.Record"
 _ACK_COLUMNS: Final = [(module, f"{module}_ack") for module in Module]
+_ACKS: Final = ", ".join(name for _, name in _ACK_COLUMNS)
+_MESSAGE_COLUMNS: Final = f"id, topic, uprn_1, uprn_2, address_id, payload::text, {_ACKS}, wait_reason::text"
 _LOAD_GROUP: Final = f"""
-    SELECT id, topic, payload::text, ed_ack, im_ack, wfm_ack, od_ack, wait_reason::text
+    SELECT {_MESSAGE_COLUMNS}
     FROM im_infi_addr_sync_log WHERE id = ANY($1::bigint[]) AND cycle_id = $2 AND {OWNED} ORDER BY id
     """  # noqa: S608 - constants only
 _PAUSED_MODULES: Final = (
@@ -52,7 +54,7 @@ class UnfinishedLogMessage:
 
     operation: Operation
     topic: Topic
-    waits_for: list[Module]
+    waits_for: Sequence[Module]
     """Modules that have not acknowledged it."""
     reason: WaitReason
 
@@ -65,7 +67,7 @@ class UnfinishedLogMessage:
     @property
     def is_touched(self) -> bool:
         """Whether a module has applied it, or may have."""
-        return len(self.waits_for) < len(Module) or self.reason.has_unsure_or_inherited_effect
+        return len(self.waits_for) < len(_ACK_COLUMNS) or self.reason.has_unsure_or_inherited_effect
 
 
 async def load_unfinished_messages(database: Database, cycle_id: str, ids: Sequence[int]) -> list[UnfinishedLogMessage]:
@@ -74,47 +76,48 @@ async def load_unfinished_messages(database: Database, cycle_id: str, ids: Seque
         return [build_logged_message(row) for row in await connection.fetch(_LOAD_GROUP, ids, cycle_id)]
 
 
+class _Payload(msgspec.Struct):
+    """What the columns of a message lack; intake has checked what its topic needs of it."""
+
+    # Any: a field may be there twice, of which only the last one counts, or in a topic that does not have it.
+    record: Any = None
+    delete_after: Any = False
+
+
+_PAYLOAD: Final = msgspec.json.Decoder(_Payload)
+_ALL_MODULES: Final = tuple(Module)
+_NO_WAIT_REASON: Final = WaitReason()
+
+
 def build_logged_message(row: Row) -> UnfinishedLogMessage:
     """Build a message from its row."""
     topic = Topic(row["topic"])
-    content = messages.parse_payload(topic, msgspec.json.decode(row["payload"]))
+    waits_for = [module for module, ack in _ACK_COLUMNS if row[ack] != "Y"]
     return UnfinishedLogMessage(
-        operation=build_operation(row["id"], content),
+        operation=_build_operation(topic, row),
         topic=topic,
-        waits_for=[module for module, ack in _ACK_COLUMNS if row[ack] != "Y"],
-        reason=_parse_wait_reason(row),
+        waits_for=_ALL_MODULES if len(waits_for) == len(_ALL_MODULES) else tuple(waits_for),
+        reason=_parse_wait_reason(row["wait_reason"]),
     )
 
 
-def build_operation(log_id: int, content: messages.ChangeMessage) -> Operation:
-    """Build the operation that a message asks of a module."""
-    op_id = build_operation_id(log_id)
-    match content:
-        case SwapMessage():
-            return Operation(
-                op_id=op_id,
-                seq=log_id,
-                kind=OperationKind.SWAP,
-                uprn=content.uprn_1,
-                uprn_2=content.uprn_2,
-                delete_after=content.delete_after,
-            )
-        case CreateUpdateMessage():
-            return Operation(
-                op_id=op_id,
-                seq=log_id,
-                kind=OperationKind.UPSERT,
-                uprn=content.uprn_1,
-                address_id=content.address_id,
-                record=content.record,
-            )
-        case DeleteMessage():
-            return Operation(op_id=op_id, seq=log_id, kind=OperationKind.DELETE, uprn=content.uprn_1)
+def _build_operation(topic: Topic, row: Row) -> Operation:
+    """Build the operation that a message asks of a module; intake has written its columns from its payload."""
+    seq, uprn = row["id"], row["uprn_1"]
+    op_id = build_operation_id(seq)
+    match topic:
+        case Topic.SWAP:
+            delete_after = _PAYLOAD.decode(row["payload"]).delete_after
+            return Operation(op_id, seq, OperationKind.SWAP, uprn, row["uprn_2"], delete_after=delete_after)
+        case Topic.CREATE_UPDATE:
+            record = _PAYLOAD.decode(row["payload"]).record
+            return Operation(op_id, seq, OperationKind.UPSERT, uprn, None, row["address_id"], record)
+        case Topic.DELETE:
+            return Operation(op_id, seq, OperationKind.DELETE, uprn)
 
 
-def _parse_wait_reason(row: Row) -> WaitReason:
-    written: Mapping[str, Any] | None = msgspec.json.decode(row["wait_reason"]) if row["wait_reason"] else None
-    return WaitReason.from_column(written)
+def _parse_wait_reason(written: str | None) -> WaitReason:
+    return WaitReason.from_column(msgspec.json.decode(written)) if written else _NO_WAIT_REASON
 
 
 class BlockingMessage(NamedTuple):
@@ -129,14 +132,17 @@ async def find_blocker_of_each_blocked_message(
     database: Database, settings: AddressSettings, params: ApplyStepInput, messages: Sequence[UnfinishedLogMessage]
 ) -> dict[int, BlockingMessage]:
     """Return the messages that must not be sent yet, each with one that it waits for."""
-    candidates = [each.as_message_about_to_be_sent for each in messages]
-    uprns = [uprn for each in candidates for uprn in each.uprns]
-    last = max((each.id for each in candidates), default=0)
+    operations = [each.operation for each in messages]
+    uprns = [each.uprn for each in operations] + [each.uprn_2 for each in operations if each.uprn_2 is not None]
+    last = max((each.seq for each in operations), default=0)
     async with database.connection() as connection:
         if params.phase in (CyclePhase.SWAP, CyclePhase.WAIT):
             rows = await connection.fetch(_UNFINISHED_NEAR_SWAPS, uprns, last, settings.retries)
         else:
             rows = await connection.fetch(_UNFINISHED_NEAR_WRITES, uprns)
+    if not rows:
+        return {}
+    candidates = [each.as_message_about_to_be_sent for each in messages]
     found = ordering.find_first_blocker_of_each_message(candidates, [_build_unfinished_message(row) for row in rows])
     paused = {row["id"]: [Module(module) for module in row["paused"]] for row in rows}
     return {id_: BlockingMessage(behind, paused[behind]) for id_, behind in found.items()}
@@ -148,13 +154,12 @@ def _build_unfinished_message(row: Row) -> UnfinishedMessage:
     return UnfinishedMessage(row["id"], is_swap, uprns, row["due"], row["touched"])
 
 
-_ACKS: Final = ", ".join(f"{module}_ack" for module in Module)
 _IS_GIVEN_UP: Final = f"""
     proc_flag = 'N' AND next_attempt_at IS NOT NULL AND retry_times >= $1
     AND wait_reason ->> 'kind' = '{WaitKind.MISSING}'
     """
 _GIVEN_UP_SWAPS: Final = f"""
-    SELECT id, topic, payload::text, {_ACKS}, wait_reason::text FROM im_infi_addr_sync_log
+    SELECT {_MESSAGE_COLUMNS} FROM im_infi_addr_sync_log
     WHERE {build_unfinished_condition(Topic.SWAP)} AND {_IS_GIVEN_UP} AND id > $2 ORDER BY id LIMIT $3
     """  # noqa: S608 - constants only
 _ALLOW_ONE_MORE_TRY: Final = f"""
@@ -179,7 +184,7 @@ async def allow_given_up_swaps_one_more_try(database: Database, retries: int, id
 
 # While a later message of its UPRN is unfinished, a delayed call of this one might still take effect.
 _UNCONFIRMED: Final = f"""
-    SELECT id, topic, uprn_1, uprn_2, payload::text, {_ACKS}, wait_reason::text, NOT EXISTS (
+    SELECT {_MESSAGE_COLUMNS}, NOT EXISTS (
         SELECT 1 FROM im_infi_addr_sync_log AS later
         WHERE later.uprn_1 = log.uprn_1 AND later.id > log.id AND later.proc_flag IN ('P', 'N')
           AND (later.topic = '{Topic.SWAP}') = (log.topic = '{Topic.SWAP}')

@@ -19,8 +19,7 @@ from dev.embedded.stack import EmbeddedStack
 from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, OperationKind, OperationOutcome
-from stores.addresses import delivery
-from tests.support.address_oracle import ModuleOracle
+from tests.support.address_oracle import ModuleOracle, build_operation
 from tests.support.address_world import CycleHarness, Fault
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
@@ -246,7 +245,7 @@ class Promises(RuleBasedStateMachine):
         for id_ in (id_ for cycle in self.world.cycles for _, id_ in cycle.done):
             row = rows[id_]
             if not row["superseded_by"] and not row["reason"]:
-                operation = delivery.build_operation(id_, messages.parse_payload(*self.sent[row["msg_no"]]))
+                operation = build_operation(id_, messages.parse_payload(*self.sent[row["msg_no"]]))
                 assert book.apply(operation) is OperationOutcome.APPLIED, (operation, book)
         return book
 

@@ -147,3 +147,23 @@ async def test_a_worker_that_wakes_does_not_write_over_what_an_operator_said(wor
 
     assert await load_by_number(world) == before
     assert before["old"]["reason"] == f"Skipped by ann: {BY.reason}"
+
+
+async def test_a_worker_that_wakes_adds_its_answers_to_what_an_operator_skipped(world: CycleHarness) -> None:
+    """All modules apply it for that worker: it has their acknowledgements then, and still is skipped."""
+    await world.publish([create("a", 1)])
+    plan = await cycle.resume_or_begin_cycle(world.database, world.settings, "cycle")
+    order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WRITE, step=plan.writes[0])
+    modules = SleepingModules(world)
+    asleep = asyncio.create_task(delivery.check_send_and_record_step(world.database, world.settings, modules, order))
+    await modules.asked.wait()
+    world.modules.faults = [Fault.AWAY] * len(Module)
+    await delivery.check_send_and_record_step(world.database, world.settings, world.modules, order)
+    world.modules.faults = []
+    assert await actions.skip_message(world.database, (await load_by_number(world))["a"]["id"], BY, though_touched=True)
+    modules.woken.set()
+    await asleep
+
+    row = (await load_by_number(world))["a"]
+    assert [row[f"{module}_ack"] for module in Module] == ["Y"] * len(Module)
+    assert (row["proc_flag"], row["reason"]) == ("Y", f"Skipped by ann: {BY.reason}")

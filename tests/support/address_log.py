@@ -14,8 +14,7 @@ import asyncpg
 from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, OperationOutcome
-from stores.addresses.delivery import build_operation
-from tests.support.address_oracle import ModuleOracle
+from tests.support.address_oracle import ModuleOracle, build_operation
 from tests.support.deployment import PUSH_SECRET, SIGNED, Deployment
 from tests.support.waiting import eventually
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from domain.addresses.operations import Operation, OperationKind, OperationOutcome
+from domain.addresses.messages import ChangeMessage, CreateUpdateMessage, DeleteMessage, SwapMessage
+from domain.addresses.operations import Operation, OperationKind, OperationOutcome, build_operation_id
 
 Record = dict[str, Any]
 
@@ -87,3 +88,29 @@ class ModuleOracle:
 
     def _lives(self, address_id: int) -> bool:
         return any(address_id == other for other, _ in self.live.values())
+
+
+def build_operation(log_id: int, content: ChangeMessage) -> Operation:
+    """Build the operation that a message asks of a module."""
+    op_id = build_operation_id(log_id)
+    match content:
+        case SwapMessage():
+            return Operation(
+                op_id=op_id,
+                seq=log_id,
+                kind=OperationKind.SWAP,
+                uprn=content.uprn_1,
+                uprn_2=content.uprn_2,
+                delete_after=content.delete_after,
+            )
+        case CreateUpdateMessage():
+            return Operation(
+                op_id=op_id,
+                seq=log_id,
+                kind=OperationKind.UPSERT,
+                uprn=content.uprn_1,
+                address_id=content.address_id,
+                record=content.record,
+            )
+        case DeleteMessage():
+            return Operation(op_id=op_id, seq=log_id, kind=OperationKind.DELETE, uprn=content.uprn_1)

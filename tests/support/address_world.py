@@ -164,7 +164,7 @@ class PythonModules:
             again: dict[str, Any] = {"outcome": outcome, "was": first.outcome}
             if book.logical.get(first.logical_address_id or 0, (0, {}))[0] != operation.seq:
                 again |= {"logical_address_id": None, "in_flight": False}
-            return first.model_copy(update=again)
+            return msgspec.structs.replace(first, **again)
         kept = set(book.logical) - kept_before
         result = OperationResult(
             op_id=operation.op_id,

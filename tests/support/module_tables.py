@@ -81,7 +81,7 @@ class Tables:
     def send(self, *operations: ours.Operation, breaks_after: int | None = None) -> list[OperationResult]:
         """Apply operations in one transaction, as a batch is; raises Breaks after `breaks_after` statements."""
         database = Database(lambda: Breaking(self.connection, breaks_after), SQLITE, 1)
-        read = [Operation.model_validate_json(each.model_dump_json(exclude_none=True)) for each in operations]
+        read = [Operation.model_validate_json(each.json_bytes) for each in operations]
 
         def work(transaction: Transaction) -> list[OperationResult]:
             executor = OperationExecutor(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from domain.addresses import messages
 from domain.addresses.messages import (
@@ -16,7 +19,8 @@ from domain.addresses.messages import (
     Topic,
     UnreadableMessage,
 )
-from domain.addresses.operations import UPRN_MAX
+from domain.addresses.operations import UPRN_MAX, Module, Operation
+from stores.addresses import delivery
 
 RECORD = {"street": "Main Street", "number": 7}
 TOO_LARGE = UPRN_MAX + 1
@@ -106,3 +110,65 @@ def test_the_deepest_message_allowed_is_read() -> None:
 def test_a_backslash_before_u0000_is_no_nul() -> None:
     """Only the character itself is refused, not text that looks like its escape."""
     assert messages.decode_message(Topic.DELETE, rb'{"uprn": 1, "x": "\\u0000"}') == DeleteMessage(1)
+
+
+_NAMES = st.sampled_from(["a", "b:", 'c":', "\u00e9", "record", "delete_after"])
+_SCALARS = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.sampled_from([0.1, "x: y", '":', "\u00e9"])
+_VALUES = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner, max_size=2) | st.lists(st.tuples(_NAMES, inner), max_size=3), max_leaves=4
+)
+_OBJECTS = st.lists(st.tuples(_NAMES, _VALUES), max_size=3)
+
+
+def _write_json(value: Any, style: random.Random) -> str:
+    """Write JSON as publishers may: names twice, space wherever it is allowed, needless escapes."""
+
+    def space() -> str:
+        return style.choice(["", "", " ", "\n"])
+
+    match value:
+        case list() if value and all(isinstance(each, tuple) for each in value):
+            pairs = [f"{_write_json(n, style)}{space()}:{space()}{_write_json(each, style)}" for n, each in value]
+            return f"{{{space()}{','.join(pairs)}}}"
+        case list():
+            return f"[{','.join(_write_json(each, style) for each in value)}]"
+        case str() if style.random() < 0.2:
+            return '"' + "".join(f"\\u{ord(each):04x}" for each in value) + '"'
+        case _:
+            return json.dumps(value, ensure_ascii=style.random() < 0.5)
+
+
+@given(st.sampled_from([Topic.CREATE_UPDATE, Topic.SWAP]), _OBJECTS, _OBJECTS, st.booleans(), st.integers(0, 999))
+def test_a_module_gets_what_intake_has_read(
+    topic: Topic, fields: list[tuple[str, Any]], record: list[tuple[str, Any]], delete_after: bool, seed: int
+) -> None:
+    """No name is sent twice, and fields that a topic does not have mean nothing."""
+    if topic is Topic.CREATE_UPDATE:
+        fields = [*fields, ("uprn", 1), ("address_id", 9), ("record", [("z", 1), *record])]
+    else:
+        fields = [*fields, ("uprn_1", 1), ("uprn_2", 2), ("delete_after", delete_after)]
+    raw = _write_json(fields, random.Random(seed)).encode()
+    content = messages.decode_message(topic, raw)
+
+    sent = json.loads(_build_operation(topic, content, raw).json_bytes, object_pairs_hook=_refuse_repeated_names)
+
+    if isinstance(content, CreateUpdateMessage):
+        assert sent == {
+            "op_id": "5", "seq": 5, "kind": "upsert", "uprn": 1, "address_id": 9, "record": content.record
+        }  # fmt: skip
+    else:
+        assert isinstance(content, SwapMessage)
+        expected = {"op_id": "5", "seq": 5, "kind": "swap", "uprn": 1, "uprn_2": 2}
+        assert sent == {**expected, "delete_after": content.delete_after}
+
+
+def _build_operation(topic: Topic, content: ChangeMessage, raw: bytes) -> Operation:
+    columns = {"uprn_1": content.uprn_1, "uprn_2": content.uprn_2, "address_id": content.address_id}
+    acks = {f"{module}_ack": None for module in Module}
+    row = {"id": 5, "topic": topic.value, "payload": raw.decode(), "wait_reason": None} | columns | acks
+    return delivery.build_logged_message(row).operation  # type: ignore[arg-type]
+
+
+def _refuse_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert len({name for name, _ in pairs}) == len(pairs)
+    return dict(pairs)

@@ -58,12 +58,13 @@ def test_groups_of_swaps_do_what_they_do_one_by_one(uprns: list[list[int]]) -> N
 
 @given(st.lists(st.lists(st.integers(), min_size=1, max_size=9), max_size=9), st.integers(1, 7))
 def test_steps_keep_the_order_of_groups_and_are_no_longer_than_they_may_be(groups: list[list[int]], size: int) -> None:
-    """A group that does not fit is cut, never joined to another."""
+    """A group that is too large is cut, never joined to another."""
     steps = ordering.pack_or_split_groups_into_sequential_steps(groups, size)
 
     assert [id_ for step in steps for part in step for id_ in part] == [id_ for group in groups for id_ in group]
-    assert all(0 < sum(map(len, step)) <= size for step in steps)
-    assert all(sum(map(len, step)) == size for step in steps[:-1])
+    assert all(0 < len(part) <= size for step in steps for part in step)
+    assert all(0 < len(step) <= size for step in steps)
+    assert all(sum(map(len, step)) <= size * ordering.STEP_GROUPS for step in steps)
     assert sum(map(len, steps)) >= len(groups)
 
 
@@ -71,20 +72,70 @@ def test_steps_keep_the_order_of_groups_and_are_no_longer_than_they_may_be(group
     ("messages", "lengths"),
     [
         (0, []),
-        (1, [1]),
-        (199, [199]),
-        (200, [100, 100]),
-        (628, [157] * 4),
-        (2_000, [500] * 4),
-        (2_001, [401] * 4 + [397]),
+        (1, [[1]]),
+        (199, [[199]]),
+        (200, [[100], [100]]),
+        (628, [[157]] * 4),
+        (2_000, [[500]] * 4),
+        (2_001, [[251, 250]] * 3 + [[498]]),
+        (16_001, [[458] * 6 + [453]] * 4 + [[457] * 6 + [455]]),
     ],
 )
-def test_independent_messages_are_cut_into_even_steps(messages: int, lengths: list[int]) -> None:
-    """One group each, and as many of them as run at a time, if there is enough for each."""
+def test_independent_messages_are_cut_into_even_steps(messages: int, lengths: list[list[int]]) -> None:
+    """As many steps as run at a time, if there is enough for each; more where they would be too long."""
     steps = ordering.split_into_parallel_steps(range(messages), 500, 4)
 
-    assert [len(group) for (group,) in steps] == lengths
-    assert [id_ for (group,) in steps for id_ in group] == list(range(messages))
+    assert [list(map(len, step)) for step in steps] == lengths
+    assert [id_ for step in steps for group in step for id_ in group] == list(range(messages))
+
+
+@given(st.integers(0, 3_000), st.integers(1, 500), st.integers(1, 12))
+def test_parallel_steps_hold_every_message_once_and_in_order(messages: int, size: int, at_a_time: int) -> None:
+    """No more steps than run at a time, unless they would be too long; all but the last are of one length."""
+    ids = list(range(7, 7 + messages))
+    longest = size * ordering.STEP_GROUPS
+
+    steps = ordering.split_into_parallel_steps(ids, size, at_a_time)
+
+    assert [id_ for step in steps for group in step for id_ in group] == ids
+    assert all(0 < len(group) <= size for step in steps for group in step)
+    assert all(0 < len(step) <= ordering.STEP_GROUPS for step in steps)
+    assert len(steps) <= max(at_a_time, -(-messages // longest))
+    assert len({sum(map(len, step)) for step in steps[:-1]}) <= 1
+    assert sum(map(len, steps)) <= -(-messages // size) + len(steps)
+
+
+@given(WRITES, st.integers(1, 7), st.integers(1, 6))
+def test_no_two_messages_of_parallel_steps_have_one_address(
+    said: list[tuple[int, bool, int]], size: int, at_a_time: int
+) -> None:
+    """A createUpdate and a delete of one UPRN are in no two phases either: the last of all is the only one sent."""
+    last = {uprn: number for number, (uprn, _, _) in enumerate(said)}
+    winners = choose_last_write_of_each_uprn(
+        [CreateUpdateOrDeleteToCoalesce(id_, said[id_][0]) for id_ in range(len(said))]
+    )
+    phases = [sorted(id_ for id_ in winners.winners if said[id_][1] is is_delete) for is_delete in (False, True)]
+
+    steps = [step for phase in phases for step in ordering.split_into_parallel_steps(phase, size, at_a_time)]
+
+    sent = [id_ for step in steps for group in step for id_ in group]
+    assert sorted(sent) == sorted(last.values())
+    assert len({said[id_][0] for id_ in sent}) == len(sent)
+
+
+@given(PAIRS, st.integers(1, 7))
+def test_swaps_of_an_address_keep_their_order_over_steps(uprns: list[list[int]], size: int) -> None:
+    """Whichever side they share; and no two that share one are sent together."""
+    swaps = [SwapMessageUprns(number, *pair) for number, pair in enumerate(uprns)]
+
+    steps = ordering.pack_or_split_groups_into_sequential_steps(ordering.group_swaps_without_shared_uprns(swaps), size)
+
+    sent = [id_ for step in steps for group in step for id_ in group]
+    assert sorted(sent) == list(range(len(swaps)))
+    for uprn in {uprn for pair in uprns for uprn in pair}:
+        of_uprn = [id_ for id_ in sent if uprn in uprns[id_]]
+        assert of_uprn == sorted(of_uprn)
+        assert all(sum(uprn in uprns[id_] for id_ in group) <= 1 for step in steps for group in step)
 
 
 @given(WRITES)

@@ -70,6 +70,14 @@ DEFECTS = (
         ("tests/integration/test_address_suspended_workers.py", "-k", "wakes"),
     ),
     Defect(
+        "a-woken-worker-takes-what-an-operator-skipped-for-applied",
+        "addresses",
+        "stores/addresses/acknowledgements.py",
+        " AND proc_flag IS DISTINCT FROM 'Y'\n        RETURNING",
+        "\n        RETURNING",
+        ("tests/integration/test_address_suspended_workers.py", "-k", "wakes"),
+    ),
+    Defect(
         "a-woken-worker-s-failure-counts-in-a-later-cycle",
         "addresses",
         "stores/addresses/acknowledgements.py",

@@ -10,7 +10,7 @@ from typing import Any
 from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Operation
-from stores.addresses.delivery import build_operation
+from tests.support.address_oracle import build_operation
 from tests.worlds.addresses.world import LATER, MessageKind, PlannedMessage, World
 
 UPRNS_OF_A_WORLD = 1_000
