@@ -24,6 +24,7 @@ from domain.addresses.operations import (
     OperationKind,
     OperationOutcome,
     OperationResult,
+    ReportedId,
     UnansweredResult,
 )
 from infra.address_settings import AddressSettings
@@ -51,9 +52,9 @@ class _LenientResult(BaseModel):
     op_id: str
     outcome: OperationOutcome
     was: OperationOutcome | None = None
-    missing: list[int] = Field(default_factory=list)
-    address_id: int | None = None
-    logical_address_id: int | None = None
+    missing: list[ReportedId] = Field(default_factory=list)
+    address_id: ReportedId | None = None
+    logical_address_id: ReportedId | None = None
     in_flight: bool = False
     error: str = ""
 
@@ -76,14 +77,14 @@ _BATCH_DECODER: Final = msgspec.json.Decoder(_OperationResultsResponse)
 def _parse_single_result(text: bytes) -> list[OperationResult]:
     try:
         return [_RESULT_DECODER.decode(text)]
-    except ValueError:
+    except (ValueError, RecursionError):
         return [_LenientResult.model_validate_json(text).to_result()]
 
 
 def _parse_batch_results(text: bytes) -> list[OperationResult]:
     try:
         return _BATCH_DECODER.decode(text).results
-    except ValueError:
+    except (ValueError, RecursionError):
         return [each.to_result() for each in _LenientBatchResponse.model_validate_json(text).results]
 
 

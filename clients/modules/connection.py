@@ -326,7 +326,7 @@ def _get_problem_detail_or_excerpt(text: bytes) -> str:
     shown = text[:EXCERPT_CHARACTERS].decode(errors="replace")
     try:
         problem = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return shown
     detail: Any = problem.get("detail") if isinstance(problem, dict) else None
     return detail[:EXCERPT_CHARACTERS] if isinstance(detail, str) else shown

@@ -34,16 +34,19 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from domain.faults import sanitize_and_shorten_text
 
 BATCH_MAX: Final = 500
 LOOKUP_MAX: Final = 2 * BATCH_MAX
 UPRN_MAX: Final = 2**63 - 1
+
+ReportedId: TypeAlias = Annotated[int, msgspec.Meta(ge=-UPRN_MAX, le=UPRN_MAX), Field(ge=-UPRN_MAX, le=UPRN_MAX)]
+"""A UPRN or the id of an address in the answer of a module: one that PostgreSQL can keep."""
 
 
 class Module(StrEnum):
@@ -108,11 +111,11 @@ class OperationResult(msgspec.Struct, frozen=True):
     outcome: OperationOutcome
     was: OperationOutcome | None = None
     """For `already`: the outcome of the first time."""
-    missing: list[int] = []
+    missing: list[ReportedId] = []
     """For `missing`: the UPRNs without an address."""
-    address_id: int | None = None
+    address_id: ReportedId | None = None
     """The address that an upsert, delete or purge was about."""
-    logical_address_id: int | None = None
+    logical_address_id: ReportedId | None = None
     """The address that this operation left logically deleted: by a delete, by a swap with `delete_after`, by an upsert
     that gave the UPRN to another address, or by a purge that found orders in flight.
     """
@@ -166,8 +169,8 @@ class AddressEntry(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    uprn: int
-    address_id: int
+    uprn: ReportedId
+    address_id: ReportedId
     record: dict[str, Any] | None = None
     digest: str | None = None
     """Instead of the record: SHA-256 of it as JSON, see `drift.digest_record`."""

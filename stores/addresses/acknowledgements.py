@@ -197,7 +197,8 @@ async def write_results_and_count_ended_messages(
         rows = [*moved, *(await _write_acknowledgements(connection, settings, params, left) if left else ())]
         done = [row for row in rows if row["proc_flag"] == "Y"]
         failed = [row for row in rows if row["proc_flag"] == "N"]
-        needless = superseded = sum(each.stale for each in updates)
+        stale = {each.id for each in updates if each.stale}
+        needless = superseded = sum(row["id"] in stale for row in done)
         if params.phase in (CyclePhase.WRITE, CyclePhase.DELETE) and done:
             ids, uprns = [row["id"] for row in done], [row["uprn_1"] for row in done]
             superseded += _parse_row_count_of_status(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))

@@ -12,6 +12,7 @@ import pytest
 from clients.http import GuardedClient
 from clients.modules import ModuleFailure, ModulesClient, client, connection
 from domain.addresses.operations import (
+    UPRN_MAX,
     Module,
     ModuleLookupAnswer,
     OperationOutcome,
@@ -224,6 +225,18 @@ async def test_what_is_not_set_up_is_said(tmp_path: Path, changes: dict[str, Any
                 "parse string as an integer, not 'x'; missing[1]: input should be a valid integer, not None; and 1 "
                 "more like these"
             ),
+        ),
+        (
+            json.dumps({"op_id": "1", "outcome": "applied", "address_id": 2**63}).encode(),
+            f"address_id: input should be less than or equal to {UPRN_MAX}, not {2**63}",
+        ),
+        (
+            json.dumps({"op_id": "1", "outcome": "missing", "missing": [7, -(2**63)]}).encode(),
+            f"missing[1]: input should be greater than or equal to -{UPRN_MAX}, not -{2**63}",
+        ),
+        (
+            b'{"op_id": "1", "outcome": "applied", "deep": ' + b"[" * 5_000 + b"]" * 5_000 + b"}",
+            """it is no JSON: '{"op_id": "1", "outcome": "applied", "deep": """ + "[" * 55 + "'",
         ),
     ],
 )
