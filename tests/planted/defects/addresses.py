@@ -127,7 +127,7 @@ DEFECTS = (
         "domain/addresses/results.py",
         "update.counts |= all_answered\n",
         "update.counts = True\n",
-        ("tests/worlds/test_addresses.py", "-m", "soak", "-k", "family and weather"),
+        ("tests/worlds/test_addresses.py", "-m", "soak", "-k", "family and module_faults"),
     ),
     Defect(
         "three-acknowledgements-are-enough",
@@ -143,7 +143,7 @@ DEFECTS = (
         "workflows/addresses/handle.py",
         "every=timedelta(seconds=pause_seconds)",
         "every=timedelta(days=pause_seconds)",
-        ("tests/integration/test_address_schedule.py",),
+        ("tests/integration/test_address_config.py", "-k", "schedules_follow"),
     ),
     Defect(
         "a-message-that-comes-again-is-taken-in-again",
