@@ -1,4 +1,8 @@
-"""The codec of payloads over HTTP, by the protocol of Temporal's Web UI and command line."""
+"""The codec of payloads over HTTP, by the protocol of Temporal's Web UI and command line.
+
+The log has who decrypted, not the audit log: nothing is changed, a page of the Web UI makes many such calls, and a
+history must stay readable while the database is down.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from api.http.models import LenientRequest, Response
 from api.http.routes import Call, RouteAccess, Routes
 from api.http.sessions import get_web_ui_origin
 from domain.faults import Conflict, Invalid
+from infra import log
 from infra.payloads import EncryptingCodec, PayloadDamaged, PayloadKeyMissing
 from services.services import Services
 
@@ -104,11 +109,13 @@ async def decode(call: Call, body: CodecRequest) -> CodecResponse:
     """
     codec = _get_or_create_codec(call)
     try:
-        return _build_response([codec.decrypt(each) for each in _parse_payloads(body)])
+        response = _build_response([codec.decrypt(each) for each in _parse_payloads(body)])
     except PayloadKeyMissing as error:
         raise Conflict("payload_key_missing", str(error)) from error
     except PayloadDamaged as error:
         raise Invalid("payload_damaged", str(error), "Nothing can be read from it.") from error
+    log.get(__name__).info("payloads_decrypted", actor=call.caller.actor, payloads=len(body.payloads))
+    return response
 
 
 @routes.post(
@@ -136,8 +143,8 @@ def _parse_payloads(body: CodecRequest) -> list[Payload]:
     try:
         return [
             Payload(
-                metadata={name: _decode_url_safe_base64(value) for name, value in each.metadata.items()},
-                data=_decode_url_safe_base64(each.data),
+                metadata={name: _decode_base64(value) for name, value in each.metadata.items()},
+                data=_decode_base64(each.data),
             )
             for each in body.payloads
         ]
@@ -157,7 +164,7 @@ def _build_response(payloads: list[Payload]) -> CodecResponse:
     )
 
 
-def _decode_url_safe_base64(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 

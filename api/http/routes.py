@@ -4,7 +4,7 @@ A system declares its routes beside their handlers; annotations say everything o
 
     routes = Routes("widgets", "Things that turn.")
 
-    @routes.post("/v1/widgets", access=Access.PROJECT, status=201, problems={"widget_exists": Conflict})
+    @routes.post("/v1/widgets", access=RouteAccess.PROJECT, status=201, problems={"widget_exists": Conflict})
     async def create(call: Call, body: NewWidget) -> Widget:
         \"\"\"Make a widget.
 
@@ -160,7 +160,7 @@ class RouteOptions(TypedDict, total=False):
     takes_ticket: bool  # whether a ticket in the query opens it, too
     right: KeyRight  # what a key must be allowed to do, where the method does not say it
     for_web_ui: bool  # whether pages of Temporal's Web UI may call it with the console's session
-    is_audited: bool  # False for routes that only submit or do work, which has its own record
+    is_audited: bool  # False for routes that only submit or do work, which has its own record, or that change nothing
     begins_work: bool  # whether it is refused while its system is paused
     deprecated: Deprecated  # whether a later release will not have it
     also: Mapping[HTTPStatus, str]  # further successful statuses, with their media types
@@ -378,7 +378,7 @@ def _require_valid_route(route: Route, hints: Mapping[str, Any]) -> None:
             )
         },
         "the path and its model must have the same variables": variables ^ declared,
-        "a route with Access.OWNER needs project_id in its path": (
+        "a route with RouteAccess.OWNER needs project_id in its path": (
             {"project_id"} - declared if route.access is RouteAccess.OWNER else set()
         ),
         "a handler's docstring is its summary": set() if route.summary else {"docstring"},

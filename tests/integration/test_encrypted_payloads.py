@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from google.protobuf import json_format
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.worker import Replayer
@@ -209,8 +210,10 @@ async def test_the_web_ui_and_the_command_line_decode(settings: Settings) -> Non
         assert await codec.decode([json_format.ParseDict(sent, Payload())]) == [plain]
 
         browser = {**await sign_in(api_client, admin), "Sec-Fetch-Site": "same-site", "X-Namespace": "default"}
-        reply = await ask_codec(api_client, "decode", to_json(hidden), headers={**browser, "Origin": UI})
+        with capture_logs() as logs:
+            reply = await ask_codec(api_client, "decode", to_json(hidden), headers={**browser, "Origin": UI})
         assert (reply.status, reply.body) == (200, {"payloads": [to_json(plain)]})
+        assert [each["actor"] for each in logs if each["event"] == "payloads_decrypted"] == ["admin"]
         assert reply.headers["Access-Control-Allow-Origin"] == UI
         assert reply.headers["Access-Control-Allow-Credentials"] == "true"
 
