@@ -70,7 +70,7 @@ class SourceClient:
                 headers=self._headers,
                 max_bytes=self._settings.page_max_bytes,
                 timeout_seconds=self._settings.page_timeout_seconds,
-                threshold=None
+                wait_beyond=None
                 if self._has_slot
                 else WaitBeforeReadingBeyondSize(LARGE_BYTES, self._take_large_page_slot),
             )

@@ -80,11 +80,11 @@ class GuardedClient:
         headers: Mapping[str, str] = NO_HEADERS,
         max_bytes: int,
         timeout_seconds: float,
-        threshold: WaitBeforeReadingBeyondSize | None = None,
+        wait_beyond: WaitBeforeReadingBeyondSize | None = None,
     ) -> HttpResponse:
         """Send a GET and read the whole response; raises SourceFault."""
         async with self._exchange("GET", url, headers, None, timeout_seconds, max_bytes) as exchange:
-            return await exchange.read(max_bytes, threshold)
+            return await exchange.read(max_bytes, wait_beyond)
 
     async def post(
         self,
@@ -142,7 +142,8 @@ class GuardedClient:
         max_bytes: int,
     ) -> AsyncIterator[StreamedResponse]:
         target = self._require_allowed_target(url, is_own_open=method == "GET")
-        # A connection is made in the context of the request that waits for it, and kept for its host and port alone.
+        # Read by open_socket_if_allowed, which aiohttp calls in the context of the request that needs a connection.
+        # A kept connection is used again for its host and port alone, and at our own only this route is allowed.
         _is_own_api.set(self._rules.is_own_route(target))
         address = URL(target.url, encoded=bool(_QUOTED.fullmatch(target.rest)))
         with _raise_errors_as_faults(target, timeout_seconds, max_bytes):
@@ -171,7 +172,7 @@ def _build_fault(error: TransportError, target: egress.UrlParts, timeout_seconds
             return _convert_to_source_fault(
                 egress.build_denied_fault(f"{target} leads to an address that is private, reserved or not open to us.")
             )
-        case TransportFailureKind.CUT_OFF:
+        case TransportFailureKind.CUT_OFF_IN_BODY:
             return SourceFault(
                 "source_cut_off",
                 f"{target} broke off in the middle of its answer, {error.detail}.",
@@ -220,9 +221,9 @@ _UNREACHABLE: Final = {
         f"{{target}} did not answer in valid HTTP with headers of at most {HEADER_MAX_BYTES:,} bytes each.",
         "Open the address with curl and compare.",
     ),
-    TransportFailureKind.BROKEN_OFF: (
-        "{target} broke off in the middle of its answer, or sent it damaged.",
-        "Try again. If it happens again, look into its log.",
+    TransportFailureKind.CLOSED_BEFORE_BODY: (
+        "{target} broke off before the body of its answer.",
+        "Try again. If it happens again, look into its log, and into those of the proxies before it.",
     ),
 }
 """Sentences and hints of faults before a response."""

@@ -36,8 +36,8 @@ class TransportFailureKind(StrEnum):
     NO_TLS = "no_tls"
     NO_CONNECTION = "no_connection"
     INVALID = "invalid"  # no HTTP, or headers beyond the limits
-    BROKEN_OFF = "broken_off"  # before the body
-    CUT_OFF = "cut_off"  # within the body, or damaged
+    CLOSED_BEFORE_BODY = "closed_before_body"
+    CUT_OFF_IN_BODY = "cut_off_in_body"  # or what came of it is damaged
     TIMEOUT = "timeout"
     TOO_LARGE = "too_large"
     ENCODING = "encoding"  # one that was not asked for
@@ -197,15 +197,15 @@ class StreamedResponse:
         """The status and headers."""
         return ResponseHead(self.response.status, self.response.headers)
 
-    async def read(self, max_bytes: int, threshold: WaitBeforeReadingBeyondSize | None = None) -> HttpResponse:
+    async def read(self, max_bytes: int, wait_beyond: WaitBeforeReadingBeyondSize | None = None) -> HttpResponse:
         """Read the whole body."""
         # A BytesIO returns its content without another copy.
         body = BytesIO()
         async for chunk in self.iterate_body(max_bytes):
             body.write(chunk)
-            if threshold is not None and body.tell() > threshold.bytes:
-                await self._wait_without_using_timeout(threshold.wait)
-                threshold = None
+            if wait_beyond is not None and body.tell() > wait_beyond.bytes:
+                await self._wait_without_using_timeout(wait_beyond.wait)
+                wait_beyond = None
         return HttpResponse(self.response.status, self.response.headers, body.getvalue())
 
     async def read_excerpt(self, max_bytes: int) -> HttpResponse:
@@ -256,8 +256,8 @@ class StreamedResponse:
                     received += len(chunk)
                     yield chunk
         except TransportError as error:
-            if received and error.fault is not TransportFailureKind.CUT_OFF:
-                raise TransportError(TransportFailureKind.CUT_OFF, f"after {received:,} bytes of it") from None
+            if received and error.fault is not TransportFailureKind.CUT_OFF_IN_BODY:
+                raise TransportError(TransportFailureKind.CUT_OFF_IN_BODY, f"after {received:,} bytes of it") from None
             raise
 
     async def _iterate_gunzipped(self) -> AsyncIterator[bytes]:
@@ -270,7 +270,7 @@ class StreamedResponse:
             gunzip.raise_if_stream_ended_early()
         except InvalidGzip:
             detail = f"after {received:,} bytes of it, or packed it wrongly"
-            raise TransportError(TransportFailureKind.CUT_OFF, detail) from None
+            raise TransportError(TransportFailureKind.CUT_OFF_IN_BODY, detail) from None
 
 
 @contextmanager
@@ -295,7 +295,7 @@ def _classify_error(error: aiohttp.ClientError) -> TransportFailureKind:
         case aiohttp.ClientResponseError():
             return TransportFailureKind.INVALID
         case _:
-            return TransportFailureKind.BROKEN_OFF
+            return TransportFailureKind.CLOSED_BEFORE_BODY
 
 
 PIECE_BYTES = 1024 * 1024

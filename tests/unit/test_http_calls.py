@@ -203,9 +203,9 @@ async def test_a_refused_token_is_fetched_again_once_for_all() -> None:
 @pytest.mark.parametrize(
     ("script", "fault"),
     [
-        (says(), TransportFailureKind.BROKEN_OFF),
+        (says(), TransportFailureKind.CLOSED_BEFORE_BODY),
         (says(b"garbage\r\n\r\n"), TransportFailureKind.INVALID),
-        (says(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"), TransportFailureKind.CUT_OFF),
+        (says(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"), TransportFailureKind.CUT_OFF_IN_BODY),
         (says(answer(b"x" * 2_000)), TransportFailureKind.TOO_LARGE),
         (says(answer(b"x", "Content-Encoding: br")), TransportFailureKind.ENCODING),
         (drips(b"HTTP/1.1 200 OK\r\n\r\n"), TransportFailureKind.TIMEOUT),

@@ -75,7 +75,7 @@ async def test_a_long_body_is_read_on_after_a_wait_that_takes_none_of_its_time(s
     pieces = [OK + b"Content-Length: %d\r\n\r\n" % size, *[b"x" * 1_000] * (size // 1_000), b"x" * (size % 1_000)]
     async with running_reachable_peer(says(*pieces)) as (here, client):
         got = await client.get(
-            here.url, max_bytes=100_000, timeout_seconds=1, threshold=WaitBeforeReadingBeyondSize(1_000, wait)
+            here.url, max_bytes=100_000, timeout_seconds=1, wait_beyond=WaitBeforeReadingBeyondSize(1_000, wait)
         )
     assert got.body == b"x" * size
     assert len(waited) == waits
@@ -91,7 +91,7 @@ async def test_the_time_of_a_long_body_goes_on_after_the_wait() -> None:
     async with running_reachable_peer(drips(OK + b"Content-Length: 100000\r\n\r\n" + b"x" * 50_000)) as (here, client):
         with pytest.raises(SourceFault) as failed:
             await client.get(
-                here.url, max_bytes=100_000, timeout_seconds=0.5, threshold=WaitBeforeReadingBeyondSize(5, wait)
+                here.url, max_bytes=100_000, timeout_seconds=0.5, wait_beyond=WaitBeforeReadingBeyondSize(5, wait)
             )
     assert failed.value.record.code == "source_timeout"
     assert time.monotonic() - began >= 0.5
@@ -134,8 +134,8 @@ async def test_dripping(script: Script) -> None:
         ([OK + b"X-Long: " + b"x" * 9_000 + b"\r\n\r\n"], "headers"),
         ([OK + b"".join(b"X-%d: x\r\n" % n for n in range(200)) + b"\r\n"], "headers"),
         ([OK + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"], "valid HTTP"),
-        ([b""], "broke off"),
-        ([OK + b"Content-Length: 10\r\n\r\n"], "broke off"),
+        ([b""], "broke off before the body of its answer"),
+        ([OK + b"Content-Length: 10\r\n\r\n"], "broke off before the body of its answer"),
         ([OK + b"Transfer-Encoding: chunked\r\n\r\nzzz\r\n"], "valid HTTP"),
     ],
 )
