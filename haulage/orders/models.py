@@ -69,18 +69,26 @@ class Backfill(BaseModel):
     platform: str
     backfill_id: str
     asked_by: str
+    """The name that was sent, or where the request came from."""
     asked_at: datetime
     window: Window
+    """The time that is read again."""
     state: BackfillState
+    """Failed if any of its slices could not be read again."""
     slices: int
     """Complete slices of the time when it began."""
     read: int
+    """Of them, how many were read again."""
     failed: int
+    """Of them, how many could not be read again; the `reread` of each says why."""
     read_to: datetime | None = None
-    """Up to here every slice was tried."""
+    """Up to here every slice was tried; None before the first."""
     finished_at: datetime | None = None
+    """When it ended; None while it runs."""
     fault: Fault | None = None
+    """Why the first slice that failed did."""
     workflow_id: str
+    """Where Temporal shows it."""
 
 
 class ListedPlatform(BaseModel):
@@ -88,20 +96,27 @@ class ListedPlatform(BaseModel):
 
     platform: str
     project_id: str
+    """Whose orders they are."""
     kind: str
+    """A kind that is built in, or the name of its own `capability`."""
     shop: str
     base_url: str
     starts_at: datetime | None = None
     """Where its orders begin; None before the first claim."""
     claimed_to: datetime | None = None
-    """Up to here slices are claimed."""
+    """Up to here slices are claimed, those of the history apart."""
     complete_to: datetime | None = None
     """Up to here every order is stored, without a hole."""
     unserved_since: datetime | None = None
+    """Since when no worker serves it; None while one does."""
     clock_failed_since: datetime | None = None
+    """Since when its clock cannot be read, so that nothing new is claimed; None while it can."""
     credentials_failed_since: datetime | None = None
+    """Since when it refuses the account's credentials, so that its slices wait; None while it takes them."""
     stale: int = 0
+    """Slices that were reported because they take longer than `HAULAGE_ORDERS__STALE_HOURS`."""
     sweeps_failed: int = 0
+    """Complete slices whose last sweep failed; it is repeated by itself."""
     failed: int = 0
     """Slices in the failed set."""
     open: int = 0
@@ -112,27 +127,41 @@ class Platform(ListedPlatform):
     """A platform in full."""
 
     platform_now: datetime | None = None
+    """The time by the platform's clock."""
     zone_minutes: int = 0
+    """How far the platform's zone is ahead of UTC, negative where it is behind; reports are made of the days there."""
     skew_seconds: float | None = None
+    """How far the platform's clock is ahead of Haulage's, negative where it is behind."""
     clock_fault: Fault | None = None
+    """Why its clock cannot be read."""
     credentials_fault: Fault | None = None
+    """Why its credentials are refused."""
     lag_seconds: float | None = None
     """How far `complete_to` is behind the platform's clock."""
     holes: Sequence[Window] = ()
     """What is not stored yet before `claimed_to`, oldest first, at most 100."""
     next_slices: Sequence[Window] = ()
+    """What is claimed next, once its orders have settled."""
     requests_in_window: int = 0
+    """Requests that count against the platform's rate now."""
     requests_today: int = 0
+    """Requests within the last 24 hours, whether or not there is a quota."""
     settle_lag: int = 0
+    """The configured seconds after which orders have settled."""
     proposed_settle_lag: int | None = None
+    """The seconds that would have caught the orders that came late; None where `settle_lag` does."""
     missed: int = 0
     """Orders that only a later reading found."""
     backfill: Backfill | None = None
     """The newest one."""
     paused: bool = False
+    """Whether its schedule is paused."""
     note: str = ""
+    """Why it was paused or resumed last."""
     next_runs: Sequence[datetime] = ()
+    """When its schedule claims next; empty while it is paused."""
     workflow_id: str | None = None
+    """Where Temporal shows the newest cycle; None before the first."""
 
     @property
     def trouble(self) -> Fault | None:
@@ -160,9 +189,13 @@ class PlatformConfig(BaseModel):
 
     platform: str
     version: int
+    """Grows with every change; each slice has the one that it was read by."""
     effective: Mapping[str, SettingValue]
+    """The values in force."""
     inherited: Mapping[str, SettingValue]
+    """What would be in force if this level set nothing."""
     own: Mapping[str, Any]
+    """What this level sets; send it back changed."""
 
 
 class PlatformSchedule(BaseModel):
@@ -171,16 +204,22 @@ class PlatformSchedule(BaseModel):
     platform: str
     paused: bool
     note: str = ""
+    """Why it was paused or resumed last."""
     next_runs: Sequence[datetime] = ()
+    """When it claims next; empty while it is paused."""
 
 
 class LastSliceReread(BaseModel):
     """The last requested reading of a complete slice."""
 
     state: BackfillState
+    """Where it failed, what was read before is kept."""
     since: datetime | None = None
+    """Since when it is read again; None where that has ended."""
     ended_at: datetime | None = None
+    """When a reading again ended last."""
     fault: Fault | None = None
+    """Why it failed."""
 
 
 class OrderSlice(BaseModel):
@@ -191,8 +230,10 @@ class OrderSlice(BaseModel):
     window: Window
     state: SliceState
     track: str
+    """`live` or `history`."""
     attempts: int
     settings_version: int | None = None
+    """The version of the configuration that it was last read by."""
     orders: int | None = None
     """Different orders that were listed, those of its overlap included."""
     total: int | None = None
@@ -200,21 +241,32 @@ class OrderSlice(BaseModel):
     changed: int | None = None
     """Of the orders, those that were new or newer."""
     passes: int | None = None
+    """How often all its pages were read until it was confirmed."""
     pages: int | None = None
+    """Pages of all passes."""
     outside: int | None = None
+    """Orders outside of the time that was asked for; they are stored."""
     undated: int | None = None
+    """Orders without a time; they count as the oldest that was asked for."""
     swept_at: datetime | None = None
+    """When the sweep had read it again."""
     missed: int | None = None
+    """Orders that only the sweep found; None before it."""
     stale_told_at: datetime | None = None
+    """When it was reported that the slice takes too long; None once it has ended."""
     reread: LastSliceReread | None = None
+    """The last reading again that was asked for; None if there was none."""
     fault: Fault | None = None
     """Why it failed; of one that is done, why its last sweep did."""
     reason: str | None = None
     """Why it was skipped."""
     raw_key: str | None = None
+    """The key of its pages in the object store."""
     claimed_at: datetime
     finished_at: datetime | None = None
+    """When it was done, failed, skipped or split; None while it is open."""
     workflow_id: str
+    """Where Temporal shows its first reading; one that was redone has a suffix."""
 
 
 class SliceChoice(BaseModel):
