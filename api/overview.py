@@ -23,7 +23,7 @@ from api.pauses import PauseResponse, build_pause_response
 from domain import webhooks
 from domain.faults import QuotaExhausted, Unauthenticated
 from domain.quotas import STREAMS_QUOTA
-from domain.workload import ConcernKind, ConcernKindSubjectAndCause, Workload, Workloads, sum_workloads
+from domain.workload import ConcernKind, ConcernKindSubjectAndCause, CountsAndConcerns, WorkByProject, sum_workloads
 from infra import log, outages, temporal
 from infra.settings import Settings
 from services.services import Services
@@ -33,7 +33,7 @@ from stores.webhooks import PendingDeliveries, count_pending
 from systems import System, import_modules, protocol
 from systems.protocol import SystemNames
 
-SystemOverview: TypeAlias = protocol.SystemOverview[Services, Settings, Workloads]
+SystemOverview: TypeAlias = protocol.SystemOverview[Services, Settings, WorkByProject]
 
 RECONNECT_MILLISECONDS: Final = 2_000
 SEND_TIMEOUT_SECONDS: Final = 10.0
@@ -284,7 +284,7 @@ class OverviewSnapshotReader:
         health = await self._components.get_fresh_or_read()
         reads = [self._workloads[system] for system in systems]
         paused: Mapping[str, PauseRecord] | None = None
-        workloads: list[Workloads | None] = [None] * len(reads)
+        workloads: list[WorkByProject | None] = [None] * len(reads)
         queues: list[QueueStatus] = []
         if not components.is_silent(health, "database"):
             queues, paused, workloads = await asyncio.gather(
@@ -294,7 +294,7 @@ class OverviewSnapshotReader:
             )
         now = datetime.now(UTC)
         shown = [
-            self._build_workload(system, self._select_project_workload(project_id, system, each), queues, paused, now)
+            self._build_workload(system, self._select_workload(project_id, system, each), queues, paused, now)
             for system, each in zip(systems, workloads, strict=True)
             if each is not None and paused is not None
         ]
@@ -315,7 +315,7 @@ class OverviewSnapshotReader:
     def _build_workload(
         self,
         system: System,
-        workload: Workload,
+        workload: CountsAndConcerns,
         queues: list[QueueStatus],
         paused: Mapping[str, PauseRecord],
         now: datetime,
@@ -323,7 +323,7 @@ class OverviewSnapshotReader:
         overview = self._overviews[system]
         period = overview.get_failure_count_period
         own_queues = [each for each in queues if each.room == system]
-        workload = sum_workloads((workload, _derive_concerns_from_figures(system, workload, own_queues, paused, now)))
+        workload = sum_workloads((workload, _derive_concerns(system, workload, own_queues, paused.get(system), now)))
         return SystemWorkload(
             room=system,
             unit=overview.UNIT,
@@ -334,15 +334,15 @@ class OverviewSnapshotReader:
             oldest_running_seconds=workload.running.compute_age(now),
             oldest_waiting_seconds=workload.waiting.compute_age(now),
             oldest_failed_seconds=workload.failed.compute_age(now),
-            concerns=[_build_concern(kind, workload) for kind in sorted(workload.concerns)],
+            concerns=[_build_concern_with_largest_parts(kind, workload) for kind in sorted(workload.concerns)],
             paused=build_pause_response(paused.get(system)),
         )
 
-    def _select_project_workload(self, project_id: str | None, system: System, workloads: Workloads) -> Workload:
+    def _select_workload(self, project_id: str | None, system: System, workloads: WorkByProject) -> CountsAndConcerns:
         """Return the workload of a project; of a system without projects, all of it."""
         if project_id is None or not self._overviews[system].HAS_PROJECTS:
             return sum_workloads(workloads.values())
-        return workloads.get(project_id, Workload())
+        return workloads.get(project_id, CountsAndConcerns())
 
     def _build_engine_url(self, system: System, project_id: str | None) -> str | None:
         ui_url = self._services.settings.engine.ui_url
@@ -362,9 +362,9 @@ class OverviewSnapshotReader:
             return []
 
 
-def _derive_concerns_from_figures(
-    system: System, workload: Workload, queues: list[QueueStatus], paused: Mapping[str, PauseRecord], now: datetime
-) -> Workload:
+def _derive_concerns(
+    system: System, workload: CountsAndConcerns, queues: list[QueueStatus], pause: PauseRecord | None, now: datetime
+) -> CountsAndConcerns:
     """Return the concerns that follow from the figures of a system, its queues and its pause."""
     details = Counter[ConcernKindSubjectAndCause]()
     for queue in queues:
@@ -372,16 +372,16 @@ def _derive_concerns_from_figures(
             details[ConcernKindSubjectAndCause(ConcernKind.NO_WORKER, queue.name)] = 1
         elif queue.backlog_seconds > QUEUE_WAIT_SECONDS:
             details[ConcernKindSubjectAndCause(ConcernKind.QUEUE_WAITS, queue.name)] = 1
-    if pause := paused.get(system):
+    if pause:
         details[ConcernKindSubjectAndCause(ConcernKind.SYSTEM_PAUSED, cause=f"{pause.who}: {pause.reason}")] = 1
     concerns = Counter(detail.kind for detail in details)
     if (workload.waiting.compute_age(now) or 0.0) > STANDSTILL_SECONDS[system]:
         concerns[ConcernKind.WAITING] = workload.waiting.count
     concerns[ConcernKind.FAILED] = workload.failed.count - workload.concerns[ConcernKind.GIVEN_UP]
-    return Workload(concerns=+concerns, details=details)
+    return CountsAndConcerns(concerns=+concerns, details=details)
 
 
-def _build_concern(kind: ConcernKind, workload: Workload) -> Concern:
+def _build_concern_with_largest_parts(kind: ConcernKind, workload: CountsAndConcerns) -> Concern:
     found = sorted((-count, detail) for detail, count in workload.details.items() if detail.kind is kind)
     parts = [ConcernPart(count=-count, subject=each.subject, cause=each.cause) for count, each in found[:PARTS_SHOWN]]
     return Concern(trouble=kind, count=workload.concerns[kind], parts=parts)

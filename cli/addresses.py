@@ -16,7 +16,7 @@ from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRu
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
-    from haulage.addresses import Addresses, MessageWithModuleAnswers, PublishedMessagesProgress, UnfinishedCounts
+    from haulage.addresses import Addresses, MessageWithModuleAnswers, PublishedMessagesOutcomeCounts, UnfinishedCounts
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -368,14 +368,14 @@ def _describe_figures(figures: UnfinishedCounts) -> Iterable[str]:
         yield f"{figures.logical_deletes:,} deleted addresses are kept by a module, {figures.removable:,} removable"
 
 
-def _describe_published_messages_progress(delivery: PublishedMessagesProgress) -> str:
+def _describe_published_messages_progress(delivery: PublishedMessagesOutcomeCounts) -> str:
     return (
         f"{delivery.done:,} of {delivery.total:,} messages are done, {delivery.given_up:,} given up, "
         f"{delivery.quarantined:,} in quarantine"
     )
 
 
-def _describe_delivery_or_raise_unless_all_done(delivery: PublishedMessagesProgress) -> CommandOutput:
+def _describe_delivery_or_raise_unless_all_done(delivery: PublishedMessagesOutcomeCounts) -> CommandOutput:
     fields = {
         **delivery.model_dump(exclude={"messages"}),
         "unfinished": [each.id for each in delivery.messages if each.state != "done"],

@@ -59,7 +59,7 @@ class ConcernKindSubjectAndCause(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class CountsAndConcerns:
     """The items of a project or system by state, and its concerns."""
 
     running: CountAndOldestTime = CountAndOldestTime()
@@ -75,18 +75,18 @@ class RowByColumnName(Protocol):
     def __getitem__(self, name: str, /) -> Any: ...
 
 
-Workloads: TypeAlias = Mapping[str, Workload]
+WorkByProject: TypeAlias = Mapping[str, CountsAndConcerns]
 """Workloads by project id; what belongs to no project has the empty id."""
 
 
-def sum_workloads(parts: Iterable[Workload]) -> Workload:
+def sum_workloads(parts: Iterable[CountsAndConcerns]) -> CountsAndConcerns:
     """Add up workloads."""
     parts = list(parts)
     concerns, details = Counter[ConcernKind](), Counter[ConcernKindSubjectAndCause]()
     for part in parts:
         concerns.update(part.concerns)
         details.update(part.details)
-    return Workload(
+    return CountsAndConcerns(
         sum((part.running for part in parts), CountAndOldestTime()),
         sum((part.waiting for part in parts), CountAndOldestTime()),
         sum((part.failed for part in parts), CountAndOldestTime()),
@@ -95,24 +95,24 @@ def sum_workloads(parts: Iterable[Workload]) -> Workload:
     )
 
 
-def merge_workloads(*several: Workloads) -> Workloads:
+def merge_workloads(*several: WorkByProject) -> WorkByProject:
     """Add up workloads by project."""
     projects = {project for each in several for project in each}
     return {project: sum_workloads(each[project] for each in several if project in each) for project in projects}
 
 
-def parse_workloads(rows: Iterable[RowByColumnName]) -> Workloads:
+def parse_workloads(rows: Iterable[RowByColumnName]) -> WorkByProject:
     """Read workloads from rows with `project_id` and, for `running`, `waiting` and `failed`, a count and its `…_at`."""
-    found: defaultdict[str, list[Workload]] = defaultdict(list)
+    found: defaultdict[str, list[CountsAndConcerns]] = defaultdict(list)
     for row in rows:
         running, waiting, failed = (
             CountAndOldestTime(row[kind], row[f"{kind}_at"]) for kind in ("running", "waiting", "failed")
         )
-        found[row["project_id"]].append(Workload(running, waiting, failed))
+        found[row["project_id"]].append(CountsAndConcerns(running, waiting, failed))
     return {project: sum_workloads(parts) for project, parts in found.items()}
 
 
-def parse_concerns(kind: ConcernKind, rows: Iterable[RowByColumnName]) -> Workloads:
+def parse_concerns(kind: ConcernKind, rows: Iterable[RowByColumnName]) -> WorkByProject:
     """Read one concern from rows with `project_id`, `subject`, `cause` and `count`."""
     return {
         project: replace(each, concerns=+Counter({kind: each.details.total()}))
@@ -120,9 +120,9 @@ def parse_concerns(kind: ConcernKind, rows: Iterable[RowByColumnName]) -> Worklo
     }
 
 
-def parse_concern_details(kind: ConcernKind, rows: Iterable[RowByColumnName]) -> Workloads:
+def parse_concern_details(kind: ConcernKind, rows: Iterable[RowByColumnName]) -> WorkByProject:
     """Read what a concern is about, without counting it, from rows with `project_id`, `subject`, `cause`, `count`."""
     found: defaultdict[str, Counter[ConcernKindSubjectAndCause]] = defaultdict(Counter)
     for row in rows:
         found[row["project_id"]][ConcernKindSubjectAndCause(kind, row["subject"], row["cause"])] += row["count"]
-    return {project: Workload(details=+details) for project, details in found.items()}
+    return {project: CountsAndConcerns(details=+details) for project, details in found.items()}

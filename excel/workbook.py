@@ -164,13 +164,16 @@ def render_tables(tables: Mapping[str, pa.Table]) -> bytes:
 
 
 def _build_plain_template(table: pa.Table) -> JsonValue:
-    return [{"name": field.name, "title": field.name, "type": _choose_plain_kind(field.type)} for field in table.schema]
+    return [
+        {"name": field.name, "title": field.name, "type": _choose_number_text_or_auto(field.type)}
+        for field in table.schema
+    ]
 
 
-def _choose_plain_kind(kind: pa.DataType) -> CellKind:
-    if pa.types.is_binary(kind):
+def _choose_number_text_or_auto(arrow_type: pa.DataType) -> CellKind:
+    if pa.types.is_binary(arrow_type):
         return CellKind.NUMBER
-    return CellKind.TEXT if pa.types.is_string(kind) or pa.types.is_large_string(kind) else CellKind.AUTO
+    return CellKind.TEXT if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) else CellKind.AUTO
 
 
 def _write_hyperlinks_up_to_limit(sheet: _SheetWithTableBodies) -> int:

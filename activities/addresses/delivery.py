@@ -29,7 +29,7 @@ from infra.database import Database
 from stores.addresses import acknowledgements, delivery
 from stores.addresses.delivery import (
     BlockingMessage,
-    UnconfirmedMessage,
+    DoneMessageWithUnansweredModules,
     UnfinishedLogMessage,
     find_blocker_of_each_blocked_message,
     load_unfinished_messages,
@@ -157,7 +157,7 @@ async def confirm_unconfirmed_messages(database: Database, modules: ModulesClien
 async def _repeat_applied_operations_and_write_confirmations(
     database: Database,
     modules: ModulesClientForSendingAndLookups,
-    messages: Sequence[UnconfirmedMessage],
+    messages: Sequence[DoneMessageWithUnansweredModules],
     silent: Set[Module],
 ) -> Set[Module]:
     """Ask the modules that are not silent, write their answers, and return those that gave none."""
@@ -193,7 +193,7 @@ async def _repeat_applied_operations_and_write_confirmations(
 
 
 async def _look_up_and_repeat_applied_operations(
-    modules: ModulesClientForSendingAndLookups, module: Module, messages: Sequence[UnconfirmedMessage]
+    modules: ModulesClientForSendingAndLookups, module: Module, messages: Sequence[DoneMessageWithUnansweredModules]
 ) -> LateResults:
     """Return the results of the operations that the module has applied.
 
@@ -215,7 +215,7 @@ async def _look_up_and_repeat_applied_operations(
     return answers
 
 
-def _is_confirmed_by_answers(message: UnconfirmedMessage, answers: LateResults) -> bool:
+def _is_confirmed_by_answers(message: DoneMessageWithUnansweredModules, answers: LateResults) -> bool:
     seq = message.message.operation.seq
     if seq not in answers:
         return False
@@ -223,7 +223,9 @@ def _is_confirmed_by_answers(message: UnconfirmedMessage, answers: LateResults) 
     return message.is_final if answer is None else answer.is_acknowledged
 
 
-def _left_any_message_unanswered(module: Module, messages: Sequence[UnconfirmedMessage], answers: LateResults) -> bool:
+def _left_any_message_unanswered(
+    module: Module, messages: Sequence[DoneMessageWithUnansweredModules], answers: LateResults
+) -> bool:
     """Whether a module was asked and left something unanswered, so that it is not asked again in this run."""
     if not answers:
         return any(module in each.unsure_modules for each in messages)

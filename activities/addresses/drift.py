@@ -224,7 +224,7 @@ class DriftCountsAndListedDifferences:
     different: int = 0
     shown: list[AddressDifference] = field(default_factory=list)
 
-    def add_uprn(self, uprn: int, sides: Fingerprints) -> None:
+    def compare_and_count_uprn(self, uprn: int, sides: Fingerprints) -> None:
         self.compared += 1
         self.live.update(module for module, side in sides.items() if side)
         if difference := find_difference(uprn, sides):
@@ -270,7 +270,7 @@ class DriftActivities:
         async with send_heartbeats_during_block(lambda: [findings.compared, findings.different]):
             async with aclosing(iterate_fingerprints_of_all_uprns(self._modules)) as scanned:
                 async for uprn, sides in scanned:
-                    findings.add_uprn(uprn, sides)
+                    findings.compare_and_count_uprn(uprn, sides)
             await self._compare_differences_again(findings)
             known = await search.find_latest_message_ids_of_uprns(
                 self._database, [difference.uprn for difference in findings.shown]

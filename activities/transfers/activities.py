@@ -14,7 +14,7 @@ from temporalio import activity
 
 from activities.transfers.journal import GseTaskJournal
 from activities.transfers.repository import FileRepositoryClient
-from activities.transfers.sending import ShardSender, ShardSendingParameters
+from activities.transfers.sending import ShardSender, ShardSpecFileAndDeadlines
 from clients.gse import GseFailure
 from domain.limits import SpendingBeyondLimit
 from domain.quotas import DAY_SECONDS, build_day_bucket_name
@@ -139,7 +139,7 @@ class TransferActivities:
                     pass
 
             async with self._files.provide_pinned(file.biz_id, input_.signature, fetch) as path:
-                context = ShardSendingParameters(
+                context = ShardSpecFileAndDeadlines(
                     spec=spec,
                     path=path,
                     fetched_at=input_.fetched_at or time.time(),

@@ -36,7 +36,7 @@ _log = log.get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ShardSendingParameters:
+class ShardSpecFileAndDeadlines:
     """What a shard is sent with, beside its targets."""
 
     spec: TransferSpec
@@ -60,7 +60,7 @@ class ShardSender:
         lease: ShardLease,
         journal: GseTaskJournal,
         progress: ShardProgress,
-        context: ShardSendingParameters,
+        context: ShardSpecFileAndDeadlines,
     ) -> None:
         self._gse = gse
         self._lease = lease

@@ -91,7 +91,7 @@ async def list_comparisons(call: Call) -> ComparisonsResponse:
     begun = {each async for each in _list_comparison_names_in_engine(engine)}
     newest = sorted(done | begun, reverse=True)[:LISTED_MAX]
     return ComparisonsResponse(
-        items=await asyncio.gather(*(_load_comparison_summary(call, report) for report in newest))
+        items=await asyncio.gather(*(_build_comparison_summary_with_progress(call, report) for report in newest))
     )
 
 
@@ -127,7 +127,7 @@ async def _list_comparison_names_in_engine(engine: Client) -> AsyncIterator[str]
         yield each.id.removeprefix(names.build_comparison_workflow_id(""))
 
 
-async def _load_comparison_summary(call: Call, report: str) -> ComparisonSummary:
+async def _build_comparison_summary_with_progress(call: Call, report: str) -> ComparisonSummary:
     found = await _load_result_of_finished_comparison(call, report)
     progress = (
         WorkflowProgress.DONE

@@ -12,7 +12,13 @@ from prometheus_client import Gauge
 
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.workload import ConcernKind, ConcernKindSubjectAndCause, CountAndOldestTime, Workload, Workloads
+from domain.workload import (
+    ConcernKind,
+    ConcernKindSubjectAndCause,
+    CountAndOldestTime,
+    CountsAndConcerns,
+    WorkByProject,
+)
 from infra import log
 from infra.address_settings import AddressSettings
 from infra.database import Database
@@ -27,12 +33,14 @@ get_failure_count_period: Final = None
 """A failed message counts until an operator handles it."""
 
 
-def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
+def build_workload_counter(services: Services) -> Callable[[], Awaitable[WorkByProject]]:
     """Return a function that counts unfinished messages."""
-    return partial(_count_unfinished_messages_as_workload, services.database, services.settings.addresses)
+    return partial(_count_messages_of_all_modules_as_one_workload, services.database, services.settings.addresses)
 
 
-async def _count_unfinished_messages_as_workload(database: Database, defaults: AddressSettings) -> Workloads:
+async def _count_messages_of_all_modules_as_one_workload(
+    database: Database, defaults: AddressSettings
+) -> WorkByProject:
     settings = await addresses.load_effective_settings(database, defaults)
     counts = await cycle.count_unfinished_messages(database, settings.retries)
     paused = await addresses.find_pauses_of_paused_modules(database, settings)
@@ -52,7 +60,11 @@ async def _count_unfinished_messages_as_workload(database: Database, defaults: A
         }
     )
     failed = tallies[MessageState.FAILED] + tallies[MessageState.GIVEN_UP]
-    return {"": Workload(tallies[MessageState.PROCESSING], tallies[MessageState.WAITING], failed, +concerns, +details)}
+    return {
+        "": CountsAndConcerns(
+            tallies[MessageState.PROCESSING], tallies[MessageState.WAITING], failed, +concerns, +details
+        )
+    }
 
 
 def _count_failures_by_module_and_answer(counts: UnfinishedMessageCounts) -> Counter[ConcernKindSubjectAndCause]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from domain.workload import Workloads
+from domain.workload import WorkByProject
 from infra.settings import Settings
 from services.services import Services
 from stores.downloads import catalogue
@@ -21,6 +21,6 @@ def get_failure_count_period(settings: Settings) -> timedelta:
     return catalogue.FAILED_WITHIN
 
 
-def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
+def build_workload_counter(services: Services) -> Callable[[], Awaitable[WorkByProject]]:
     """Return a function that counts the downloads of every project."""
     return partial(catalogue.count_downloads, services.database)

@@ -195,8 +195,10 @@ class TableRegions(Request):
     template: JsonValue = Field(default=None, description=_TEMPLATE)
 
 
-class SheetRequest(TableRegions):
+class TableOnOwnSheetRequest(TableRegions, title="SheetRequest"):
     """One table on a sheet of its own, with its own source or rows."""
+
+    __qualname__ = "SheetRequest"  # its name in the OpenAPI document
 
     name: str | None = Field(
         default=None,
@@ -222,7 +224,7 @@ class ExcelRequest(BookOptions):
         description="several tables, one under another on a `page` or each on a `tab`: title, summary, header, footer, "
         "template, source_url and data are then arrays with one entry for each, or one value for all",
     )
-    sheets: Annotated[list[SheetRequest], Field(min_length=1, max_length=TABLES_MAX)] | None = Field(
+    sheets: Annotated[list[TableOnOwnSheetRequest], Field(min_length=1, max_length=TABLES_MAX)] | None = Field(
         default=None, description="several tables, each on a sheet of its own; instead of `multi`"
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from yarl import URL
 
-from api.downloads.requests import TABLES_MAX, BookOptions, DownloadRequest, SheetRequest, TableData
+from api.downloads.requests import TABLES_MAX, BookOptions, DownloadRequest, TableData, TableOnOwnSheetRequest
 from api.http import parsing
 from api.http.problems import FieldProblem
 from api.http.routes import Call
@@ -92,7 +92,7 @@ def _build_tables(body: DownloadRequest) -> list[RequestedTable]:
     return [_build_table(body, {field: field for field in SOURCE_FIELDS + REGIONS})]
 
 
-def _build_table_of_sheet(sheet: SheetRequest, index: int) -> RequestedTable:
+def _build_table_of_sheet(sheet: TableOnOwnSheetRequest, index: int) -> RequestedTable:
     paths = {field: f"sheets[{index}].{field}" for field in SOURCE_FIELDS + REGIONS}
     return _build_table(sheet, paths, sheet.name or get_default_sheet_name(index))
 
@@ -104,7 +104,7 @@ def _build_table_of_lists(body: DownloadRequest, index: int) -> RequestedTable:
 
 
 def _build_table(
-    body: DownloadRequest | SheetRequest, paths: dict[str, str], sheet: str | None = None, **own: Any
+    body: DownloadRequest | TableOnOwnSheetRequest, paths: dict[str, str], sheet: str | None = None, **own: Any
 ) -> RequestedTable:
     values = {field: own.get(field, getattr(body, field)) for field in SOURCE_FIELDS + REGIONS}
     return RequestedTable(

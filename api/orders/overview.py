@@ -12,7 +12,7 @@ from api.orders.context import PlatformPath, routes
 from api.orders.requests import TimelineQuery
 from api.orders.responses import TimelinePartResponse, TimelineResponse
 from domain.faults import Invalid, Missing
-from domain.workload import Workloads
+from domain.workload import WorkByProject
 from services.services import Services
 from stores.orders import health, ledger, platforms, slices
 from stores.tables.orders import OrderPlatform
@@ -23,7 +23,7 @@ get_failure_count_period: Final = None
 """A failed slice counts until an operator resolves it."""
 
 
-def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
+def build_workload_counter(services: Services) -> Callable[[], Awaitable[WorkByProject]]:
     """Build the function that counts slices."""
     return partial(health.count_workloads, services.database)
 

@@ -66,7 +66,7 @@ class TaskContext:
     def __init__(self, services: Services) -> None:
         self.database = services.database
         self.heads = LaneHeadCache(services.database)
-        self.lanes = LaneClient(services.engine, self._update_head_and_start_next)
+        self.lanes = LaneClient(services.engine, self._update_head_and_start_next_lane_early)
         self.types = TypeCache(services.database, services.settings.tasks.lane_max_tasks)
         self.texts = LongTextStore(services.database)
         self.archived = BatchedLookup(partial(archive.find_archived_tasks, services.database), ARCHIVED_TASKS_PER_READ)
@@ -169,7 +169,7 @@ class TaskContext:
         start = self._starts.pop(lane, None) or asyncio.create_task(self._start_lane(lane))
         await start
 
-    def _update_head_and_start_next(self, lane: LaneName, head: LaneHead) -> None:
+    def _update_head_and_start_next_lane_early(self, lane: LaneName, head: LaneHead) -> None:
         """Learn a head from a reply, and start the next lane before this one is full, so that no request waits."""
         type_, pos = lane
         self.heads.update_and_announce_newly_due(lane, head)

@@ -31,7 +31,7 @@ from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
 from domain.faults import Conflict, Invalid, Missing
 from domain.tasks.messages import FINAL, Task, TaskSearch
 from domain.tasks.names import POS_MAX, build_lane_workflow_id, parse_task_id
-from domain.workload import Workloads
+from domain.workload import WorkByProject
 from infra.settings import Settings
 from services.services import Services
 from stores.tasks import archive, contents, lanes
@@ -59,7 +59,7 @@ def get_failure_count_period(settings: Settings) -> timedelta:
     return lanes.FAILED_WITHIN
 
 
-def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
+def build_workload_counter(services: Services) -> Callable[[], Awaitable[WorkByProject]]:
     """Return a function that counts the tasks of every project."""
     return partial(lanes.count_workloads, services.database)
 

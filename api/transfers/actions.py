@@ -26,11 +26,11 @@ from api.transfers.quotas import (
     release_targets,
 )
 from api.transfers.requests import (
-    CreateTransferRequest,
     CreateTransfersRequest,
     JobTargetsQuery,
     RetryTransferJobRequest,
     SetSendPermissionsRequest,
+    SingleTargetTransferRequest,
     TransferFileRequest,
     TransferJobPath,
     TransferTaskPath,
@@ -80,7 +80,7 @@ TAKEN = "transfer_opening_taken"
     status=HTTPStatus.ACCEPTED,
     problems=_CREATE_PROBLEMS,
 )
-async def create_transfer(call: Call, body: CreateTransferRequest) -> CreateTransferResponse:
+async def create_transfer(call: Call, body: SingleTargetTransferRequest) -> CreateTransferResponse:
     """Bring a file to a target.
 
     Requests for one file that come within one window (15 seconds by default) form a job, which begins when the window

@@ -23,7 +23,7 @@ from domain.faults import Invalid
 from domain.transfers import names
 from domain.transfers.models import TransferState
 from domain.transfers.names import TransferJobKey
-from domain.workload import Workloads
+from domain.workload import WorkByProject
 from infra.settings import Settings
 from services.services import Services
 from stores.transfers import jobs, targets
@@ -39,7 +39,7 @@ def get_failure_count_period(settings: Settings) -> timedelta:
     return timedelta(seconds=settings.transfers.kept_seconds)
 
 
-def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
+def build_workload_counter(services: Services) -> Callable[[], Awaitable[WorkByProject]]:
     """Return the function that counts targets."""
     return TransferTargetCounter(services.database).count_workloads
 

@@ -63,8 +63,10 @@ class TransferFileRequest(Request):
         return models.build_full_path(self.file_path, self.file_name)
 
 
-class CreateTransferRequest(TransferFileRequest):
+class SingleTargetTransferRequest(TransferFileRequest, title="CreateTransferRequest"):
     """One file for one target."""
+
+    __qualname__ = "CreateTransferRequest"  # its name in the OpenAPI document
 
     target_agent_id: AgentId
     target_container_id: ContainerId = Field(default="", description="empty for the host itself")

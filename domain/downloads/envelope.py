@@ -90,7 +90,7 @@ def unwrap_page_or_raise_reported_failure(text: bytes) -> PageEnvelope:
     try:
         page = msgspec.json.decode(text, type=PageEnvelope)
         require_no_reported_failure(page, text, has_rows=not _equals_any_of_short_texts(page.data, _EMPTIES))
-        if json_starts_with(page.data, b"{") and bytes(page.total) == b"null":
+        if starts_with_bytes(page.data, b"{") and bytes(page.total) == b"null":
             inner = msgspec.json.decode(page.data, type=PageEnvelope)
             inner.force_continue = inner.force_continue or page.force_continue
             page = page if _equals_any_of_short_texts(inner.data, (b"null",)) else inner
@@ -112,8 +112,8 @@ def unwrap_page_or_raise_reported_failure(text: bytes) -> PageEnvelope:
     return page
 
 
-def json_starts_with(raw: msgspec.Raw, start: bytes) -> bool:
-    """Return whether the JSON starts with these bytes, without copying the rest, which may be many megabytes."""
+def starts_with_bytes(raw: msgspec.Raw, start: bytes) -> bool:
+    """Return whether the JSON starts with just these bytes, without copying the rest, which may be many megabytes."""
     return bytes(memoryview(raw)[: len(start)]) == start
 
 

@@ -13,9 +13,9 @@ import msgspec
 from domain.downloads.envelope import (
     NULL,
     is_true_or_one,
-    json_starts_with,
     parse_total_unless_null,
     require_no_reported_failure,
+    starts_with_bytes,
     unwrap_page_or_raise_reported_failure,
     validate_and_clean_body,
 )
@@ -156,7 +156,7 @@ def read_first_page(body: bytes) -> FirstPage:
         SourceFault: It violates the protocol.
     """
     inner = unwrap_page_or_raise_reported_failure(validate_and_clean_body(body))
-    grouped = json_starts_with(inner.data, b"{") and not json_starts_with(inner.data, b"{}")
+    grouped = starts_with_bytes(inner.data, b"{") and not starts_with_bytes(inner.data, b"{}")
     try:
         if grouped:
             groups = msgspec.json.decode(inner.data, type=dict[str, list[_Cells]])
@@ -269,7 +269,7 @@ def read_raw_rows(body: bytes) -> list[msgspec.Raw]:
         SourceFault: It violates the protocol.
     """
     data = read_undecoded_page(body).data
-    if json_starts_with(data, b"{"):
+    if starts_with_bytes(data, b"{"):
         groups = msgspec.json.decode(data, type=dict[str, list[msgspec.Raw]])
         return list(chain.from_iterable(groups.values()))
     return msgspec.json.decode(data, type=list[msgspec.Raw])

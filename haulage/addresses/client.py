@@ -18,7 +18,7 @@ from haulage.addresses.models import (
     MessageState,
     MessageWithModuleAnswers,
     Module,
-    PublishedMessagesProgress,
+    PublishedMessagesOutcomeCounts,
     PurgeOrComparisonState,
     PurgeProgressAndResults,
     QuarantinedMessage,
@@ -90,7 +90,7 @@ class Addresses:
 
     async def watch_published(
         self, numbers: Collection[str], since: datetime
-    ) -> AsyncIterator[PublishedMessagesProgress]:
+    ) -> AsyncIterator[PublishedMessagesOutcomeCounts]:
         """Yield how far published messages are whenever that changes, until each has ended.
 
         Args:
@@ -107,7 +107,9 @@ class Addresses:
                 yield now
             last = now
 
-    async def _load_published_progress(self, numbers: frozenset[str], since: datetime) -> PublishedMessagesProgress:
+    async def _load_published_progress(
+        self, numbers: frozenset[str], since: datetime
+    ) -> PublishedMessagesOutcomeCounts:
         # The log before its history: a message that is archived meanwhile is then found in one of them at least.
         lists = [self.list_messages(created_after=since, history=history) for history in (False, True)]
         found = {each.msg_no: each for listed in lists for each in [each async for each in listed]}
@@ -118,7 +120,7 @@ class Addresses:
             if each.created_at < since:
                 break
             quarantined += each.msg_no in numbers
-        return PublishedMessagesProgress(
+        return PublishedMessagesOutcomeCounts(
             total=len(numbers),
             done=states[MessageState.DONE],
             given_up=states[MessageState.GIVEN_UP],

@@ -190,7 +190,7 @@ class UnfinishedCounts(BaseModel):
         return sum(each.messages for each in self.messages if each.state is MessageState.GIVEN_UP)
 
 
-class PublishedMessagesProgress(BaseModel):
+class PublishedMessagesOutcomeCounts(BaseModel):
     """How far published messages are."""
 
     total: int

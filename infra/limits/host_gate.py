@@ -183,7 +183,7 @@ class HostPermitPool:
             if not (demand or self._peak or self._share.permits):
                 return
             if max(self._in_use, self._share.usable) == self._share.permits:
-                await self._wait_until_renewal()
+                await self._pause_renewals_until_due_or_woken()
 
     async def _renew_share_and_return_demand(self) -> int:
         asked_at = self._loop.time()
@@ -200,7 +200,7 @@ class HostPermitPool:
         self._grant_free_permits_to_waiting()
         return demand
 
-    async def _wait_until_renewal(self) -> None:
+    async def _pause_renewals_until_due_or_woken(self) -> None:
         is_short = self._is_short and self._share.usable < self._limit
         with suppress(TimeoutError):
             async with asyncio.timeout(self._ttl_seconds / (SHORT_RENEWALS if is_short else RENEWALS)):

@@ -208,7 +208,7 @@ _CONFIRM: Final = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class UnconfirmedMessage:
+class DoneMessageWithUnansweredModules:
     """A message that is done, but that some module may have applied without an answer."""
 
     message: UnfinishedLogMessage
@@ -224,12 +224,12 @@ class UnconfirmedMessage:
 
 async def list_unconfirmed_messages(
     database: Database, silent: Set[Module], after: int, limit: int
-) -> list[UnconfirmedMessage]:
+) -> list[DoneMessageWithUnansweredModules]:
     """Return messages, in order of their ids, about which a module outside `silent` must be asked."""
     async with database.connection() as connection:
         rows = await connection.fetch(_UNCONFIRMED, json.dumps(sorted(silent)), after, limit)
     return [
-        UnconfirmedMessage(
+        DoneMessageWithUnansweredModules(
             build_logged_message(row),
             SwapMessageUprns(row["id"], row["uprn_1"], row["uprn_2"] or row["uprn_1"]),
             row["is_final"],

@@ -16,7 +16,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from domain.downloads import names
 from domain.downloads.activity_models import RecordEndInput
 from domain.downloads.models import DownloadSpec, DownloadState, FileType
-from domain.workload import ConcernKind, Workloads, merge_workloads, parse_concern_details, parse_workloads
+from domain.workload import ConcernKind, WorkByProject, merge_workloads, parse_concern_details, parse_workloads
 from infra.database import Database
 from infra.objects import ObjectStore
 from stores import keyset
@@ -229,7 +229,7 @@ def _build_conditions(filters: DownloadFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-async def count_downloads(database: Database) -> Workloads:
+async def count_downloads(database: Database) -> WorkByProject:
     """Count the downloads of every project by state, and why some failed."""
     async with database.connection() as connection:
         counts = parse_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))

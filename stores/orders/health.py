@@ -18,7 +18,7 @@ from domain.orders.slices import SLICE_TERMINATED
 from domain.orders.windows import TimeWindow
 from domain.workload import (
     ConcernKind,
-    Workloads,
+    WorkByProject,
     merge_workloads,
     parse_concern_details,
     parse_concerns,
@@ -257,7 +257,7 @@ _STANDSTILLS: Final = {
 }
 
 
-async def count_workloads(database: Database) -> Workloads:
+async def count_workloads(database: Database) -> WorkByProject:
     """Count slices that are unfinished, stale or whose sweep failed, and platforms that are not being fetched."""
     async with database.connection() as connection:
         unfinished = parse_workloads(await connection.fetch(_SLICES))

@@ -17,7 +17,7 @@ from domain.tasks.activity_models import CheckpointInput, CheckpointResult, Clos
 from domain.tasks.messages import LaneHead, TaskStatus
 from domain.workload import (
     ConcernKind,
-    Workloads,
+    WorkByProject,
     merge_workloads,
     parse_concern_details,
     parse_concerns,
@@ -251,7 +251,7 @@ async def count_open_tasks_of_project(database: Database, project_id: str) -> in
         return int(await connection.fetchval(_OPEN, project_id))
 
 
-async def count_workloads(database: Database) -> Workloads:
+async def count_workloads(database: Database) -> WorkByProject:
     """Count pending, running, overdue and recently failed tasks, and paused types, by project."""
     now = datetime.now(UTC)
     moments = (now, now - timedelta(seconds=OVERDUE_SECONDS), now - FAILED_WITHIN)

@@ -17,7 +17,7 @@ from domain.transfers.gse import FailedGseCalls
 from domain.transfers.models import FailureReason, TransferState
 from domain.workload import (
     ConcernKind,
-    Workloads,
+    WorkByProject,
     merge_workloads,
     parse_concern_details,
     parse_concerns,
@@ -302,10 +302,10 @@ class TransferTargetCounter:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._ended: dict[tuple[int, int | None], Workloads] = {}
+        self._ended: dict[tuple[int, int | None], WorkByProject] = {}
         """By an ended job and the last retry of it."""
 
-    async def count_workloads(self) -> Workloads:
+    async def count_workloads(self) -> WorkByProject:
         """Count the targets of open jobs, and of a few jobs that ended or were retried since the last call."""
         async with self._database.connection() as connection:
             open_jobs = parse_workloads(await connection.fetch(_OPEN))
@@ -316,7 +316,7 @@ class TransferTargetCounter:
             ended = [(row["id"], row["last_retry"]) for row in await connection.fetch(_ENDED)]
             new = [each for each in ended if each not in self._ended][:JOBS_AT_A_TIME]
             found = await connection.fetch(_FAILED, [id_ for id_, _ in new]) if new else []
-        counted: dict[tuple[int, int | None], Workloads] = {}
+        counted: dict[tuple[int, int | None], WorkByProject] = {}
         for job in new:
             rows = [row for row in found if row["id"] == job[0]]
             counted[job] = merge_workloads(parse_workloads(rows), parse_concern_details(ConcernKind.FAILED, rows))

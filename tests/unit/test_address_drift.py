@@ -122,7 +122,7 @@ async def test_close_differences_are_compared_again_by_one_page(different: Seque
     told = Books(books)
     findings = drift.DriftCountsAndListedDifferences()
     async for uprn, sides in drift.iterate_fingerprints_of_all_uprns(told):
-        findings.add_uprn(uprn, sides)
+        findings.compare_and_count_uprn(uprn, sides)
 
     found = list(drift.group_close_differences(findings.shown))
     for group in found:

@@ -14,7 +14,7 @@ from domain.workload import (
     ConcernKind,
     ConcernKindSubjectAndCause,
     CountAndOldestTime,
-    Workload,
+    CountsAndConcerns,
     merge_workloads,
     parse_concern_details,
     parse_concerns,
@@ -136,10 +136,10 @@ def test_item_counts_add_up_and_keep_the_oldest_time() -> None:
 
 def test_workloads_of_the_same_projects_are_merged() -> None:
     """Those of one project add up to one, and those of all projects to another."""
-    paused = Workload(concerns=Counter({ConcernKind.PAUSED: 1}))
-    seen = merge_workloads({"a": Workload(running=CountAndOldestTime(1, NOW))}, {"a": paused, "b": paused})
+    paused = CountsAndConcerns(concerns=Counter({ConcernKind.PAUSED: 1}))
+    seen = merge_workloads({"a": CountsAndConcerns(running=CountAndOldestTime(1, NOW))}, {"a": paused, "b": paused})
     assert seen == {
-        "a": Workload(running=CountAndOldestTime(1, NOW), concerns=Counter({ConcernKind.PAUSED: 1})),
+        "a": CountsAndConcerns(running=CountAndOldestTime(1, NOW), concerns=Counter({ConcernKind.PAUSED: 1})),
         "b": paused,
     }
     assert sum_workloads(seen.values()).concerns == {ConcernKind.PAUSED: 2}
@@ -159,9 +159,9 @@ def test_a_concern_has_its_subjects_and_causes() -> None:
         }
     )
     seen = parse_concerns(ConcernKind.STALE, rows)
-    assert seen["a"] == Workload(concerns=Counter({ConcernKind.STALE: 3}), details=details)
-    assert seen["b"] == Workload()
-    assert parse_concern_details(ConcernKind.STALE, rows)["a"] == Workload(details=details)
+    assert seen["a"] == CountsAndConcerns(concerns=Counter({ConcernKind.STALE: 3}), details=details)
+    assert seen["b"] == CountsAndConcerns()
+    assert parse_concern_details(ConcernKind.STALE, rows)["a"] == CountsAndConcerns(details=details)
 
 
 @pytest.mark.parametrize(

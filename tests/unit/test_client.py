@@ -180,7 +180,7 @@ async def test_cancel(peer: ApiPeer, client: Client) -> None:
     ("server", "client_model", "only_server"),
     [
         pytest.param(requests.DownloadRequest, models.DownloadRequest, {"project_id"}, id="request"),
-        pytest.param(requests.SheetRequest, models.Sheet, (), id="sheet"),
+        pytest.param(requests.TableOnOwnSheetRequest, models.Sheet, (), id="sheet"),
         pytest.param(FaultRecord, models.Fault, {"retryable"}, id="fault"),
         pytest.param(
             responses.DownloadResponse,

@@ -49,7 +49,7 @@ from api.app import ROUTE_GROUPS, SystemApi, import_api_packages
 from api.http.routes import Routes
 from api.overview import QUEUES, SystemOverview, import_overviews
 from api.quotas import SystemQuotas, import_quotas
-from domain.workload import Workloads
+from domain.workload import WorkByProject
 from infra.database import Database
 from infra.settings import Settings
 from services.services import Services
@@ -71,7 +71,7 @@ class ImportedModules:
 
 
 # Typed, so that mypy says which member of a module is missing or has another type.
-MODULES: Mapping[System, SystemModules[Client, Database, Services, Settings, Routes, Workloads]] = {
+MODULES: Mapping[System, SystemModules[Client, Database, Services, Settings, Routes, WorkByProject]] = {
     "downloads": ImportedModules(
         names=domain.downloads.names,
         api=api.downloads,

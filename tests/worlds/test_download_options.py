@@ -26,7 +26,7 @@ from api.downloads.files import LinkPath, LinkQuery
 from api.downloads.preview import PreviewRequest
 from api.downloads.queries import AttemptsQuery, DownloadsQuery
 from api.downloads.quotas import QuotasQuery
-from api.downloads.requests import DownloadRequest, SheetRequest
+from api.downloads.requests import DownloadRequest, TableOnOwnSheetRequest
 from api.http.models import Request
 from api.http.pagination import PageQuery
 from infra.settings import Settings
@@ -206,7 +206,7 @@ def request_models() -> dict[str, tuple[type[Any], dict[str, DownloadOptionCase]
     """The request models, and the cases of their fields."""
     return {
         "NewDownload": (DownloadRequest, NEW),
-        "SheetRequest": (SheetRequest, SHEET),
+        "TableOnOwnSheetRequest": (TableOnOwnSheetRequest, SHEET),
         "NewPreview": (PreviewRequest, PREVIEW),
     }
 
@@ -235,7 +235,9 @@ def test_every_request_is_here(request_models: dict[str, tuple[type[Any], dict[s
         for model in (route.body, route.query, route.headers, route.variables)
         if model is not None
     }
-    assert taken == {model for model, _ in request_models.values()} - {SheetRequest} | ASKED | NAMES | set(ELSEWHERE)
+    assert taken == {model for model, _ in request_models.values()} - {TableOnOwnSheetRequest} | ASKED | NAMES | set(
+        ELSEWHERE
+    )
     for test in ELSEWHERE.values():
         path, _, name = test.partition("::")
         assert f"def {name}(" in (ROOT / path).read_text(), test

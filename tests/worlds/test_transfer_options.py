@@ -20,13 +20,13 @@ import pytest
 import api.transfers
 from api.http.models import Request
 from api.transfers.requests import (
-    CreateTransferRequest,
     CreateTransfersRequest,
     HostTargetsQuery,
     JobTargetsQuery,
     OpeningRequest,
     RetryTransferJobRequest,
     SetSendPermissionsRequest,
+    SingleTargetTransferRequest,
     TargetRequest,
     TransferFileRequest,
     TransferJobPath,
@@ -118,7 +118,7 @@ OPENING: dict[str, TransferOptionCase] = {
 }
 OPENINGS: dict[str, TransferOptionCase] = {"openings": TransferOptionCase([OPENED], [OPENED | {"biz_id": 9}])}
 CASES: list[tuple[type[Request], Mapping[str, TransferOptionCase]]] = [
-    (CreateTransferRequest, FILE | TARGET),
+    (SingleTargetTransferRequest, FILE | TARGET),
     (CreateTransfersRequest, FILE | TARGETS),
     (TargetRequest, TARGET),
     (JobTargetsQuery, OF_A_JOB),
@@ -227,7 +227,7 @@ def test_every_request_is_here() -> None:
         if issubclass(model, Request) and model.__module__ == module.__name__
     }
     assert own - {TransferFileRequest} == {model for model, _ in CASES} | set(NAMES)
-    assert issubclass(CreateTransferRequest, TransferFileRequest), (
+    assert issubclass(SingleTargetTransferRequest, TransferFileRequest), (
         "what is common to two of them is no request of its own"
     )
     assert [set(model.model_fields) for model in NAMES] == [{"task_id"}, {"job_id"}]
@@ -236,7 +236,9 @@ def test_every_request_is_here() -> None:
 @pytest.mark.stack
 async def test_every_field_of_a_wish_makes_a_difference(options: TransferOptions) -> None:
     """With the other value of a field a request has another outcome; the same request twice has one, for comparison."""
-    wanted = [(options.bring, f"CreateTransferRequest.{name}", name, case) for name, case in (FILE | TARGET).items()]
+    wanted = [
+        (options.bring, f"SingleTargetTransferRequest.{name}", name, case) for name, case in (FILE | TARGET).items()
+    ]
     wanted += [
         (options.bring_many, f"CreateTransfersRequest.{name}", name, case) for name, case in (FILE | TARGETS).items()
     ]
