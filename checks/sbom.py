@@ -53,6 +53,7 @@ CLASSIFIERS: Final = {
 }
 NOT_STATED: Final = {
     "colorama": "BSD-3-Clause",  # on Windows only, so that it is not installed where this runs
+    "kubernetes-validate": "Apache-2.0",  # says "Apache", and brings the text of that version
     "protobuf": "BSD-3-Clause",  # says it in words
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,6 +78,8 @@ class Tables:
     def __post_init__(self) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self.connection.executescript(TABLES)
+        # Many are made, in examples that have no end of their own.
+        weakref.finalize(self, self.connection.close)
 
     def send(self, *operations: ours.Operation, breaks_after: int | None = None) -> list[OperationResult]:
         """Apply operations in one transaction, as a batch is; raises Breaks after `breaks_after` statements."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ def variables(model: type[BaseModel] = Settings, path: tuple[str, ...] = ()) -> 
             yield from variables(kind, (*path, name))
         else:
             variable = "HAULAGE_" + "__".join((*path, name)).upper()
-            yield Variable(variable, ".".join(path), (model.__doc__ or "").strip(), field)
+            yield Variable(variable, ".".join(path), inspect.cleandoc(model.__doc__ or ""), field)
 
 
 def markdown() -> str:
