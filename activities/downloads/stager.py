@@ -130,9 +130,10 @@ class RangeStager:
 
     def _split_tail_into_pieces(self, tail: StagedTailRecord, tail_content: bytes) -> None:
         start = 0
-        for mark in tail.marks:
-            self._pieces.append(_StagedPiece(tail_content[start : start + mark.bytes], mark.next_page, mark.rows))
-            start += mark.bytes
+        for page_end in tail.page_ends:
+            end = start + page_end.bytes_after_previous
+            self._pieces.append(_StagedPiece(tail_content[start:end], page_end.next_page, page_end.rows_of_range))
+            start = end
         self._pieces.append(_StagedPiece(tail_content[start:], self.next_page, self.rows))
         self._pieces_bytes = len(tail_content)
 
@@ -181,7 +182,7 @@ class RangeStager:
         stored = await self._objects.put(key, data, content_type=PART_TYPE)
         rows = self.rows - self._rows_in_parts
         tail = StagedTailRecord(
-            key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_build_tail_page_ends(self._pieces)
+            key=key, bytes=len(data), sha256=stored.sha256, rows=rows, page_ends=_build_tail_page_ends(self._pieces)
         )
         await self._write_ledger_and_delete_old_tail(
             self._build_ledger(self.ledger.parts, tail, self.next_page, self.rows)
@@ -289,10 +290,12 @@ def _join_pieces(pieces: Sequence[_StagedPiece]) -> bytes:
 
 
 def _build_tail_page_ends(pieces: Sequence[_StagedPiece]) -> list[TailPageEnd]:
-    marks, size = [], 0
+    page_ends, size = [], 0
     for piece in pieces:
         size += len(piece.data)
-        if size >= staging.MARK_BYTES:
-            marks.append(TailPageEnd(bytes=size, next_page=piece.next_page, rows=piece.rows))
+        if size >= staging.PAGE_END_DISTANCE_BYTES:
+            page_ends.append(
+                TailPageEnd(bytes_after_previous=size, next_page=piece.next_page, rows_of_range=piece.rows)
+            )
             size = 0
-    return marks
+    return page_ends

@@ -1,15 +1,15 @@
 """Flat pages: if all rows have the same keys in the same order and no nesting, cells are located instead of parsed.
 
-Nearly every page is flat. *Marks* separate its cells: `,"name":`, and `},{"name":` before the first cell of a row. In
-valid JSON a mark is always a key, never a part of a text: a quote behind a comma or a brace is not escaped, so it
-begins or ends a text, and none of these names can occur between two texts. It remains to check that exactly one cell is
-between two marks:
+Nearly every page is flat. *Key marks* separate its cells: `,"name":`, and `},{"name":` before the first cell of a row.
+In valid JSON a key mark is always a key, never a part of a text: a quote behind a comma or a brace is not escaped, so
+it begins or ends a text, and none of these names can occur between two texts. It remains to check that exactly one cell
+is between two key marks:
 
-- each `":` ends a mark, and the marks follow each other as the columns do;
+- each `":` ends a key mark, and the key marks follow each other as the columns do;
 - a cell begins and ends with a character of a value, so neither spaces nor brackets are around it or in its place;
-- all quotes belong to marks and to cells that are texts, so no key is hidden by another spelling.
+- all quotes belong to key marks and to cells that are texts, so no key is hidden by another spelling.
 
-A page that passes is cut at its marks, with a few vectorised passes over its bytes. Any other page is read cell by
+A page that passes is cut at its key marks, with a few vectorised passes over its bytes. Any other page is read cell by
 cell, which is always right.
 """
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 QUOTE, COLON, BACKSLASH, SPACE = b'":\\ '
 _VALUE_ENDS = np.isin(np.arange(256), list(b'"0123456789el'))
 # A name with a comma or a colon could occur between two texts. One with escapes has several spellings.
-_NO_MARK = re.compile(r'[,:\\"\x00-\x1f]')
+_NO_KEY_MARK = re.compile(r'[,:\\"\x00-\x1f]')
 
 Places = NDArray[np.int64]
 Text = NDArray[np.uint8]
@@ -36,7 +36,7 @@ Text = NDArray[np.uint8]
 class CellGrid:
     """The cells of a flat page, row by row: cell n is `text[starts[n]:stops[n]]`, as JSON.
 
-    One byte follows a cell, two the last cell of a row; they begin a mark and may be overwritten.
+    One byte follows a cell, two the last cell of a row; they begin a key mark and may be overwritten.
     """
 
     text: Text
@@ -65,13 +65,13 @@ class CellGridFinder:
     """Locates the cells of pages that have the given columns."""
 
     def __init__(self, columns: Sequence[str]) -> None:
-        marks = [b'%b"%b":' % (b"," if place else b"},{", name.encode()) for place, name in enumerate(columns)]
-        self._marks = [] if any(map(_NO_MARK.search, columns)) else marks
-        self._lengths = np.array([len(mark) for mark in self._marks])
+        key_marks = [b'%b"%b":' % (b"," if place else b"},{", name.encode()) for place, name in enumerate(columns)]
+        self._key_marks = [] if any(map(_NO_KEY_MARK.search, columns)) else key_marks
+        self._lengths = np.array([len(each) for each in self._key_marks])
 
     def find_grid(self, data: bytes) -> CellGrid | NotFlatRows:
         """Return the cells of a list of rows if it is flat. It must be valid JSON."""
-        if not self._marks:
+        if not self._key_marks:
             return NotFlatRows(data)
         found = self._locate_cells_or_count_keys(data)
         if not isinstance(found, CellGrid):
@@ -82,27 +82,29 @@ class CellGridFinder:
         """Return the cells, or the number of keys if they could be counted; both are exact for normalized JSON."""
         if data[-2:] != b"}]":
             return None
-        # With a comma at either end instead of a bracket, the first row has the same mark as the others.
+        # With a comma at either end instead of a bracket, the first row has the same key mark as the others.
         text = np.frombuffer(bytearray(b"},%b," % data[1:-1]), np.uint8)
         escapes = np.flatnonzero(text == BACKSLASH)
         if (text[escapes + 1] == BACKSLASH).any():
             return None
         starts = 3 + np.flatnonzero((text[:-2] != BACKSLASH) & (text[1:-1] == QUOTE) & (text[2:] == COLON))
-        rows, rest = divmod(len(starts), len(self._marks))
+        rows, rest = divmod(len(starts), len(self._key_marks))
         if rest or not rows:
             return len(starts)
-        marks = (starts.reshape(rows, -1) - self._lengths).ravel()
-        stops = np.append(marks[1:], len(text) - 2)
-        if not self._are_key_marks_in_place(text, marks) or not _is_each_cell_one_value(text, starts, stops, escapes):
+        mark_positions = (starts.reshape(rows, -1) - self._lengths).ravel()
+        stops = np.append(mark_positions[1:], len(text) - 2)
+        if not self._are_key_marks_in_place(text, mark_positions) or not _is_each_cell_one_value(
+            text, starts, stops, escapes
+        ):
             return len(starts)
-        return CellGrid(text, len(self._marks), starts, stops, escapes)
+        return CellGrid(text, len(self._key_marks), starts, stops, escapes)
 
     def _are_key_marks_in_place(self, text: Text, mark_positions: Places) -> bool:
-        """Return whether all marks are at their positions, the first of them at the very beginning."""
+        """Return whether all key marks are at their positions, the first of them at the very beginning."""
         if mark_positions[0] != 0 or mark_positions.min() < 0:
             return False
-        for column, mark in enumerate(self._marks):
-            here = mark_positions[column :: len(self._marks)]
+        for column, mark in enumerate(self._key_marks):
+            here = mark_positions[column :: len(self._key_marks)]
             words = np.ndarray(len(text) - len(mark) + 1, f"V{len(mark)}", text, strides=(1,))
             if words[here].tobytes() != mark * len(here):
                 return False

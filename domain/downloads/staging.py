@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from excel.limits import WorkbookSizeAndCellChanges
 
@@ -26,8 +26,8 @@ PART_BYTES: Final = 8 * MIB
 # A part is cut only when enough is left, so that the last part is never below the minimum of the store.
 PART_MIN_BYTES: Final = 5 * MIB
 CUT_AT_BYTES: Final = PART_BYTES + PART_MIN_BYTES
-MARK_BYTES: Final = MIB
-"""Distance between the marks of a tail, if its pages are not larger."""
+PAGE_END_DISTANCE_BYTES: Final = MIB
+"""Distance between the page ends that the record of a tail has, if its pages are not larger."""
 MAX_PARTS: Final = 9_999
 
 ZIP_MAX_BYTES: Final = 2**32 - 1
@@ -53,26 +53,31 @@ class UploadedPartRecord(BaseModel):
 
 
 class TailPageEnd(BaseModel):
-    """A boundary between two pages of a tail, where a part may end; `bytes` counts from the mark before."""
+    """A boundary between two pages of a tail, where a part may end."""
 
-    bytes: int
+    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
+
+    bytes_after_previous: int = Field(alias="bytes")
+    """Bytes of the tail between the boundary before and this one."""
     next_page: int
-    rows: int
+    rows_of_range: int = Field(alias="rows")
     """Rows of the whole range up to here."""
 
 
 class StagedTailRecord(BaseModel):
     """Bytes that do not fill a part yet: an object of its own in the staging area.
 
-    With its marks, a resume can make a part of its first pages. A tail that could only be used as a whole would grow
-    for ever under a source so slow that one attempt reads less than the minimum of a part.
+    With its page ends, a resume can make a part of its first pages. A tail that could only be used as a whole would
+    grow for ever under a source so slow that one attempt reads less than the minimum of a part.
     """
+
+    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
 
     key: str
     bytes: int
     sha256: str
     rows: int
-    marks: list[TailPageEnd] = []
+    page_ends: list[TailPageEnd] = Field(default=[], alias="marks")
 
 
 class RenderedSegment(BaseModel):

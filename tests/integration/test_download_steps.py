@@ -414,7 +414,7 @@ async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source, mon
     monkeypatch.setattr(staging, "PART_MIN_BYTES", minimum)
     monkeypatch.setattr(staging, "PART_BYTES", minimum)
     monkeypatch.setattr(staging, "CUT_AT_BYTES", 2 * minimum)
-    monkeypatch.setattr(staging, "MARK_BYTES", minimum // 10)
+    monkeypatch.setattr(staging, "PAGE_END_DISTANCE_BYTES", minimum // 10)
     spec = build_spec(held, source.url(rows=pages * PAGE_SIZE, seed=SEED))
     fetch = build_fetch(spec, await probe_source(held, spec), PageRange(index=0, first=0, end=pages), slice_seconds=0.0)
     await ActivityEnvironment().run(make_activities(held).fetch_range, fetch.model_copy(update={"slice_seconds": 60.0}))

@@ -11,6 +11,7 @@ from domain.downloads.staging import (
     RangeLedger,
     StagedPartsInvalid,
     StagedTailRecord,
+    TailPageEnd,
     UploadedPartRecord,
     UploadedPiece,
 )
@@ -48,6 +49,14 @@ def test_large_ranges_stay_as_they_were_uploaded() -> None:
 
     numbers = [piece.part.number for piece in pieces if isinstance(piece, UploadedPiece)]
     assert numbers == [1, 2, staging.MAX_PARTS // RANGES + 1, staging.MAX_PARTS // RANGES + 2]
+
+
+def test_a_tail_is_recorded_under_its_stored_names() -> None:
+    """Ledgers in the object store have them, and a newer release reads them."""
+    stored = '{"key":"t","bytes":9,"sha256":"s","rows":4,"marks":[{"bytes":5,"next_page":2,"rows":3}]}'
+    tail = StagedTailRecord.model_validate_json(stored)
+    assert tail.page_ends == [TailPageEnd(bytes_after_previous=5, next_page=2, rows_of_range=3)]
+    assert tail.model_dump_json() == stored
 
 
 def test_a_small_range_before_a_large_one_cannot_be_joined() -> None:
