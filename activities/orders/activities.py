@@ -209,7 +209,7 @@ class PlatformActivities:
         for done, window in enumerate(params.further):
             if time.monotonic() >= until:
                 return done
-            further = params.model_copy(update={"window": window, "place": None, "further": []})
+            further = params.model_copy(update={"window": window, "resume_point": None, "further": []})
             try:
                 with slice_attempts.convert_platform_failures(), slice_attempts.convert_outages_to_lost_worker():
                     read = await self._take_and_read_slice_or_raise_attempt_failure(further, is_further=True)
@@ -230,7 +230,9 @@ class PlatformActivities:
         state = attempt.state
         if attempt.refusal is not None:
             raise slice_attempts.to_application_error(
-                SliceAttemptFailure(trouble=SliceFailureKind.EXPIRED, fault=attempt.refusal, place=params.place)
+                SliceAttemptFailure(
+                    kind=SliceFailureKind.EXPIRED, fault=attempt.refusal, resume_point=params.resume_point
+                )
             )
         if attempt.taken is SliceStateWhenTaken.NOT:
             return ReadSliceResult(ending=SliceReadOutcome.OVER)
@@ -252,9 +254,9 @@ class PlatformActivities:
         """Build the failure of the attempt, and store the received answers where the next one may build on them."""
         result = slice_attempts.to_attempt_failure(failure)
         if slice_attempts.are_received_answers_still_valid(failure):
-            place = await slice_attempts.store_answers_for_next_attempt(self._objects, params, answers)
-            return slice_attempts.add_resume_point_and_decide_retryable(result, failure, place, answers.gained)
-        if answers.has_logged_answers and result.trouble is SliceFailureKind.REFUSED:
+            resume_point = await slice_attempts.store_answers_for_next_attempt(self._objects, params, answers)
+            return slice_attempts.add_resume_point_and_decide_retryable(result, failure, resume_point, answers.gained)
+        if answers.has_logged_answers and result.kind is SliceFailureKind.REFUSED:
             return slice_attempts.make_midway_refusal_retryable_unless_numbered(result, capability.paging.kind)
         return result
 
@@ -335,7 +337,7 @@ class PlatformActivities:
         *,
         is_zone_confirmed: bool,
     ) -> ReadSliceResult:
-        key = names.build_raw_pages_key(params.platform, params.window, params.holder.rpartition("/")[2])
+        key = names.build_raw_pages_key(params.platform, params.window, params.attempt_id)
         await slice_attempts.store_pages(self._objects, key, contents.pages)
         reading = SliceReadingResult(
             copies=copies,

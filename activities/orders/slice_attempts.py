@@ -38,19 +38,19 @@ async def load_answers_of_earlier_attempts(
     objects: ObjectStore, params: ReadSliceInput, capability: Capability
 ) -> ReplayableAnswerLog:
     """Load the answers of earlier attempts; empty where the platform's page tokens have expired since."""
-    place, good_seconds = params.place, capability.paging.token_seconds
-    if place is None:
+    resume_point, good_seconds = params.resume_point, capability.paging.token_seconds
+    if resume_point is None:
         return ReplayableAnswerLog()
-    age = datetime.now(UTC) - place.kept_at
+    age = datetime.now(UTC) - resume_point.kept_at
     if good_seconds is not None and age > timedelta(seconds=good_seconds):
         log.get(__name__).info("order_answers_expired", platform=params.platform, window=str(params.window))
         return ReplayableAnswerLog()
     try:
-        body = await objects.get(place.key)
+        body = await objects.get(resume_point.key)
     except ObjectMissing:
         return ReplayableAnswerLog()
-    if place.older is not None:
-        await objects.delete(place.older)
+    if resume_point.older is not None:
+        await objects.delete(resume_point.older)
     return await asyncio.to_thread(ReplayableAnswerLog.decode, body)
 
 
@@ -59,16 +59,18 @@ async def store_answers_for_next_attempt(
 ) -> SliceResumePoint | None:
     """Store the received answers for the next attempt, and return where."""
     if not answers.gained:
-        return params.place
-    key = names.build_answer_log_key(params.platform, params.window, params.holder.rpartition("/")[2])
+        return params.resume_point
+    key = names.build_answer_log_key(params.platform, params.window, params.attempt_id)
     body = await asyncio.to_thread(answers.encode)
     await objects.put(key, body)
-    return SliceResumePoint(key=key, older=params.place.key if params.place else None, kept_at=datetime.now(UTC))
+    older = params.resume_point.key if params.resume_point else None
+    return SliceResumePoint(key=key, older=older, kept_at=datetime.now(UTC))
 
 
 async def delete_stored_answers(objects: ObjectStore, params: ReadSliceInput) -> None:
     """Delete the stored answers."""
-    for key in (params.place.key, params.place.older) if params.place else ():
+    resume_point = params.resume_point
+    for key in (resume_point.key, resume_point.older) if resume_point else ():
         if key is not None:
             await objects.delete(key)
 
@@ -100,6 +102,7 @@ def _encode_parquet(pages: Sequence[RawOrderPage]) -> bytes:
 
 
 FAILURE_TYPE: Final = "Setback"
+"""The type of the error in histories, which workflows compare: it stays as it is."""
 CREDENTIALS_CODE: Final = "platform_credentials"
 
 _CODES: Final[dict[type[PlatformFailure], str]] = {
@@ -117,7 +120,7 @@ TIMEOUT_HINT: Final = "Raise `timeout`, or shorten `interval` or lower `max_rows
 
 @contextmanager
 def convert_platform_failures() -> Iterator[None]:
-    """Turn failures of a platform into application errors that carry an SliceAttemptFailure."""
+    """Turn failures of a platform into application errors that carry a SliceAttemptFailure."""
     try:
         yield
     except PlatformFailure as failure:
@@ -127,7 +130,7 @@ def convert_platform_failures() -> Iterator[None]:
         if details is None or not details.worker_shutdown:
             raise
         fault = FaultRecord(code="worker_stopped", message="The worker was stopped in order.", retryable=True)
-        raise to_application_error(SliceAttemptFailure(trouble=SliceFailureKind.CRASHED, fault=fault)) from None
+        raise to_application_error(SliceAttemptFailure(kind=SliceFailureKind.CRASHED, fault=fault)) from None
 
 
 @contextmanager
@@ -139,35 +142,45 @@ def convert_outages_to_lost_worker() -> Iterator[None]:
         if isinstance(error, PlatformFailure) or not outages.is_outage(error):
             raise
         fault = FaultRecord(code="worker_lost", message=outages.describe_outage(error), retryable=True)
-        raise to_application_error(SliceAttemptFailure(trouble=SliceFailureKind.CRASHED, fault=fault)) from None
+        raise to_application_error(SliceAttemptFailure(kind=SliceFailureKind.CRASHED, fault=fault)) from None
 
 
 def to_application_error(attempt: SliceAttemptFailure) -> ApplicationError:
-    benign, hopeless = ApplicationErrorCategory.BENIGN, attempt.trouble is SliceFailureKind.REFUSED
+    benign, hopeless = ApplicationErrorCategory.BENIGN, attempt.kind is SliceFailureKind.REFUSED
     return ApplicationError(attempt.fault.sentence, attempt, type=FAILURE_TYPE, non_retryable=hopeless, category=benign)
 
 
 def are_received_answers_still_valid(failure: PlatformFailure) -> bool:
-    """Return whether the received answers are still valid."""
+    """Return whether the next attempt may continue with the answers that were received before a failure.
+
+    Where it may, they are stored, and `add_resume_point_and_decide_retryable` completes the failure. Where not,
+    `make_midway_refusal_retryable_unless_numbered` looks at a refusal after pages were read.
+    """
     return isinstance(failure, _RESUMABLE)
 
 
 def add_resume_point_and_decide_retryable(
-    attempt: SliceAttemptFailure, failure: PlatformFailure, place: SliceResumePoint | None, gained: int
+    attempt: SliceAttemptFailure, failure: PlatformFailure, resume_point: SliceResumePoint | None, gained: int
 ) -> SliceAttemptFailure:
-    """Return the failure with its resume point; it is retryable if the attempt made progress."""
+    """Return a failure whose received answers were stored, with its resume point.
+
+    One whose time was used up is retryable if the attempt made progress.
+    """
     may_pass = bool(gained) if isinstance(failure, AttemptTimeUsedUp) else failure.may_pass
     return attempt.model_copy(
-        update={"place": place, "gained": gained, "fault": _build_fault_with_retryable(attempt, may_pass)}
+        update={"resume_point": resume_point, "gained": gained, "fault": _build_fault_with_retryable(attempt, may_pass)}
     )
 
 
 def make_midway_refusal_retryable_unless_numbered(
     attempt: SliceAttemptFailure, paging: PagingByNumberCursorTokenOrLink
 ) -> SliceAttemptFailure:
-    """Return the failure for a refusal after pages were read: where pages lead to pages, a token may have expired."""
+    """Return the failure for a refusal after pages were read, whose answers are not continued with.
+
+    Where a page leads to the next, its token may have expired, and the slice is read from the beginning.
+    """
     fault = _build_fault_with_retryable(attempt, paging is not PagingByNumberCursorTokenOrLink.NUMBER)
-    return attempt.model_copy(update={"trouble": SliceFailureKind.FAILED, "fault": fault})
+    return attempt.model_copy(update={"kind": SliceFailureKind.FAILED, "fault": fault})
 
 
 def _build_fault_with_retryable(attempt: SliceAttemptFailure, is_retryable: bool) -> FaultRecord:
@@ -182,17 +195,17 @@ def to_attempt_failure(failure: PlatformFailure) -> SliceAttemptFailure:
     match failure:
         case PlatformBusy() if failure.retry_after_seconds is not None:
             return SliceAttemptFailure(
-                trouble=SliceFailureKind.TOLD_TO_WAIT,
+                kind=SliceFailureKind.TOLD_TO_WAIT,
                 fault=fault,
                 wait_seconds=failure.retry_after_seconds,
                 is_own_limit=failure.is_local,
             )
         case CredentialsRefused():
-            return SliceAttemptFailure(trouble=SliceFailureKind.EXPIRED, fault=fault)
+            return SliceAttemptFailure(kind=SliceFailureKind.EXPIRED, fault=fault)
         case PlatformRefused() | TooManyRows():
-            return SliceAttemptFailure(trouble=SliceFailureKind.REFUSED, fault=fault)
+            return SliceAttemptFailure(kind=SliceFailureKind.REFUSED, fault=fault)
         case _:
-            return SliceAttemptFailure(trouble=SliceFailureKind.FAILED, fault=fault)
+            return SliceAttemptFailure(kind=SliceFailureKind.FAILED, fault=fault)
 
 
 def log_and_count_end(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from domain.faults import FaultRecord
 from domain.orders.config import PlatformSettings
@@ -22,7 +22,7 @@ from domain.secrets import SealedText
 
 
 class _ImmutableModelBase(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, validate_by_name=True, serialize_by_alias=True)
 
 
 class PlatformInput(_ImmutableModelBase):
@@ -106,7 +106,7 @@ class SliceWorkflowState(_ImmutableModelBase):
 
     attempt: int
     ladder: SliceRetryState
-    place: SliceResumePoint | None
+    resume_point: SliceResumePoint | None = Field(alias="place")
 
 
 class SliceInput(PlatformInput):
@@ -124,12 +124,20 @@ class ReadSliceInput(PlatformInput):
     window: TimeWindow
     purpose: SliceReadPurpose
     settings: PlatformSettings
-    place: SliceResumePoint | None = None
+    resume_point: SliceResumePoint | None = Field(default=None, alias="place")
     """Where the previous attempt stopped."""
     holder: str
-    """Identifies the attempt in the ledger: once a later attempt has taken the slice, this one can no longer commit."""
+    """Identifies the attempt in the ledger: once a later attempt has taken the slice, this one can no longer commit.
+
+    It is the workflow's id, a slash, and the attempt's id, which has no slash.
+    """
     further: list[TimeWindow] = []
     """Small slices that are read next, where all goes well."""
+
+    @property
+    def attempt_id(self) -> str:
+        """The id of the attempt within the slice's workflow."""
+        return self.holder.rpartition("/")[2]
 
 
 class ReadSliceResult(_ImmutableModelBase):

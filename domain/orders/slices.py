@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from domain.faults import FaultRecord
 from domain.orders.windows import TimeWindow
@@ -91,14 +91,16 @@ class SliceFailureKind(StrEnum):
 
 
 class SliceAttemptFailure(BaseModel):
-    """One attempt that failed."""
+    """One attempt that failed; histories have it as the detail of an error."""
 
-    trouble: SliceFailureKind
+    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
+
+    kind: SliceFailureKind = Field(alias="trouble")
     fault: FaultRecord
     wait_seconds: float = 0.0
     is_own_limit: bool = False
     """Whether our own limiter asked to wait."""
-    place: SliceResumePoint | None = None
+    resume_point: SliceResumePoint | None = Field(default=None, alias="place")
     """Where the next attempt can continue."""
     gained: int = 0
     """Answers that it received beyond those of earlier attempts."""
@@ -121,9 +123,9 @@ class SliceRetryState(BaseModel):
         """Return the seconds until the next attempt; None where there is none, and the slice has failed."""
         if failure.gained:
             self.waits, self.waited_seconds, self.expired = 0, 0.0, 0
-        self.expired = self.expired + 1 if failure.trouble is SliceFailureKind.EXPIRED else 0
+        self.expired = self.expired + 1 if failure.kind is SliceFailureKind.EXPIRED else 0
         wait_seconds = min(failure.wait_seconds, WAIT_MAX_SECONDS)
-        match failure.trouble:
+        match failure.kind:
             case SliceFailureKind.REFUSED:
                 return None
             case SliceFailureKind.EXPIRED:

@@ -26,10 +26,14 @@ from temporalio import workflow
 import activities
 import domain
 import worker
+from activities.orders.slice_attempts import FAILURE_TYPE
 from api.app import ROUTE_GROUPS
 from api.http import openapi
 from cli.__main__ import app
+from domain.faults import FaultRecord
+from domain.orders.slices import SliceAttemptFailure
 from infra import temporal
+from infra.interceptors import FAULT_TYPE
 from tests.support import observability, settings_reference
 
 ROOT = Path(__file__).parents[2]
@@ -141,12 +145,19 @@ def _list_fields_of_class(type_: Any, path: str, around: tuple[Any, ...]) -> Ite
 def _find_fields(type_: type) -> Mapping[str, Any]:
     hints = typing.get_type_hints(type_) if type_.__module__ != "builtins" else {}
     if issubclass(type_, BaseModel):
-        return {name: hints[name] for name in type_.model_fields}
+        return {field.serialization_alias or name: hints[name] for name, field in type_.model_fields.items()}
     if issubclass(type_, msgspec.Struct):
         return {name: hints[name] for name in type_.__struct_fields__}
     return (
         {each.name: hints[each.name] for each in dataclasses.fields(type_)} if dataclasses.is_dataclass(type_) else {}
     )
+
+
+def list_failures() -> Iterator[str]:
+    """List the types of errors that workflows compare, with the fields of their first detail."""
+    for name, detail in {FAULT_TYPE: FaultRecord, FAILURE_TYPE: SliceAttemptFailure}.items():
+        yield f"failure {name}"
+        yield from _list_fields(detail, f"failure {name}: detail", ())
 
 
 def list_constants_and_formats() -> Iterator[str]:
@@ -243,6 +254,7 @@ def build_page() -> str:
     sections = {
         "Workflows": list_workflows(),
         "Activities": list_activities(),
+        "Types of errors in histories": list_failures(),
         "Queues, ids, schedules and keys": list_constants_and_formats(),
         "Search attributes": (f"search attribute {each.name}" for each in temporal.SEARCH_ATTRIBUTES),
         "Codes of problems and faults": list_codes(),

@@ -20,7 +20,7 @@ FAULT = FaultRecord(code="c", message="m")
 
 def setback(trouble: SliceFailureKind, wait_seconds: float = 0.0, gained: int = 0) -> SliceAttemptFailure:
     """An attempt that did not come to its end."""
-    return SliceAttemptFailure(trouble=trouble, fault=FAULT, wait_seconds=wait_seconds, gained=gained)
+    return SliceAttemptFailure(kind=trouble, fault=FAULT, wait_seconds=wait_seconds, gained=gained)
 
 
 def test_each_pause_is_longer_than_the_one_before() -> None:

@@ -78,7 +78,7 @@ def test_a_refusal_in_the_middle_may_pass_where_pages_lead_to_pages(
     setback = slice_attempts.make_midway_refusal_retryable_unless_numbered(
         slice_attempts.to_attempt_failure(PlatformRefused("It refuses.")), paging
     )
-    assert (setback.trouble, setback.fault.retryable) == (SliceFailureKind.FAILED, may_pass)
+    assert (setback.kind, setback.fault.retryable) == (SliceFailureKind.FAILED, may_pass)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ async def test_a_wait_that_is_asked_for_reaches_the_workflow(
             await here.read(here.window(600))
     payloads = await pydantic_data_converter.encode([slice_attempts.to_attempt_failure(busy.value)])
     [setback] = await pydantic_data_converter.decode(payloads, [SliceAttemptFailure])
-    told_to_wait = setback.wait_seconds if setback.trouble is SliceFailureKind.TOLD_TO_WAIT else None
+    told_to_wait = setback.wait_seconds if setback.kind is SliceFailureKind.TOLD_TO_WAIT else None
     assert told_to_wait == wait_seconds
 
 

@@ -286,6 +286,6 @@ def _read_clock_failure(error: ActivityError) -> tuple[FaultRecord | None, str]:
         return None, "The worker that read it was lost or held up, which is no fault of the platform."
     if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
         failure = SliceAttemptFailure.model_validate(cause.details[0])
-        return (None if failure.trouble is SliceFailureKind.CRASHED else failure.fault), failure.fault.sentence
+        return (None if failure.kind is SliceFailureKind.CRASHED else failure.fault), failure.fault.sentence
     fault = read_fault(error)
     return fault, fault.sentence

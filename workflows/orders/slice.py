@@ -53,11 +53,11 @@ class OrderSliceWorkflow:
 
     @workflow.init
     def __init__(self, params: SliceInput) -> None:
-        before = params.so_far or SliceWorkflowState(attempt=0, ladder=SliceRetryState(), place=None)
+        before = params.so_far or SliceWorkflowState(attempt=0, ladder=SliceRetryState(), resume_point=None)
         self._params = params
         self._attempt = before.attempt
         self._ladder = before.ladder
-        self._place = before.place
+        self._resume_point = before.resume_point
         self._state = "running"
         self._status = SliceStatus(purpose=params.job.purpose)
         self._is_pause_ended = False
@@ -73,8 +73,8 @@ class OrderSliceWorkflow:
                 if is_cancelled_exception(error):
                     raise
                 failure = self._convert_to_attempt_failure(error)
-            self._place = failure.place
-            if failure.trouble is SliceFailureKind.EXPIRED:
+            self._resume_point = failure.resume_point
+            if failure.kind is SliceFailureKind.EXPIRED:
                 await self._record_refused_credentials_and_send_alarms(failure.fault, began)
             pause = self._ladder.record_failure_and_compute_pause(failure, settings.retries, settings.retryintv)
             self._show_progress("failed" if pause is None else "pausing", pause, failure.fault)
@@ -83,7 +83,7 @@ class OrderSliceWorkflow:
             if pause:
                 await self._wait_for_next_attempt(pause)
             if workflow.info().is_continue_as_new_suggested():
-                so_far = SliceWorkflowState(attempt=self._attempt, ladder=self._ladder, place=self._place)
+                so_far = SliceWorkflowState(attempt=self._attempt, ladder=self._ladder, resume_point=self._resume_point)
                 workflow.continue_as_new(params.model_copy(update={"so_far": so_far}))
 
     @workflow.query
@@ -121,7 +121,7 @@ class OrderSliceWorkflow:
                 window=job.window,
                 purpose=job.purpose,
                 settings=settings,
-                place=self._place,
+                resume_point=self._resume_point,
                 holder=f"{info.workflow_id}/{info.run_id}-{self._attempt}",
                 further=job.further,
             ),
@@ -160,18 +160,19 @@ class OrderSliceWorkflow:
 
     def _convert_to_attempt_failure(self, error: ActivityError) -> SliceAttemptFailure:
         """Return what a failed attempt means; one that was lost keeps the resume point of the one before."""
-        cause, place = error.cause, self._place
+        cause, resume_point = error.cause, self._resume_point
         if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
             result = SliceAttemptFailure.model_validate(cause.details[0])
-            return result.model_copy(update={"place": place}) if result.trouble is SliceFailureKind.CRASHED else result
+            is_crash = result.kind is SliceFailureKind.CRASHED
+            return result.model_copy(update={"resume_point": resume_point}) if is_crash else result
         if isinstance(cause, EngineTimeout) and cause.type is TimeoutType.HEARTBEAT:
             fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
-            return SliceAttemptFailure(trouble=SliceFailureKind.CRASHED, fault=fault, place=place)
+            return SliceAttemptFailure(kind=SliceFailureKind.CRASHED, fault=fault, resume_point=resume_point)
         if isinstance(cause, EngineTimeout):
             message = "The slice was not read within its timeout."
             fault = FaultRecord(code="slice_timeout", message=message, hint=TIMEOUT_HINT)
-            return SliceAttemptFailure(trouble=SliceFailureKind.FAILED, fault=fault, place=place)
-        return SliceAttemptFailure(trouble=SliceFailureKind.FAILED, fault=read_fault(error), place=place)
+            return SliceAttemptFailure(kind=SliceFailureKind.FAILED, fault=fault, resume_point=resume_point)
+        return SliceAttemptFailure(kind=SliceFailureKind.FAILED, fault=read_fault(error), resume_point=resume_point)
 
     def _show_end_and_build_slice_result(self, read: ReadSliceResult) -> SliceResult:
         self._show_progress(read.ending, None, None)

@@ -167,8 +167,8 @@ DEFECTS = (
         "refused-credentials-fail-slice-after-slice",
         "orders",
         "activities/orders/slice_attempts.py",
-        "            return SliceAttemptFailure(trouble=SliceFailureKind.EXPIRED, fault=fault)\n",
-        "            return SliceAttemptFailure(trouble=SliceFailureKind.FAILED, fault=fault)\n",
+        "            return SliceAttemptFailure(kind=SliceFailureKind.EXPIRED, fault=fault)\n",
+        "            return SliceAttemptFailure(kind=SliceFailureKind.FAILED, fault=fault)\n",
         ("tests/integration/test_order_credentials.py", "-k", "waits_for"),
     ),
     Defect(
