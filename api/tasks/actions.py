@@ -58,7 +58,7 @@ from domain.tasks.names import TaskId, TaskIdText, parse_task_id
 from infra import secrets
 from stores import pauses as pause_store
 from stores.pauses import build_task_type_subject
-from stores.tasks.contents import TaskKeyClaim
+from stores.tasks.contents import ChosenKeyClaim
 from workflows.tasks.handle import LaneClosed
 
 AGAIN = "again "
@@ -253,15 +253,15 @@ async def _create_once_under_chosen_id(context: TaskContext, task_type: CachedTa
     fields += [new.task_stage] if new.task_stage else []
     digest = hashlib.sha256(msgspec.json.encode(fields)).digest()
     task_id = str(TaskId(secrets.create_random_token(), task_type.name, task_type.end_pos))
-    claim = await context.keys.claim_key_or_get_existing_claim(
-        TaskKeyClaim(task_type.type, new.task_id, task_id, digest)
+    claim = await context.keys.claim_chosen_key_or_get_existing_claim(
+        ChosenKeyClaim(task_type.type, new.task_id, task_id, digest)
     )
     if claim.digest != digest:
         raise _build_task_differs_conflict(new.task_id)
     while True:
         parsed = parse_task_id(claim.task_id)
         if parsed is None:
-            raise LookupError(f"the key {claim.key!r} stands for {claim.task_id!r}, which is not a task id")
+            raise LookupError(f"the key {claim.chosen_key!r} stands for {claim.task_id!r}, which is not a task id")
         code = await _create_in_lane_and_open_it_if_closed(context, task_type, parsed, new, TaskFlags.KEYED)
         # A lane that reports another content compares with what a worker wrote; the digest has been compared above.
         created = {OperationCode.OK, OperationCode.SAME, OperationCode.CONFLICT}
@@ -270,7 +270,9 @@ async def _create_once_under_chosen_id(context: TaskContext, task_type: CachedTa
             return claim.task_id
         # The lane does not have it and is full, so it never will.
         task_type = await context.open_next_lane(task_type, parsed.pos)
-        claim = await context.keys.reassign_key(claim, str(TaskId(parsed.key, task_type.name, task_type.end_pos)))
+        claim = await context.keys.reassign_chosen_key(
+            claim, str(TaskId(parsed.key, task_type.name, task_type.end_pos))
+        )
 
 
 async def _is_existing_equal_task_or_raise_conflict(context: TaskContext, call: Call, new: NewTask) -> bool:

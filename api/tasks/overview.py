@@ -257,7 +257,7 @@ def _to_seconds(milliseconds: int | None) -> float | None:
 async def find_tasks(call: Call, query: FindTasksQuery) -> TaskIdsResponse:
     """Find the ids of tasks by the `task_id` that their creator chose; one for each type that has it."""
     return TaskIdsResponse(
-        task_ids=await contents.list_task_ids_of_key(
+        task_ids=await contents.list_task_ids_of_chosen_key(
             get_task_context(call).database, query.name, call.project_filter, FOUND_MAX
         )
     )

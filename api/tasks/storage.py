@@ -24,7 +24,7 @@ from domain.tasks.messages import REF_CHARACTERS, TEXT_MAX_BYTES, Task, TaskFlag
 from infra import log
 from infra.database import Database
 from stores.tasks import contents, types
-from stores.tasks.contents import TaskKeyClaim
+from stores.tasks.contents import ChosenKeyClaim
 from stores.tasks.types import TaskTypeChange, TaskTypeCounts, TaskTypeRow
 
 TYPE_UNKNOWN = "task_type_unknown"
@@ -199,20 +199,20 @@ class ChosenTaskIdStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._claims = BatchedLookup(self._claim_keys, KEYS_PER_CLAIM)
+        self._claims = BatchedLookup(self._claim_chosen_keys, KEYS_PER_CLAIM)
 
-    async def claim_key_or_get_existing_claim(self, claim: TaskKeyClaim) -> TaskKeyClaim:
+    async def claim_chosen_key_or_get_existing_claim(self, claim: ChosenKeyClaim) -> ChosenKeyClaim:
         """Store a claim unless its key is taken; return the claim that is stored then."""
         return await self._claims.look_up_in_next_batch(claim) or claim
 
-    async def reassign_key(self, before: TaskKeyClaim, task_id: str) -> TaskKeyClaim:
-        """Assign a key to another task, unless it was reassigned already; return the claim that is stored then."""
-        await contents.reassign_key_unless_done_already(self._database, before, task_id)
-        return await self.claim_key_or_get_existing_claim(before)
+    async def reassign_chosen_key(self, before: ChosenKeyClaim, task_id: str) -> ChosenKeyClaim:
+        """Assign a chosen key to another task, unless that was done already; return the claim that is stored then."""
+        await contents.reassign_chosen_key_unless_done_already(self._database, before, task_id)
+        return await self.claim_chosen_key_or_get_existing_claim(before)
 
-    async def _claim_keys(self, claims: Sequence[TaskKeyClaim]) -> Mapping[TaskKeyClaim, TaskKeyClaim]:
-        stored = await contents.claim_keys(self._database, claims)
-        return {each: stored[each.type, each.key] for each in claims}
+    async def _claim_chosen_keys(self, claims: Sequence[ChosenKeyClaim]) -> Mapping[ChosenKeyClaim, ChosenKeyClaim]:
+        stored = await contents.claim_chosen_keys(self._database, claims)
+        return {each: stored[each.type, each.chosen_key] for each in claims}
 
 
 def is_too_long_for_lane(text: str) -> bool:

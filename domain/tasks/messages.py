@@ -32,7 +32,9 @@ PRIORITY_MAX_SECONDS: Final = 31_104_000
 RETRIES_MAX: Final = 1_000_000
 LEASE_MAX_SECONDS: Final = 7 * 86_400
 
-Key = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+KEY_CHARACTERS: Final = 32
+"""Of a task's key, with which its id begins."""
+Key = Annotated[str, Meta(pattern=f"^[0-9a-f]{{{KEY_CHARACTERS}}}$")]
 Count = Annotated[int, Meta(ge=0, le=RETRIES_MAX)]
 Text = Annotated[str, Meta(max_length=TEXT_MAX_BYTES)]
 Stage = Annotated[str, Meta(max_length=STAGE_MAX_BYTES, pattern=r'^[^\x00-\x1f\x7f"\\]*$')]

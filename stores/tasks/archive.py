@@ -13,11 +13,13 @@ import asyncpg
 from sqlalchemy import ARRAY, BigInteger, Integer, SmallInteger, Text, TextClause, bindparam, text
 
 from domain.tasks import attempts
-from domain.tasks.messages import Task, TaskFlags
+from domain.tasks.messages import KEY_CHARACTERS, Task, TaskFlags
 from domain.tasks.names import TaskId, split_type_id
 from infra.database import Database, Session
 from stores.keyset import SqlOrderAndAfterCondition
 
+# Columns of a task besides its type and `pos`, the position of its lane. `refs` has its flags: most say whether
+# `content` and `schedule_log` are references to long texts.
 _COLUMNS: Final = {
     "task_id": Text,
     "user_id": Text,
@@ -77,7 +79,8 @@ _COUNT = """
     GROUP BY status
 """
 
-# Tasks that were created long ago and ended lately are skipped by create time with the next batch.
+# The index has the time of creation, not that of the end. The next batch begins, by `since`, where this one stopped: so
+# tasks that were created long ago and ended lately are read once, not by every batch.
 _EXPIRED = text(
     "SELECT task_id, create_time FROM tasks_archive WHERE type = :type AND status = :status "
     "AND create_time >= :since AND create_time < :before AND modify_time < :before ORDER BY create_time LIMIT :batch"
@@ -153,7 +156,7 @@ async def count_ended_by_status(database: Database, type_: str, excluded_lanes: 
 
 def _build_task(row: asyncpg.Record) -> tuple[str, Task]:
     task = Task(
-        key=row["task_id"][:32],
+        key=row["task_id"][:KEY_CHARACTERS],
         user_id=row["user_id"],
         priority=row["priority"],
         status=row["status"],

@@ -3,7 +3,7 @@
 A text has its task's id and a reference. It is written before the task is created, so it may never become a task's.
 Each text is checked once, a day after it was written; one that its task replaces later is removed when the task ends.
 
-A key is a task id that a caller chose, stored with the id of the task that was created for it.
+A chosen key is a task id that a caller chose, stored with the id of the task that was created for it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,12 @@ async def list_unchecked_texts(database: Database, before: datetime, limit: int)
 async def delete_unused_texts(
     database: Database, unused: Sequence[StoredTextReference], before: datetime, until: datetime
 ) -> None:
-    """Remove texts that no task has, and record that all texts written up to a time are checked."""
+    """Remove texts that no task has, and record how far texts are checked.
+
+    Args:
+        before: Texts that were written again since this time stay: they may be about to become a task's.
+        until: When the last text was written that has been checked, whether or not it is removed.
+    """
     values = {"task_ids": [each.task_id for each in unused], "refs": [each.ref for each in unused], "before": before}
     async with database.session() as session:
         await session.execute(_REMOVE, values)
@@ -102,33 +107,37 @@ async def delete_unused_texts(
 
 
 @dataclass(frozen=True, slots=True)
-class TaskKeyClaim:
-    """A key, the id of its task, and the digest of the create request."""
+class ChosenKeyClaim:
+    """A chosen key, the id of its task, and the digest of the create request."""
 
     type: str
-    key: str
+    chosen_key: str
     task_id: str
     digest: bytes
 
 
-async def claim_keys(database: Database, claims: Sequence[TaskKeyClaim]) -> dict[tuple[str, str], TaskKeyClaim]:
-    """Insert the claims whose keys are free; return the claims that are stored then, by type and key."""
-    types, keys = [each.type for each in claims], [each.key for each in claims]
+async def claim_chosen_keys(
+    database: Database, claims: Sequence[ChosenKeyClaim]
+) -> dict[tuple[str, str], ChosenKeyClaim]:
+    """Insert the claims whose keys are free; return the claims that are stored then, by type and chosen key."""
+    types, keys = [each.type for each in claims], [each.chosen_key for each in claims]
     async with database.connection() as connection:
         await connection.execute(
             _CLAIM_KEYS, types, keys, [each.task_id for each in claims], [each.digest for each in claims]
         )
         rows = await connection.fetch(_READ_KEYS, types, keys)
-    return {(row["type"], row["key"]): TaskKeyClaim(*row) for row in rows}
+    return {(row["type"], row["key"]): ChosenKeyClaim(*row) for row in rows}
 
 
-async def list_task_ids_of_key(database: Database, key: str, project_id: str | None, limit: int) -> list[str]:
-    """Return the ids of the tasks of a key, in the types of a project or of all."""
+async def list_task_ids_of_chosen_key(
+    database: Database, chosen_key: str, project_id: str | None, limit: int
+) -> list[str]:
+    """Return the ids of the tasks of a chosen key, in the types of a project or of all."""
     async with database.connection() as connection:
-        return [row["task_id"] for row in await connection.fetch(_FIND_KEY, key, project_id, limit)]
+        return [row["task_id"] for row in await connection.fetch(_FIND_KEY, chosen_key, project_id, limit)]
 
 
-async def reassign_key_unless_done_already(database: Database, before: TaskKeyClaim, task_id: str) -> None:
-    """Assign a key to another task, unless it was reassigned already."""
+async def reassign_chosen_key_unless_done_already(database: Database, before: ChosenKeyClaim, task_id: str) -> None:
+    """Assign a chosen key to another task, unless it was reassigned already."""
     async with database.connection() as connection:
-        await connection.execute(_MOVE_KEY, before.type, before.key, before.task_id, task_id)
+        await connection.execute(_MOVE_KEY, before.type, before.chosen_key, before.task_id, task_id)
