@@ -27,8 +27,9 @@ from domain.workload import WorkByProject
 from infra.settings import Settings
 from services.services import Services
 from stores.transfers import jobs, targets
-from stores.transfers.jobs import JobFilter, JobRow, TransferTargetCounter
+from stores.transfers.jobs import JobFilter, JobRow
 from stores.transfers.targets import TargetFilter
+from stores.transfers.workloads import TransferTargetCounter
 
 UNIT: Final = "targets"
 HAS_PROJECTS: Final = True

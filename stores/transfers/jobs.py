@@ -9,20 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
 
 import asyncpg
 
 from domain.transfers.gse import FailedGseCalls
 from domain.transfers.models import FailureReason, TransferState
-from domain.workload import (
-    ConcernKind,
-    WorkByProject,
-    merge_workloads,
-    parse_concern_details,
-    parse_concerns,
-    parse_workloads,
-)
 from infra.database import Database
 from stores.transfers.targets import IS_IN_TROUBLE
 
@@ -31,15 +22,16 @@ _FIND = """
         SELECT FROM transfer_shards s WHERE s.job = j.id AND ($2::text IS NULL OR s.project_id = $2)
     )
 """
-# Of several shards: one of the answers, each of which names its own request, the most tries, and the next one.
-_TROUBLE_COLUMNS = """
+# Calls to GSE may fail for several shards at a time. Of these are shown one of the answers, as each names its own
+# request, the most tries of one call, and the time of the call that comes next.
+TROUBLE_COLUMNS = """
     min(s.gse_trouble ->> 'answer') AS answer,
     max((s.gse_trouble ->> 'tries')::int) AS tries, min((s.gse_trouble ->> 'again_at')::float8) AS again_at
 """
 # One message is returned for each combination of state, reason and code.
 _COUNT_OUTCOMES = f"""
     SELECT t.state, t.reason, t.code, count(*), min(t.message) AS message,
-        coalesce({IS_IN_TROUBLE}, false) AS in_trouble, {_TROUBLE_COLUMNS}
+        coalesce({IS_IN_TROUBLE}, false) AS in_trouble, {TROUBLE_COLUMNS}
     FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
     WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) GROUP BY t.state, t.reason, t.code, in_trouble
 """  # noqa: S608 - constants only
@@ -77,7 +69,9 @@ class JobRow:
     """A row of a job."""
 
     id: int
+    """Its key within the tables of transfers."""
     job_id: str
+    """The id that callers know."""
     closes_at: datetime
     deadline_at: datetime
     finished_at: datetime | None
@@ -128,10 +122,10 @@ async def find_job(database: Database, job_id: str, project_id: str | None) -> J
     return None if row is None else JobRow(*(row[name] for name in _NAMES))
 
 
-async def count_outcomes(database: Database, job: int, project_id: str | None) -> list[TargetOutcomeCount]:
+async def count_outcomes(database: Database, job_key: int, project_id: str | None) -> list[TargetOutcomeCount]:
     """Count the targets of a job by state, reason and code."""
     async with database.connection() as connection:
-        rows = await connection.fetch(_COUNT_OUTCOMES, job, project_id)
+        rows = await connection.fetch(_COUNT_OUTCOMES, job_key, project_id)
     return [
         TargetOutcomeCount(
             state=TransferState(row["state"]),
@@ -139,23 +133,25 @@ async def count_outcomes(database: Database, job: int, project_id: str | None) -
             code=row["code"],
             count=row["count"],
             message=row["message"],
-            trouble=_parse_trouble(row) if row["in_trouble"] else None,
+            trouble=parse_trouble(row) if row["in_trouble"] else None,
         )
         for row in rows
     ]
 
 
-def _parse_trouble(row: asyncpg.Record) -> FailedGseCalls:
+def parse_trouble(row: asyncpg.Record) -> FailedGseCalls:
+    """Read the failed calls to GSE of one or several shards from the columns `TROUBLE_COLUMNS`."""
+    # The number of a GSE task means nothing outside of its shard, so none is read.
     return FailedGseCalls(task_number=0, answer=row["answer"], tries=row["tries"], again_at=row["again_at"])
 
 
 async def count_targets_by_state(
-    database: Database, jobs: Sequence[int], project_id: str | None
+    database: Database, job_keys: Sequence[int], project_id: str | None
 ) -> dict[int, dict[TransferState, int]]:
     """Count the targets of each job by state."""
-    counts: dict[int, dict[TransferState, int]] = {job: {} for job in jobs}
+    counts: dict[int, dict[TransferState, int]] = {job_key: {} for job_key in job_keys}
     async with database.connection() as connection:
-        for row in await connection.fetch(_COUNT_STATES, list(jobs), project_id):
+        for row in await connection.fetch(_COUNT_STATES, list(job_keys), project_id):
             counts[row["job"]][TransferState(row["state"])] = row["count"]
     return counts
 
@@ -259,67 +255,3 @@ async def purge_cancellations(database: Database, older_than: timedelta) -> None
     """Delete old cancellations, which are left of jobs that were never saved."""
     async with database.connection() as connection:
         await connection.execute("DELETE FROM transfer_cancels WHERE cancelled_at < now() - $1::interval", older_than)
-
-
-JOBS_AT_A_TIME: Final = 20
-"""Ended jobs, each of 100,000 targets at most, that one call counts."""
-
-_OPEN: Final = """
-    SELECT s.project_id, count(*) FILTER (WHERE t.state = 'Running') AS running,
-        min(j.closes_at) FILTER (WHERE t.state = 'Running') AS running_at,
-        count(*) FILTER (WHERE t.state = 'Pending') AS waiting,
-        min(j.closes_at) FILTER (WHERE t.state = 'Pending') AS waiting_at,
-        count(*) FILTER (WHERE t.state IN ('Failed', 'Timeout')) AS failed,
-        min(j.closes_at) FILTER (WHERE t.state IN ('Failed', 'Timeout')) AS failed_at
-    FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
-        JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
-    WHERE j.finished_at IS NULL AND j.expires_at > now() GROUP BY s.project_id
-"""
-_FAILING_AT_GSE: Final = f"""
-    SELECT s.project_id, count(*), {_TROUBLE_COLUMNS}
-    FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
-        JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
-    WHERE j.finished_at IS NULL AND j.expires_at > now() AND {IS_IN_TROUBLE} GROUP BY s.project_id
-"""  # noqa: S608 - constants only
-# A retry takes failed targets away from the job in the transaction that saves it.
-_ENDED: Final = """
-    SELECT j.id, (SELECT max(r.id) FROM transfer_jobs r WHERE r.retry_of = j.job_id) AS last_retry FROM transfer_jobs j
-    WHERE j.finished_at IS NOT NULL AND j.expires_at > now() ORDER BY j.id DESC
-"""
-_FAILED: Final = """
-    SELECT j.id, s.project_id, '' AS subject, coalesce(t.reason, '') AS cause, count(*), count(*) AS failed,
-        min(j.finished_at) AS failed_at, 0 AS running, NULL::timestamptz AS running_at, 0 AS waiting,
-        NULL::timestamptz AS waiting_at
-    FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
-        JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
-    WHERE j.id = ANY($1::bigint[]) AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
-    GROUP BY j.id, s.project_id, t.reason
-"""
-
-
-class TransferTargetCounter:
-    """Counts targets by project; those of an ended job are counted once, and again after each retry of it."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._ended: dict[tuple[int, int | None], WorkByProject] = {}
-        """By an ended job and the last retry of it."""
-
-    async def count_workloads(self) -> WorkByProject:
-        """Count the targets of open jobs, and of a few jobs that ended or were retried since the last call."""
-        async with self._database.connection() as connection:
-            open_jobs = parse_workloads(await connection.fetch(_OPEN))
-            failing = [
-                {**dict(row), "subject": "", "cause": _parse_trouble(row).describe()}
-                for row in await connection.fetch(_FAILING_AT_GSE)
-            ]
-            ended = [(row["id"], row["last_retry"]) for row in await connection.fetch(_ENDED)]
-            new = [each for each in ended if each not in self._ended][:JOBS_AT_A_TIME]
-            found = await connection.fetch(_FAILED, [id_ for id_, _ in new]) if new else []
-        counted: dict[tuple[int, int | None], WorkByProject] = {}
-        for job in new:
-            rows = [row for row in found if row["id"] == job[0]]
-            counted[job] = merge_workloads(parse_workloads(rows), parse_concern_details(ConcernKind.FAILED, rows))
-        known = self._ended | counted
-        self._ended = {job: known[job] for job in ended if job in known}
-        return merge_workloads(open_jobs, parse_concerns(ConcernKind.GSE_FAILS, failing), *self._ended.values())

@@ -13,7 +13,7 @@ from domain.transfers import names
 from domain.workload import ConcernKind
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseCall, GseRule
-from stores.transfers.jobs import TransferTargetCounter
+from stores.transfers.workloads import TransferTargetCounter
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
 from tests.support.waiting import eventually
 

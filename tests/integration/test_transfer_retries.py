@@ -9,7 +9,7 @@ import pytest
 
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule
-from stores.transfers.jobs import TransferTargetCounter
+from stores.transfers.workloads import TransferTargetCounter
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers
 from tests.support.waiting import eventually
 
