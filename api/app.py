@@ -67,7 +67,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     app[middleware.DEADLINES] = deadlines.DeadlineQueue(
         settings.api.request_timeout_seconds, services.find_hanging_component
     )
-    app[docs.DOCUMENT] = docs.ApiDocument(route_groups)
+    app[docs.DOCUMENT] = docs.LazilyEncodedOpenApiDocument(route_groups)
     app.on_response_prepare.append(middleware.set_response_headers)
     request_rates = app[rates.REQUEST_RATES] = rates.RequestRates()
     authenticator = app[auth.AUTHENTICATOR] = auth.Authenticator(services.database, settings, services.sealer)
@@ -137,7 +137,7 @@ def build_handler(
     async def handle_request(request: web.Request) -> web.StreamResponse:
         request[REQUEST_STATE].route = route
         caller = (
-            ANYBODY if is_public else await _authenticate_and_authorize(route, request, authenticator, request_rates)
+            ANYBODY if is_public else await _identify_count_and_authorize(route, request, authenticator, request_rates)
         )
         if is_refused_to_revoked_projects and caller.is_admin and caller.project_id is not None:
             # A revoked project's own keys are refused before.
@@ -183,7 +183,7 @@ async def serve(settings: Settings) -> None:
     await tracing.stop_span_export()
 
 
-async def _authenticate_and_authorize(
+async def _identify_count_and_authorize(
     route: Route, request: web.Request, authenticator: auth.Authenticator, request_rates: rates.RequestRates
 ) -> Caller:
     """Return the caller; a project's requests are counted whether or not the route is open to it."""
@@ -243,11 +243,11 @@ def _announce_deprecations(route: Route, state: RequestState, caller: Caller, in
     state.headers["Deprecation"] = f"@{since.timestamp():.0f}"  # RFC 9745
     state.headers["Sunset"] = format_datetime(until, usegmt=True)  # RFC 8594
     for name, mark in used:
-        _log_deprecation(caller.actor, route.name, name, mark.instead)
+        _log_deprecation_once_per_key(caller.actor, route.name, name, mark.instead)
 
 
 @lru_cache(maxsize=10_000)
-def _log_deprecation(actor: str, route: str, name: str, instead: str) -> None:
+def _log_deprecation_once_per_key(actor: str, route: str, name: str, instead: str) -> None:
     """Log it once for each key: a caller that does nothing else would fill the log."""
     log.get(__name__).warning("deprecated_name_used", actor=actor, route=route, name=name, instead=instead)
 

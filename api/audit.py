@@ -159,20 +159,20 @@ def _select_recordable_values(values: Mapping[str, JsonValue]) -> dict[str, Json
         kept = [
             _select_recordable_values(item)
             if isinstance(item, dict)
-            else _sanitize_text(item)
+            else _shorten_and_replace_unstorable_characters(item)
             if isinstance(item, str)
             else item
             for item in items[:GIVEN_ITEMS_MAX]
             if may_be_text or not isinstance(item, str | list)
         ]
         if kept:
-            given[_sanitize_text(name)] = (
+            given[_shorten_and_replace_unstorable_characters(name)] = (
                 [*kept, *_describe_number_of_omitted_items(items)] if isinstance(value, list) else kept[0]
             )
     return given
 
 
-def _sanitize_text(text: str) -> str:
+def _shorten_and_replace_unstorable_characters(text: str) -> str:
     """Shorten a text, and replace what PostgreSQL's JSON does not hold: NULs and lone surrogates."""
     return text[:GIVEN_TEXT_MAX_CHARACTERS].replace("\0", "%00").encode("utf-8", "replace").decode()
 

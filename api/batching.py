@@ -73,7 +73,7 @@ class AbstractBatcher(ABC, Generic[Value, Result]):
         self.waiting.append(item)
         self.add_weight(item)
         if self.sending is None:
-            self.sending = asyncio.create_task(self._send_all())
+            self.sending = asyncio.create_task(self._send_batches_until_none_waits())
         return item.result
 
     def put_back_at_front(self, items: list[BatchItem[Value, Result]]) -> None:
@@ -136,7 +136,7 @@ class AbstractBatcher(ABC, Generic[Value, Result]):
         """Do what is due when no item is waiting any more."""
         return
 
-    async def _send_all(self) -> None:
+    async def _send_batches_until_none_waits(self) -> None:
         batch: list[BatchItem[Value, Result]] = []
         try:
             while self.waiting:
@@ -298,7 +298,7 @@ class CachedRead(Generic[Result]):
             self._reading = asyncio.create_task(self._read_and_set_freshness())
         return await asyncio.shield(self._reading)
 
-    async def get_or_none(self) -> Result | None:
+    async def get_or_none_on_outage(self) -> Result | None:
         """Return the result as `get_fresh_or_read` does; None while a component that it is read from does not serve."""
         try:
             return await self.get_fresh_or_read()

@@ -51,7 +51,7 @@ async def _measure_health(services: Services, name: str) -> ComponentHealth:
     )
 
 
-def is_silent(components: Sequence[ComponentHealth], name: str) -> bool:
+def is_component_silent(components: Sequence[ComponentHealth], name: str) -> bool:
     """Return whether a component does not answer, so that a call to it would only wait."""
     return any(each.name == name and each.trouble == outages.NO_ANSWER for each in components)
 

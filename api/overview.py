@@ -29,7 +29,7 @@ from infra.settings import Settings
 from services.services import Services
 from stores import pauses, worker_heartbeats
 from stores.pauses import PauseRecord
-from stores.webhooks import PendingDeliveries, count_pending
+from stores.webhooks import PendingDeliveries, count_pending_deliveries
 from systems import System, import_modules, protocol
 from systems.protocol import SystemNames
 
@@ -221,7 +221,7 @@ async def stream_overview(call: Call) -> web.StreamResponse:
 
 async def _is_key_still_valid(call: Call, snapshot: OverviewResponse) -> bool:
     """Return whether a stream may go on; it may while keys cannot be read, since then it shows no figures."""
-    if components.is_silent(snapshot.parts, "database"):
+    if components.is_component_silent(snapshot.parts, "database"):
         return True
     try:
         await call.request.app[auth.AUTHENTICATOR].authenticate(call.request, call.route)
@@ -262,7 +262,7 @@ class OverviewSnapshotReader:
         self._services = services
         self._components = CachedRead(partial(components.measure_health_of_all, services))
         self._queues = CachedRead(self._read_queue_statuses, QUEUES_CACHE_SECONDS)
-        self._deliveries = CachedRead(partial(count_pending, services.database), QUEUES_CACHE_SECONDS)
+        self._deliveries = CachedRead(partial(count_pending_deliveries, services.database), QUEUES_CACHE_SECONDS)
         self._pauses = CachedRead(partial(pauses.list_pauses_by_subject, services.database))
         self._overviews = overviews
         self._workloads = {
@@ -286,11 +286,11 @@ class OverviewSnapshotReader:
         paused: Mapping[str, PauseRecord] | None = None
         workloads: list[WorkByProject | None] = [None] * len(reads)
         queues: list[QueueStatus] = []
-        if not components.is_silent(health, "database"):
+        if not components.is_component_silent(health, "database"):
             queues, paused, workloads = await asyncio.gather(
                 self._queues.get_fresh_or_read(),
-                self._pauses.get_or_none(),
-                asyncio.gather(*(each.get_or_none() for each in reads)),
+                self._pauses.get_or_none_on_outage(),
+                asyncio.gather(*(each.get_or_none_on_outage() for each in reads)),
             )
         now = datetime.now(UTC)
         shown = [

@@ -73,7 +73,7 @@ def backup(folder: Folder, engine_database: EngineDatabase = None, data_dir: Dat
     loaded = command.load_settings_with_data_dir(data_dir)
 
     async def run() -> int:
-        engine = backing_up.choose_engine(loaded, folder_of_data, engine_database or [], is_embedded=is_embedded)
+        engine = backing_up.choose_databases(loaded, folder_of_data, engine_database or [], is_embedded=is_embedded)
         return await backing_up.print_backup(loaded, folder, engine)
 
     command.run_and_exit(run())

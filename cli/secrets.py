@@ -40,7 +40,7 @@ _SEALED: Final = re.compile(rb"gAAAAA[0-9A-Za-z_-]{60,}={0,2}")
 
 
 @dataclass(frozen=True, slots=True)
-class SealedRunCount:
+class RunningAndOldKeyRunCounts:
     """Workflows that run with sealed values in their input, which cannot be changed."""
 
     runs: int
@@ -138,7 +138,7 @@ async def _require_no_runs_of_old_keys(settings: Settings, sealer: SecretSealer)
         )
 
 
-async def count_running_and_old_key_runs(engine: Client, sealer: SecretSealer) -> SealedRunCount:
+async def count_running_and_old_key_runs(engine: Client, sealer: SecretSealer) -> RunningAndOldKeyRunCounts:
     """Count the running downloads and deliveries, and those whose input holds a value that an old key made."""
     runs = old = 0
     async for run in engine.list_workflows(_RUNS_WITH_SECRETS):
@@ -150,7 +150,7 @@ async def count_running_and_old_key_runs(engine: Client, sealer: SecretSealer) -
                 given = await codec.decode(given)
             old += any(_was_sealed_by_old_key(sealer, token) for each in given for token in _SEALED.findall(each.data))
             break
-    return SealedRunCount(runs, old)
+    return RunningAndOldKeyRunCounts(runs, old)
 
 
 def _was_sealed_by_old_key(sealer: SecretSealer, token: bytes) -> bool:

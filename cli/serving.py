@@ -42,15 +42,15 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
 async def serve_workers(settings: Settings, queues: Sequence[str], processes: int) -> int:
     """Run several worker processes; return their exit code."""
     arguments = ("worker", *(f"--queues={queue}" for queue in _require_known_queues_or_choose_all(queues)))
-    return await _run_processes(arguments, METRICS_PORT, settings.worker.metrics_port, processes)
+    return await _run_processes_as_group(arguments, METRICS_PORT, settings.worker.metrics_port, processes)
 
 
 async def serve_apis(settings: Settings, processes: int) -> int:
     """Run several API processes on one port; return their exit code."""
-    return await _run_processes(("api",), OWN_PORT, settings.api.own_port or 0, processes)
+    return await _run_processes_as_group(("api",), OWN_PORT, settings.api.own_port or 0, processes)
 
 
-async def _run_processes(arguments: Sequence[str], port_variable: str, first_port: int, processes: int) -> int:
+async def _run_processes_as_group(arguments: Sequence[str], port_variable: str, first_port: int, processes: int) -> int:
     """Run several processes that stop together, also when one of them dies.
 
     Args:

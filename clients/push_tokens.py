@@ -42,7 +42,7 @@ class PushTokenVerifier:
         self._accepted: dict[str, float] = {}
         self._lock = asyncio.Lock()
 
-    async def require_valid(self, token: str) -> None:
+    async def require_valid_token(self, token: str) -> None:
         """Return if the token is valid.
 
         Raises:

@@ -135,7 +135,7 @@ class RowEncoder:
             attributes, tally.grown = encode_row_heights(self._height, needed, first_row)
             builder.insert_row_starts(attributes)
             workspace = self._take_free_workspace()
-            spans = builder.build_spans(workspace)
+            spans = builder.build_columns_by_digits_of_row_number(workspace)
         xml = [join_rows(columns) for columns in spans]
         self._workspaces.append(workspace)
         return xml, tally

@@ -217,12 +217,12 @@ def add_charts(
 
 def _build_chart(workbook: Workbook, sheet: str, table: PlacedTable, spec: ChartOfTemplate) -> Any:
     """Return the chart, or None if there is nothing to show."""
-    columns = [column for key in spec.values if (column := _find_column(table, key)) is not None]
+    columns = [column for key in spec.values if (column := _find_sheet_column_of_key(table, key)) is not None]
     if not columns or not table.body_rows:
         return None
     chart = workbook.add_chart({"type": spec.kind.value})
     for column in columns:
-        chart.add_series(_build_series(sheet, table, spec, column))
+        chart.add_series(_build_valueless_series(sheet, table, spec, column))
     title = _build_chart_title(spec, table.body_rows)
     if title is not None:
         # `set_title` would take a text such as "Q1!A1" for the address of a cell.
@@ -236,7 +236,7 @@ def _build_chart(workbook: Workbook, sheet: str, table: PlacedTable, spec: Chart
     return chart
 
 
-def _build_series(sheet: str, table: PlacedTable, spec: ChartOfTemplate, column: int) -> dict[str, Any]:
+def _build_valueless_series(sheet: str, table: PlacedTable, spec: ChartOfTemplate, column: int) -> dict[str, Any]:
     """Return the series of a column of data. Its values are left out, as xlsxwriter does not know them."""
     frame = table.frame
     first, last = frame.first_body_row, frame.first_body_row + min(table.body_rows, CHART_POINTS_MAX) - 1
@@ -259,11 +259,11 @@ def _build_series(sheet: str, table: PlacedTable, spec: ChartOfTemplate, column:
 def _choose_category_column(table: PlacedTable, spec: ChartOfTemplate) -> int | None:
     """Return the column of categories: the one that is named, else the row heads next to the body."""
     if spec.categories is not None:
-        return _find_column(table, spec.categories)
+        return _find_sheet_column_of_key(table, spec.categories)
     return table.frame.row_depth - 1 if table.frame.row_depth else None
 
 
-def _find_column(table: PlacedTable, key: str) -> int | None:
+def _find_sheet_column_of_key(table: PlacedTable, key: str) -> int | None:
     """Return the sheet column of a key; None if there is none."""
     places = (place for place, column in enumerate(table.frame.columns) if column.key == key)
     place = next(places, None)

@@ -47,16 +47,16 @@ def lay_out_table(
     width = min(MERGED_COLUMNS_MAX, max(1, row_depth + len(columns)))
     above = [*_lay_out_title(table.title, first_row, width)]
     above += _lay_out_html(table.summary, _find_row_below(above, first_row), width)
-    above += _lay_out_region(table.header, _find_row_below(above, first_row), width)
+    above += _lay_out_header_or_footer(table.header, _find_row_below(above, first_row), width)
     first_head_row = _find_row_below(above, first_row)
-    above += _lay_out_heads(columns, template, first_head_row)
+    above += _lay_out_corner_and_column_heads(columns, template, first_head_row)
     return AreasAroundTableBody(
         columns=tuple(columns),
         row_depth=row_depth,
         above=tuple(above),
         first_head_row=first_head_row,
         first_body_row=_find_row_below(above, first_row),
-        footer=tuple(_lay_out_region(table.footer, 0, width)),
+        footer=tuple(_lay_out_header_or_footer(table.footer, 0, width)),
         charts=template.charts if template else (),
     )
 
@@ -86,7 +86,7 @@ def _lay_out_title(title: str | None, row: int, width: int) -> Iterator[MergedCe
         yield MergedCellArea(row, 0, 1, width, to_plain_runs(title), TITLE_STYLE, TITLE)
 
 
-def _lay_out_region(content: JsonValue, row: int, width: int) -> list[MergedCellArea]:
+def _lay_out_header_or_footer(content: JsonValue, row: int, width: int) -> list[MergedCellArea]:
     """Lay out a header or footer, which is a text or pairs."""
     if isinstance(content, str):
         return list(_lay_out_html(content, row, width))
@@ -118,7 +118,7 @@ def _lay_out_pairs(pairs: Sequence[Pair], row: int, width: int, grid_columns: in
         yield MergedCellArea(row, column, 1, width - column, (), PAIR_STYLE, PAIR)
 
 
-def _lay_out_heads(
+def _lay_out_corner_and_column_heads(
     columns: Sequence[TableColumn], template: TableTemplate | None, row: int
 ) -> Iterator[MergedCellArea]:
     if template is None:

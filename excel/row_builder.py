@@ -147,16 +147,16 @@ class ChunkRowsXmlBuilder:
         self.add_varying_texts(payload)
         self.add_varying_texts(after.take(picked))
 
-    def build_spans(self, workspace: ReusableBuffer) -> list[TextColumns]:
+    def build_columns_by_digits_of_row_number(self, workspace: ReusableBuffer) -> list[TextColumns]:
         """Return all rows, ready to be joined; until then they use the workspace."""
         workspace.reset()
         parts = [*self._parts, self._fixed]
         return [
-            self._build_span(parts, first, rows, workspace)
+            self._build_columns_of_rows_with_equal_digits(parts, first, rows, workspace)
             for first, rows in _split_by_digits(self._first_number, self._rows)
         ]
 
-    def _build_span(
+    def _build_columns_of_rows_with_equal_digits(
         self, parts: Sequence[_Fixed | pa.Array], first: int, rows: int, workspace: ReusableBuffer
     ) -> TextColumns:
         """Return the columns of rows whose numbers have the same number of digits."""

@@ -156,9 +156,9 @@ class TableBodyWriter:
         work = _ChunkEncodingJob(chunk, first_row, rows, heads, self._get_heights_beside_row_heads(rows))
         self._body_rows += rows
         if self._resources.executor is None:
-            self._add_piece_or_raise_sheet_full(*self._encode_job(work))
+            self._add_piece_or_raise_sheet_full(*self._encode_and_deflate_chunk(work))
             return
-        self._running.append(self._resources.executor.submit(self._encode_job, work))
+        self._running.append(self._resources.executor.submit(self._encode_and_deflate_chunk, work))
         while len(self._running) >= self._resources.threads * _CHUNKS_PER_THREAD:
             self._add_piece_or_raise_sheet_full(*self._running.popleft().result())
 
@@ -170,7 +170,7 @@ class TableBodyWriter:
             for column in self._frame.columns
         ]
 
-    def _encode_job(self, work: _ChunkEncodingJob) -> tuple[CheckedDeflatedPiece, RowCountsAndLinks]:
+    def _encode_and_deflate_chunk(self, work: _ChunkEncodingJob) -> tuple[CheckedDeflatedPiece, RowCountsAndLinks]:
         xml, tally = self._encoder.encode_rows(
             self._select_cells_of_columns(work.chunk), work.first_row, work.rows, work.heads, heights=work.heights
         )

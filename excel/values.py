@@ -69,15 +69,15 @@ def read_cell_values_by_kind(cells: pa.Array, kind: CellKind, zone: LocalTimeCon
         case CellKind.AUTO | CellKind.DATE | CellKind.DATETIME:
             return _detect_moments(values, zone, zoned_only=kind is CellKind.AUTO)
         case CellKind.NUMBER:
-            return _detect_numbers(values)
+            return _turn_number_texts_into_numbers(values)
         case CellKind.BOOLEAN:
             return _detect_booleans(values)
         case CellKind.RICH:
-            return _detect_pattern(values, _HTML, CellForm.RICH)
+            return _give_form_to_matching_texts(values, _HTML, CellForm.RICH)
         case CellKind.LINK:
-            return _detect_pattern(values, _URL, CellForm.LINK, URL_MAX_CHARACTERS)
+            return _give_form_to_matching_texts(values, _URL, CellForm.LINK, URL_MAX_CHARACTERS)
         case CellKind.FORMULA:
-            return _detect_pattern(values, _FORMULA, CellForm.FORMULA, FORMULA_MAX_CHARACTERS)
+            return _give_form_to_matching_texts(values, _FORMULA, CellForm.FORMULA, FORMULA_MAX_CHARACTERS)
         case _:
             assert_never(kind)
 
@@ -116,7 +116,7 @@ def _keep_long_numbers_as_texts(values: ColumnCellPayloadsAndForms) -> ColumnCel
     """
     if not values.has_form(CellForm.NUMBER):
         return values
-    numbers, where = _select_form(values, CellForm.NUMBER)
+    numbers, where = _select_cells_of_form_and_mask(values, CellForm.NUMBER)
     exact = mask_exact_numbers(numbers)
     if exact.all():
         return values
@@ -130,7 +130,7 @@ def _detect_moments(
 ) -> ColumnCellPayloadsAndForms:
     if not values.has_form(CellForm.TEXT):
         return values
-    texts, where = _select_form(values, CellForm.TEXT)
+    texts, where = _select_cells_of_form_and_mask(values, CellForm.TEXT)
     found = detect_moments(texts, zone, zoned_only=zoned_only)
     if found is None:
         return values
@@ -141,10 +141,10 @@ def _detect_moments(
     return values.replace_form_where(mask, CellForm.MOMENT, payload)
 
 
-def _detect_numbers(values: ColumnCellPayloadsAndForms) -> ColumnCellPayloadsAndForms:
+def _turn_number_texts_into_numbers(values: ColumnCellPayloadsAndForms) -> ColumnCellPayloadsAndForms:
     if not values.has_form(CellForm.TEXT):
         return values
-    texts, where = _select_form(values, CellForm.TEXT)
+    texts, where = _select_cells_of_form_and_mask(values, CellForm.TEXT)
     return values.replace_form_where(_expand_mask(mask_plain_numbers(texts), where), CellForm.NUMBER)
 
 
@@ -158,13 +158,13 @@ def _detect_booleans(values: ColumnCellPayloadsAndForms) -> ColumnCellPayloadsAn
     return values.replace_form_where(where, CellForm.BOOLEAN, payload)
 
 
-def _detect_pattern(
+def _give_form_to_matching_texts(
     values: ColumnCellPayloadsAndForms, pattern: str, form: CellForm, characters_max: int | None = None
 ) -> ColumnCellPayloadsAndForms:
     """Give texts that match another form, if they are not too long for it."""
     if not values.has_form(CellForm.TEXT):
         return values
-    texts, where = _select_form(values, CellForm.TEXT)
+    texts, where = _select_cells_of_form_and_mask(values, CellForm.TEXT)
     found = pc.match_substring_regex(texts, pattern)
     if characters_max is not None:
         # As Excel counts: whatever lies beyond the basic plane is two.
@@ -173,7 +173,7 @@ def _detect_pattern(
     return values.replace_form_where(_expand_mask(found.fill_null(False).to_numpy(zero_copy_only=False), where), form)
 
 
-def _select_form(values: ColumnCellPayloadsAndForms, form: CellForm) -> tuple[pa.Array, Mask | None]:
+def _select_cells_of_form_and_mask(values: ColumnCellPayloadsAndForms, form: CellForm) -> tuple[pa.Array, Mask | None]:
     """Return the cells of one form and a mask of them; None if all others are empty."""
     if values.counts[form] + values.counts[CellForm.EMPTY] == len(values.forms):
         return values.payload, None
@@ -217,7 +217,7 @@ def read_json_cells(cells: pa.Array) -> ColumnCellPayloadsAndForms:
             payload = pc.if_else(pa.array(quoted), payload, cells)
         if b"\\" in seen.join():
             escaped = pc.and_(pa.array(quoted), pc.match_substring(cells, b"\\").fill_null(False))
-            payload = _replace_escaped(payload, escaped, cells)
+            payload = _replace_escaped_texts_by_decoded(payload, escaped, cells)
     payload = view_as_string(payload)
     if counts[CellForm.BOOLEAN]:
         true = pa.array(firsts == ord("t"))
@@ -227,7 +227,7 @@ def read_json_cells(cells: pa.Array) -> ColumnCellPayloadsAndForms:
     return ColumnCellPayloadsAndForms(payload, forms)
 
 
-def _replace_escaped(payload: pa.Array, escaped: pa.Array, cells: pa.Array) -> pa.Array:
+def _replace_escaped_texts_by_decoded(payload: pa.Array, escaped: pa.Array, cells: pa.Array) -> pa.Array:
     sources = cells.filter(escaped)
     if not len(sources):
         return payload

@@ -73,7 +73,7 @@ class FileSaver:
         try:
             with part.open("wb") as out:
                 await self._fetch_with_resumed_links(out)
-            self._check_size_and_rows()
+            self._require_expected_size_and_rows()
             part.replace(self._path)
         finally:
             part.unlink(missing_ok=True)
@@ -124,7 +124,7 @@ class FileSaver:
         self._lines.add(piece)
         self._done += len(piece)
 
-    def _check_size_and_rows(self) -> None:
+    def _require_expected_size_and_rows(self) -> None:
         if self._done != self._size:
             raise FileDamaged(f"{self._done:,} bytes arrived of a file of {self._size:,}. Fetch it again.")
         if not self._download.file_name.endswith(".csv"):

@@ -315,7 +315,7 @@ def _create_engine(settings: DatabaseSettings, **pool: Any) -> AsyncEngine:
 
 def build_tls_arguments(settings: DatabaseSettings) -> dict[str, Any]:
     """Return the driver's arguments for TLS; none without it, so that `?ssl=` in the address still counts."""
-    return {"ssl": tls.build_context(settings.tls, tls.DATABASE)} if settings.secure else {}
+    return {"ssl": tls.build_client_tls_context(settings.tls, tls.DATABASE)} if settings.secure else {}
 
 
 def _require_open_connection(connection: Any, _record: object, _borrower: object) -> None:

@@ -103,7 +103,7 @@ class FileCache:
     async def _fetch_unless_verified(self, entry: _CachedFilePaths, fetch: FetchFile) -> None:
         turn = self._turns.setdefault(entry.path, asyncio.Lock())
         async with turn, _hold_exclusive_lock_then_delete(entry.fetch_lock_path):
-            if self._is_verified(entry) or await asyncio.to_thread(self._verify_digest, entry):
+            if self._is_verified(entry) or await asyncio.to_thread(self._has_expected_digest_and_remember_it, entry):
                 return
             try:
                 await self._fetch_then_verify_into_cache(entry, fetch)
@@ -114,7 +114,7 @@ class FileCache:
         await asyncio.to_thread(self._delete_leftovers_and_evict_to_limit)
 
     async def _fetch_then_verify_into_cache(self, entry: _CachedFilePaths, fetch: FetchFile) -> None:
-        partial = _prepare_partial_path(entry)
+        partial = _delete_stale_partials_and_choose_path(entry)
         try:
             await fetch(partial)
             await asyncio.to_thread(self._require_digest_and_move_into_cache, entry, partial)
@@ -125,7 +125,7 @@ class FileCache:
         stamp = self._verified.get(entry.path)
         return stamp is not None and stamp == _read_change_stamp(entry.path)
 
-    def _verify_digest(self, entry: _CachedFilePaths) -> bool:
+    def _has_expected_digest_and_remember_it(self, entry: _CachedFilePaths) -> bool:
         stamp = _read_change_stamp(entry.path)
         if stamp is None:
             return False
@@ -196,7 +196,7 @@ class _CachedFileSizeAndLastUse:
     used_at: float
 
 
-def _prepare_partial_path(entry: _CachedFilePaths) -> Path:
+def _delete_stale_partials_and_choose_path(entry: _CachedFilePaths) -> Path:
     # A new path each time, because the thread of a cancelled fetch may still write to the old one.
     for folder in (entry.partial_path_prefix.parent, entry.path.parent):
         folder.mkdir(parents=True, exist_ok=True)

@@ -88,13 +88,13 @@ async def list_newest_activities(
                     return found, False
                 found.append(await _build_activity_record(client, event, later, pending))
             else:
-                _collect_later_event(event, later)
+                _record_outcome_event(event, later)
         read, token = read + len(answer.history.events), answer.next_page_token
         if not token or read >= EVENTS_READ_MAX:
             return found, not token
 
 
-def _collect_later_event(event: HistoryEvent, later: _OutcomesFromLaterEvents) -> None:
+def _record_outcome_event(event: HistoryEvent, later: _OutcomesFromLaterEvents) -> None:
     if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
         started = event.activity_task_started_event_attributes
         failure = started.last_failure if started.HasField("last_failure") else None

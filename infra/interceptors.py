@@ -242,7 +242,7 @@ class _LoggingWorkflowInterceptor(WorkflowInboundInterceptor):
             except FailureError as error:
                 _log_and_count_failure(info, error)
                 raise
-            _log_end(info, logging.INFO, "completed")
+            _log_workflow_end(info, logging.INFO, "completed")
             return result
 
 
@@ -258,17 +258,17 @@ def _log_and_count_failure(info: workflow.Info, error: FailureError) -> None:
     if workflow.unsafe.is_replaying():
         return
     if is_cancelled_exception(error):
-        _log_end(info, logging.INFO, "cancelled")
+        _log_workflow_end(info, logging.INFO, "cancelled")
         return
     root: BaseException = error
     while isinstance(root, FailureError) and root.cause is not None:
         root = root.cause
     cause = (isinstance(root, ApplicationError) and root.type) or type(root).__name__
     metrics.WORKFLOWS_FAILED.labels(info.workflow_type, cause).inc()
-    _log_end(info, logging.ERROR, "failed", cause=cause, error=str(root))
+    _log_workflow_end(info, logging.ERROR, "failed", cause=cause, error=str(root))
 
 
-def _log_end(info: workflow.Info, level: int, outcome: str, **fields: str) -> None:
+def _log_workflow_end(info: workflow.Info, level: int, outcome: str, **fields: str) -> None:
     if workflow.unsafe.is_replaying():
         return
     seconds = (workflow.now() - info.workflow_start_time).total_seconds()

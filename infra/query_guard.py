@@ -82,7 +82,7 @@ class WorkflowTaskOnlyInstance(WorkflowInstance):
         at = act.timestamp.ToNanoseconds()
         # During a replay, tasks may share a time where the engine's clock is coarse; all their events are in history.
         if at == self._time and act.history_length > self._events and not act.is_replaying:
-            return _build_refusal(act)
+            return _build_query_too_early_completion(act)
         self._time, self._events = at, act.history_length
         self._was_replayed |= act.is_replaying
         self._tasks += not act.is_replaying
@@ -91,7 +91,7 @@ class WorkflowTaskOnlyInstance(WorkflowInstance):
     def _activate_unless_query_before_task(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         is_direct = any(job.query_workflow.query_id == _DIRECT_QUERY for job in act.jobs)
         if is_direct and self._was_replayed and self._tasks == 1 and not self._is_answering:
-            return _build_refusal(act)
+            return _build_query_too_early_completion(act)
         self._is_answering |= is_direct
         return self._inner.activate(act)
 
@@ -112,7 +112,7 @@ class WorkflowTaskOnlyInstance(WorkflowInstance):
         return self._inner.get_external_store_context(command_info)  # type: ignore[arg-type]
 
 
-def _build_refusal(act: WorkflowActivation) -> WorkflowActivationCompletion:
+def _build_query_too_early_completion(act: WorkflowActivation) -> WorkflowActivationCompletion:
     refusal = WorkflowActivationCompletion(run_id=act.run_id)
     refusal.failed.failure.message = QUERY_TOO_EARLY
     return refusal

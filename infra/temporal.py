@@ -266,7 +266,7 @@ def _require_readable_tls_files(settings: ClientConfigTLS) -> None:
         cert_file=cert if has_pair else None,
         key_file=key if has_pair else None,
     )
-    tls.build_context(files, tls.ENGINE)
+    tls.build_client_tls_context(files, tls.ENGINE)
 
 
 async def check_health(client: Client) -> None:

@@ -98,7 +98,7 @@ class FixedServerNameContext(ssl.SSLContext):
         return super().wrap_socket(*arguments, **options)
 
 
-def build_context(tls: TlsSettings, names: TlsSettingNames) -> ssl.SSLContext:
+def build_client_tls_context(tls: TlsSettings, names: TlsSettingNames) -> ssl.SSLContext:
     """Return a context that checks the server's certificate and name, and shows our own certificate if there is one.
 
     Raises:
@@ -118,7 +118,7 @@ def build_context(tls: TlsSettings, names: TlsSettingNames) -> ssl.SSLContext:
         with _raise_file_error_naming_setting(
             f"{names.cert_file} and {names.key_file}", tls.cert_file, "a certificate and its key"
         ):
-            context.load_cert_chain(tls.cert_file, tls.key_file, _refuse_password)
+            context.load_cert_chain(tls.cert_file, tls.key_file, _raise_key_has_password)
     return context
 
 
@@ -187,15 +187,15 @@ def _raise_file_error_naming_setting(setting: str, path: Path | str, expected_co
         # Of ssl.SSLError, which is one, the text says where in OpenSSL it arose.
         if isinstance(error, ssl.SSLError):
             reason = str(error.reason or "no PEM").lower().replace("_", " ")
-            raise _build_file_fault(f"{setting}: {path} does not hold {expected_content} ({reason}).") from None
-        raise _build_file_fault(f"{setting}: {path} cannot be read ({error.strerror or error}).") from None
+            raise _build_tls_file_fault(f"{setting}: {path} does not hold {expected_content} ({reason}).") from None
+        raise _build_tls_file_fault(f"{setting}: {path} cannot be read ({error.strerror or error}).") from None
 
 
-def _build_file_fault(message: str) -> Invalid:
+def _build_tls_file_fault(message: str) -> Invalid:
     return Invalid("tls_file_wrong", message, "Correct the setting or the file: PEM, readable by this process.")
 
 
-def _refuse_password() -> NoReturn:
+def _raise_key_has_password() -> NoReturn:
     # Without this OpenSSL would ask at the terminal.
     raise Invalid("tls_file_wrong", "The key of a client certificate has a password.", "Write it without one.")
 

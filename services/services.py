@@ -61,7 +61,7 @@ class Services:
 
     async def check_component(self, component: str) -> str | None:
         """Return what is wrong with a component; None if it serves."""
-        trouble = await self._find_trouble(component)
+        trouble = await self._run_health_check_within_timeout(component)
         if trouble is None:
             self._down_since.pop(component, None)
         else:
@@ -72,7 +72,7 @@ class Services:
         """Return when this process first found that a component does not serve; None if it did at the last check."""
         return self._down_since.get(component)
 
-    async def _find_trouble(self, component: str) -> str | None:
+    async def _run_health_check_within_timeout(self, component: str) -> str | None:
         check = self._hanging.pop(component, None)
         if check is None or check.done():
             check = asyncio.create_task(self.health_checks[component]())

@@ -166,7 +166,7 @@ async def _repeat_while_locked(connection: AsyncConnection, step: Callable[[Conf
     end = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            await connection.run_sync(lambda migrating: step(_build_config(migrating)))
+            await connection.run_sync(lambda migrating: step(_build_alembic_config(migrating)))
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) != LockNotAvailableError.sqlstate or time.monotonic() > end:
                 raise
@@ -177,7 +177,7 @@ async def _repeat_while_locked(connection: AsyncConnection, step: Callable[[Conf
             return
 
 
-def _build_config(connection: Connection) -> Config:
+def _build_alembic_config(connection: Connection) -> Config:
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     return config

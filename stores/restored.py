@@ -17,7 +17,7 @@ from stores.tables.tasks import OpenLaneHead, TaskType
 from stores.tables.transfers import TransferJobRow, TransferShard
 
 
-class PlatformMark(NamedTuple):
+class PlatformWithProjectAndWatermark(NamedTuple):
     """A platform, its project, and up to when its orders are complete."""
 
     platform: str
@@ -25,7 +25,7 @@ class PlatformMark(NamedTuple):
     complete_to: datetime | None
 
 
-class UnfinishedJob(NamedTuple):
+class UnfinishedTransferJobShards(NamedTuple):
     """A job of transfers that has not ended, and the numbers of its shards."""
 
     job_id: str
@@ -39,7 +39,7 @@ async def list_downloads_in_states(database: Database, *states: DownloadState) -
         return (await session.exec(query)).all()
 
 
-async def list_unfinished_jobs(database: Database) -> list[UnfinishedJob]:
+async def list_unfinished_jobs(database: Database) -> list[UnfinishedTransferJobShards]:
     """Return the jobs that have not ended and are not purged."""
     query = (
         select(TransferJobRow.job_id, TransferShard.number)
@@ -50,7 +50,7 @@ async def list_unfinished_jobs(database: Database) -> list[UnfinishedJob]:
     async with database.session() as session:
         for job_id, number in await session.exec(query):
             shards.setdefault(job_id, []).append(number)
-    return [UnfinishedJob(job_id, numbers) for job_id, numbers in shards.items()]
+    return [UnfinishedTransferJobShards(job_id, numbers) for job_id, numbers in shards.items()]
 
 
 async def list_pending_deliveries(database: Database) -> Sequence[Delivery]:
@@ -59,12 +59,12 @@ async def list_pending_deliveries(database: Database) -> Sequence[Delivery]:
         return (await session.exec(select(Delivery).where(col(Delivery.finished_at).is_(None)))).all()
 
 
-async def list_platform_marks(database: Database) -> list[PlatformMark]:
+async def list_platform_marks(database: Database) -> list[PlatformWithProjectAndWatermark]:
     """Return the platforms that were not removed."""
     query = select(OrderPlatform.platform, OrderPlatform.project_id, OrderPlatform.complete_to)
     async with database.session() as session:
         rows = await session.exec(query.where(col(OrderPlatform.removed_at).is_(None)).order_by(OrderPlatform.platform))
-        return [PlatformMark(*row) for row in rows]
+        return [PlatformWithProjectAndWatermark(*row) for row in rows]
 
 
 async def list_open_lanes(database: Database) -> dict[tuple[str, int], int]:

@@ -94,7 +94,7 @@ async def hold_engine_writes(settings: DatabaseSettings) -> AsyncIterator[None]:
         yield
 
 
-async def begin_snapshot(connection: Connection) -> datetime:
+async def begin_snapshot_and_get_time(connection: Connection) -> datetime:
     """Begin a transaction that sees the database as it is now; return the moment."""
     # The engine cannot write meanwhile, so a database that hangs must not hold it up for long.
     await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", timeout=LOCK_TIMEOUT_SECONDS)
@@ -102,7 +102,7 @@ async def begin_snapshot(connection: Connection) -> datetime:
     return now
 
 
-async def copy_out(connection: Connection, name: str, folder: Path) -> DatabaseCopy:
+async def copy_tables_to_files(connection: Connection, name: str, folder: Path) -> DatabaseCopy:
     """Write all rows that the connection's transaction sees into files of a folder."""
     tables = []
     for table, columns in await _list_tables_in_order(connection):
@@ -118,7 +118,7 @@ async def copy_out(connection: Connection, name: str, folder: Path) -> DatabaseC
     return DatabaseCopy(name=name, revision=await read_revision(connection), tables=tables, sequences=sequences)
 
 
-async def copy_in(connection: Connection, copy: DatabaseCopy, folder: Path) -> None:
+async def copy_files_into_empty_tables(connection: Connection, copy: DatabaseCopy, folder: Path) -> None:
     """Insert the rows of a copy into empty tables of the same revision: all of them, or none.
 
     Raises:
@@ -134,7 +134,7 @@ async def copy_in(connection: Connection, copy: DatabaseCopy, folder: Path) -> N
     async with connection.transaction():
         for table in copy.tables:
             status = await connection.copy_to_table(
-                table.name, source=_read_pieces(folder / table.file), columns=table.columns
+                table.name, source=_read_decompressed_pieces(folder / table.file), columns=table.columns
             )
             if (rows := int(status.split()[-1])) != table.rows:
                 raise ValueError(f"{table.name} got {rows} rows of {table.rows}")
@@ -181,7 +181,7 @@ async def require_no_process(connection: Connection, application: str) -> None:
         )
 
 
-async def advance_ids(connection: Connection) -> None:
+async def skip_ids_possibly_used_after_backup(connection: Connection) -> None:
     """Skip every id that may have been given out after the backup.
 
     Modules of addresses know an operation by the id of its message, and would answer a new message under an old id
@@ -209,7 +209,7 @@ async def _list_tables_in_order(connection: Connection) -> Sequence[tuple[str, l
     return [(name, columns[name]) for name in TopologicalSorter(graph).static_order() if name not in _OF_MIGRATIONS]
 
 
-async def _read_pieces(path: Path) -> AsyncIterator[bytes]:
+async def _read_decompressed_pieces(path: Path) -> AsyncIterator[bytes]:
     with gzip.open(path, "rb") as file:
         while piece := await asyncio.to_thread(file.read, READ_BYTES):
             yield piece

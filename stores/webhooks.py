@@ -119,7 +119,7 @@ class PendingDeliveries:
         return (datetime.now(UTC) - self.oldest_at).total_seconds() if self.oldest_at else 0.0
 
 
-async def count_pending(database: Database) -> PendingDeliveries:
+async def count_pending_deliveries(database: Database) -> PendingDeliveries:
     """Count the deliveries that have not ended, of all projects."""
     statement = select(func.count(), func.min(Delivery.created_at)).where(col(Delivery.finished_at).is_(None))
     async with database.session() as session:

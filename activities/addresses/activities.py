@@ -69,7 +69,7 @@ class AddressCycleActivities:
     async def resume_or_begin_cycle_unless_paused(self, params: BeginCycleInput) -> CyclePlanResult:
         """Load the messages of a cycle; none while the schedule is paused, which also ends a running cycle's run."""
         async with send_heartbeats_during_block():
-            if await self._is_paused():
+            if await self._is_system_or_cycle_paused():
                 return CyclePlanResult(paused=True)
             config = await self._configuration.load_newest()
             plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
@@ -128,7 +128,7 @@ class AddressCycleActivities:
             _log.info("address_cycle_ended", cycle=ended.cycle_id, **counts, archived=archived, seconds=ended.seconds)
         return archived
 
-    async def _is_paused(self) -> bool:
+    async def _is_system_or_cycle_paused(self) -> bool:
         if await pauses.is_system_paused(self._database, names.SYSTEM):
             return True
         try:

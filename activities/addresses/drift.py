@@ -84,18 +84,18 @@ def build_fingerprint(entry: AddressEntry) -> AddressFingerprint:
 
 def digest_record(record: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a record in canonical JSON: sorted keys, no spaces, whole numbers without a fraction."""
-    text = json.dumps(_normalise_numbers(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(_turn_whole_floats_into_ints(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def _normalise_numbers(value: Any) -> Any:
+def _turn_whole_floats_into_ints(value: Any) -> Any:
     match value:
         case float() if value.is_integer() and abs(value) < EXACT_INTEGER_MAX:
             return int(value)
         case dict():
-            return {name: _normalise_numbers(each) for name, each in value.items()}
+            return {name: _turn_whole_floats_into_ints(each) for name, each in value.items()}
         case list():
-            return [_normalise_numbers(each) for each in value]
+            return [_turn_whole_floats_into_ints(each) for each in value]
         case _:
             return value
 

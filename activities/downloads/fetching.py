@@ -276,17 +276,17 @@ class RangeFetcher:
         At least one page is read, so that a late start makes progress. A page that was requested is awaited.
         """
         number, end = self._stager.next_page, self._pages.end
-        upcoming = self._start_reading(number) if end is None or number < end else None
+        upcoming = self._start_page_read(number) if end is None or number < end else None
         try:
             while upcoming is not None:
                 page = await self._wait_for_page_unless_too_slow(upcoming)
                 number += 1
                 is_over = time.monotonic() >= deadline
                 # If the end is not known, the page ahead may not exist.
-                upcoming = self._start_reading(number) if end is not None and number < end and not is_over else None
+                upcoming = self._start_page_read(number) if end is not None and number < end and not is_over else None
                 yield page
                 if end is None and not is_over:
-                    upcoming = self._start_reading(number)
+                    upcoming = self._start_page_read(number)
         finally:
             if upcoming is not None:
                 upcoming.cancel()
@@ -301,7 +301,7 @@ class RangeFetcher:
             raise PageTooSlow
         return upcoming.result()
 
-    def _start_reading(self, number: int) -> asyncio.Task[EncodedPage]:
+    def _start_page_read(self, number: int) -> asyncio.Task[EncodedPage]:
         source_number = self._extent.to_source_page_number(number)
 
         def encode_and_check_page(body: bytes) -> EncodedPage:

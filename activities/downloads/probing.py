@@ -57,10 +57,10 @@ async def probe_table(
     """
     with source.redact_faults_and_release_slot():
         first, extent = await _SourceProber(source, spec, failed_tries, page_size_max).probe_first_page_and_extent()
-        return await _build_probe(spec, drawing, more_columns, first, extent)
+        return await _build_probed_table(spec, drawing, more_columns, first, extent)
 
 
-async def _build_probe(
+async def _build_probed_table(
     spec: DownloadSpec,
     drawing: TableTextsAndTemplate | None,
     more_columns: list[str],

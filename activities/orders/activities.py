@@ -215,7 +215,7 @@ class PlatformActivities:
                     read = await self._take_and_read_slice_or_raise_attempt_failure(further, is_further=True)
             except ApplicationError:
                 with suppress(*DATABASE_ERRORS):
-                    await attempts.release_slice(self._database, further)
+                    await attempts.release_slice_unless_retaken(self._database, further)
                 return done
             if read.ending is not SliceReadOutcome.DONE:
                 return done
@@ -338,7 +338,7 @@ class PlatformActivities:
         is_zone_confirmed: bool,
     ) -> ReadSliceResult:
         key = names.build_raw_pages_key(params.platform, params.window, params.attempt_id)
-        await slice_attempts.store_pages(self._objects, key, contents.pages)
+        await slice_attempts.store_raw_pages_as_parquet(self._objects, key, contents.pages)
         reading = SliceReadingResult(
             copies=copies,
             orders=len(contents.copies),
@@ -351,7 +351,7 @@ class PlatformActivities:
             undated=contents.undated,
             is_zone_right=is_zone_confirmed,
         )
-        result = await attempts.commit_orders(self._database, state, params, reading)
+        result = await attempts.commit_orders_and_slice_unless_lost(self._database, state, params, reading)
         if result.ending is SliceReadOutcome.OVER:
             return result
         slice_attempts.log_and_count_end(params, reading, result, may_be_cut=contents.may_be_cut)

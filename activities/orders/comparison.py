@@ -26,7 +26,7 @@ _COLUMNS: Final = ["order_id", "modified_at", "version"]
 
 
 @dataclass(frozen=True, slots=True)
-class OrderComparison:
+class PlatformStoredAndMissingOrderFrames:
     """Frames of orders with the columns `order_id`, `modified_at` and `version`."""
 
     platform: pd.DataFrame
@@ -53,7 +53,7 @@ def build_stored_order_version_frame(side: OrderVersions) -> pd.DataFrame:
 
 def compare_orders(
     platform: pd.DataFrame, stored: pd.DataFrame, stored_at_other_times: pd.DataFrame
-) -> OrderComparison:
+) -> PlatformStoredAndMissingOrderFrames:
     """Compare the orders of both sides.
 
     Args:
@@ -68,10 +68,10 @@ def compare_orders(
     )
     missing = both.loc[both["modified_at_here"].isna() | is_older, _COLUMNS]
     only_here = stored[~stored["order_id"].isin(platform["order_id"])].sort_values("order_id")
-    return OrderComparison(platform, stored, missing, only_here)
+    return PlatformStoredAndMissingOrderFrames(platform, stored, missing, only_here)
 
 
-def count_by_hour(comparison: OrderComparison, zone: timezone) -> pd.DataFrame:
+def count_by_hour(comparison: PlatformStoredAndMissingOrderFrames, zone: timezone) -> pd.DataFrame:
     """Return how many orders each side has that were modified in each hour of the day."""
     sides = pd.concat([comparison.platform.assign(side="platform"), comparison.stored.assign(side="here")])
     hours = sides["modified_at"].dt.tz_convert(zone).dt.hour
@@ -79,7 +79,7 @@ def count_by_hour(comparison: OrderComparison, zone: timezone) -> pd.DataFrame:
     return counts.assign(difference=counts["platform"] - counts["here"]).rename_axis("hour").reset_index()
 
 
-def render_workbook(report: OrderReportFigures, comparison: OrderComparison) -> bytes:
+def render_workbook(report: OrderReportFigures, comparison: PlatformStoredAndMissingOrderFrames) -> bytes:
     """Return the figures, the counts by hour, and the orders that differ, as a workbook."""
     zone = windows.build_timezone(report.zone_minutes)
     hours = pa.Table.from_pandas(count_by_hour(comparison, zone), preserve_index=False)

@@ -17,7 +17,7 @@ from activities.orders.activities import PlatformActivities
 from activities.orders.reading import WindowReader
 from clients.platforms import AttemptTimeBudget
 from domain.orders import names, windows
-from domain.orders.activity_models import NextReportPartInput, OrderReportFigures, ReportInput, ReportProgress
+from domain.orders.activity_models import NextReportPartInput, OrderReportFigures, ReportInput, ReportReadingProgress
 from domain.orders.capability import FilteredTimestamp
 from domain.orders.names import CONTENT_TYPE
 from infra import log
@@ -27,7 +27,7 @@ from stores.orders import order_copies, platforms
 from stores.orders.platforms import PlatformWithSettingsInForce
 
 if TYPE_CHECKING:
-    from activities.orders.comparison import OrderComparison
+    from activities.orders.comparison import PlatformStoredAndMissingOrderFrames
 
 PART_SECONDS: Final = 30.0
 """A part of a report ends after this time, which is what a lost worker costs at most."""
@@ -46,7 +46,7 @@ class ReportActivities:
         self._steps = steps
 
     @activity.defn(name="order_report_read")
-    async def list_orders_and_store_report_part(self, params: NextReportPartInput) -> ReportProgress:
+    async def list_orders_and_store_report_part(self, params: NextReportPartInput) -> ReportReadingProgress:
         """Read on from the end of the last part for about half a minute, and store what the platform lists."""
         window, began = params.order.window, time.monotonic()
         read_to, lines = params.after.read_to, list[_ListedOrder]()
@@ -67,7 +67,7 @@ class ReportActivities:
                     ]
                     read_to = piece.end
             await self._objects.put(_build_part_key(params.folder, params.after.number), msgspec.json.encode(lines))
-        return ReportProgress(number=params.after.number + 1, read_to=read_to)
+        return ReportReadingProgress(number=params.after.number + 1, read_to=read_to)
 
     @activity.defn(name="order_report_write")
     async def compare_and_write_report(self, params: NextReportPartInput) -> OrderReportFigures:
@@ -120,7 +120,7 @@ class ReportActivities:
         return rows
 
     async def _build_report(
-        self, params: ReportInput, compared: OrderComparison, only_here: int | None
+        self, params: ReportInput, compared: PlatformStoredAndMissingOrderFrames, only_here: int | None
     ) -> OrderReportFigures:
         return OrderReportFigures(
             platform=params.platform,

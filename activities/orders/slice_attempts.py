@@ -78,7 +78,7 @@ async def delete_stored_answers(objects: ObjectStore, params: ReadSliceInput) ->
 CONTENT_TYPE: Final = "application/vnd.apache.parquet"
 
 
-async def store_pages(objects: ObjectStore, key: str, pages: Sequence[RawOrderPage]) -> None:
+async def store_raw_pages_as_parquet(objects: ObjectStore, key: str, pages: Sequence[RawOrderPage]) -> None:
     """Write the pages of a reading as Parquet, in the order they were read."""
     body = await asyncio.to_thread(_encode_parquet, pages)
     await objects.put(key, body, content_type=CONTENT_TYPE)

@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from domain.orders import names
-from domain.orders.activity_models import AlarmsResult, PlatformAlarm, PlatformsResult, ServedPlatformsResult
+from domain.orders.activity_models import AlarmsResult, PlatformAlarm, PlatformNumbersResult, ServedPlatformsResult
 from domain.orders.slices import BACKFILL_TERMINATED
 from infra import log, outages, starts
 from infra.database import Database
@@ -31,9 +31,9 @@ class PlatformPresenceActivities:
         self._database = services.database
 
     @activity.defn(name="order_platforms")
-    async def list_platforms(self) -> PlatformsResult:
+    async def list_platforms(self) -> PlatformNumbersResult:
         """List all platforms."""
-        return PlatformsResult(platforms=await platforms.list_platform_numbers(self._database))
+        return PlatformNumbersResult(platforms=await platforms.list_platform_numbers(self._database))
 
     @activity.defn(name="order_note_presence")
     async def record_presence(self, presence: ServedPlatformsResult) -> AlarmsResult:

@@ -164,7 +164,7 @@ async def confirm_zone_by_query_at_modification_second(
                 return True
         except TooManyRows:
             return True
-        if not await _has_been_modified(connector, copies[order.order_id]):
+        if not await _is_listed_as_modified_since_request(connector, copies[order.order_id]):
             missing.append(order)
         if len(missing) == ZONE_LOOKS:
             break
@@ -173,7 +173,7 @@ async def confirm_zone_by_query_at_modification_second(
     return False
 
 
-async def _has_been_modified(connector: PlatformConnector, copy: FetchedOrder) -> bool:
+async def _is_listed_as_modified_since_request(connector: PlatformConnector, copy: FetchedOrder) -> bool:
     """Return whether the platform lists an order as modified since it was requested; False where it lists too many."""
     end = floor_to_second(datetime.now(UTC) + connector.clock_skew) + SECOND
     start = floor_to_second(copy.asked_at - LATE_MARGIN)

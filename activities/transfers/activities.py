@@ -150,11 +150,11 @@ class TransferActivities:
                 )
                 sent_before = progress.count_succeeded()
                 await ShardSender(self._gse, lease, self._journal, progress, context).send_until_all_ended_or_deadline()
-                await self._count_bytes(
+                await self._count_bytes_in_metric_and_daily_quota(
                     spec.project_id, (progress.count_succeeded() - sent_before) * path.stat().st_size
                 )
 
-    async def _count_bytes(self, project_id: str, amount: int) -> None:
+    async def _count_bytes_in_metric_and_daily_quota(self, project_id: str, amount: int) -> None:
         """Count what reached targets in this attempt; of one that is killed before this, nothing is counted."""
         metrics.TRANSFER_BYTES.inc(amount)
         bucket = build_day_bucket_name("transfer_bytes_per_day", project_id)

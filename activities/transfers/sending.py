@@ -148,7 +148,7 @@ class ShardSender:
         due = [target for target in self._progress.list_due_targets(time.time()) if target.task_number not in held_back]
         if not due:
             return 0
-        task = self._progress.add_task(due, self._gse.source_agent, uuid.uuid4().hex, self._context.fetched_at)
+        task = self._progress.assign_new_task(due, self._gse.source_agent, uuid.uuid4().hex, self._context.fetched_at)
         # The entry exists, and is locked, before another process can read of the task.
         with self._journal.open_entry(task.journal_key) as entry:
             await self._save_changed_targets_and_tasks(tasks=True)

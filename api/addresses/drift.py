@@ -106,7 +106,7 @@ async def start_comparison(call: Call) -> ComparisonResponse:
 @routes.get("/v1/addresses/drift/{report}", access=RouteAccess.ADMIN, problems={"not_found": Missing})
 async def read_comparison(call: Call, path: ComparisonPath) -> ComparisonResponse:
     """Show the progress of a comparison, and its result with a link to the workbook."""
-    found = await _load_counts_with_link(call, path.report)
+    found = await _load_comparison_counts_with_link(call, path.report)
     if found is not None:
         return ComparisonResponse(report=path.report, progress=WorkflowProgress.DONE, fault=None, found=found)
     engine, workflow_id = call.services.engine, names.build_comparison_workflow_id(path.report)
@@ -154,7 +154,7 @@ async def _load_result_of_finished_comparison(call: Call, report: str) -> Compar
     return CompareModulesResult.model_validate_json(written)
 
 
-async def _load_counts_with_link(call: Call, report: str) -> ComparisonCounts | None:
+async def _load_comparison_counts_with_link(call: Call, report: str) -> ComparisonCounts | None:
     found = await _load_result_of_finished_comparison(call, report)
     if found is None:
         return None

@@ -98,7 +98,7 @@ class MessageResponse(MessageSummary):
 
 def build_message_summary(message: MessageRecord, retries: int, pauses: Mapping[Module, PauseRecord]) -> MessageSummary:
     acks = {module: LastModuleAnswer(ack=each.ack, at=each.at) for module, each in message.acks.items()}
-    return MessageSummary(**_build_common_fields(message, retries, pauses), acks=acks)
+    return MessageSummary(**_build_summary_fields(message, retries, pauses), acks=acks)
 
 
 def build_message_response(
@@ -113,7 +113,7 @@ def build_message_response(
         for module, each in message.acks.items()
     }
     return MessageResponse(
-        **_build_common_fields(message, retries, pauses),
+        **_build_summary_fields(message, retries, pauses),
         acks=acks,
         payload=message.payload or "",
         supersedes=supersedes,
@@ -121,7 +121,7 @@ def build_message_response(
     )
 
 
-def _build_common_fields(message: MessageRecord, retries: int, pauses: Mapping[Module, PauseRecord]) -> dict[str, Any]:
+def _build_summary_fields(message: MessageRecord, retries: int, pauses: Mapping[Module, PauseRecord]) -> dict[str, Any]:
     same = (
         *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "retry_times", "created_at"),
         *("published_at", "changed_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),

@@ -21,7 +21,7 @@ CONTENT_SECURITY_POLICY = (
 routes = Routes("docs", "The API reference.")
 
 
-class ApiDocument:
+class LazilyEncodedOpenApiDocument:
     """The OpenAPI document of some routes, encoded when it is first asked for: no start waits for it."""
 
     def __init__(self, groups: Sequence[Routes]) -> None:
@@ -36,7 +36,7 @@ class ApiDocument:
         return await asyncio.shield(self._encoding)
 
 
-DOCUMENT = web.AppKey("document", ApiDocument)
+DOCUMENT = web.AppKey("document", LazilyEncodedOpenApiDocument)
 
 
 @routes.get("/openapi.json", access=RouteAccess.PUBLIC, media_type="application/json")

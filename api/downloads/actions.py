@@ -39,7 +39,7 @@ async def cancel_download(call: Call, path: DownloadPath) -> DownloadResponse:
     It is stopped and all its rows are deleted; its state becomes `cancelled` within moments. A download that has ended
     keeps its state; a failed one can no longer be retried from staged rows.
     """
-    return await _cancel_run(call, path.task_id)
+    return await _cancel_run_and_read_status(call, path.task_id)
 
 
 @routes.delete("/v1/downloads/{task_id}", access=RouteAccess.PROJECT, problems={"download_not_over": Conflict})
@@ -58,7 +58,7 @@ async def delete_file(call: Call, path: DownloadPath) -> DownloadResponse:
         )
     row = await get_status_reader(call).read_catalogue_row(call.project_id, path.task_id)
     if answer.state is DownloadState.FAILED:
-        return await _cancel_run(call, path.task_id)
+        return await _cancel_run_and_read_status(call, path.task_id)
     if row is not None and answer.state is DownloadState.SUCCEEDED:
         await catalogue.delete_file_and_mark_expired(
             call.services.database, call.services.objects, DownloadSpec.model_validate(row.request)
@@ -94,7 +94,7 @@ async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
     return await _wait_until_retry_starts(call, row)
 
 
-async def _cancel_run(call: Call, task_id: str) -> DownloadResponse:
+async def _cancel_run_and_read_status(call: Call, task_id: str) -> DownloadResponse:
     row = await get_status_reader(call).read_catalogue_row(call.project_id, task_id)
     try:
         await _get_workflow_handle(call, task_id).cancel()

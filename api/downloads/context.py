@@ -13,7 +13,7 @@ from pydantic import Field
 
 from api.downloads import watching
 from api.downloads.responses import STATUS_READER, DownloadStatusReader
-from api.downloads.watching import WATCH_REGISTRY, WatchRegistry
+from api.downloads.watching import WATCH_REGISTRY, DownloadWatchRegistry
 from api.http.models import Request
 from api.http.routes import Call, Routes
 from domain.faults import QuotaExhausted
@@ -93,7 +93,7 @@ def get_status_reader(call: Call) -> DownloadStatusReader:
     return call.request.app[STATUS_READER]
 
 
-def get_watch_registry(call: Call) -> WatchRegistry:
+def get_watch_registry(call: Call) -> DownloadWatchRegistry:
     """Return what watches downloads in this process."""
     return call.request.app[WATCH_REGISTRY]
 

@@ -58,7 +58,7 @@ def validate_idempotency_key(key: str) -> str:
     return key
 
 
-class WaitQuery(Request):
+class FileWaitQuery(Request):
     """How long the request waits for the file."""
 
     wait: int = Field(
@@ -98,7 +98,7 @@ class IdempotencyHeaders(Request):
     },
 )
 async def create_download(
-    call: Call, body: DownloadRequest, query: WaitQuery, headers: IdempotencyHeaders
+    call: Call, body: DownloadRequest, query: FileWaitQuery, headers: IdempotencyHeaders
 ) -> DownloadResponse | web.StreamResponse:
     """Start a download.
 
@@ -138,11 +138,11 @@ async def _find_by_idempotency_key_or_start(
     if owner != task_id:
         # The first request may have ended right after its claim; then this one starts the download.
         with suppress(Missing):
-            return await _answer_with_existing(call, owner)
+            return await _answer_with_existing_download(call, owner)
     return await _consume_quotas_and_start(call, body, requested, owner)
 
 
-async def _answer_with_existing(call: Call, task_id: str) -> DownloadResponse:
+async def _answer_with_existing_download(call: Call, task_id: str) -> DownloadResponse:
     answer = await get_status_reader(call).read_status(call.project_id, task_id)
     _set_response_header(call, "Idempotency-Replayed", "true")
     return answer
@@ -160,7 +160,7 @@ async def _consume_quotas_and_start(
                 call, body, requested, [source.inline_key for source in sources]
             )
         if not await start_download(call.services, spec):
-            return await _answer_with_existing(call, task_id)
+            return await _answer_with_existing_download(call, task_id)
     except Exception:
         await release_slots_and_count_file_size(call.services.database, spec.project_id, spec.operator_id, task_id)
         raise

@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, Field
 from api.downloads import watching
 from api.downloads.context import DownloadPath, get_status_reader, get_watch_registry, routes
 from api.downloads.responses import DownloadResponse
-from api.downloads.watching import Subscription, SubscriptionEndReason
+from api.downloads.watching import LatestStatesSubscription, SubscriptionEndReason
 from api.http import auth
 from api.http.models import Request, Response
 from api.http.problems import RequestRejected
@@ -151,7 +151,7 @@ async def create_watch_ticket(call: Call, path: DownloadPath) -> TicketResponse:
     return TicketResponse(url=f"{base}{socket}?ticket={token}", ticket=token, expires_at=until)
 
 
-async def send_updates_over_socket(call: Call, subscription: Subscription) -> web.WebSocketResponse:
+async def send_updates_over_socket(call: Call, subscription: LatestStatesSubscription) -> web.WebSocketResponse:
     """Send the updates of a subscription over a WebSocket."""
     ping_seconds = call.services.settings.api.ping_seconds
     socket = web.WebSocketResponse(
@@ -174,14 +174,14 @@ async def send_updates_over_socket(call: Call, subscription: Subscription) -> we
     return socket
 
 
-async def _end_when_closed(socket: web.WebSocketResponse, subscription: Subscription) -> None:
+async def _end_when_closed(socket: web.WebSocketResponse, subscription: LatestStatesSubscription) -> None:
     async for _ in socket:
         pass
     subscription.end(SubscriptionEndReason.LEFT)
 
 
 async def send_updates_as_events(
-    call: Call, subscription: Subscription, last_event_id: str | None
+    call: Call, subscription: LatestStatesSubscription, last_event_id: str | None
 ) -> web.StreamResponse:
     """Send the updates of a subscription as server-sent events, without the one that the client received last."""
     settings = call.services.settings.api
@@ -226,7 +226,7 @@ def _build_event_id(answer: DownloadResponse) -> str:
 
 @asynccontextmanager
 async def _stream_while_authorized(
-    call: Call, subscription: Subscription, *others: Coroutine[Any, Any, None]
+    call: Call, subscription: LatestStatesSubscription, *others: Coroutine[Any, Any, None]
 ) -> AsyncIterator[None]:
     """Stream without a time limit, but end the subscription when the key is revoked."""
     call.remove_time_limit()
@@ -239,7 +239,7 @@ async def _stream_while_authorized(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _end_when_key_revoked(call: Call, subscription: Subscription) -> None:
+async def _end_when_key_revoked(call: Call, subscription: LatestStatesSubscription) -> None:
     authenticator, seconds = call.request.app[auth.AUTHENTICATOR], call.services.settings.api.ping_seconds
     while subscription.ending is None:
         await asyncio.sleep(seconds)

@@ -95,11 +95,11 @@ def parse_drawing(body: PreviewRequest) -> WorkbookLayout:
     if faults:
         parsing.reject_request_with_field_errors("body", faults)
     if table.template is not None:
-        _require_cells_within_limit(read_template(table.template))
+        _require_preview_cells_within_limit(read_template(table.template))
     return drawing
 
 
-def _require_cells_within_limit(template: TableTemplate) -> None:
+def _require_preview_cells_within_limit(template: TableTemplate) -> None:
     reserved = sum(leaf.row_count for node in template.rows for leaf in node.leaves)
     cells = len(template.leaves) * max(SAMPLE_ROWS, reserved)
     if cells > PREVIEW_CELLS_MAX:

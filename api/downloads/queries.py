@@ -109,7 +109,7 @@ async def read_download(call: Call, path: DownloadPath) -> DownloadResponse:
     return await get_status_reader(call).read_status(call.project_id, path.task_id)
 
 
-class AttemptsQuery(Request):
+class AttemptLimitQuery(Request):
     """How many steps to return."""
 
     limit: int = Field(default=50, ge=1, le=200, description="steps at most")
@@ -141,7 +141,7 @@ class ActivityAttemptsResponse(Response):
 
 
 @routes.get("/v1/downloads/{task_id}/attempts", access=RouteAccess.PROJECT)
-async def list_activity_attempts(call: Call, path: DownloadPath, query: AttemptsQuery) -> ActivityAttemptsResponse:
+async def list_activity_attempts(call: Call, path: DownloadPath, query: AttemptLimitQuery) -> ActivityAttemptsResponse:
     """List the activities of a download and their attempts.
 
     Newest first, from the last run: a late retry is a run of its own. Repeated page requests within an activity are not

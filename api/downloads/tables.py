@@ -67,7 +67,7 @@ def build_tables_or_reject_request(body: DownloadRequest) -> list[RequestedTable
     Raises:
         Refusal: Its fields are inconsistent.
     """
-    if misfits := list(_find_structure_problems(body)):
+    if misfits := list(_find_problems_of_splitting_into_tables(body)):
         parsing.reject_request_with_field_errors("body", misfits)
     tables = _build_tables(body)
     if faults := [
@@ -88,7 +88,7 @@ def _build_tables(body: DownloadRequest) -> list[RequestedTable]:
     if body.sheets is not None:
         return [_build_table_of_sheet(sheet, index) for index, sheet in enumerate(body.sheets)]
     if body.multi is not None:
-        return [_build_table_of_lists(body, index) for index in range(_count_tables(body))]
+        return [_build_table_from_list_entries(body, index) for index in range(_count_tables(body))]
     return [_build_table(body, {field: field for field in SOURCE_FIELDS + REGIONS})]
 
 
@@ -97,7 +97,7 @@ def _build_table_of_sheet(sheet: TableOnOwnSheetRequest, index: int) -> Requeste
     return _build_table(sheet, paths, sheet.name or get_default_sheet_name(index))
 
 
-def _build_table_of_lists(body: DownloadRequest, index: int) -> RequestedTable:
+def _build_table_from_list_entries(body: DownloadRequest, index: int) -> RequestedTable:
     listed = _collect_list_fields(body)
     paths = {field: f"{field}[{index}]" if field in listed else field for field in SOURCE_FIELDS + REGIONS}
     return _build_table(body, paths, **{field: values[index] for field, values in listed.items()})
@@ -122,7 +122,7 @@ def _count_tables(body: DownloadRequest) -> int:
     return max(map(len, _collect_list_fields(body).values()), default=1)
 
 
-def _find_structure_problems(body: DownloadRequest) -> Iterator[FieldProblem]:
+def _find_problems_of_splitting_into_tables(body: DownloadRequest) -> Iterator[FieldProblem]:
     """Yield problems that make it impossible to split the request into tables."""
     if body.sheets is not None:
         misplaced = [field for field in ("multi", *SOURCE_FIELDS, *REGIONS) if getattr(body, field) is not None]
@@ -133,12 +133,12 @@ def _find_structure_problems(body: DownloadRequest) -> Iterator[FieldProblem]:
         for index, sentence in find_sheet_name_faults([sheet.name for sheet in body.sheets]):
             yield FieldProblem(path=f"sheets[{index}].name", message=sentence)
     elif body.multi is not None:
-        yield from _find_length_problems(body)
+        yield from _find_list_length_problems(body)
     else:
         yield from _find_unexpected_lists(body)
 
 
-def _find_length_problems(body: DownloadRequest) -> Iterator[FieldProblem]:
+def _find_list_length_problems(body: DownloadRequest) -> Iterator[FieldProblem]:
     listed = _collect_list_fields(body)
     count = _count_tables(body)
     if count > TABLES_MAX:
@@ -173,7 +173,7 @@ def _find_source_problems(body: DownloadRequest, tables: list[RequestedTable]) -
             found = "neither" if table.data is None else "both"
             place = f"table {index + 1}" if len(tables) > 1 else "it"
             yield FieldProblem(path="", message=f"{place} has {found} of source_url and data; send one of them.")
-        if ours := sorted(PAGING_PARAMETERS & set(_read_query_names(table.source_url))):
+        if ours := sorted(PAGING_PARAMETERS & set(_list_query_parameter_names(table.source_url))):
             message = f"its query has {' and '.join(ours)}, which Haulage adds to each request; leave that out."
             yield FieldProblem(path=table.paths["source_url"], message=message)
         if isinstance(table.data, dict) and body.type is not FileType.EXCEL:
@@ -182,7 +182,7 @@ def _find_source_problems(body: DownloadRequest, tables: list[RequestedTable]) -
         if table.headers is not None and table.source_url is None and not isinstance(body.headers, dict):
             yield FieldProblem(path=table.paths["headers"], message=_HEADERS_WITHOUT_SOURCE)
     if isinstance(body.headers, dict):
-        origins = sorted({_parse_origin(table.source_url) for table in tables if table.source_url is not None})
+        origins = sorted({_parse_origin_or_url(table.source_url) for table in tables if table.source_url is not None})
         if not origins:
             yield FieldProblem(path="", message=_HEADERS_WITHOUT_SOURCE)
         if len(origins) > 1:
@@ -207,13 +207,13 @@ def _find_unused_fields(body: DownloadRequest, tables: list[RequestedTable]) -> 
                 yield FieldProblem(path=field, message=message)
 
 
-def _read_query_names(url: str | None) -> Iterable[str]:
+def _list_query_parameter_names(url: str | None) -> Iterable[str]:
     with suppress(ValueError):
         return URL(url or "").query.keys()
     return ()
 
 
-def _parse_origin(url: str) -> str:
+def _parse_origin_or_url(url: str) -> str:
     with suppress(ValueError):
         return str(URL(url).origin())
     return url

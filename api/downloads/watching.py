@@ -41,7 +41,7 @@ BACKLOG_MAX = 1_000
 """A subscriber with this many pending downloads is disconnected."""
 
 
-class WatchRegistry:
+class DownloadWatchRegistry:
     """The pollers and subscriptions of this process."""
 
     def __init__(self, status_reader: DownloadStatusReader, database: Database, streams_per_project: int) -> None:
@@ -50,7 +50,7 @@ class WatchRegistry:
         self._streams_per_project = streams_per_project
         self._streams: Counter[str] = Counter()
         self._pollers: dict[DownloadKey, DownloadStatusPoller] = {}
-        self._projects: defaultdict[str, set[Subscription]] = defaultdict(set)
+        self._projects: defaultdict[str, set[LatestStatesSubscription]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None
         self._is_stopping = False
 
@@ -95,14 +95,14 @@ class WatchRegistry:
             self._streams += Counter()  # removes projects whose count is zero
 
     @asynccontextmanager
-    async def watch_download(self, project_id: str, task_id: str) -> AsyncIterator[Subscription]:
+    async def watch_download(self, project_id: str, task_id: str) -> AsyncIterator[LatestStatesSubscription]:
         """Watch one download from its current state to its end.
 
         Raises:
             Missing: The project has no such download.
         """
         first = await self._status_reader.read_status(project_id, task_id)
-        subscription = Subscription()
+        subscription = LatestStatesSubscription()
         if first.state.is_final:
             subscription.queue_update(first)
             subscription.end(SubscriptionEndReason.FINISHED)
@@ -119,9 +119,9 @@ class WatchRegistry:
             self._stop_unwatched_pollers([poller])
 
     @asynccontextmanager
-    async def watch_project(self, project_id: str) -> AsyncIterator[Subscription]:
+    async def watch_project(self, project_id: str) -> AsyncIterator[LatestStatesSubscription]:
         """Watch all downloads of a project: those that run now, and those to come."""
-        subscription = Subscription()
+        subscription = LatestStatesSubscription()
         self._projects[project_id].add(subscription)
         try:
             await self._start_pollers_of_unfinished_or_recent(project_id)
@@ -137,7 +137,7 @@ class WatchRegistry:
                 del self._projects[project_id]
             self._stop_unwatched_pollers(self._list_pollers(project_id))
 
-    def _end_if_stopping(self, subscription: Subscription) -> None:
+    def _end_if_stopping(self, subscription: LatestStatesSubscription) -> None:
         if self._is_stopping:
             subscription.end(SubscriptionEndReason.STOPPING)
 
@@ -202,13 +202,13 @@ class WatchRegistry:
             self._get_or_start_poller(project_id, task_id)
 
 
-WATCH_REGISTRY = web.AppKey("downloads_watch_registry", WatchRegistry)
+WATCH_REGISTRY = web.AppKey("downloads_watch_registry", DownloadWatchRegistry)
 
 
 def add_status_reader_and_watch_registry(app: web.Application, services: Services) -> None:
     """Add the status reader and the watch registry to the application."""
     status_reader = app[STATUS_READER] = DownloadStatusReader(services)
-    watches = app[WATCH_REGISTRY] = WatchRegistry(
+    watches = app[WATCH_REGISTRY] = DownloadWatchRegistry(
         status_reader, services.database, services.settings.api.streams_per_project
     )
     app.on_startup.append(watches.start)
@@ -225,10 +225,13 @@ class DownloadStatusPoller:
     """
 
     def __init__(
-        self, status_reader: DownloadStatusReader, key: DownloadKey, projects: Mapping[str, set[Subscription]]
+        self,
+        status_reader: DownloadStatusReader,
+        key: DownloadKey,
+        projects: Mapping[str, set[LatestStatesSubscription]],
     ) -> None:
         self.key = key
-        self.subscriptions: set[Subscription] = set()
+        self.subscriptions: set[LatestStatesSubscription] = set()
         self.last: DownloadResponse | None = None
         self._status_reader = status_reader
         self._projects = projects
@@ -242,7 +245,7 @@ class DownloadStatusPoller:
         """Whether there is a subscription."""
         return bool(self.subscriptions) or self.key[0] in self._projects
 
-    def add_subscription(self, subscription: Subscription, first: DownloadResponse) -> None:
+    def add_subscription(self, subscription: LatestStatesSubscription, first: DownloadResponse) -> None:
         """Add a subscription, which starts with the state that the others have."""
         self.subscriptions.add(subscription)
         self.last = self.last or first
@@ -286,7 +289,7 @@ class DownloadStatusPoller:
         if self.last is not None and _remove_rows_per_second(response) == _remove_rows_per_second(self.last):
             return
         self.last = response
-        for subscription in [*self.subscriptions, *self._projects.get(self.key[0], set[Subscription]())]:
+        for subscription in [*self.subscriptions, *self._projects.get(self.key[0], set[LatestStatesSubscription]())]:
             subscription.queue_update(response)
 
 
@@ -305,7 +308,7 @@ class SubscriptionEndReason(StrEnum):
     KEY_REVOKED = "the key was revoked"
 
 
-class Subscription:
+class LatestStatesSubscription:
     """The updates that a subscriber has not received yet: only the latest of each download, so that it stays small."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from api.http.sessions import (
     COOKIE_NAME,
     TICKET_SECONDS,
     ConsoleSession,
-    SessionCookies,
+    SessionCookiesAndTickets,
     Ticket,
     read_cookies_or_empty,
 )
@@ -71,7 +71,7 @@ class Authenticator:
     """
 
     def __init__(self, database: Database, settings: Settings, sealer: SecretSealer) -> None:
-        self.cookies = SessionCookies(sealer, settings)
+        self.cookies = SessionCookiesAndTickets(sealer, settings)
         self._database = database
         self._admin_keys = {
             name: key.get_secret_value().encode() for name, key in settings.api.list_admin_keys().items()
@@ -284,7 +284,7 @@ class PubSubPushAuthenticator:
         unchecked: ConnectionError | None = None
         for token in _list_push_tokens(request):
             try:
-                await self._push_tokens.require_valid(token)
+                await self._push_tokens.require_valid_token(token)
             except InvalidPushToken as reason:
                 reasons.append(str(reason))
             except ConnectionError as error:

@@ -105,7 +105,7 @@ class DeadlineQueue:
             self._timer = loop.call_at(deadline.at, self._cancel_overdue_tasks)
         if self._checks is None:
             # Not in the context of this request, whose id is no field of what the checks log.
-            self._checks = loop.create_task(self._check_for_hanging_component_until_idle(), context=Context())
+            self._checks = loop.create_task(self._cancel_blocks_of_hanging_component_until_idle(), context=Context())
         return deadline
 
     def remove(self, deadline: CancellingDeadline) -> None:
@@ -123,7 +123,7 @@ class DeadlineQueue:
             self.remove(deadline)
             deadline.cancel_task()
 
-    async def _check_for_hanging_component_until_idle(self) -> None:
+    async def _cancel_blocks_of_hanging_component_until_idle(self) -> None:
         """Look again and again whether a component hangs, and cancel the blocks that wait for it."""
         loop = asyncio.get_running_loop()
         try:

@@ -55,7 +55,7 @@ DEADLINES = web.AppKey("deadlines", DeadlineQueue)
 _NOT_ROUTED = (web.HTTPNotFound, web.HTTPMethodNotAllowed)
 
 
-def surround_handler(handle: RequestHandler, app: web.Application) -> RequestHandler:
+def wrap_handler_with_deadline_and_problems(handle: RequestHandler, app: web.Application) -> RequestHandler:
     """Return a handler that surrounds an application's; every exception of a route becomes a problem.
 
     aiohttp's own middlewares cost several calls each for every request; this is one. A path without variables is looked
@@ -140,8 +140,8 @@ class JsonResponse(web.Response):
         state.response = self
         self._keep_alive = True
         self._eof_sent = True
-        lines = f"{len(self.body)}\r\nDate: {_format_date(int(time.time()))}\r\nX-Request-Id: {state.id}\r\n\r\n"
-        await request.writer.write(b"".join((_encode_json_head(self.status), lines.encode("ascii"), self.body)))
+        lines = f"{len(self.body)}\r\nDate: {_format_http_date(int(time.time()))}\r\nX-Request-Id: {state.id}\r\n\r\n"
+        await request.writer.write(b"".join((_encode_response_head(self.status), lines.encode("ascii"), self.body)))
         return None
 
 
@@ -170,7 +170,7 @@ def read_or_create_request_id(request: web.BaseRequest) -> str:
 
 
 @cache
-def _encode_json_head(status: int) -> bytes:
+def _encode_response_head(status: int) -> bytes:
     """Return the head of a JSON response up to the value of Content-Length."""
     headers = {hdrs.CONTENT_TYPE: JSON, **SECURITY_HEADERS}
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in headers.items())]
@@ -178,7 +178,7 @@ def _encode_json_head(status: int) -> bytes:
 
 
 @lru_cache(maxsize=2)
-def _format_date(seconds: int) -> str:
+def _format_http_date(seconds: int) -> str:
     return formatdate(seconds, usegmt=True)
 
 

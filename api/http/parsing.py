@@ -161,7 +161,7 @@ def _require_json_headers(request: web.Request, max_bytes: int, *, headerless: b
             "Send the body as it is, without Content-Encoding.",
         )
     if (request.content_length or 0) > max_bytes:
-        raise _build_size_error(max_bytes)
+        raise _build_body_too_large_error(max_bytes)
 
 
 async def _read_body(request: web.Request, settings: ApiSettings) -> bytes:
@@ -170,7 +170,7 @@ async def _read_body(request: web.Request, settings: ApiSettings) -> bytes:
             # A body that arrived with the headers needs no timer and no wait.
             raw = request.content.read_nowait()
             if len(raw) > request.client_max_size:
-                raise _build_size_error(settings.body_max_bytes)
+                raise _build_body_too_large_error(settings.body_max_bytes)
             return raw
         async with asyncio.timeout(settings.body_timeout_seconds):
             return await request.read()
@@ -182,12 +182,12 @@ async def _read_body(request: web.Request, settings: ApiSettings) -> bytes:
             "Send it in one go, and check the connection.",
         ) from None
     except web.HTTPRequestEntityTooLarge:
-        raise _build_size_error(settings.body_max_bytes) from None
+        raise _build_body_too_large_error(settings.body_max_bytes) from None
     except (web.RequestPayloadError, ConnectionError):
-        raise _build_syntax_error("The body ended early or its framing is broken.") from None
+        raise _build_bad_json_error("The body ended early or its framing is broken.") from None
 
 
-def _build_size_error(max_bytes: int) -> RequestRejected:
+def _build_body_too_large_error(max_bytes: int) -> RequestRejected:
     return RequestRejected(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "body_too_large",
@@ -196,7 +196,7 @@ def _build_size_error(max_bytes: int) -> RequestRejected:
     )
 
 
-def _build_syntax_error(message: str) -> RequestRejected:
+def _build_bad_json_error(message: str) -> RequestRejected:
     return RequestRejected(HTTPStatus.BAD_REQUEST, "malformed_json", message, "Send one well-formed JSON document.")
 
 
@@ -204,7 +204,7 @@ def _decode_utf8(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise _build_syntax_error(f"Byte {error.start} of the body is not UTF-8.") from None
+        raise _build_bad_json_error(f"Byte {error.start} of the body is not UTF-8.") from None
 
 
 def _parse_json(text: str) -> Any:
@@ -212,29 +212,29 @@ def _parse_json(text: str) -> Any:
     try:
         return _strict.decode(text)
     except json.JSONDecodeError as error:
-        raise _build_syntax_error(
+        raise _build_bad_json_error(
             f"The body is not JSON: {error.msg}, line {error.lineno} column {error.colno}."
         ) from None
     except RecursionError:
-        raise _build_syntax_error(f"The body is nested deeper than {JSON_MAX_DEPTH} levels.") from None
+        raise _build_bad_json_error(f"The body is nested deeper than {JSON_MAX_DEPTH} levels.") from None
     except ValueError:
-        raise _build_syntax_error("The body holds a number with thousands of digits.") from None
+        raise _build_bad_json_error("The body holds a number with thousands of digits.") from None
 
 
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object_of_distinct_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         repeated = next(name for name in members if counts[name] > 1)
-        raise _build_syntax_error(f"The body gives {validation.format_value(repeated)} more than once in one object.")
+        raise _build_bad_json_error(f"The body gives {validation.format_value(repeated)} more than once in one object.")
     return members
 
 
-def _reject_constant(name: str) -> NoReturn:
-    raise _build_syntax_error(f"The body holds {name}, which is not JSON.")
+def _reject_nan_or_infinity(name: str) -> NoReturn:
+    raise _build_bad_json_error(f"The body holds {name}, which is not JSON.")
 
 
-_strict = json.JSONDecoder(object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)
+_strict = json.JSONDecoder(object_pairs_hook=_build_object_of_distinct_names, parse_constant=_reject_nan_or_infinity)
 
 
 def _require_few_arrays_and_objects(text: str) -> None:
@@ -262,7 +262,7 @@ def _describe_unstorable_field(location: Location) -> FieldProblem:
 def _list_unstorable_fields(value: Any, location: Location = ()) -> Iterator[Location]:
     """Yield where text is that PostgreSQL cannot store: NUL, or half a surrogate pair."""
     if len(location) > JSON_MAX_DEPTH:
-        raise _build_syntax_error(f"The body is nested deeper than {JSON_MAX_DEPTH} levels.")
+        raise _build_bad_json_error(f"The body is nested deeper than {JSON_MAX_DEPTH} levels.")
     match value:
         case str():
             if _UNSTORABLE.search(value):

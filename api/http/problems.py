@@ -108,7 +108,7 @@ def convert_error_to_problem(error: Exception, request_id: str) -> Problem:
         case RequestRejected():
             return build_problem(error.status, error.code, str(error), request_id, error.errors)
         case web.HTTPException():
-            return _convert_http_error(error, request_id)
+            return _convert_aiohttp_error_to_problem(error, request_id)
         case _ if outages.is_outage(error):
             return build_problem(
                 HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", outages.describe_outage(error), request_id
@@ -165,7 +165,7 @@ def _convert_quota_error(error: QuotaExhausted, request_id: str) -> QuotaProblem
     )
 
 
-def _convert_http_error(error: web.HTTPException, request_id: str) -> Problem:
+def _convert_aiohttp_error_to_problem(error: web.HTTPException, request_id: str) -> Problem:
     status = HTTPStatus(error.status)
     match error:
         case web.HTTPNotFound():

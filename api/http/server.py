@@ -65,7 +65,7 @@ class _ProblemAnsweringAppRunner(web.AppRunner):
 
     async def _make_server(self) -> web.Server:
         server = await super()._make_server()
-        handle = middleware.surround_handler(server.request_handler, self.app)
+        handle = middleware.wrap_handler_with_deadline_and_problems(server.request_handler, self.app)
         return _ProblemAnsweringServer(handle, request_factory=server.request_factory, **self._kwargs)
 
 

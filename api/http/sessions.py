@@ -59,7 +59,7 @@ def get_web_ui_origin(settings: Settings) -> str:
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
 
 
-class SessionCookies:
+class SessionCookiesAndTickets:
     """Create, write and read the session cookie, and tickets."""
 
     def __init__(self, sealer: SecretSealer, settings: Settings) -> None:
@@ -132,12 +132,12 @@ class SessionCookies:
             path="/",
             httponly=True,
             samesite="Strict",
-            secure=self._is_secure(request),
+            secure=self._is_https(request),
         )
 
     def delete_cookie(self, request: web.Request, response: web.Response) -> None:
         """Delete the cookie."""
-        response.del_cookie(COOKIE_NAME, path="/", httponly=True, samesite="Strict", secure=self._is_secure(request))
+        response.del_cookie(COOKIE_NAME, path="/", httponly=True, samesite="Strict", secure=self._is_https(request))
 
     def is_cookie_sufficient(self, request: web.Request, *, for_web_ui: bool = False) -> bool:
         """Return whether the cookie is enough: for reads always, for writes and sockets only from our own pages.
@@ -162,7 +162,7 @@ class SessionCookies:
             return False
         return origin in {request.host, urlsplit(self._base).netloc or request.host}
 
-    def _is_secure(self, request: web.Request) -> bool:
+    def _is_https(self, request: web.Request) -> bool:
         # A caller who forges the proxy's header changes only their own cookie.
         proxy = request.headers.get(hdrs.X_FORWARDED_PROTO, "")
         return "https" in {request.scheme, proxy, urlsplit(self._base).scheme}

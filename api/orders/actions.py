@@ -86,7 +86,7 @@ async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest)
     rereads = await backfills.list_running_backfills(call.services.database)
     async with call.services.database.session() as session:
         row = (await platforms.load_platform_with_settings(session, path.platform, lock=True)).row
-        unfinished = await slices.list_unfinished_windows(session, path.platform, UNFINISHED_MAX)
+        unfinished = await slices.list_oldest_unfinished_windows(session, path.platform, UNFINISHED_MAX)
         await platforms.remove_platform_but_keep_row(session, row)
     # The rows go first: without its schedule a platform that is there gets another one.
     running = [each.workflow_id for each in rereads if each.platform == path.platform]

@@ -24,7 +24,7 @@ REMEMBERED_MAX: Final = 10_000
 OrderKey = tuple[str, str]
 
 
-class SnapshotCache:
+class SnapshotTotalAndPageEndCache:
     """Remembers totals and page ends of snapshots in this process, so that following pages are found by key."""
 
     def __init__(self, database: Database) -> None:
@@ -49,7 +49,7 @@ class SnapshotCache:
         return [order.text for order in orders]
 
 
-SNAPSHOTS = web.AppKey("orders_frozen", SnapshotCache)
+SNAPSHOTS = web.AppKey("orders_frozen", SnapshotTotalAndPageEndCache)
 
 
 def _add_evicting_oldest(known: OrderedDict[Any, Any], key: object, value: object) -> None:
@@ -59,7 +59,7 @@ def _add_evicting_oldest(known: OrderedDict[Any, Any], key: object, value: objec
 
 
 def _attach_cache_and_resume_hook(app: web.Application, services: Services) -> None:
-    app[SNAPSHOTS] = SnapshotCache(services.database)
+    app[SNAPSHOTS] = SnapshotTotalAndPageEndCache(services.database)
     app[RESUME_HOOKS][names.SYSTEM] = partial(
         handle.trigger_cycles_of_unpaused_platforms, services.engine, services.database
     )

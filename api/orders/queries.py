@@ -269,7 +269,7 @@ async def _find_incomplete_windows(session: Session, row: OrderPlatform) -> list
     if claimed is None:
         return []
     return windows.find_incomplete_windows(
-        claimed, await slices.list_unfinished_windows(session, row.platform, 10 * HOLES_SHOWN)
+        claimed, await slices.list_oldest_unfinished_windows(session, row.platform, 10 * HOLES_SHOWN)
     )
 
 

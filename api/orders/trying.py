@@ -18,7 +18,7 @@ from api.orders.requests import TryPlatformRequest
 from clients.platforms import OrderPage, PlatformConnector, PlatformConnectorFactory, PlatformFailure
 from clients.platforms.credentials import build_credentials_reader
 from domain.faults import Invalid
-from domain.orders.access import Account
+from domain.orders.access import PlatformAccount
 from domain.orders.windows import TimeWindow, floor_to_second
 from infra.limits import DatabaseLimiter
 
@@ -73,7 +73,7 @@ async def try_platform(call: Call, body: TryPlatformRequest) -> TriedPageRespons
     # Its own: a breaker or permits of an account that is wrong must not be those of one that is right.
     connector = PlatformConnectorFactory(call.services.http, DatabaseLimiter(call.services.database)).build_connector(
         capability,
-        Account(NUMBER, body.shop, body.base_url),
+        PlatformAccount(NUMBER, body.shop, body.base_url),
         build_credentials_reader(settings.credentials_folder, body.credentials),
     )
     trial = _PlatformTrial(connector)
@@ -114,7 +114,7 @@ class _PlatformTrial:
             self.problems.append(f"The page could not be read: {failure}")
             return
         self._total = self._total if self._page.total is None else self._page.total
-        self.problems += _list_page_problems(self._page, self._total)
+        self.problems += _list_doubts_about_trial_page(self._page, self._total)
 
     def build_response(self) -> TriedPageResponse:
         """Return what is known so far."""
@@ -144,7 +144,7 @@ def _choose_trial_window(start: datetime | None, end: datetime | None, now: date
     return TimeWindow(start=first, end=max(last, first + timedelta(seconds=1)))
 
 
-def _list_page_problems(page: OrderPage, total: int | None) -> Iterator[str]:
+def _list_doubts_about_trial_page(page: OrderPage, total: int | None) -> Iterator[str]:
     """Say what a page has that a right declaration would not bring."""
     rows = len(page.orders)
     if not rows:

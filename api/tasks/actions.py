@@ -19,7 +19,7 @@ from api.http.routes import Call, RouteAccess
 from api.tasks import responses
 from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, raise_if_code_is_failure, routes
 from api.tasks.lanes import CancelOperation
-from api.tasks.queries import count_unfinished
+from api.tasks.queries import count_pending_and_running_tasks
 from api.tasks.requests import (
     CancelTaskRequest,
     CancelTasksRequest,
@@ -186,11 +186,11 @@ async def remove_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseE
     """
     context = get_task_context(call)
     task_type = await context.types.require_type(body.task_type, call.project_filter)
-    _require_no_unfinished_tasks(task_type, await count_unfinished(context, task_type))
+    _require_no_unfinished_tasks(task_type, await count_pending_and_running_tasks(context, task_type))
     await context.types.mark_type_removed(task_type)
     # Other processes create tasks of a type that they have read some time before.
     await asyncio.sleep(2 * STALE_SECONDS)
-    if left := await count_unfinished(context, task_type):
+    if left := await count_pending_and_running_tasks(context, task_type):
         await context.types.undo_type_removal(task_type)
         _require_no_unfinished_tasks(task_type, left)
     await pause_store.delete_pause(call.services.database, build_task_type_subject(task_type.type))

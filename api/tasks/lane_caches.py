@@ -191,7 +191,7 @@ class LaneHeadCache:
             except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt follows in five seconds
                 _log.warning("task_metrics_failed", error=repr(error))
             else:
-                _set_gauges(totals)
+                _set_task_type_gauges(totals)
             await asyncio.sleep(METRICS_INTERVAL_SECONDS)
 
     async def _invalidate_and_reread_if_waited_for(self, type_: str) -> None:
@@ -260,7 +260,7 @@ def _sort_by_next_order_time(heads: dict[int, LaneHead]) -> list[int]:
     return [pos for _, pos in sorted(waiting)]
 
 
-def _set_gauges(totals: Sequence[TaskTypeTotals]) -> None:
+def _set_task_type_gauges(totals: Sequence[TaskTypeTotals]) -> None:
     # A type without open lanes has no totals.
     for gauge in (DEPTH, OPEN_LANE_EVENTS, OLDEST, LANES):
         gauge.clear()
@@ -315,14 +315,14 @@ class IdleLaneTaskCache:
         if known is None or known.number != number:
             known = _CachedIdleLane(number)
         known.reads += 1
-        self._move_to_end(lane, known)
+        self._mark_most_recently_read(lane, known)
 
     async def get_current_tasks(self, lane: LaneName) -> Mapping[str, Task] | None:
         """Return all current tasks of a lane by key; None if they are not cached or have changed."""
         known = self._lanes.get(lane)
         if known is None or known.reads <= UNCHANGED_READS:
             return None
-        self._move_to_end(lane, self._lanes.pop(lane))
+        self._mark_most_recently_read(lane, self._lanes.pop(lane))
         if known.loading is None:
             # In the background: until it is done, the lane is queried as before.
             known.loading = asyncio.create_task(self._load_tasks(lane, known))
@@ -346,7 +346,7 @@ class IdleLaneTaskCache:
         else:
             known.tasks, known.position = tasks, position
 
-    def _move_to_end(self, lane: LaneName, known: _CachedIdleLane) -> None:
+    def _mark_most_recently_read(self, lane: LaneName, known: _CachedIdleLane) -> None:
         known.read_at = time.monotonic()
         self._lanes[lane] = known
 

@@ -171,7 +171,7 @@ class LaneClient:
         lane = self._batchers.get(name)
         if lane is None:
             lane = LaneBatcher(
-                name, self._send_batch, self._compute_batch_interval_seconds, self._discard_idle_batchers
+                name, self._send_batch, self._compute_batch_interval_seconds, self._mark_lane_idle_and_limit_batchers
             )
             self._batchers[name] = lane
         if rules is not None and rules.version > lane.version:
@@ -180,7 +180,7 @@ class LaneClient:
         self._active.add(name)
         return answer
 
-    def _discard_idle_batchers(self, name: LaneName) -> None:
+    def _mark_lane_idle_and_limit_batchers(self, name: LaneName) -> None:
         self._active.discard(name)
         if len(self._batchers) > LANES_MAX:
             self._batchers = {name: each for name, each in self._batchers.items() if each.sending}
@@ -198,7 +198,7 @@ class LaneClient:
         if by_kind.keys() == {ReadTaskOperation}:
             await self._answer_reads(lane, requests)
         else:
-            await self._send_update(lane, by_kind)
+            await self._send_operations_as_one_update(lane, by_kind)
 
     async def _answer_reads(self, lane: LaneBatcher, requests: Requests) -> None:
         keys = [request.value.key for request in requests]
@@ -213,7 +213,7 @@ class LaneClient:
         self._idle_lanes.count_read_of_idle_lane(lane.name, reply.head.number)
         lane.put_back_at_front(_resolve_in_order_and_list_unanswered(requests, reply.tasks))
 
-    async def _send_update(self, lane: LaneBatcher, by_kind: dict[type, Requests]) -> None:
+    async def _send_operations_as_one_update(self, lane: LaneBatcher, by_kind: dict[type, Requests]) -> None:
         kinds = (CreateOperation, HoldOperation, SetOperation, HeartbeatOperation)
         operations = {kind: [request.value for request in by_kind[kind]] for kind in kinds}
         batch = LaneBatch(
@@ -290,7 +290,7 @@ class LaneBatcher(AbstractBatcher[Any, Any]):
         self.type, self.pos = name
         self._send = send
         self._get_interval = get_interval
-        self._discard_idle_batchers = handle_idle
+        self._mark_lane_idle_and_limit_batchers = handle_idle
         self.sent_at = self.answered_at = 0.0
         self.last_size = self.arrived = 0
         self.is_full = False
@@ -366,7 +366,7 @@ class LaneBatcher(AbstractBatcher[Any, Any]):
 
     def on_idle(self) -> None:
         """See base class."""
-        self._discard_idle_batchers(self.name)
+        self._mark_lane_idle_and_limit_batchers(self.name)
 
     def is_ready(self) -> bool:
         """See base class. A batch leaves when it is full, or when all callers of the previous one are back."""

@@ -107,7 +107,7 @@ async def get_task_counts_by_type(call: Call, query: TaskTypeQuery) -> TaskCount
     )
 
 
-async def count_unfinished(context: TaskContext, task_type: CachedTaskType) -> int:
+async def count_pending_and_running_tasks(context: TaskContext, task_type: CachedTaskType) -> int:
     """Count the tasks of a type that wait or are held, as its lanes know them now."""
     return sum(head.pending + head.running for head in (await _read_heads(context, task_type)).values())
 
@@ -133,12 +133,12 @@ async def _search_types(context: TaskContext, types: Sequence[CachedTaskType], q
 
     async def search_type_within_permits(task_type: CachedTaskType) -> _Tasks:
         async with type_permits:
-            return await _search_type(context, task_type, query, lane_permits)
+            return await _search_lanes_and_archive_of_type(context, task_type, query, lane_permits)
 
     return await asyncio.gather(*map(search_type_within_permits, types))
 
 
-async def _search_type(
+async def _search_lanes_and_archive_of_type(
     context: TaskContext, task_type: CachedTaskType, query: ListTasksQuery, permits: asyncio.Semaphore
 ) -> _Tasks:
     """Search a type. The archive follows the lanes, so that tasks archived meanwhile are found there."""

@@ -329,14 +329,14 @@ def build_task_details_fields(
     rows, left_out = attempts.decode_attempts(task)
     lane = (task_type.type, int(task_id.rpartition("_")[2]))
     members = {
-        "attempts": [_build_attempt(row) for row in rows],
+        "attempts": [_format_attempt_as_texts(row) for row in rows],
         "attempts_left_out": left_out,
         "workflow_id": build_lane_workflow_id(lane),
     }
     return build_task_state_fields(task_id, task, texts, task_type, archived=archived) | members
 
 
-def _build_attempt(attempt: attempts.TaskAttempt) -> dict[str, str]:
+def _format_attempt_as_texts(attempt: attempts.TaskAttempt) -> dict[str, str]:
     return {
         "held_time": _format_time(attempt.held_time),
         "end_time": _format_time(attempt.end_time),

@@ -23,7 +23,7 @@ from api.transfers.quotas import (
     SAVE_SECONDS,
     TOO_MANY_TARGETS,
     count_targets_within_quotas,
-    release_targets,
+    uncount_targets_that_no_job_took,
 )
 from api.transfers.requests import (
     CreateTransfersRequest,
@@ -194,7 +194,7 @@ async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobReq
     try:
         response = await _start_retry_under_free_number(call, job, saved.row.id, retry)
     except Conflict:
-        release_targets(call, admitted_id, count)
+        uncount_targets_that_no_job_took(call, admitted_id, count)
         raise
     call.request.app[OPEN_TRANSFERS].move_targets_to_joined_job(
         call.project_id, admitted_id, response.job_id, count, time.time() + EARLIER_RETRY_SECONDS
@@ -234,7 +234,7 @@ async def _join_within_quota(call: Call, file: FileByBizAppAndPath, group: Targe
         window_number = await context.joiner.join_job(file, group)
     except QuotaExhausted:
         # Another error leaves open whether they have joined: until the window is over, they count.
-        release_targets(call, admitted_id, targets)
+        uncount_targets_that_no_job_took(call, admitted_id, targets)
         raise
     job_id, until = build_job_id_and_save_time(window_number)
     call.request.app[OPEN_TRANSFERS].move_targets_to_joined_job(call.project_id, admitted_id, job_id, targets, until)

@@ -175,7 +175,7 @@ class BoundedCache(Generic[Key, Value]):
 
 
 @dataclass(frozen=True, slots=True)
-class SavedJob:
+class SavedJobAndOutcomes:
     """A job whose window has ended, as a project sees it."""
 
     row: JobRow
@@ -217,7 +217,7 @@ class BatchedTransferLookup:
     async def _find_cancelled(self, targets_: Sequence[ProjectTarget]) -> dict[ProjectTarget, bool]:
         return dict.fromkeys(await targets.filter_cancelled(self._database, targets_), True)
 
-    async def find_job(self, job_id: str, project_id: str | None) -> SavedJob | None:
+    async def find_job(self, job_id: str, project_id: str | None) -> SavedJobAndOutcomes | None:
         """Return a job in the database, if the project (None for all projects) has targets in it."""
         row = await jobs.find_job(self._database, job_id, project_id)
         if row is None:
@@ -226,7 +226,7 @@ class BatchedTransferLookup:
         outcomes = cached or await jobs.count_outcomes(self._database, row.id, project_id)
         if row.finished_at is not None and row.purged_at is None and not cached:
             self._outcomes.put((row.id, project_id), outcomes)
-        return SavedJob(row, outcomes)
+        return SavedJobAndOutcomes(row, outcomes)
 
     async def count_joined_targets(self, job_id: str, project_id: str | None) -> int:
         """Ask a running job for the number of targets of a project, or of all; return 0 if no such job runs."""

@@ -56,7 +56,7 @@ class JoinTimeout(outages.EngineUnresponsive):
     """The engine did not accept a batch in time; the caller may try again."""
 
 
-class _FileBatcher(AbstractBatcher[TargetsWithSameSpec, int]):
+class _JoinBatcher(AbstractBatcher[TargetsWithSameSpec, int]):
     """Batches the requests for one file; each is answered with the number of the window that it has joined.
 
     Args:
@@ -68,13 +68,13 @@ class _FileBatcher(AbstractBatcher[TargetsWithSameSpec, int]):
     def __init__(
         self,
         file: FileByBizAppAndPath,
-        compute_pause: Callable[[_FileBatcher], float],
-        join: Callable[[_FileBatcher, list[BatchItem[TargetsWithSameSpec, int]]], Awaitable[None]],
-        on_idle: Callable[[_FileBatcher], None],
+        compute_pause: Callable[[_JoinBatcher], float],
+        join: Callable[[_JoinBatcher, list[BatchItem[TargetsWithSameSpec, int]]], Awaitable[None]],
+        on_idle: Callable[[_JoinBatcher], None],
     ) -> None:
         super().__init__()
         self.file = file
-        self._compute_pause = compute_pause
+        self._compute_pause_before_batch = compute_pause
         self._join = join
         self._on_idle = on_idle
         # The first window that may still accept batches.
@@ -103,7 +103,7 @@ class _FileBatcher(AbstractBatcher[TargetsWithSameSpec, int]):
 
     async def wait_for_batch(self) -> None:
         """See base class."""
-        await self.wait_until_ready(self._compute_pause(self))
+        await self.wait_until_ready(self._compute_pause_before_batch(self))
 
     async def send_batch(self, batch: list[BatchItem[TargetsWithSameSpec, int]]) -> None:
         """See base class."""
@@ -121,7 +121,7 @@ class JobJoiner:
     def __init__(self, services: Services) -> None:
         self._engine = services.engine
         self._settings = services.settings.transfers
-        self._batchers: dict[FileByBizAppAndPath, _FileBatcher] = {}
+        self._batchers: dict[FileByBizAppAndPath, _JoinBatcher] = {}
 
     async def join_job(self, file: FileByBizAppAndPath, group: TargetsWithSameSpec) -> int:
         """Join targets to a job of the file; return the number of its window once that is durable.
@@ -133,7 +133,7 @@ class JobJoiner:
         """
         batcher = self._batchers.get(file)
         if batcher is None:
-            batcher = _FileBatcher(file, self._compute_pause, self._join_requests, self._remove_batcher)
+            batcher = _JoinBatcher(file, self._compute_pause_before_batch, self._join_requests, self._remove_batcher)
             self._batchers[file] = batcher
         return await batcher.submit(group, len(group.targets))
 
@@ -144,10 +144,10 @@ class JobJoiner:
         job_input = self._build_job_input(job).model_copy(update={"retry": retry, **times})
         return await transfers_handle.start_retry_job(self._engine, job_input)
 
-    def _remove_batcher(self, batcher: _FileBatcher) -> None:
+    def _remove_batcher(self, batcher: _JoinBatcher) -> None:
         del self._batchers[batcher.file]
 
-    def _compute_pause(self, batcher: _FileBatcher) -> float:
+    def _compute_pause_before_batch(self, batcher: _JoinBatcher) -> float:
         end = names.compute_window_end(
             max(batcher.window_number, self._get_current_window_number()), self._settings.window_seconds
         )
@@ -155,11 +155,11 @@ class JobJoiner:
             batcher.batches, BATCHES_MAX, end - time.time(), batcher.requests_in_last_batch
         )
 
-    async def _join_requests(self, batcher: _FileBatcher, requests: list[BatchItem[TargetsWithSameSpec, int]]) -> None:
+    async def _join_requests(self, batcher: _JoinBatcher, requests: list[BatchItem[TargetsWithSameSpec, int]]) -> None:
         """Join the requests of a batch; answer each with its window, or with an error if no window accepts it."""
         groups = _merge_by_spec([request.value for request in requests])
         try:
-            windows = await self._join_groups(batcher, list(groups.values()))
+            windows = await self._join_to_open_windows(batcher, list(groups.values()))
         except Exception:
             metrics.TRANSFER_JOINS.labels("failed").inc(sum(request.weight for request in requests))
             raise
@@ -172,7 +172,7 @@ class JobJoiner:
             else:
                 request.resolve(window_number)
 
-    async def _join_groups(self, batcher: _FileBatcher, groups: list[TargetsWithSameSpec]) -> list[int | None]:
+    async def _join_to_open_windows(self, batcher: _JoinBatcher, groups: list[TargetsWithSameSpec]) -> list[int | None]:
         """Join groups to the first windows that accept them; return the window of each, None if none accepts it."""
         window_numbers: list[int | None] = [None] * len(groups)
         left = list(range(len(groups)))
@@ -202,7 +202,7 @@ class JobJoiner:
         return window_numbers
 
     def _update_first_open_window(
-        self, batcher: _FileBatcher, window_number: int, result: JoinResult | None, following: int
+        self, batcher: _JoinBatcher, window_number: int, result: JoinResult | None, following: int
     ) -> None:
         # A window that has refused only some groups is tried again with the next batch.
         if window_number != batcher.window_number:
@@ -214,7 +214,7 @@ class JobJoiner:
 
     async def _join_until_answered(
         self,
-        batcher: _FileBatcher,
+        batcher: _JoinBatcher,
         window_number: int,
         batch: JoinBatch,
         batch_id: str,
@@ -240,7 +240,7 @@ class JobJoiner:
             return True
 
     async def _join_or_return_none_if_job_is_over(
-        self, batcher: _FileBatcher, window_number: int, batch: JoinBatch, batch_id: str
+        self, batcher: _JoinBatcher, window_number: int, batch: JoinBatch, batch_id: str
     ) -> JoinResult | None:
         job = TransferJobKey(batcher.file, window_number)
         try:

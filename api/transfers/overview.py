@@ -10,7 +10,7 @@ from api.http import pagination
 from api.http.pagination import PageResponse
 from api.http.routes import Call, RouteAccess
 from api.transfers.context import UnsavedJob, get_transfer_context, routes
-from api.transfers.queries import build_collecting_summary_fields
+from api.transfers.queries import build_unsaved_job_summary_fields
 from api.transfers.requests import HostTargetsQuery, TransferJobsQuery
 from api.transfers.responses import (
     HostTargetResponse,
@@ -67,8 +67,8 @@ async def list_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[Transf
         cursor = pagination.encode_cursor((last.closes_at, str(last.id)))
     # A job that was saved between the two queries is in both lists.
     saved_jobs = {job for job, _ in saved}
-    items = [_build_collecting_summary(call, each) for each in collecting if each.job not in saved_jobs]
-    items += [_build_saved_summary(job, row, counts[row.id]) for job, row in page]
+    items = [_build_unsaved_job_summary(call, each) for each in collecting if each.job not in saved_jobs]
+    items += [_build_saved_job_summary(job, row, counts[row.id]) for job, row in page]
     return PageResponse[TransferJobSummary](items=items, next_cursor=cursor)
 
 
@@ -89,11 +89,11 @@ async def list_host_targets(call: Call, query: HostTargetsQuery) -> HostTargetsR
     )
 
 
-def _build_collecting_summary(call: Call, collecting: UnsavedJob) -> TransferJobSummary:
-    return TransferJobSummary(**build_collecting_summary_fields(call, collecting.job, collecting.targets))
+def _build_unsaved_job_summary(call: Call, collecting: UnsavedJob) -> TransferJobSummary:
+    return TransferJobSummary(**build_unsaved_job_summary_fields(call, collecting.job, collecting.targets))
 
 
-def _build_saved_summary(job: TransferJobKey, row: JobRow, counts: dict[TransferState, int]) -> TransferJobSummary:
+def _build_saved_job_summary(job: TransferJobKey, row: JobRow, counts: dict[TransferState, int]) -> TransferJobSummary:
     return TransferJobSummary(
         **build_job_summary_fields(job, counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
     )

@@ -7,7 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from api.http.routes import Call, RouteAccess
-from api.transfers.context import SavedJob, build_missing_job_fault, get_transfer_context, is_expired, routes
+from api.transfers.context import (
+    SavedJobAndOutcomes,
+    build_missing_job_fault,
+    get_transfer_context,
+    is_expired,
+    routes,
+)
 from api.transfers.joins import WINDOWS_MAX
 from api.transfers.requests import JobTargetsQuery, TransferJobPath, TransferTaskPath
 from api.transfers.responses import (
@@ -117,12 +123,12 @@ async def _read_unsaved_job_or_raise(call: Call, job: TransferJobKey) -> Transfe
     count = await get_transfer_context(call).lookup.count_joined_targets(str(job), call.project_filter)
     if not count:
         raise build_missing_job_fault()
-    summary = build_collecting_summary_fields(call, job, count)
+    summary = build_unsaved_job_summary_fields(call, job, count)
     return TransferJobResponse(**summary, cancelling=await _is_job_cancelled(call, job), targets=[])
 
 
 async def _read_saved_job(
-    call: Call, job: TransferJobKey, saved: SavedJob, query: JobTargetsQuery
+    call: Call, job: TransferJobKey, saved: SavedJobAndOutcomes, query: JobTargetsQuery
 ) -> TransferJobResponse:
     database, row = call.services.database, saved.row
     filter_ = TargetFilter(query.status, query.reason, query.code, query.target_agent_id)
@@ -146,7 +152,7 @@ async def _is_job_cancelled(call: Call, job: TransferJobKey) -> bool:
     return await targets.is_job_cancelled(call.services.database, str(job), call.project_filter)
 
 
-def build_collecting_summary_fields(call: Call, job: TransferJobKey, count: int) -> dict[str, Any]:
+def build_unsaved_job_summary_fields(call: Call, job: TransferJobKey, count: int) -> dict[str, Any]:
     """Return the fields of a summary of a job that is not in the database yet."""
     settings = call.services.settings.transfers
     closes_at = datetime.fromtimestamp(names.compute_window_end(job.window_number, settings.window_seconds), UTC)

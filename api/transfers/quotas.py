@@ -210,7 +210,7 @@ async def count_targets_within_quotas(call: Call, job_id: str, targets: int, unt
         raise
 
 
-def release_targets(call: Call, job_id: str, targets: int) -> None:
+def uncount_targets_that_no_job_took(call: Call, job_id: str, targets: int) -> None:
     """Count admitted targets no more, as no job has taken them."""
     call.request.app[OPEN_TRANSFERS].uncount_targets_that_did_not_join(call.project_id, job_id, targets)
     call.request.app[DAILY_QUOTAS].release(call.project_id, _build_daily_amounts(targets))

@@ -44,7 +44,7 @@ NOT_COPIED: Final = (download_names.STAGING, order_names.STAGING, WRITE_CHECK_KE
 """What unfinished work has staged: uploads in parts cannot be copied, and such work begins anew without it."""
 
 
-class FileRecord(BaseModel):
+class FileSizeAndDigest(BaseModel):
     """Size and SHA-256 of a file of the backup."""
 
     bytes: int
@@ -70,7 +70,7 @@ class BackupManifest(BaseModel):
     key_ids: list[str]
     """Ids of the sealing keys and peppers, which are not in the backup themselves."""
     databases: list[DatabaseCopy]
-    files: dict[str, FileRecord]
+    files: dict[str, FileSizeAndDigest]
 
     @property
     def is_embedded(self) -> bool:
@@ -90,7 +90,7 @@ class EngineDatabases:
     databases: Sequence[DatabaseSettings] = ()
 
 
-def choose_engine(settings: Settings, data_dir: Path, urls: Sequence[str], *, is_embedded: bool) -> EngineDatabases:
+def choose_databases(settings: Settings, data_dir: Path, urls: Sequence[str], *, is_embedded: bool) -> EngineDatabases:
     """Return the databases of the engine: those that were named, or the file of the `haulage up` that runs.
 
     Raises:
@@ -151,11 +151,11 @@ async def back_up(settings: Settings, folder: Path, engine: EngineDatabases) -> 
                 await engine_writes_held.enter_async_context(table_copies.hold_engine_writes(each))
             reader = held.enter_context(closing(sqlite3.connect(engine.file or ":memory:", check_same_thread=False)))
             if engine.file:
-                await engine_writes_held.enter_async_context(_hold_file_writes(engine.file))
-                await asyncio.to_thread(begin_reading, reader)
+                await engine_writes_held.enter_async_context(_block_sqlite_writes(engine.file))
+                await asyncio.to_thread(begin_sqlite_snapshot, reader)
             for connection in theirs:
-                await table_copies.begin_snapshot(connection)
-            taken_at = await table_copies.begin_snapshot(ours)
+                await table_copies.begin_snapshot_and_get_time(connection)
+            taken_at = await table_copies.begin_snapshot_and_get_time(ours)
         if engine.file:
             await asyncio.to_thread(copy_file, reader, folder / ENGINE_FILE)
         databases = [await _copy_database(ours, HAULAGE, folder)]
@@ -166,7 +166,7 @@ async def back_up(settings: Settings, folder: Path, engine: EngineDatabases) -> 
         taken_at=taken_at,
         key_ids=list_key_ids(settings),
         databases=databases,
-        files=await asyncio.to_thread(record_files, folder),
+        files=await asyncio.to_thread(compute_size_and_digest_of_files, folder),
     )
     await asyncio.to_thread(write_manifest, folder, manifest)
     return manifest
@@ -179,7 +179,7 @@ def _create_folder(folder: Path) -> None:
 
 
 @asynccontextmanager
-async def _hold_file_writes(path: Path) -> AsyncIterator[None]:
+async def _block_sqlite_writes(path: Path) -> AsyncIterator[None]:
     """Keep the dev server from writing to its file while the block runs; others may read. Ends with this process."""
     with closing(sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)) as lock:
         await asyncio.to_thread(lock.execute, "BEGIN IMMEDIATE")
@@ -189,7 +189,7 @@ async def _hold_file_writes(path: Path) -> AsyncIterator[None]:
             lock.execute("ROLLBACK")
 
 
-def begin_reading(reader: sqlite3.Connection) -> None:
+def begin_sqlite_snapshot(reader: sqlite3.Connection) -> None:
     """Have a connection see the file as it is now until it is closed."""
     reader.isolation_level = None
     reader.execute("BEGIN")
@@ -203,7 +203,7 @@ def copy_file(reader: sqlite3.Connection, path: Path) -> None:
 
 async def _copy_database(connection: table_copies.Connection, name: str, folder: Path) -> DatabaseCopy:
     (folder / name).mkdir()
-    return await table_copies.copy_out(connection, name, folder / name)
+    return await table_copies.copy_tables_to_files(connection, name, folder / name)
 
 
 def get_database_name(settings: DatabaseSettings) -> str:
@@ -259,14 +259,14 @@ def build_key_ids(seals: Sequence[str], peppers: Sequence[str]) -> list[str]:
     return [*seal_ids, *(f"pepper {derive_pepper_id(pepper)}" for pepper in peppers)]
 
 
-def record_files(folder: Path) -> dict[str, FileRecord]:
+def compute_size_and_digest_of_files(folder: Path) -> dict[str, FileSizeAndDigest]:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): _record_file(path) for path in paths}
+    return {str(path.relative_to(folder)): _compute_size_and_digest(path) for path in paths}
 
 
-def _record_file(path: Path) -> FileRecord:
+def _compute_size_and_digest(path: Path) -> FileSizeAndDigest:
     with path.open("rb") as file:
-        return FileRecord(bytes=path.stat().st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+        return FileSizeAndDigest(bytes=path.stat().st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def write_manifest(folder: Path, manifest: BackupManifest) -> None:
@@ -307,7 +307,7 @@ def load_and_verify(folder: Path) -> BackupManifest:
     for name, record in manifest.files.items():
         if not (folder / name).exists():
             raise _build_damage_fault(folder, f"its file {name} is missing")
-        if _record_file(folder / name) != record:
+        if _compute_size_and_digest(folder / name) != record:
             raise _build_damage_fault(folder, f"its file {name} is not the one that was written")
     return manifest
 

@@ -62,7 +62,7 @@ _UNKNOWN_SINCE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class RestoredParts:
+class ClientsOfRestoredComponents:
     """The clients of what was restored."""
 
     settings: Settings
@@ -96,11 +96,11 @@ async def run_reconciliation(settings: Settings, engine: Client | None = None) -
     found: list[str] = []
     async with table_copies.open_connection(settings.database) as connection:
         await table_copies.require_no_process(connection, settings.database.application_name)
-        await table_copies.advance_ids(connection)
+        await table_copies.skip_ids_possibly_used_after_backup(connection)
         database, objects = Database(own), ObjectStore(settings.objects)
         try:
             client = engine or await temporal.connect(codec=payloads.build_codec(settings))
-            parts = RestoredParts(settings, database, objects, client)
+            parts = ClientsOfRestoredComponents(settings, database, objects, client)
             for reconcile_system in _SYSTEMS:
                 found += [sentence async for sentence in reconcile_system(parts)]
         finally:
@@ -125,7 +125,7 @@ def print_findings(found: list[str], taken_at: datetime | None = None) -> None:
         print_line(sentence.format(since=since))
 
 
-async def _reconcile_projects(parts: RestoredParts) -> AsyncIterator[str]:
+async def _reconcile_projects(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """Terminate workflows of projects that the database does not know."""
     known = await restored.list_project_ids(parts.database)
     async for run in parts.engine.list_workflows(_RUNNING):
@@ -143,7 +143,7 @@ async def _terminate(engine: Client, workflow_id: str) -> None:
             raise
 
 
-async def _reconcile_downloads(parts: RestoredParts) -> AsyncIterator[str]:
+async def _reconcile_downloads(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """Start downloads again whose workflow is gone; mark those expired whose file is."""
     unfinished = (DownloadState.PENDING, DownloadState.RUNNING)
     for row in await restored.list_downloads_in_states(parts.database, *unfinished):
@@ -159,7 +159,7 @@ async def _reconcile_downloads(parts: RestoredParts) -> AsyncIterator[str]:
             yield f"Download {row.task_id}: its file {file.name} is not in the store, and it is marked as expired."
 
 
-async def _reconcile_transfers(parts: RestoredParts) -> AsyncIterator[str]:
+async def _reconcile_transfers(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """End the targets of jobs whose workflow is gone."""
     for job in await restored.list_unfinished_jobs(parts.database):
         if not await parts.is_running(job.job_id):
@@ -169,7 +169,7 @@ async def _reconcile_transfers(parts: RestoredParts) -> AsyncIterator[str]:
             yield f"Transfer {job.job_id}: its workflow was gone; targets without a result end as Timeout."
 
 
-async def _reconcile_orders(parts: RestoredParts) -> AsyncIterator[str]:
+async def _reconcile_orders(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """Make schedules of platforms that are missing, and remove those of platforms that are not there."""
     marks = await restored.list_platform_marks(parts.database)
     kept = {order_names.build_cycle_schedule_id(mark.platform) for mark in marks}
@@ -187,7 +187,7 @@ async def _reconcile_orders(parts: RestoredParts) -> AsyncIterator[str]:
         yield f"Platform {mark.platform}: its orders are read again {since}."
 
 
-async def _reconcile_tasks(parts: RestoredParts) -> AsyncIterator[str]:
+async def _reconcile_tasks(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """Start lanes that are gone, which are empty then, and open lanes that only the engine knows."""
     for lane, count in (await restored.list_open_lanes(parts.database)).items():
         if not await parts.is_running(task_names.build_lane_workflow_id(lane)):
@@ -207,7 +207,7 @@ async def _reconcile_tasks(parts: RestoredParts) -> AsyncIterator[str]:
             yield f"Lane {pos} of {type_}: the database did not know it, and does now."
 
 
-async def _reconcile_webhooks(parts: RestoredParts) -> AsyncIterator[str]:
+async def _reconcile_webhooks(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """Attempt deliveries again whose workflow is gone."""
     for row in await restored.list_pending_deliveries(parts.database):
         if not await parts.is_running(build_delivery_workflow_id(row.project_id, row.delivery_id)):
@@ -223,7 +223,7 @@ async def _reconcile_webhooks(parts: RestoredParts) -> AsyncIterator[str]:
             yield f"Webhook {row.delivery_id}: its workflow was gone, and it is attempted again."
 
 
-_SYSTEMS: Final[tuple[Callable[[RestoredParts], AsyncIterator[str]], ...]] = (
+_SYSTEMS: Final[tuple[Callable[[ClientsOfRestoredComponents], AsyncIterator[str]], ...]] = (
     _reconcile_projects,
     _reconcile_downloads,
     _reconcile_transfers,

@@ -130,7 +130,7 @@ async def restore_deployed(settings: Settings, folder: Path, engine: EngineDatab
         copy = manifest.find_database(get_database_name(each))
         async with table_copies.open_connection(each) as connection:
             if copy:
-                await table_copies.copy_in(connection, copy, folder / copy.name)
+                await table_copies.copy_files_into_empty_tables(connection, copy, folder / copy.name)
     await _restore_database_and_objects(settings, manifest, folder)
 
 
@@ -147,14 +147,14 @@ async def _restore_database_and_objects(settings: Settings, manifest: BackupMani
         async with table_copies.open_connection(settings.database) as connection:
             await table_copies.require_empty(connection)
             await migrate.migrate(settings.database.url.get_secret_value(), build_tls_arguments(settings.database))
-            await table_copies.copy_in(connection, manifest.databases[0], folder / HAULAGE)
-        for record in _iterate_objects(folder):
+            await table_copies.copy_files_into_empty_tables(connection, manifest.databases[0], folder / HAULAGE)
+        for record in _iterate_object_records(folder):
             await _copy_object_in(store, record, folder)
     finally:
         await store.close()
 
 
-def _iterate_objects(folder: Path) -> Iterator[ObjectRecord]:
+def _iterate_object_records(folder: Path) -> Iterator[ObjectRecord]:
     with (folder / INDEX).open() as lines:
         for line in lines:
             yield ObjectRecord.model_validate_json(line)

@@ -19,7 +19,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from clients.http import HttpResponse
 from clients.platforms.failures import InconsistentAnswers
-from domain.orders.access import Account
+from domain.orders.access import PlatformAccount
 from domain.orders.capability import ID, MODIFIED, MORE, ROWS, TOTAL, VERSION, Capability, PlatformOrder
 from domain.orders.jsonpath import JsonReader, UnreadableJson
 
@@ -63,7 +63,7 @@ class InclusiveQueryTimes:
 class OrderParser:
     """Parses the answers of one account."""
 
-    def __init__(self, capability: Capability, account: Account) -> None:
+    def __init__(self, capability: Capability, account: PlatformAccount) -> None:
         self._capability = capability
         self._account = account
         self.reader = JsonReader(capability.build_page_paths())
@@ -165,7 +165,7 @@ class OrderParser:
 _FAST = 1
 
 
-class StoredAnswer(msgspec.Struct, frozen=True):
+class LoggedPlatformAnswer(msgspec.Struct, frozen=True):
     """One answer with status 200."""
 
     question: str
@@ -179,15 +179,15 @@ class StoredAnswer(msgspec.Struct, frozen=True):
         return HttpResponse(200, CIMultiDictProxy(CIMultiDict(self.headers)), self.body)
 
 
-_DECODER = msgspec.msgpack.Decoder(list[StoredAnswer])
+_DECODER = msgspec.msgpack.Decoder(list[LoggedPlatformAnswer])
 
 
 class ReplayableAnswerLog:
     """The answers that one reading has received."""
 
-    def __init__(self, kept: Iterable[StoredAnswer] = ()) -> None:
+    def __init__(self, kept: Iterable[LoggedPlatformAnswer] = ()) -> None:
         self._kept = list(kept)
-        self._replayable: defaultdict[str, deque[StoredAnswer]] = defaultdict(deque)
+        self._replayable: defaultdict[str, deque[LoggedPlatformAnswer]] = defaultdict(deque)
         for each in self._kept:
             self._replayable[each.question].append(each)
         self.gained = 0
@@ -207,7 +207,7 @@ class ReplayableAnswerLog:
         """Encode all answers."""
         return zlib.compress(msgspec.msgpack.encode(self._kept), _FAST)
 
-    def pop_next_logged_answer(self, request_key: str) -> StoredAnswer | None:
+    def pop_next_logged_answer(self, request_key: str) -> LoggedPlatformAnswer | None:
         """Return the next logged answer to a request, or None."""
         logged = self._replayable.get(request_key)
         return logged.popleft() if logged else None
@@ -215,7 +215,7 @@ class ReplayableAnswerLog:
     def add(self, request_key: str, asked_at: datetime, answer: HttpResponse) -> None:
         """Add an answer."""
         headers = tuple((str(name), value) for name, value in answer.headers.items())
-        self._kept.append(StoredAnswer(request_key, asked_at, headers, answer.body))
+        self._kept.append(LoggedPlatformAnswer(request_key, asked_at, headers, answer.body))
         self.gained += 1
 
 

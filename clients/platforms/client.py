@@ -23,7 +23,7 @@ from clients.http import (
     parse_retry_after,
 )
 from clients.platforms.answers import ReplayableAnswerLog, build_request_key
-from clients.platforms.credentials import AccountCredentials
+from clients.platforms.credentials import AccountCredentialsReader
 from clients.platforms.failures import (
     AttemptTimeUsedUp,
     CredentialsRefused,
@@ -34,7 +34,13 @@ from clients.platforms.failures import (
 )
 from clients.platforms.permits import AttemptTimeBudget, PlatformStateSharedByConnectors, RequestPermits
 from domain.faults import SourceFault
-from domain.orders.access import Account, AuthenticationMethod, Credentials, CredentialsReader, authenticate_request
+from domain.orders.access import (
+    AuthenticationMethod,
+    Credentials,
+    CredentialsReader,
+    PlatformAccount,
+    authenticate_request,
+)
 from domain.orders.capability import CODE, MESSAGE, Capability
 from domain.orders.declarations import ErrorRule, ReactionToPlatformError
 from domain.orders.jsonpath import JsonReader, UnreadableJson, replace_lone_surrogates_in_json
@@ -92,7 +98,7 @@ class PlatformClient:
         http: GuardedClient,
         gate: PlatformStateSharedByConnectors,
         capability: Capability,
-        account: Account,
+        account: PlatformAccount,
         read_credentials: CredentialsReader,
         answers: ReplayableAnswerLog,
         budget: AttemptTimeBudget,
@@ -103,7 +109,7 @@ class PlatformClient:
         self._gate = gate
         self._capability = capability
         self._account = account
-        self._credentials = AccountCredentials(
+        self._credentials = AccountCredentialsReader(
             http, gate.tokens, capability.access.renewal, account, read_credentials, str(self)
         )
         self._caller = RetryingServiceCaller(
@@ -306,7 +312,7 @@ class PlatformClient:
                 "See what answers at its address.",
                 may_pass=True,
             )
-        match rule.meaning if rule else _get_default_meaning(answer.status):
+        match rule.meaning if rule else _get_default_reaction_to_status(answer.status):
             case ReactionToPlatformError.BUSY:
                 wait = self._parse_wait_seconds(answer, message)
                 wait = rule.retry_after_seconds if wait is None and rule else wait
@@ -335,7 +341,7 @@ def _matches_rule(rule: ErrorRule, answer: HttpResponse, code: str, message: str
     )
 
 
-def _get_default_meaning(status: int) -> ReactionToPlatformError:
+def _get_default_reaction_to_status(status: int) -> ReactionToPlatformError:
     if status in BUSY_STATUSES:
         return ReactionToPlatformError.BUSY
     return ReactionToPlatformError.EXPIRED if status == 401 else ReactionToPlatformError.REFUSED

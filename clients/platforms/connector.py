@@ -20,7 +20,7 @@ from clients.platforms.permits import (
     RequestPermits,
     build_detail_bucket_name,
 )
-from domain.orders.access import Account, CredentialsReader
+from domain.orders.access import CredentialsReader, PlatformAccount
 from domain.orders.capability import NEXT, TOTAL, Capability, PagingByNumberCursorTokenOrLink, PlatformOrder
 from domain.orders.declarations import DetailCall, RateLimit
 from domain.orders.jsonpath import JsonPath, JsonReader
@@ -44,7 +44,7 @@ class TimeRangeWithExclusiveEnd(Protocol):
 class PlatformConnector:
     """Reads one account."""
 
-    def __init__(self, client: PlatformClient, capability: Capability, account: Account) -> None:
+    def __init__(self, client: PlatformClient, capability: Capability, account: PlatformAccount) -> None:
         self.capability = capability
         self._client = client
         self._fixed = {
@@ -87,7 +87,7 @@ class PlatformConnector:
         total, query = self.capability.total, self.capability.query
         if total is None:
             return None
-        parameters = {**self._build_query(self.compute_query_bounds(window), page=None), **total.parameters}
+        parameters = {**self._build_query_parameters(self.compute_query_bounds(window), page=None), **total.parameters}
         response = await self._client.request_values(total.path or query.path, parameters, self._counts)
         count = self._rows.parse_total(response.answer, response.values)
         if count is None:
@@ -217,7 +217,7 @@ class PlatformConnector:
                 "account's rights.",
             ) from None
 
-    def _build_query(self, bounds: InclusiveQueryTimes, *, page: str | None) -> dict[str, str]:
+    def _build_query_parameters(self, bounds: InclusiveQueryTimes, *, page: str | None) -> dict[str, str]:
         query, paging = self.capability.query, self.capability.paging
         return {
             **self._fixed,
@@ -238,7 +238,7 @@ class PlatformConnector:
     def _build_numbered_page_reader(self, bounds: InclusiveQueryTimes) -> pagination.NumberedPageReader:
         async def request_numbered_page(place: int, number: int) -> pagination.PageWithNextToken:
             response = await self._client.request_values(
-                self.capability.query.path, self._build_query(bounds, page=str(number)), self._rows.reader
+                self.capability.query.path, self._build_query_parameters(bounds, page=str(number)), self._rows.reader
             )
             page = self._rows.parse_page(place, response.answer, response.values, bounds, response.asked_at)
             if len(page.orders) >= self.capability.paging.size:
@@ -251,7 +251,7 @@ class PlatformConnector:
         query, paging = self.capability.query, self.capability.paging
 
         async def request_page_of_token(place: int, token: str | None) -> pagination.PageWithNextToken:
-            parameters = self._build_query(bounds, page=token)
+            parameters = self._build_query_parameters(bounds, page=token)
             if token is not None and paging.kind is PagingByNumberCursorTokenOrLink.TOKEN:
                 parameters = {**self._fixed, paging.parameter: token}
             response = await self._client.request_values(query.path, parameters, self._rows.reader)
@@ -273,7 +273,7 @@ class PlatformConnector:
         async def request_first_or_linked_page(place: int, link: str | None) -> pagination.PageWithNextToken:
             if link is None:
                 response = await self._client.request_values(
-                    query.path, self._build_query(bounds, page=None), self._rows.reader
+                    query.path, self._build_query_parameters(bounds, page=None), self._rows.reader
                 )
             else:
                 response = await self._client.request_link(link, self._rows.reader)
@@ -313,7 +313,7 @@ class PlatformConnectorFactory:
     def build_connector(
         self,
         capability: Capability,
-        account: Account,
+        account: PlatformAccount,
         read_credentials: CredentialsReader,
         *,
         rate: RateLimit | None = None,

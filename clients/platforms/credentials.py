@@ -25,10 +25,10 @@ from clients.http import (
 from clients.platforms.failures import CredentialsRefused, PlatformBusy, PlatformFailure
 from domain.faults import SourceFault
 from domain.orders.access import (
-    Account,
     ClientAuthentication,
     Credentials,
     CredentialsReader,
+    PlatformAccount,
     TokenRenewal,
 )
 from infra import log
@@ -59,7 +59,7 @@ def _read_credentials_file(path: Path) -> Credentials:
         ) from None
 
 
-class AccountCredentials:
+class AccountCredentialsReader:
     """Credentials of one account, read once and again when they are refused.
 
     Args:
@@ -73,7 +73,7 @@ class AccountCredentials:
         http: GuardedClient,
         tokens: AccessTokensByCredentials,
         renewal: TokenRenewal | None,
-        account: Account,
+        account: PlatformAccount,
         read_credentials: CredentialsReader,
         who: str,
     ) -> None:

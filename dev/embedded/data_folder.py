@@ -61,7 +61,7 @@ def require_free_disk_space(data_dir: Path) -> None:
         )
 
 
-class RunState(BaseModel):
+class RunFileContent(BaseModel):
     """The content of `run.json`. The next run takes the same ports and addresses if they are free."""
 
     supervisor: RecordedProcess | None = None
@@ -81,7 +81,7 @@ class RunFile:
         try:
             self.state = _parse_run_state(path)
         except ValueError:
-            self.state = RunState()
+            self.state = RunFileContent()
             self.damage = f"{path} is damaged: ports are chosen anew, and the file is written again. No data is in it."
 
     def save(self) -> None:
@@ -125,17 +125,17 @@ class RunFile:
         self.state.parts = {}
 
 
-def read_run_state(path: Path) -> RunState:
+def read_run_state(path: Path) -> RunFileContent:
     """Return the state of the last run; an empty one if there was none, or its file is damaged."""
     try:
         return _parse_run_state(path)
     except ValueError:
-        return RunState()
+        return RunFileContent()
 
 
-def _parse_run_state(path: Path) -> RunState:
+def _parse_run_state(path: Path) -> RunFileContent:
     """Return the state of the last run, empty if there was none; raise ValueError if the file is damaged."""
-    return RunState.model_validate_json(path.read_text()) if path.exists() else RunState()
+    return RunFileContent.model_validate_json(path.read_text()) if path.exists() else RunFileContent()
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def record_supervisor(run_file: RunFile) -> None:
     run_file.save()
 
 
-def _build_folder_in_use_fault(run: RunState, data_dir: Path) -> faults.Conflict:
+def _build_folder_in_use_fault(run: RunFileContent, data_dir: Path) -> faults.Conflict:
     holder = f"process {run.supervisor.pid}" if run.supervisor else "another process"
     since = f" since {run.started:%Y-%m-%d %H:%M:%S} UTC" if run.started else ""
     return faults.Conflict(
@@ -207,11 +207,11 @@ def load_or_create_secrets(data_dir: Path) -> EmbeddedSecrets:
         kept = path.read_text() if path.exists() else "{}"
         loaded = EmbeddedSecrets.model_validate_json(kept)
     except ValueError:
-        raise _build_secrets_fault(data_dir, f"{path} is damaged: it is not the JSON object that was written") from None
+        raise _build_damage_fault(data_dir, f"{path} is damaged: it is not the JSON object that was written") from None
     absent = sorted(set(SECRET_NAMES) - loaded.model_fields_set)
     if absent and has_data(data_dir):
         what = f"{path} lacks {', '.join(absent)}" if path.exists() else f"{path} is missing"
-        raise _build_secrets_fault(data_dir, f"{what}, but {data_dir} has data that it belongs to")
+        raise _build_damage_fault(data_dir, f"{what}, but {data_dir} has data that it belongs to")
     if absent:
         _write_secrets(path, loaded.model_dump_json(indent=2))
     return loaded
@@ -251,7 +251,7 @@ def has_data(data_dir: Path) -> bool:
     return any(any((data_dir / name).glob("*")) for name in (DATABASE, STORE, ENGINE))
 
 
-def _build_secrets_fault(data_dir: Path, what: str) -> faults.Conflict:
+def _build_damage_fault(data_dir: Path, what: str) -> faults.Conflict:
     return faults.Conflict(
         "secrets_damaged",
         f"{what}.",
@@ -324,7 +324,7 @@ class PortReservations:
 
     def reserve(self, name: str, preferred: int = 0) -> int:
         """Reserve a port: the preferred one, or that of the last run, or any; the first that is free."""
-        for port in self._iterate_candidates(name, preferred):
+        for port in self._iterate_candidate_ports(name, preferred):
             if port not in self.by_name.values() and is_port_free(port) and self._try_lock(port):
                 self.by_name[name] = port
                 if preferred not in (0, port):
@@ -332,7 +332,7 @@ class PortReservations:
                 return port
         raise OSError(errno.EADDRINUSE, f"no port between {RANGE.start} and {RANGE.stop} is free for {name}")
 
-    def _iterate_candidates(self, name: str, preferred: int) -> Iterator[int]:
+    def _iterate_candidate_ports(self, name: str, preferred: int) -> Iterator[int]:
         if preferred:
             yield preferred
         if name in self._remembered:

@@ -79,7 +79,7 @@ def serve_after_fork(connection: socket.socket, output: int, env: Mapping[str, s
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.setsid()
-        _set_up_child("haulage", signal.SIGKILL)
+        _set_death_signal_and_process_name("haulage", signal.SIGKILL)
         for number in (1, 2):
             os.dup2(output, number)
         os.close(output)
@@ -129,7 +129,7 @@ def _import_and_fork_until_input_ends(channel: _JsonLineChannel) -> NoReturn:
                     server.requests += map(json.loads, lines)
             if not events:
                 server.import_next_module()
-            server.fork_what_is_ready()
+            server.fork_for_requests_with_loaded_role()
 
 
 def _list_import_steps() -> list[tuple[str, str]]:
@@ -167,7 +167,7 @@ class _ForkServer:
         self.loaded.add(completed)
         self.channel.send(loaded=completed)
 
-    def fork_what_is_ready(self) -> None:
+    def fork_for_requests_with_loaded_role(self) -> None:
         """Fork for the requests whose role is complete."""
         ready = [request for request in self.requests if request["role"] in self.loaded]
         self.requests = [request for request in self.requests if request["role"] not in self.loaded]
@@ -213,7 +213,7 @@ def _fork_and_run_command(
 def _run_requested_command(request: Mapping[str, Any]) -> None:
     """Run the command with its own session, output, folder and environment."""
     os.setsid()
-    _set_up_child(f"haulage {request['argv'][0]}", signal.SIGKILL)
+    _set_death_signal_and_process_name(f"haulage {request['argv'][0]}", signal.SIGKILL)
     output = os.open(request["output"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     for number in (1, 2):
         os.dup2(output, number)
@@ -227,7 +227,7 @@ def _run_requested_command(request: Mapping[str, Any]) -> None:
     getattr(importlib.import_module(module), name)()
 
 
-def _set_up_child(name: str, death_signal: signal.Signals) -> None:
+def _set_death_signal_and_process_name(name: str, death_signal: signal.Signals) -> None:
     """Have the kernel end this process with its parent, where it can, and show a name in lists of processes."""
     if not sys.platform.startswith("linux"):
         return

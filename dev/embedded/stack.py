@@ -192,7 +192,7 @@ def to_environment_variables(settings: Settings) -> dict[str, str]:
     """Return settings as `HAULAGE_…` variables, with secrets in plain text: for the environment of a child only."""
     prefix = settings.model_config.get("env_prefix") or ""
     return {
-        prefix + name: _format_value(value)
+        prefix + name: _format_setting_as_variable(value)
         for name, value in _flatten_settings(settings.model_dump())
         if value is not None
     }
@@ -208,11 +208,11 @@ def _flatten_settings(tree: dict[str, Any]) -> list[tuple[str, Any]]:
     return leaves
 
 
-def _format_value(value: Any) -> str:
+def _format_setting_as_variable(value: Any) -> str:
     match value:
         case SecretStr():
             return value.get_secret_value()
         case str() | Path():
             return str(value)
         case _:
-            return json.dumps(value, default=_format_value)
+            return json.dumps(value, default=_format_setting_as_variable)

@@ -50,7 +50,7 @@ class SourcesProbe(BaseModel):
         return self.total_rows if all(probe.extent.is_exact for probe in self.tables) else None
 
 
-class DownloadProgress(BaseModel):
+class DownloadStateCarriedToNextRun(BaseModel):
     """The progress of a download, with which the next run continues."""
 
     began: datetime
@@ -85,7 +85,7 @@ class DownloadInput(BaseModel):
     """The input of the workflow."""
 
     spec: DownloadSpec
-    progress: DownloadProgress | None = None
+    progress: DownloadStateCarriedToNextRun | None = None
 
 
 class ProbeInput(BaseModel):

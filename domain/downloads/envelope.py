@@ -147,7 +147,7 @@ def require_no_reported_failure(page: Any, text: bytes, *, has_rows: bool) -> No
 
 def _find_failure_in_envelope_without_rows(envelope: Mapping[str, Any]) -> str | None:
     """Return the failure that an envelope without rows reports, if any: then the empty list does not mean the end."""
-    values = {name: _normalize_case(envelope.get(name)) for name in (*_CODES, *_FLAGS, *_ERRORS, "status")}
+    values = {name: _strip_and_lower_if_text(envelope.get(name)) for name in (*_CODES, *_FLAGS, *_ERRORS, "status")}
     for name in _CODES:
         # 1 means success in some APIs; as an error code it is a failure.
         is_yes = values[name] == 1 and not name.startswith("err")
@@ -163,7 +163,7 @@ def _find_failure_in_envelope_without_rows(envelope: Mapping[str, Any]) -> str |
     return None
 
 
-def _normalize_case(value: Any) -> Any:
+def _strip_and_lower_if_text(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
 

@@ -233,13 +233,13 @@ class AlarmsResult(_ImmutableModelBase):
     alarms: list[PlatformAlarm] = []
 
 
-class PlatformsResult(_ImmutableModelBase):
+class PlatformNumbersResult(_ImmutableModelBase):
     """The numbers of all platforms."""
 
     platforms: list[str] = []
 
 
-class ReportProgress(_ImmutableModelBase):
+class ReportReadingProgress(_ImmutableModelBase):
     """How far the platform's orders of a report have been read."""
 
     number: int
@@ -256,7 +256,7 @@ class ReportInput(PlatformInput):
     zone_minutes: int = 0
     """Offset of the platform's zone from UTC; the day and its hours are those of this zone."""
     complete_to: AwareDatetime | None = None
-    so_far: ReportProgress | None = None
+    so_far: ReportReadingProgress | None = None
     """State of the runs before this one; None in the first."""
 
 
@@ -266,7 +266,7 @@ class NextReportPartInput(_ImmutableModelBase):
     order: ReportInput
     folder: str
     """Prefix of the parts in the object store until they are compared."""
-    after: ReportProgress
+    after: ReportReadingProgress
 
 
 class OrderReportFigures(_ImmutableModelBase):

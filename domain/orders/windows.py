@@ -128,14 +128,14 @@ _SLICES_PER_READING_MAX: Final = 16
 _ORDERS_PER_READING: Final = 10_000
 
 
-class SlicesPerReading(NamedTuple):
+class SlicesPerReadingAndReadingsMax(NamedTuple):
     """How many slices one reading takes, and how many readings are begun."""
 
     slices: int
     readings_max: int | None = None
 
 
-def plan_slices_per_reading(waiting: int, sizes: Sequence[int], threads: int) -> SlicesPerReading:
+def plan_slices_per_reading(waiting: int, sizes: Sequence[int], threads: int) -> SlicesPerReadingAndReadingsMax:
     """Return how many of the waiting slices one reading takes.
 
     A workflow of its own costs more than to read a few hundred orders. Of the first slices of a platform only some are
@@ -146,11 +146,11 @@ def plan_slices_per_reading(waiting: int, sizes: Sequence[int], threads: int) ->
         threads: How many slices each worker reads at a time.
     """
     if waiting <= FEW_SLICES:
-        return SlicesPerReading(1)
+        return SlicesPerReadingAndReadingsMax(1)
     if not sizes:
-        return SlicesPerReading(1, max(FEW_SLICES // 2, 2 * threads))
+        return SlicesPerReadingAndReadingsMax(1, max(FEW_SLICES // 2, 2 * threads))
     slices = min(_SLICES_PER_READING_MAX, _ORDERS_PER_READING // max(1, *sizes), -(-waiting // (2 * threads)))
-    return SlicesPerReading(max(1, slices))
+    return SlicesPerReadingAndReadingsMax(max(1, slices))
 
 
 class LiveOrHistory(StrEnum):

@@ -53,7 +53,7 @@ class TaskQueueHeap:
     @property
     def first_due(self) -> Task | None:
         """The next task that is due."""
-        entry = _peek_pending(self._due)
+        entry = _drop_ended_and_peek_pending(self._due)
         return None if entry is None else entry[2]
 
     def remove_first_due(self) -> None:
@@ -70,7 +70,7 @@ class TaskQueueHeap:
     def advance_clock(self, now: int) -> None:
         """Move the clock forward: tasks whose time has come become due."""
         self._now = now
-        while (entry := _peek_pending(self._later)) is not None and entry[0] <= now:
+        while (entry := _drop_ended_and_peek_pending(self._later)) is not None and entry[0] <= now:
             _, push, task = heappop(self._later)
             if task.flags & _LATER:
                 # Its priority applies only from its start time on; before, it would have started too early.
@@ -82,7 +82,7 @@ class TaskQueueHeap:
     @property
     def next_order_time(self) -> int | None:
         """The earliest `order_time`, due or not."""
-        entry = _peek_pending(self._due) or _peek_pending(self._later)
+        entry = _drop_ended_and_peek_pending(self._due) or _drop_ended_and_peek_pending(self._later)
         return None if entry is None else entry[0]
 
     def list_in_order(self) -> list[Task]:
@@ -90,7 +90,7 @@ class TaskQueueHeap:
         return [task for _, _, task in sorted(self._due + self._later) if task.status == _PENDING]
 
 
-def _peek_pending(entries: list[_HeapEntry]) -> _HeapEntry | None:
+def _drop_ended_and_peek_pending(entries: list[_HeapEntry]) -> _HeapEntry | None:
     while entries and entries[0][2].status != _PENDING:
         heappop(entries)
     return entries[0] if entries else None

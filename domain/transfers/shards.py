@@ -164,7 +164,7 @@ class ShardProgress:
         """Return the targets that are to be sent now."""
         return [target for target in self.unfinished if target.due_at is not None and target.due_at <= now]
 
-    def add_task(
+    def assign_new_task(
         self,
         targets: Iterable[ShardTarget],
         source: GseAgentWithUser,
@@ -196,7 +196,7 @@ class ShardProgress:
         """Note the id of a task that GSE accepted."""
         for target in self.list_unfinished_of_task(task):
             self._begin_errors.pop(target.key, None)
-        self._clear_trouble(task)
+        self._clear_trouble_of_task(task)
         self.tasks[task.number] = task.model_copy(update={"task_id": task_id, "sent_at": now})
 
     def record_id_of_recovered_task(self, task: GseTask, task_id: str, answered_at: float) -> None:
@@ -217,12 +217,12 @@ class ShardProgress:
         """Apply what GSE reports of a task; records of other targets are ignored."""
         self._refusals.pop(task.number, None)
         self._query_errors.pop(task.number, None)
-        self._clear_trouble(task)
+        self._clear_trouble_of_task(task)
         for target in self.list_unfinished_of_task(task):
             record = results.downloads.get(target.agent_key)
             if record is not None:
                 target.silent_since, target.silent_answers = None, 0
-                self._apply_record(target, record, now, only_success=task.broken)
+                self._apply_gse_record(target, record, now, only_success=task.broken)
             elif not task.broken:
                 self._note_missing_record_and_fail_if_lasting(target, now)
         upload = results.upload
@@ -294,7 +294,7 @@ class ShardProgress:
         self._changed.clear()
         return changed
 
-    def _apply_record(self, target: ShardTarget, record: GseProgress, now: float, *, only_success: bool) -> None:
+    def _apply_gse_record(self, target: ShardTarget, record: GseProgress, now: float, *, only_success: bool) -> None:
         if record.verdict is GseVerdict.SUCCESS:
             target.progress, target.speed = 100, record.speed
             self._end_target(target, TransferState.SUCCESS, None, record.error_code, record.message)
@@ -367,7 +367,7 @@ class ShardProgress:
         self.trouble = FailedGseCalls(task_number=task.number, answer=answer, tries=tries, again_at=again_at)
         self.has_unsaved_tasks = True
 
-    def _clear_trouble(self, task: GseTask) -> None:
+    def _clear_trouble_of_task(self, task: GseTask) -> None:
         if self.trouble and self.trouble.task_number == task.number:
             self.trouble, self.has_unsaved_tasks = None, True
 

@@ -168,14 +168,14 @@ class Worker:
                 self._stop_with_error(error)
                 return 0.0
             _log.warning("hold_failed: type %s: %s", self._type, error)
-            return self._add_jitter_to_interval()
+            return self._compute_jittered_interval()
         for task in held:
             asyncio_task = asyncio.create_task(self._run_attempt_and_send_result(task))
             self._held[asyncio_task] = task
             self._leased_until[asyncio_task] = time.monotonic() + config.max_processing_time
             asyncio_task.add_done_callback(self._forget_ended_task)
         if self._keeps_interval:
-            return self._add_jitter_to_interval()
+            return self._compute_jittered_interval()
         has_waited = time.monotonic() - began >= EARLY_SECONDS
         return 0.0 if held or has_waited else min(EARLY_SECONDS, config.schedule_interval)
 
@@ -229,7 +229,7 @@ class Worker:
             self._config, self._config_read_at = found[self._type], time.monotonic()
         return self._config
 
-    def _add_jitter_to_interval(self) -> float:
+    def _compute_jittered_interval(self) -> float:
         interval = self._config.schedule_interval if self._config else 1.0
         return max(0.0, interval + random.uniform(-self._jitter_seconds, self._jitter_seconds))
 

@@ -97,7 +97,7 @@ class DatabaseLimiter:
             fit = [again or rate.fits(spent[rate.bucket]) for rate in rates]
             free = [slot.fits(held[slot.key]) for slot in slots]
             if all(fit) and all(free):
-                await _save_leases(session, slots, now)
+                await _save_slot_leases(session, slots, now)
                 if not again:
                     await _save_spending(session, rates, now)
                     _add_requested_amounts_to_spent(spent, rates, now)
@@ -122,7 +122,7 @@ class DatabaseLimiter:
     async def take_slots_ignoring_limits(self, slots: Sequence[SlotDemand]) -> None:
         """Write slots as held whatever their limits, because their holder is at work already."""
         async with self._begin_with_locked_keys([slot.key for slot in slots]) as (session, now):
-            await _save_leases(session, slots, now)
+            await _save_slot_leases(session, slots, now)
 
     async def release_slots_and_spend_once(
         self, keys: Iterable[str], holder: str, spending: Sequence[SpendingBeyondLimit] = ()
@@ -265,7 +265,7 @@ async def _save_spending(session: Session, rates: Sequence[RateDemand | Spending
             )
 
 
-async def _save_leases(session: Session, slots: Sequence[SlotDemand], now: datetime) -> None:
+async def _save_slot_leases(session: Session, slots: Sequence[SlotDemand], now: datetime) -> None:
     """Write slots as held from now on."""
     for slot in slots:
         statement = insert(SlotLeaseRow).values(

@@ -122,7 +122,7 @@ class MinioThreadClient:
 def _create_connection_pool(settings: ObjectSettings) -> urllib3.PoolManager:
     return urllib3.PoolManager(
         maxsize=settings.threads,
-        ssl_context=tls.build_context(settings.tls, tls.STORE) if settings.secure else None,
+        ssl_context=tls.build_client_tls_context(settings.tls, tls.STORE) if settings.secure else None,
         timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_SECONDS, read=READ_TIMEOUT_SECONDS),
         retries=urllib3.Retry(
             total=3,

@@ -330,7 +330,7 @@ class UnfinishedMessageCounts:
 
 async def count_unfinished_messages(database: Database, retries: int) -> UnfinishedMessageCounts:
     async with database.connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-        begun = [_build_begun_count(row) for row in await connection.fetch(_BEGUN, retries)]
+        begun = [_build_count_of_loaded_messages(row) for row in await connection.fetch(_BEGUN, retries)]
         rows = await connection.fetch(_UNFINISHED)
         beside = await connection.fetchrow(_OTHER_COUNTS)
     if beside is None:
@@ -340,7 +340,7 @@ async def count_unfinished_messages(database: Database, retries: int) -> Unfinis
     return UnfinishedMessageCounts(beside["at"], counts, beside["quarantined"], beside["listed"], beside["removable"])
 
 
-def _build_begun_count(row: Row) -> MessageCount:
+def _build_count_of_loaded_messages(row: Row) -> MessageCount:
     return MessageCount(
         Topic(row["topic"]),
         MessageState(row["state"]),

@@ -93,7 +93,7 @@ async def replace_slice_by_halves_unless_lost(
         return await ledger.replace_slice_by_open_halves(session, row, halves)
 
 
-async def commit_orders(
+async def commit_orders_and_slice_unless_lost(
     database: Database, state: PlatformWithSettingsInForce, params: ReadSliceInput, reading: SliceReadingResult
 ) -> ReadSliceResult:
     """Write orders and the ledger's row in one transaction; writes nothing where another attempt has the slice."""
@@ -111,7 +111,7 @@ async def commit_orders(
         changes = await order_copies.write_copies_newer_than_stored(
             session, state.account, platform.revision, reading.copies
         )
-        result = _build_result(params, row, reading, changes)
+        result = _build_done_slice_result(params, row, reading, changes)
         late_seconds = _compute_greatest_lateness_if_one_pass(row, params.window, changes)
         if row.done_at is None:
             _write_result_to_row(row, result, reading.pages_key)
@@ -135,7 +135,7 @@ async def commit_orders(
     return result
 
 
-async def release_slice(database: Database, params: ReadSliceInput) -> None:
+async def release_slice_unless_retaken(database: Database, params: ReadSliceInput) -> None:
     """Release the slice of an attempt that has ended, unless another attempt has taken it."""
     async with database.session() as session:
         row = await ledger.find_slice(session, params.platform, params.window, lock=True)
@@ -167,7 +167,7 @@ async def record_failed_slice_or_sweep(
     return state if is_failed else None
 
 
-def _build_result(
+def _build_done_slice_result(
     params: ReadSliceInput, row: OrderSlice, reading: SliceReadingResult, changes: list[OrderChange]
 ) -> ReadSliceResult:
     """Build the result of an attempt; only a slice that was complete before can have missed orders."""

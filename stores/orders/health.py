@@ -31,7 +31,7 @@ from stores.tables.orders import OrderPlatform, OrderSlice
 
 
 @dataclass(frozen=True, slots=True)
-class ClockFailureDuration:
+class PlatformClockFailureAndAlarmDue:
     """A platform whose clock cannot be read."""
 
     row: OrderPlatform
@@ -52,7 +52,7 @@ class ClockSkewNowAndBefore:
 
 async def record_clock_failure_and_get_duration(
     database: Database, params: PlatformFaultInput, patience: timedelta
-) -> ClockFailureDuration:
+) -> PlatformClockFailureAndAlarmDue:
     """Record since when a platform's clock cannot be read; an alarm is due once that has lasted."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
@@ -62,7 +62,7 @@ async def record_clock_failure_and_get_duration(
         is_due = not row.clock_told and now - row.clock_failed_since >= patience
         row.clock_told = row.clock_told or is_due
         session.add(row)
-    return ClockFailureDuration(row, is_first, is_due)
+    return PlatformClockFailureAndAlarmDue(row, is_first, is_due)
 
 
 async def record_clock_skew_and_clear_failure(

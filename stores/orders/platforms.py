@@ -17,7 +17,7 @@ from sqlmodel import col, func, select
 
 from domain.faults import Missing
 from domain.orders import config, known_platforms
-from domain.orders.access import Account
+from domain.orders.access import PlatformAccount
 from domain.orders.activity_models import PlatformAlarm
 from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT_LEVEL, PlatformOptions, PlatformSettings, SettingOrigin
@@ -59,9 +59,9 @@ class PlatformWithSettingsInForce:
     """Those that were set for its project."""
 
     @property
-    def account(self) -> Account:
+    def account(self) -> PlatformAccount:
         """The account at the platform."""
-        return Account(self.row.platform, self.row.shop, self.row.base_url)
+        return PlatformAccount(self.row.platform, self.row.shop, self.row.base_url)
 
     @property
     def platform_now(self) -> datetime:
@@ -240,7 +240,7 @@ async def lock_options(session: Session) -> None:
     await session.execute(_LOCK)
 
 
-async def list_affected_platforms(session: Session, level: str) -> list[OrderPlatform]:
+async def list_platforms_affected_by_level(session: Session, level: str) -> list[OrderPlatform]:
     """List the platforms that a change of a level affects: all of them, or the one whose own level it is.
 
     Raises:

@@ -74,7 +74,7 @@ async def lock_oldest_matching_slices(session: Session, filters: SliceFilter, li
     return (await session.exec(statement.with_for_update())).all()
 
 
-async def list_unfinished_windows(session: Session, platform: str, limit: int) -> list[TimeWindow]:
+async def list_oldest_unfinished_windows(session: Session, platform: str, limit: int) -> list[TimeWindow]:
     """List the windows of the oldest slices that are neither read nor skipped."""
     statement = (
         select(OrderSlice)

@@ -133,13 +133,13 @@ async def count_outcomes(database: Database, job_key: int, project_id: str | Non
             code=row["code"],
             count=row["count"],
             message=row["message"],
-            trouble=parse_trouble(row) if row["in_trouble"] else None,
+            trouble=parse_failed_gse_calls(row) if row["in_trouble"] else None,
         )
         for row in rows
     ]
 
 
-def parse_trouble(row: asyncpg.Record) -> FailedGseCalls:
+def parse_failed_gse_calls(row: asyncpg.Record) -> FailedGseCalls:
     """Read the failed calls to GSE of one or several shards from the columns `TROUBLE_COLUMNS`."""
     # The number of a GSE task means nothing outside of its shard, so none is read.
     return FailedGseCalls(task_number=0, answer=row["answer"], tries=row["tries"], again_at=row["again_at"])

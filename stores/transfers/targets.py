@@ -195,7 +195,7 @@ async def find_targets(database: Database, targets: Sequence[ProjectTarget]) -> 
     job_ids, keys, project_ids = zip(*targets, strict=True)
     async with database.connection() as connection:
         rows = await connection.fetch(FIND, job_ids, keys, project_ids)
-    return {(row["job_id"], row["key"], row["project_id"]): _build_row(row, TargetDetails, _FOUND) for row in rows}
+    return {(row["job_id"], row["key"], row["project_id"]): _build_target(row, TargetDetails, _FOUND) for row in rows}
 
 
 async def list_target_page_plus_one(
@@ -205,7 +205,7 @@ async def list_target_page_plus_one(
     values = (filter_.state, filter_.reason, filter_.code, filter_.agent_id)
     async with database.connection() as connection:
         rows = await connection.fetch(_LIST, job, project_id, after, *values, limit + 1)
-    return [_build_row(row, TargetRow, _LISTED) for row in rows]
+    return [_build_target(row, TargetRow, _LISTED) for row in rows]
 
 
 async def list_host_target_page_plus_one(
@@ -224,7 +224,7 @@ async def list_host_target_page_plus_one(
     place = after or (2**63 - 1, 2**63 - 1)
     async with database.connection() as connection:
         rows = await connection.fetch(_OF_HOST, agent_id, project_id, *place, filter_.state, filter_.reason, limit + 1)
-    return [HostTargetAndJob(row["job"], row["job_id"], _build_row(row, TargetRow, _LISTED)) for row in rows]
+    return [HostTargetAndJob(row["job"], row["job_id"], _build_target(row, TargetRow, _LISTED)) for row in rows]
 
 
 async def count_failed_without_retry(
@@ -267,7 +267,7 @@ async def is_job_cancelled(database: Database, job_id: str, project_id: str | No
         return bool(await connection.fetchval(_IS_JOB_CANCELLED, job_id, project_id, ALL_TARGETS))
 
 
-def _build_row(row: asyncpg.Record, kind: type[_Target], names: Sequence[str]) -> _Target:
+def _build_target(row: asyncpg.Record, kind: type[_Target], names: Sequence[str]) -> _Target:
     values: dict[str, Any] = {name: row[name] for name in names}
     values["state"] = TransferState(values["state"])
     if values["reason"] is not None:

@@ -20,7 +20,7 @@ from domain.workload import (
     parse_workloads,
 )
 from infra.database import Database
-from stores.transfers.jobs import TROUBLE_COLUMNS, parse_trouble
+from stores.transfers.jobs import TROUBLE_COLUMNS, parse_failed_gse_calls
 from stores.transfers.targets import IS_IN_TROUBLE
 
 JOBS_AT_A_TIME: Final = 20
@@ -72,7 +72,7 @@ class TransferTargetCounter:
         async with self._database.connection() as connection:
             open_jobs = parse_workloads(await connection.fetch(_OPEN))
             failing = [
-                {**dict(row), "subject": "", "cause": parse_trouble(row).describe()}
+                {**dict(row), "subject": "", "cause": parse_failed_gse_calls(row).describe()}
                 for row in await connection.fetch(_FAILING_AT_GSE)
             ]
             ended = [(row["id"], row["last_retry"]) for row in await connection.fetch(_ENDED)]

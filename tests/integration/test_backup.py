@@ -232,13 +232,13 @@ async def test_rows_are_copied_into_another_database(
     async with own_database(stack) as other_url:
         here, there = (DatabaseSettings(url=SecretStr(url)) for url in (database_url, other_url))
         async with table_copies.open_connection(here) as connection:
-            await table_copies.begin_snapshot(connection)
+            await table_copies.begin_snapshot_and_get_time(connection)
             async with database.session() as session:
                 session.add(Project(project_id="prj_2", name="late", created_at=datetime.now(UTC)))
-            copied = await table_copies.copy_out(connection, "haulage", tmp_path)
+            copied = await table_copies.copy_tables_to_files(connection, "haulage", tmp_path)
         await migrate.migrate(other_url)
         async with table_copies.open_connection(there) as connection:
-            await table_copies.copy_in(connection, copied, tmp_path)
+            await table_copies.copy_files_into_empty_tables(connection, copied, tmp_path)
             [project] = await connection.fetch("SELECT id FROM projects")
             target = await connection.fetchrow("SELECT agent_id, state FROM transfer_targets")
             next_job = await connection.fetchval("SELECT nextval('transfer_jobs_id_seq')")

@@ -12,7 +12,7 @@ import pytest
 
 from cli import doctor
 from dev.embedded import data_folder
-from dev.embedded.data_folder import RunState
+from dev.embedded.data_folder import RunFileContent
 from dev.embedded.processes import RecordedProcess
 from domain.tasks import names
 from infra import temporal
@@ -75,7 +75,9 @@ def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv(data_folder.MARKER_VARIABLE, raising=False)
     assert data_folder.load_environment_and_describe(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
 
-    (tmp_path / "run.json").write_text(RunState(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json())
+    (tmp_path / "run.json").write_text(
+        RunFileContent(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json()
+    )
     with (
         monkeypatch.context() as shell,
         data_folder.write_environment_file_while_running(tmp_path, {data_folder.MARKER_VARIABLE: "postgresql://its"}),

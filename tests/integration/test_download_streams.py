@@ -21,7 +21,7 @@ from temporalio.client import WorkflowHandle
 from api import projects
 from api.downloads import events, responses
 from api.downloads.responses import DownloadMemo
-from api.downloads.watching import Subscription
+from api.downloads.watching import LatestStatesSubscription
 from api.http.models import Request
 from api.http.routes import Call, RouteAccess, Routes
 from domain.downloads.models import DownloadStatus, FileType
@@ -231,7 +231,7 @@ class StreamKind(Request):
     kind: str = Field(pattern="^(ws|events)$")
 
 
-async def keep_publishing(watcher: Subscription) -> None:
+async def keep_publishing(watcher: LatestStatesSubscription) -> None:
     """Push long updates, without end."""
     fault = FaultRecord(code="x", message="x" * 8_000)
     for rows in itertools.count():
@@ -249,7 +249,7 @@ async def test_a_watcher_that_takes_nothing_is_dropped(settings: Settings, monke
     @toys.get("/toys/{kind}", access=RouteAccess.PROJECT)
     async def flood(call: Call, path: StreamKind) -> web.StreamResponse:
         """Push more than anyone reads."""
-        watcher = Subscription()
+        watcher = LatestStatesSubscription()
         telling = asyncio.create_task(keep_publishing(watcher))
         try:
             if path.kind == "ws":

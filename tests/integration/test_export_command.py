@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dev.embedded import data_folder
-from dev.embedded.data_folder import RunState
+from dev.embedded.data_folder import RunFileContent
 from dev.embedded.processes import RecordedProcess
 from infra.settings import Settings
 from sims import rows as sample
@@ -285,7 +285,9 @@ async def test_beside_a_running_house(downloads: Downloads, tmp_path: Path) -> N
         "HAULAGE_API__PORT": str(port),
         "HAULAGE_API__ADMIN_KEY": admin,
     }
-    (tmp_path / "run.json").write_text(RunState(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json())
+    (tmp_path / "run.json").write_text(
+        RunFileContent(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json()
+    )
     source = exports.source.url(rows=10, seed=SEED)
 
     with data_folder.write_environment_file_while_running(tmp_path, variables):

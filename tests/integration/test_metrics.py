@@ -69,10 +69,10 @@ async def test_deliveries_that_wait_are_counted_with_their_age(settings: Setting
     async with running_webhooks(settings, retry_pauses_seconds=[3_600]) as deliveries:
         order = await deliveries.send(deliveries.receiver.url(answers="500,200"))
         await deliveries.wait_for_state(order, "pending", attempts=1)
-        waiting = await webhooks.count_pending(deliveries.services.database)
+        waiting = await webhooks.count_pending_deliveries(deliveries.services.database)
         await deliveries.redeliver(order)
         await deliveries.wait_for_state(order, "succeeded", attempts=2)
-        done = await webhooks.count_pending(deliveries.services.database)
+        done = await webhooks.count_pending_deliveries(deliveries.services.database)
 
     assert (waiting.count, done.count) == (1, 0)
     assert 0 < waiting.compute_age() < 600

@@ -53,7 +53,7 @@ class HeldUp:
         await KEEP(*arguments)
 
 
-KEEP = slice_attempts.store_pages
+KEEP = slice_attempts.store_raw_pages_as_parquet
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ async def claim_one(orders: Orders, platform: Platform) -> Attempt:
 async def test_what_it_read_is_not_written(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     """O9: an order moves on while it sleeps; the attempt that took its place did not see it in the slice any more."""
     held_up = HeldUp()
-    monkeypatch.setattr(slice_attempts, "store_pages", held_up.keep)
+    monkeypatch.setattr(slice_attempts, "store_raw_pages_as_parquet", held_up.keep)
     platform = orders.play(PlatformScenario(orders=60, span_seconds=SPAN_SECONDS))
     attempt = await claim_one(orders, platform)
     sleeping = asyncio.create_task(attempt("sleeping"))
@@ -118,7 +118,7 @@ async def test_what_it_read_of_a_complete_slice_is_not_written(
     platform = orders.play(PlatformScenario(orders=60, span_seconds=SPAN_SECONDS))
     attempt = await claim_one(orders, platform)
     await attempt("first")
-    monkeypatch.setattr(slice_attempts, "store_pages", held_up.keep)
+    monkeypatch.setattr(slice_attempts, "store_raw_pages_as_parquet", held_up.keep)
     sleeping = asyncio.create_task(attempt("sleeping", purpose))
     await held_up.is_waiting.wait()
 
@@ -143,7 +143,7 @@ async def test_one_that_was_given_up_does_not_come_back(
     platform = orders.play(PlatformScenario(orders=60, span_seconds=SPAN_SECONDS))
     attempt = await claim_one(orders, platform)
     await attempt("first")
-    monkeypatch.setattr(slice_attempts, "store_pages", held_up.keep)
+    monkeypatch.setattr(slice_attempts, "store_raw_pages_as_parquet", held_up.keep)
     show_late(platform)
     sleeping = asyncio.create_task(attempt("sleeping", purpose))
     await held_up.is_waiting.wait()

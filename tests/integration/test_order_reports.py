@@ -13,7 +13,7 @@ from temporalio import workflow
 
 from activities.orders import reporting
 from domain.orders import names
-from domain.orders.activity_models import ReportProgress
+from domain.orders.activity_models import ReportReadingProgress
 from domain.orders.capability import FilteredTimestamp
 from domain.orders.windows import TimeWindow
 from infra.settings import Settings
@@ -233,7 +233,7 @@ async def test_a_long_report_goes_on_in_another_run(settings: Settings, monkeypa
 
 async def _parts(orders: Orders, workflow_id: str, count: int) -> bool:
     handle = orders.engine.get_workflow_handle(workflow_id)
-    part: ReportProgress = await handle.query("status", result_type=ReportProgress)
+    part: ReportReadingProgress = await handle.query("status", result_type=ReportReadingProgress)
     return part.number >= count
 
 

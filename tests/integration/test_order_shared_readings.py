@@ -22,7 +22,7 @@ from tests.support.orders import NUMBER, Orders, running_orders, since
 pytestmark = pytest.mark.stack
 
 SPAN_SECONDS = 3_600
-STORE = slice_attempts.store_pages
+STORE = slice_attempts.store_raw_pages_as_parquet
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ async def test_what_a_reading_leaves_is_held_by_no_attempt(
         if stored == 2:
             await happens(orders)
 
-    monkeypatch.setattr(slice_attempts, "store_pages", store_and_let_it_happen)
+    monkeypatch.setattr(slice_attempts, "store_raw_pages_as_parquet", store_and_let_it_happen)
     read = await read_all_in_one(orders)
 
     slices = await orders.slices()

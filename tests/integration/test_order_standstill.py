@@ -204,7 +204,7 @@ def test_a_lost_reading_of_the_clock_is_no_fault_of_the_platform(lost: TimeoutTy
         retry_state=None,
     )
     error.__cause__ = EngineTimeout("timed out", type=lost, last_heartbeat_details=[])
-    fault, sentence = cycle._read_clock_failure(error)
+    fault, sentence = cycle._get_fault_and_sentence_of_clock_failure(error)
     assert fault is None
     assert "orker" in sentence
 

@@ -24,7 +24,7 @@ from infra.component_settings import DatabaseSettings, ObjectSettings, TlsSettin
 from infra.database import DATABASE_ERRORS, Database, build_tls_arguments
 from infra.objects import ObjectStore, StoreFailure
 from infra.settings import Settings
-from infra.tls import DATABASE, STORE, build_context
+from infra.tls import DATABASE, STORE, build_client_tls_context
 from sims.source import Source
 from stores import migrate
 from tests.support.api import ApiClient
@@ -359,7 +359,7 @@ async def test_api_and_worker_reach_all_components_by_mutual_tls(
             assert await eventually(read_end) == "succeeded", worker_log.read_text()
             reply = await api.ask("GET", f"{path}/file", key=key)
             link = URL(reply.headers["Location"], encoded=True)
-            async with session.get(link, ssl=build_context(tls, STORE)) as file:
+            async with session.get(link, ssl=build_client_tls_context(tls, STORE)) as file:
                 assert parse_csv(await file.read()) == expected_rows(3, range(250))
     assert link.host_port_subcomponent == store
 
@@ -382,7 +382,7 @@ async def test_a_file_that_is_wrong(certificates: Certificates, tmp_path: Path, 
     for field, path, name in wrong:
         tls = right.model_copy(update={field: path})
         with pytest.raises(Invalid, match=f"{prefix}{name}"):
-            build_context(tls, {"database": DATABASE, "objects": STORE}[section])
+            build_client_tls_context(tls, {"database": DATABASE, "objects": STORE}[section])
 
 
 @pytest.mark.parametrize("kind", [DatabaseSettings, ObjectSettings])

@@ -28,7 +28,7 @@ def make_backup(folder: Path, key_ids: list[str]) -> Path:
         taken_at=datetime.now(UTC),
         key_ids=key_ids,
         databases=[DatabaseCopy(name=backup.HAULAGE, revision="r", tables=[], sequences={})],
-        files=backup.record_files(folder),
+        files=backup.compute_size_and_digest_of_files(folder),
     )
     backup.write_manifest(folder, manifest)
     return folder
@@ -110,11 +110,11 @@ async def test_a_backup_is_made_into_a_new_folder_only(tmp_path: Path) -> None:
 def test_an_engine_is_named_or_runs(tmp_path: Path) -> None:
     """A backup without the engine would have no tasks."""
     with pytest.raises(Fault, match=r"No `haulage up` runs in .*--engine-database"):
-        backup.choose_engine(Settings(), tmp_path, [], is_embedded=False)
-    named = backup.choose_engine(Settings(), tmp_path, ["postgresql://u:p@h:5432/temporal"], is_embedded=False)
+        backup.choose_databases(Settings(), tmp_path, [], is_embedded=False)
+    named = backup.choose_databases(Settings(), tmp_path, ["postgresql://u:p@h:5432/temporal"], is_embedded=False)
     assert [backup.get_database_name(each) for each in named.databases] == ["temporal"]
     with pytest.raises(Fault, match="is no address of PostgreSQL"):
-        backup.choose_engine(Settings(), tmp_path, ["mysql://u:p@h/temporal"], is_embedded=False)
+        backup.choose_databases(Settings(), tmp_path, ["mysql://u:p@h/temporal"], is_embedded=False)
 
 
 def test_ids_of_keys_tell_keys_apart() -> None:
@@ -132,7 +132,7 @@ def test_the_engine_is_copied_as_of_one_moment(tmp_path: Path) -> None:
         writer.execute("PRAGMA journal_mode=wal")
         writer.execute("CREATE TABLE events (id INTEGER)")
         writer.execute("INSERT INTO events VALUES (1)")
-        backup.begin_reading(reader)
+        backup.begin_sqlite_snapshot(reader)
         writer.execute("INSERT INTO events VALUES (2)")
         backup.copy_file(reader, tmp_path / "copy")
     with closing(sqlite3.connect(tmp_path / "copy")) as copy:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from api.downloads import responses, watching
 from api.downloads.responses import DownloadResponse, DownloadStatusReader
-from api.downloads.watching import DownloadStatusPoller, Subscription, SubscriptionEndReason
+from api.downloads.watching import DownloadStatusPoller, LatestStatesSubscription, SubscriptionEndReason
 from domain.downloads.models import DownloadPhase, DownloadState, FileType
 
 
@@ -58,7 +58,7 @@ class ScriptedStatusReader(DownloadStatusReader):
 
 async def collect_updates(looks: Sequence[DownloadResponse | Exception]) -> list[DownloadResponse]:
     """All updates that a subscription receives while a poller runs."""
-    watcher, heard = Subscription(), []
+    watcher, heard = LatestStatesSubscription(), []
     polling = DownloadStatusPoller(ScriptedStatusReader(looks), ("prj_1", "dl_1"), {})
     polling.subscriptions.add(watcher)
     while (news := await watcher.wait_for_updates()) is not None:
@@ -104,7 +104,7 @@ async def test_what_is_missing_ends_the_watch() -> None:
 
 async def test_a_slow_watcher_hears_the_newest_word_only() -> None:
     """Of each download the last one, in the order in which they first had news."""
-    watcher = Subscription()
+    watcher = LatestStatesSubscription()
     for rows in range(50):
         watcher.queue_update(answer(rows, task_id="dl_1"))
         watcher.queue_update(answer(rows, task_id="dl_2"))
@@ -114,7 +114,7 @@ async def test_a_slow_watcher_hears_the_newest_word_only() -> None:
 
 async def test_a_watcher_with_a_long_backlog_is_dropped() -> None:
     """What a watcher does not take is not kept for ever."""
-    watcher = Subscription()
+    watcher = LatestStatesSubscription()
     for number in range(watching.BACKLOG_MAX + 1):
         watcher.queue_update(answer(task_id=f"dl_{number}"))
     assert await watcher.wait_for_updates() is None
@@ -123,7 +123,7 @@ async def test_a_watcher_with_a_long_backlog_is_dropped() -> None:
 
 async def test_the_last_word_is_heard_before_the_end() -> None:
     """An update before the end still arrives, one after it does not."""
-    watcher = Subscription()
+    watcher = LatestStatesSubscription()
     watcher.queue_update(DONE)
     watcher.end(SubscriptionEndReason.FINISHED)
     watcher.end(SubscriptionEndReason.STOPPING)
@@ -134,4 +134,4 @@ async def test_the_last_word_is_heard_before_the_end() -> None:
 
 async def test_a_quiet_time_has_no_news() -> None:
     """With a timeout the caller gets an empty list, and can send a ping."""
-    assert await Subscription().wait_for_updates(0.0) == []
+    assert await LatestStatesSubscription().wait_for_updates(0.0) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dev.embedded import data_folder, processes
-from dev.embedded.data_folder import RunState
+from dev.embedded.data_folder import RunFileContent
 from dev.embedded.processes import RecordedProcess
 from domain import faults
 from tests.support.waiting import PATIENCE_SECONDS
@@ -27,7 +27,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 def leave_behind(folder: Path, recorded: RecordedProcess) -> None:
     """A record as a killed supervisor leaves it."""
-    (folder / "run.json").write_text(RunState(parts={"database": recorded}).model_dump_json())
+    (folder / "run.json").write_text(RunFileContent(parts={"database": recorded}).model_dump_json())
 
 
 async def test_a_leftover_is_ended(
@@ -83,7 +83,7 @@ def test_a_damaged_record_does_not_stop_a_start(tmp_path: Path, content: bytes) 
     """A power cut may leave an empty file, and leaves no process. The user is told, and the file is written again."""
     (tmp_path / "run.json").write_bytes(content)
     with data_folder.lock_data_dir(tmp_path) as run_file:
-        assert run_file.state == RunState()
+        assert run_file.state == RunFileContent()
         assert f"{tmp_path / 'run.json'} is damaged" in run_file.damage
     with data_folder.lock_data_dir(tmp_path) as run_file:
         assert not run_file.damage

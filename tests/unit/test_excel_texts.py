@@ -126,4 +126,6 @@ def test_a_line_is_joined_as_plain_python_would(words: list[str | None], alike: 
         f'{"/>" if word is None else f"[{word}]"}<c r="A{number}"' + (four if place % 2 else f"a{four}b")
         for place, (number, word, four) in enumerate(zip(range(first, first + rows), words, alike, strict=False))
     )
-    assert b"".join(map(join_rows, builder.build_spans(ReusableBuffer()))).decode() == expected
+    assert (
+        b"".join(map(join_rows, builder.build_columns_by_digits_of_row_number(ReusableBuffer()))).decode() == expected
+    )

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.orders import comparison
-from activities.orders.comparison import OrderComparison
+from activities.orders.comparison import PlatformStoredAndMissingOrderFrames
 from domain.orders.activity_models import OrderReportFigures
 from domain.orders.windows import TimeWindow
 from stores.orders.order_copies import OrderVersion
@@ -32,7 +32,7 @@ LINES = st.dictionaries(
 
 def compare(
     platform: Mapping[str, OrderVersion], stored: Mapping[str, OrderVersion], newer: Mapping[str, OrderVersion]
-) -> OrderComparison:
+) -> PlatformStoredAndMissingOrderFrames:
     """The comparison of three mappings."""
     return comparison.compare_orders(
         *(comparison.build_stored_order_version_frame(side) for side in (platform, stored, newer))

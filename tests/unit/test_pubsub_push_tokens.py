@@ -48,7 +48,7 @@ async def test_what_google_signed_for_us_is_let_in(sim: PubSubSim, http: Guarded
     """The keys are fetched once for many pushes."""
     verifier = guards(http, sim)
     for _ in range(3):
-        await verifier.require_valid(sim.signer.token(email=EMAIL, audience=AUDIENCE))
+        await verifier.require_valid_token(sim.signer.token(email=EMAIL, audience=AUDIENCE))
 
 
 async def test_a_token_is_known_until_it_ends(
@@ -60,22 +60,22 @@ async def test_a_token_is_known_until_it_ends(
     checked = _count_checks(verifier, monkeypatch)
     token = sim.signer.token(email=EMAIL, audience=AUDIENCE)
     for _ in range(3):
-        await verifier.require_valid(token)
+        await verifier.require_valid_token(token)
     assert len(checked) == 1
 
     for number in range(3):
-        await verifier.require_valid(sim.signer.token(email=EMAIL, audience=AUDIENCE, number=number))
-    await verifier.require_valid(token)
+        await verifier.require_valid_token(sim.signer.token(email=EMAIL, audience=AUDIENCE, number=number))
+    await verifier.require_valid_token(token)
     assert len(checked) == 5
 
     ending = sim.signer.token(email=EMAIL, audience=AUDIENCE, exp=int(time.time()) - 30)
     for _ in range(2):
-        await verifier.require_valid(ending)
+        await verifier.require_valid_token(ending)
     assert len(checked) == 7
 
     monkeypatch.setattr(push_tokens, "KEYS_CACHE_SECONDS", 0.0)
     for _ in range(2):
-        await verifier.require_valid(sim.signer.token(email=EMAIL, audience=AUDIENCE, number=9))
+        await verifier.require_valid_token(sim.signer.token(email=EMAIL, audience=AUDIENCE, number=9))
     assert len(checked) == 9
 
 
@@ -113,7 +113,7 @@ async def test_any_other_claim_is_refused(
     token = sim.signer.token(**{"email": EMAIL, "audience": AUDIENCE, **changes})
 
     with pytest.raises(InvalidPushToken, match=reason):
-        await guards(http, sim).require_valid(token)
+        await guards(http, sim).require_valid_token(token)
 
 
 async def test_another_s_key_and_other_algorithms_are_refused(sim: PubSubSim, http: GuardedClient) -> None:
@@ -129,7 +129,7 @@ async def test_another_s_key_and_other_algorithms_are_refused(sim: PubSubSim, ht
     ]
     for token in forged:
         with pytest.raises(InvalidPushToken):
-            await guards(http, sim).require_valid(token)
+            await guards(http, sim).require_valid_token(token)
 
 
 async def test_strangers_cannot_make_us_ask_for_keys_again_and_again(
@@ -138,17 +138,17 @@ async def test_strangers_cannot_make_us_ask_for_keys_again_and_again(
     """An unknown key is looked for once in a while; so a new one of Google's is soon known."""
     verifier = guards(http, sim)
     old = sim.signer.token(email=EMAIL, audience=AUDIENCE)
-    await verifier.require_valid(old)
+    await verifier.require_valid_token(old)
     asked = await _count_fetches(verifier, monkeypatch)
     unknown = jwt.encode({}, "x" * 64, algorithm="HS256", headers={"kid": "new"})
     for _ in range(5):
         with pytest.raises(InvalidPushToken, match="not among Google"):
-            await verifier.require_valid(unknown)
+            await verifier.require_valid_token(unknown)
     assert asked == []
 
     monkeypatch.setattr(push_tokens, "KEYS_RELOAD_SECONDS", -1.0)
     with pytest.raises(InvalidPushToken, match="not among Google"):
-        await verifier.require_valid(unknown)
+        await verifier.require_valid_token(unknown)
     assert len(asked) == 1
 
 
@@ -169,17 +169,17 @@ async def test_without_keys_nobody_is_refused_for_good(http: GuardedClient, sim:
     verifier = guards(http, sim, keys_url=f"{sim.base}/nothing-here")
 
     with pytest.raises(ConnectionError, match=r"The keys at .* cannot be read"):
-        await verifier.require_valid(sim.signer.token(email=EMAIL, audience=AUDIENCE))
+        await verifier.require_valid_token(sim.signer.token(email=EMAIL, audience=AUDIENCE))
 
 
 async def test_the_secret_opens_and_nothing_near_it_does(sim: PubSubSim, http: GuardedClient) -> None:
     """Also where no account was agreed on."""
     verifier = guards(http, sim, audience="", secret=SecretStr(SECRET))
-    await verifier.require_valid(SECRET)
+    await verifier.require_valid_token(SECRET)
     signed = sim.signer.token(email=EMAIL, audience="")
     for token in ("", SECRET[:-1], f"{SECRET}x", SECRET.upper(), signed):
         with pytest.raises(InvalidPushToken, match="not the secret"):
-            await verifier.require_valid(token)
+            await verifier.require_valid_token(token)
 
 
 @pytest.mark.parametrize("changes", [{}, {"audience": AUDIENCE}, {"email": EMAIL}])
@@ -188,7 +188,7 @@ async def test_where_nothing_was_agreed_on_nobody_is_let_in(http: GuardedClient,
     closed = PushTokenVerifier(http, PubSubPushSettings(**changes))
     tokens = ["", Signer().token(email=EMAIL, audience=AUDIENCE), Signer().token(email="", audience="")]
 
-    refused = await asyncio.gather(*map(closed.require_valid, tokens), return_exceptions=True)
+    refused = await asyncio.gather(*map(closed.require_valid_token, tokens), return_exceptions=True)
 
     assert [type(each) for each in refused] == [InvalidPushToken] * 3
 

@@ -20,11 +20,11 @@ import pytest
 import api.downloads as downloads_api
 from api.downloads.actions import DeliveryPath
 from api.downloads.context import DownloadPath
-from api.downloads.creation import IdempotencyHeaders, WaitQuery
+from api.downloads.creation import FileWaitQuery, IdempotencyHeaders
 from api.downloads.events import ReconnectHeaders
 from api.downloads.files import LinkPath, LinkQuery
 from api.downloads.preview import PreviewRequest
-from api.downloads.queries import AttemptsQuery, DownloadsQuery
+from api.downloads.queries import AttemptLimitQuery, DownloadsQuery
 from api.downloads.quotas import QuotasQuery
 from api.downloads.requests import DownloadRequest, TableOnOwnSheetRequest
 from api.http.models import Request
@@ -122,7 +122,7 @@ REFUSED_ALONE = {"project_id": "whoever names another project than its key's is 
 STEADY = ("data", "page_size", "columns", "callback", "template", "sheets")
 """One of each kind of request."""
 ELSEWHERE: dict[type[Request], str] = {
-    WaitQuery: "tests/integration/test_download_streams.py::test_waiting_gets_the_file_itself",
+    FileWaitQuery: "tests/integration/test_download_streams.py::test_waiting_gets_the_file_itself",
     IdempotencyHeaders: "tests/integration/test_download_requests.py::test_the_same_key_and_body_are_the_same_download",
     ReconnectHeaders: "tests/integration/test_download_streams.py::test_events_go_on_where_a_browser_left",
     PageQuery: "tests/integration/test_webhooks.py::test_deliveries_come_a_page_at_a_time",
@@ -130,7 +130,7 @@ ELSEWHERE: dict[type[Request], str] = {
 """Headers, and pages of deliveries, have tests of their own."""
 NAMES: set[type[Request]] = {DownloadPath, LinkPath, DeliveryPath}
 """They only name what a request is about."""
-ASKED: set[type[Request]] = {DownloadsQuery, QuotasQuery, AttemptsQuery, LinkQuery}
+ASKED: set[type[Request]] = {DownloadsQuery, QuotasQuery, AttemptLimitQuery, LinkQuery}
 """Queries: `test_every_field_of_a_question_makes_a_difference` has their fields."""
 
 
@@ -317,7 +317,7 @@ async def test_every_field_of_a_question_makes_a_difference(options: DownloadOpt
         ("GET", f"/v1/downloads/{second['task_id']}/attempts?", "limit", ("1", "2")),
         ("POST", f"/v1/downloads/{first['task_id']}/link?", "expires_in", ("60", "3600")),
     ]
-    others = {name for model in (QuotasQuery, AttemptsQuery, LinkQuery) for name in model.model_fields}
+    others = {name for model in (QuotasQuery, AttemptLimitQuery, LinkQuery) for name in model.model_fields}
     assert {name for _, _, name, _ in questions[len(wanted) :]} == others
     unheeded = []
     for method, path, name, values in questions:

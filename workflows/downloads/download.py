@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads import names as downloads_names
     from domain.downloads.activity_models import (
         DownloadInput,
-        DownloadProgress,
+        DownloadStateCarriedToNextRun,
         ProbeInput,
         ProbeResult,
         RecordEndInput,
@@ -76,7 +76,7 @@ class DownloadWorkflow:
     @workflow.init
     def __init__(self, run: DownloadInput) -> None:
         self._spec = run.spec
-        self._progress = run.progress or DownloadProgress(began=workflow.now())
+        self._progress = run.progress or DownloadStateCarriedToNextRun(began=workflow.now())
         self._status = DownloadStatus()
         self._is_retry_wanted = False
         self._probed = ProbeResult()

@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
         AssembleInput,
         CombineBooksInput,
         DownloadInput,
-        DownloadProgress,
+        DownloadStateCarriedToNextRun,
         FetchRangeInput,
         FetchRangeResult,
         RenderSegmentInput,
@@ -65,7 +65,7 @@ class RangeFetchers:
     def __init__(
         self,
         spec: DownloadSpec,
-        progress: DownloadProgress,
+        progress: DownloadStateCarriedToNextRun,
         on_rows: Callable[[int, dict[int, int]], None],
         on_wait: Callable[[RetryWait], Awaitable[DownloadTrouble | None]],
         on_resolved: Callable[[DownloadTrouble | None], None],
@@ -139,7 +139,7 @@ class RangeFetchers:
                 raise asyncio.CancelledError
             if report.wait is None or report.rows > self._under_way[pages.number_among_all_tables]:
                 tries = []
-            self._record_result(pages, report)
+            self._add_slice_result_to_progress(pages, report)
             self._on_resolved(trouble)
             if report.wait:
                 tries = replace_request_attempts(tries, report.wait.tries)
@@ -175,7 +175,7 @@ class RangeFetchers:
             summary=f"pages {pages.first} to {'the end' if pages.end is None else pages.end - 1}",
         )
 
-    def _record_result(self, pages: PageRange, result: FetchRangeResult) -> None:
+    def _add_slice_result_to_progress(self, pages: PageRange, result: FetchRangeResult) -> None:
         """Add the result of a slice to the progress."""
         self._results.append((pages, result))
         self._progress.is_source_slow = self._progress.is_source_slow or result.is_slow
@@ -233,7 +233,7 @@ class FileMaker:
     """
 
     def __init__(
-        self, spec: DownloadSpec, progress: DownloadProgress, on_phase: Callable[[DownloadPhase], None]
+        self, spec: DownloadSpec, progress: DownloadStateCarriedToNextRun, on_phase: Callable[[DownloadPhase], None]
     ) -> None:
         self._spec = spec
         self._progress = progress

@@ -48,7 +48,7 @@ class OrderWatchWorkflow:
     async def run(self, params: OrderWatchInput) -> ServedPlatformsResult:
         """Check all platforms once."""
         watched = await workflow.execute_activity_method(PlatformPresenceActivities.list_platforms, **PROMPT_ACTIVITY)
-        presence = self._presence = await _check_presence(watched.platforms, params.patience_seconds)
+        presence = self._presence = await _find_served_and_unserved(watched.platforms, params.patience_seconds)
         result = await workflow.execute_activity_method(
             PlatformPresenceActivities.record_presence, presence, **PROMPT_ACTIVITY
         )
@@ -63,7 +63,7 @@ class OrderWatchWorkflow:
         return self._presence
 
 
-async def _check_presence(platforms: list[str], patience_seconds: float) -> ServedPlatformsResult:
+async def _find_served_and_unserved(platforms: list[str], patience_seconds: float) -> ServedPlatformsResult:
     """Return which platforms a worker answers for; one is unserved if two requests in a row get no answer.
 
     A single missing answer shows only that the machine is busy: 49 of such alarms were false on one of two cores.

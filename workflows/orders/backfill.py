@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
         NextReportPartInput,
         OrderReportFigures,
         ReportInput,
-        ReportProgress,
+        ReportReadingProgress,
         SliceInput,
         SliceJob,
         SliceResult,
@@ -63,7 +63,7 @@ class OrderBackfillWorkflow:
                 progress = self._status.progress
                 for job, fault in zip(jobs, ended, strict=True):
                     progress = progress.add_slice(job.window, fault)
-                self._show_progress(progress)
+                self._set_status_and_show_in_web_ui(progress)
                 if workflow.info().is_continue_as_new_suggested() and not self._unread:
                     workflow.continue_as_new(params.model_copy(update={"progress": progress}))
             return await self._record_end_and_send_alarms(None)
@@ -132,10 +132,10 @@ class OrderBackfillWorkflow:
         state = BackfillState.FAILED if fault else BackfillState.SUCCEEDED
         self._status = BackfillStatus(state=state, progress=progress, fault=fault)
         workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
-        self._show_progress(progress)
+        self._set_status_and_show_in_web_ui(progress)
         return self._status
 
-    def _show_progress(self, progress: BackfillProgress) -> None:
+    def _set_status_and_show_in_web_ui(self, progress: BackfillProgress) -> None:
         """Show the progress in the Web UI."""
         self._status = self._status.model_copy(update={"progress": progress})
         workflow.set_current_details(f"{self._status.state}: {progress.read} read again, {progress.failed} failed")
@@ -148,7 +148,7 @@ class OrderReportWorkflow:
     @workflow.init
     def __init__(self, params: ReportInput) -> None:
         self._params = params
-        self._part = params.so_far or ReportProgress(number=0, read_to=params.window.start)
+        self._part = params.so_far or ReportReadingProgress(number=0, read_to=params.window.start)
 
     @workflow.run
     async def run(self, params: ReportInput) -> OrderReportFigures:
@@ -169,11 +169,11 @@ class OrderReportWorkflow:
         return report
 
     @workflow.query
-    def status(self) -> ReportProgress:
+    def status(self) -> ReportReadingProgress:
         """Return how far the day has been read."""
         return self._part
 
-    async def _read_next_part(self) -> ReportProgress:
+    async def _read_next_part(self) -> ReportReadingProgress:
         return await workflow.execute_activity_method(
             ReportActivities.list_orders_and_store_report_part,
             self._build_part_input(),

@@ -83,7 +83,7 @@ class OrderCycleWorkflow:
         if claimed.rereads:
             for job in claimed.jobs:
                 await self._start_backfill_of_slice_once(claimed.project_id, job)
-            return self._show_progress(f"{len(claimed.jobs)} slices of this time are read again")
+            return self._set_status_and_show_in_web_ui(f"{len(claimed.jobs)} slices of this time are read again")
         while True:
             for job in claimed.jobs:
                 self._run_slice_in_background(claimed.project_id, job)
@@ -93,7 +93,7 @@ class OrderCycleWorkflow:
             await self._wait_until_claim_is_due(claimed)
             if self._failures_in_row >= FAILURES_STOP:
                 await self._wait_for_slices()
-                return self._show_progress("slice after slice failed")
+                return self._set_status_and_show_in_web_ui("slice after slice failed")
             if workflow.info().is_continue_as_new_suggested():
                 await self._wait_for_slices()
                 workflow.continue_as_new(params.model_copy(update={"continued": True}))
@@ -144,7 +144,7 @@ class OrderCycleWorkflow:
 
     async def _report_clock_failure(self, error: ActivityError) -> None:
         """Record why the clock cannot be read; the watch reports platforms without a worker."""
-        fault, self._clock_message = _read_clock_failure(error)
+        fault, self._clock_message = _get_fault_and_sentence_of_clock_failure(error)
         if fault:
             is_refused = fault.code == CREDENTIALS_CODE
             result = await workflow.execute_activity_method(
@@ -250,7 +250,7 @@ class OrderCycleWorkflow:
         with suppress(TimeoutError):
             await workflow.wait_condition(is_due, timeout=_FRESH_SECONDS)
         self._has_changed = False
-        self._show_progress("slices are read")
+        self._set_status_and_show_in_web_ui("slices are read")
 
     async def _wait_for_slices(self) -> None:
         if self._running:
@@ -259,14 +259,14 @@ class OrderCycleWorkflow:
     def _return_status_or_fail_if_clock_was_unread(self, claimed: ClaimSlicesResult) -> OrderCycleStatus:
         """End the run; one that could claim nothing without a clock fails."""
         if claimed.is_paused:
-            return self._show_progress("the platform is paused")
+            return self._set_status_and_show_in_web_ui("the platform is paused")
         if self._skew is None:
             message = f"The platform's clock could not be read, so that nothing new was claimed. {self._clock_message}"
-            self._show_progress(message)
+            self._set_status_and_show_in_web_ui(message)
             raise ApplicationError(message, type="clock_unread", non_retryable=True)
-        return self._show_progress("nothing is left to claim")
+        return self._set_status_and_show_in_web_ui("nothing is left to claim")
 
-    def _show_progress(self, details: str) -> OrderCycleStatus:
+    def _set_status_and_show_in_web_ui(self, details: str) -> OrderCycleStatus:
         """Show the progress in the Web UI."""
         self._status = self._status.model_copy(update={"running": sorted(self._running, key=str)})
         figures = f"{self._status.finished} finished, {len(self._running)} going, {self._status.failed} failed"
@@ -274,7 +274,7 @@ class OrderCycleWorkflow:
         return self._status
 
 
-def _read_clock_failure(error: ActivityError) -> tuple[FaultRecord | None, str]:
+def _get_fault_and_sentence_of_clock_failure(error: ActivityError) -> tuple[FaultRecord | None, str]:
     """Return what is wrong with a platform's clock, or None where nothing is, and a sentence about the failure.
 
     A worker that was lost, stopped or held up, and an outage of this installation's own, are no fault of the platform.

@@ -77,7 +77,7 @@ class OrderSliceWorkflow:
             if failure.kind is SliceFailureKind.EXPIRED:
                 await self._record_refused_credentials_and_send_alarms(failure.fault, began)
             pause = self._ladder.record_failure_and_compute_pause(failure, settings.retries, settings.retryintv)
-            self._show_progress("failed" if pause is None else "pausing", pause, failure.fault)
+            self._set_status_and_show_in_web_ui("failed" if pause is None else "pausing", pause, failure.fault)
             if pause is None:
                 return await self._record_failure_and_send_alarms(failure.fault)
             if pause:
@@ -113,7 +113,7 @@ class OrderSliceWorkflow:
         self._attempt += 1
         job = self._params.job
         info = workflow.info()
-        self._show_progress("running", None, self._status.fault)
+        self._set_status_and_show_in_web_ui("running", None, self._status.fault)
         return await workflow.execute_activity_method(
             PlatformActivities.read_slice,
             ReadSliceInput(
@@ -175,7 +175,7 @@ class OrderSliceWorkflow:
         return SliceAttemptFailure(kind=SliceFailureKind.FAILED, fault=read_fault(error), resume_point=resume_point)
 
     def _show_end_and_build_slice_result(self, read: ReadSliceResult) -> SliceResult:
-        self._show_progress(read.ending, None, None)
+        self._set_status_and_show_in_web_ui(read.ending, None, None)
         return SliceResult(
             done=read.ending is not SliceReadOutcome.OVER,
             orders=read.orders,
@@ -183,7 +183,7 @@ class OrderSliceWorkflow:
             further_done=read.further_done,
         )
 
-    def _show_progress(self, state: str, pause: float | None, fault: FaultRecord | None) -> None:
+    def _set_status_and_show_in_web_ui(self, state: str, pause: float | None, fault: FaultRecord | None) -> None:
         """Show the state in the search attributes and the Web UI."""
         self._status = SliceStatus(
             purpose=self._params.job.purpose,

@@ -101,8 +101,8 @@ async def apply_batch(engine: Client, lane: LaneName, batch: LaneBatch) -> LaneB
     try:
         response = await engine.workflow_service.update_workflow_execution(request, retry=False, timeout=CALL_TIMEOUT)
     except RPCError as error:
-        raise _convert_error(error) from error
-    return await _decode_reply(engine, _read_payloads(response.outcome), LaneBatchReply)
+        raise _convert_rpc_error_to_lane_error(error) from error
+    return await _decode_reply(engine, _get_payloads_or_raise_unresponsive(response.outcome), LaneBatchReply)
 
 
 async def look_up_tasks(engine: Client, lane: LaneName, lookup: TaskLookup) -> TaskLookupReply:
@@ -135,7 +135,7 @@ async def read_history_position(engine: Client, lane: LaneName) -> HistoryPositi
     try:
         response = await engine.workflow_service.describe_workflow_execution(request, retry=False, timeout=CALL_TIMEOUT)
     except RPCError as error:
-        raise _convert_error(error) from error
+        raise _convert_rpc_error_to_lane_error(error) from error
     info = response.workflow_execution_info
     if info.status != WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING:
         raise LaneClosed(workflow_id)
@@ -154,13 +154,13 @@ async def _query_lane(engine: Client, lane: LaneName, query: str, argument: obje
     try:
         response = await engine.workflow_service.query_workflow(request, retry=False, timeout=CALL_TIMEOUT)
     except RPCError as error:
-        raise _convert_error(error) from error
+        raise _convert_rpc_error_to_lane_error(error) from error
     if response.HasField("query_rejected"):
         raise LaneClosed(workflow_id)
     return await _decode_reply(engine, response.query_result.payloads, reply)
 
 
-def _read_payloads(outcome: Outcome) -> Sequence[Payload]:
+def _get_payloads_or_raise_unresponsive(outcome: Outcome) -> Sequence[Payload]:
     if outcome.HasField("failure"):
         # The run ended between accepting the update and answering it; the batch's number shows whether it was applied.
         raise LaneUnresponsive(outcome.failure.message)
@@ -174,7 +174,7 @@ async def _decode_reply(engine: Client, payloads: Sequence[Payload], reply: type
     return decoded[0]
 
 
-def _convert_error(error: RPCError) -> Exception:
+def _convert_rpc_error_to_lane_error(error: RPCError) -> Exception:
     if outages.is_workflow_or_schedule_missing(error):
         return LaneClosed(str(error))
     if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:

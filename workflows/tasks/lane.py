@@ -153,9 +153,9 @@ class TaskLane:
         if result.is_past:
             self._lane.state.mark_full()
         self._checkpoint = None
-        self._show_details()
+        self._show_counters_in_web_ui()
 
-    def _show_details(self) -> None:
+    def _show_counters_in_web_ui(self) -> None:
         """Show the counters in Temporal's web UI."""
         head = self._lane.state.build_head()
         workflow.set_current_details(

@@ -84,7 +84,7 @@ class TransferJob:
             await self._cancel_targets_if_cancelled(self._fetch_files_until_window_ends())
         self._is_closed = True
         if self._target_count:
-            sending = asyncio.create_task(self._send_all())
+            sending = asyncio.create_task(self._save_and_send_all_shards())
             while not sending.done():
                 await self._cancel_targets_if_cancelled(asyncio.shield(sending))
             sending.result()
@@ -125,7 +125,7 @@ class TransferJob:
     def _project_ids(self) -> list[str]:
         return [self._job.retry.project_id] if self._job.retry else self._registry.projects
 
-    def _find_project(self, signature: str) -> str:
+    def _find_first_project(self, signature: str) -> str:
         retry = self._job.retry
         return retry.project_id if retry else self._registry.find_first_project(signature)
 
@@ -139,9 +139,9 @@ class TransferJob:
                 )
             for signature in self._registry.signatures:
                 known.add(signature)
-                self._hosts.get_or_start_fetch(signature, self._find_project(signature))
+                self._hosts.get_or_start_fetch(signature, self._find_first_project(signature))
 
-    async def _send_all(self) -> None:
+    async def _save_and_send_all_shards(self) -> None:
         """Save the shards, some at a time, and send each as soon as it is saved."""
         running: dict[int, asyncio.Task[None]] = {}
         async for saved in self._save_shards():
@@ -196,7 +196,7 @@ class TransferJob:
 
     async def _send_from_host(self, signature: str, number: int) -> bool:
         """Send a shard from one host; return False if that host is lost."""
-        host = await asyncio.shield(self._hosts.get_or_start_fetch(signature, self._find_project(signature)))
+        host = await asyncio.shield(self._hosts.get_or_start_fetch(signature, self._find_first_project(signature)))
         try:
             await workflow.execute_activity_method(
                 TransferActivities.send_shard,
@@ -272,7 +272,7 @@ class FileHostRegistry:
         """Return the task that fetches the file with this signature, starting it in a project's turn if none is."""
         if signature not in self._fetches:
             fetch = self._fetches[signature] = asyncio.create_task(self._fetch_file_by_activity(signature, project_id))
-            fetch.add_done_callback(_retrieve_exception)
+            fetch.add_done_callback(_mark_exception_as_retrieved)
         return self._fetches[signature]
 
     def forget_host(self, signature: str, host: FetchedFileHostResult) -> None:
@@ -295,7 +295,7 @@ class FileHostRegistry:
         return self._hosts[signature]
 
 
-def _retrieve_exception(fetch: asyncio.Task[FetchedFileHostResult]) -> None:
+def _mark_exception_as_retrieved(fetch: asyncio.Task[FetchedFileHostResult]) -> None:
     # A failed fetch that no shard waits for any more must not be logged as an exception never retrieved.
     if not fetch.cancelled():
         fetch.exception()

@@ -41,7 +41,7 @@ DEFECTS = (
         "an-error-of-gse-clears-nothing",
         "transfers",
         "domain/transfers/shards.py",
-        "            self._begin_errors.pop(target.key, None)\n        self._clear_trouble(task)\n",
+        "            self._begin_errors.pop(target.key, None)\n        self._clear_trouble_of_task(task)\n",
         "            self._begin_errors.pop(target.key, None)\n",
         ("tests/unit/test_transfer_shards.py", "-k", "gse_answers"),
     ),
