@@ -59,7 +59,7 @@ Queues = Annotated[
 ]
 
 
-def _print_version(is_asked: bool) -> None:
+def _print_version_and_exit(is_asked: bool) -> None:
     if is_asked:
         typer.echo(f"haulage {VERSION}")
         raise typer.Exit
@@ -68,7 +68,7 @@ def _print_version(is_asked: bool) -> None:
 @app.callback()
 def accept_options_of_all_commands(
     _version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+        bool, typer.Option("--version", is_eager=True, callback=_print_version_and_exit, help="Print the version.")
     ] = False,
 ) -> None:
     """Durable exports, transfers, orders, addresses and tasks, on Temporal."""

@@ -98,7 +98,7 @@ def list_downloads(
             for each in await choice.load_chosen_downloads(client)
         ]
         fields = {"downloads": [each.model_dump(mode="json") for each in found]}
-        return CommandOutput(fields, tuple(map(describe, found)) or ("No download matches.",))
+        return CommandOutput(fields, tuple(map(describe_download_in_line, found)) or ("No download matches.",))
 
     _run_with_client(
         list_and_describe_downloads, api, data_dir, as_json=as_json, check=lambda: _require_known_state(state)
@@ -167,7 +167,7 @@ def delete(
     )
 
 
-def describe(download: Download) -> str:
+def describe_download_in_line(download: Download) -> str:
     """Describe a download in a line."""
     trouble = "" if download.trouble is None else f": {download.trouble.code}, {download.trouble}"
     fault = trouble if download.fault is None else f": {download.fault.code}, {download.fault.sentence}"
@@ -192,7 +192,7 @@ def _apply_action_to_chosen_downloads(
         if dry_run:
             fields = {"dry_run": True, "task_ids": [each.task_id for each in allowed]}
             line = f"{len(allowed):,} of {len(chosen):,} would be {past_participle}."
-            return CommandOutput(fields, (*map(describe, allowed), line))
+            return CommandOutput(fields, (*map(describe_download_in_line, allowed), line))
         changed, refused = list[str](), list[str]()
         for each in allowed:
             try:

@@ -188,9 +188,9 @@ def arrange_pairs(value: JsonValue, width: int) -> list[list[Pair]]:
     if isinstance(value, dict):
         pairs = _list_pairs(value)
         most = max(1, min(PAIRS_IN_A_ROW_MAX, width // 2))
-        return _split_rows(pairs, _count_pairs_per_row(len(pairs), most))
+        return _split_pairs_into_rows(pairs, _count_pairs_per_row(len(pairs), most))
     given = [_list_pairs(row) for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-    return [part for row in given for part in _split_rows(row, max(1, width))]
+    return [part for row in given for part in _split_pairs_into_rows(row, max(1, width))]
 
 
 def divide_width(width: int, parts: int) -> list[int]:
@@ -204,7 +204,7 @@ def _count_pairs_per_row(pairs: int, max_per_row: int) -> int:
     return max(1, -(-pairs // rows))
 
 
-def _split_rows(pairs: list[Pair], size: int) -> list[list[Pair]]:
+def _split_pairs_into_rows(pairs: list[Pair], size: int) -> list[list[Pair]]:
     return [pairs[start : start + size] for start in range(0, len(pairs), size)]
 
 

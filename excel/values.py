@@ -67,11 +67,11 @@ def read_cell_values_by_kind(cells: pa.Array, kind: CellKind, zone: LocalTimeCon
         values = _keep_long_numbers_as_texts(values)
     match kind:
         case CellKind.AUTO | CellKind.DATE | CellKind.DATETIME:
-            return _detect_moments(values, zone, zoned_only=kind is CellKind.AUTO)
+            return _turn_date_texts_into_moments(values, zone, zoned_only=kind is CellKind.AUTO)
         case CellKind.NUMBER:
             return _turn_number_texts_into_numbers(values)
         case CellKind.BOOLEAN:
-            return _detect_booleans(values)
+            return _turn_flag_texts_into_booleans(values)
         case CellKind.RICH:
             return _give_form_to_matching_texts(values, _HTML, CellForm.RICH)
         case CellKind.LINK:
@@ -125,7 +125,7 @@ def _keep_long_numbers_as_texts(values: ColumnCellPayloadsAndForms) -> ColumnCel
     return replace(values.replace_form_where(long, CellForm.TEXT), long_numbers=int(long.sum()))
 
 
-def _detect_moments(
+def _turn_date_texts_into_moments(
     values: ColumnCellPayloadsAndForms, zone: LocalTimeConverter, *, zoned_only: bool
 ) -> ColumnCellPayloadsAndForms:
     if not values.has_form(CellForm.TEXT):
@@ -148,7 +148,7 @@ def _turn_number_texts_into_numbers(values: ColumnCellPayloadsAndForms) -> Colum
     return values.replace_form_where(_expand_mask(mask_plain_numbers(texts), where), CellForm.NUMBER)
 
 
-def _detect_booleans(values: ColumnCellPayloadsAndForms) -> ColumnCellPayloadsAndForms:
+def _turn_flag_texts_into_booleans(values: ColumnCellPayloadsAndForms) -> ColumnCellPayloadsAndForms:
     words = pc.utf8_lower(values.payload)
     true, false = (pc.is_in(words, value_set=pa.array(names)) for names in (["true", "1"], ["false", "0"]))
     payload = pc.if_else(true, "1", pc.if_else(false, "0", values.payload))

@@ -18,7 +18,7 @@ from api.orders.requests import TryPlatformRequest
 from clients.platforms import OrderPage, PlatformConnector, PlatformConnectorFactory, PlatformFailure
 from clients.platforms.credentials import build_credentials_reader
 from domain.faults import Invalid
-from domain.orders.access import PlatformAccount
+from domain.orders.access import Account
 from domain.orders.windows import TimeWindow, floor_to_second
 from infra.limits import DatabaseLimiter
 
@@ -73,7 +73,7 @@ async def try_platform(call: Call, body: TryPlatformRequest) -> TriedPageRespons
     # Its own: a breaker or permits of an account that is wrong must not be those of one that is right.
     connector = PlatformConnectorFactory(call.services.http, DatabaseLimiter(call.services.database)).build_connector(
         capability,
-        PlatformAccount(NUMBER, body.shop, body.base_url),
+        Account(NUMBER, body.shop, body.base_url),
         build_credentials_reader(settings.credentials_folder, body.credentials),
     )
     trial = _PlatformTrial(connector)

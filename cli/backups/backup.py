@@ -142,7 +142,7 @@ async def back_up(settings: Settings, folder: Path, engine: EngineDatabases) -> 
     Raises:
         Conflict: The folder is not empty.
     """
-    await asyncio.to_thread(_create_folder, folder)
+    await asyncio.to_thread(_create_or_require_empty_folder, folder)
     async with AsyncExitStack() as held:
         ours = await held.enter_async_context(table_copies.open_connection(settings.database))
         theirs = [await held.enter_async_context(table_copies.open_connection(each)) for each in engine.databases]
@@ -157,7 +157,7 @@ async def back_up(settings: Settings, folder: Path, engine: EngineDatabases) -> 
                 await table_copies.begin_snapshot_and_get_time(connection)
             taken_at = await table_copies.begin_snapshot_and_get_time(ours)
         if engine.file:
-            await asyncio.to_thread(copy_file, reader, folder / ENGINE_FILE)
+            await asyncio.to_thread(copy_sqlite_database, reader, folder / ENGINE_FILE)
         databases = [await _copy_database(ours, HAULAGE, folder)]
         for connection, each in zip(theirs, engine.databases, strict=True):
             databases.append(await _copy_database(connection, get_database_name(each), folder))
@@ -172,7 +172,7 @@ async def back_up(settings: Settings, folder: Path, engine: EngineDatabases) -> 
     return manifest
 
 
-def _create_folder(folder: Path) -> None:
+def _create_or_require_empty_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise Conflict("backup_folder_not_empty", f"{folder} is not empty.", "Name a new folder for each backup.")
@@ -196,7 +196,7 @@ def begin_sqlite_snapshot(reader: sqlite3.Connection) -> None:
     reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
 
-def copy_file(reader: sqlite3.Connection, path: Path) -> None:
+def copy_sqlite_database(reader: sqlite3.Connection, path: Path) -> None:
     with closing(sqlite3.connect(path)) as copy:
         reader.backup(copy)
 

@@ -19,7 +19,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from clients.http import HttpResponse
 from clients.platforms.failures import InconsistentAnswers
-from domain.orders.access import PlatformAccount
+from domain.orders.access import Account
 from domain.orders.capability import ID, MODIFIED, MORE, ROWS, TOTAL, VERSION, Capability, PlatformOrder
 from domain.orders.jsonpath import JsonReader, UnreadableJson
 
@@ -63,7 +63,7 @@ class InclusiveQueryTimes:
 class OrderParser:
     """Parses the answers of one account."""
 
-    def __init__(self, capability: Capability, account: PlatformAccount) -> None:
+    def __init__(self, capability: Capability, account: Account) -> None:
         self._capability = capability
         self._account = account
         self.reader = JsonReader(capability.build_page_paths())

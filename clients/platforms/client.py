@@ -34,13 +34,7 @@ from clients.platforms.failures import (
 )
 from clients.platforms.permits import AttemptTimeBudget, PlatformStateSharedByConnectors, RequestPermits
 from domain.faults import SourceFault
-from domain.orders.access import (
-    AuthenticationMethod,
-    Credentials,
-    CredentialsReader,
-    PlatformAccount,
-    authenticate_request,
-)
+from domain.orders.access import Account, AuthenticationMethod, Credentials, CredentialsReader, authenticate_request
 from domain.orders.capability import CODE, MESSAGE, Capability
 from domain.orders.declarations import ErrorRule, ReactionToPlatformError
 from domain.orders.jsonpath import JsonReader, UnreadableJson, replace_lone_surrogates_in_json
@@ -98,7 +92,7 @@ class PlatformClient:
         http: GuardedClient,
         gate: PlatformStateSharedByConnectors,
         capability: Capability,
-        account: PlatformAccount,
+        account: Account,
         read_credentials: CredentialsReader,
         answers: ReplayableAnswerLog,
         budget: AttemptTimeBudget,

@@ -20,7 +20,7 @@ from clients.platforms.permits import (
     RequestPermits,
     build_detail_bucket_name,
 )
-from domain.orders.access import CredentialsReader, PlatformAccount
+from domain.orders.access import Account, CredentialsReader
 from domain.orders.capability import NEXT, TOTAL, Capability, PagingByNumberCursorTokenOrLink, PlatformOrder
 from domain.orders.declarations import DetailCall, RateLimit
 from domain.orders.jsonpath import JsonPath, JsonReader
@@ -44,7 +44,7 @@ class TimeRangeWithExclusiveEnd(Protocol):
 class PlatformConnector:
     """Reads one account."""
 
-    def __init__(self, client: PlatformClient, capability: Capability, account: PlatformAccount) -> None:
+    def __init__(self, client: PlatformClient, capability: Capability, account: Account) -> None:
         self.capability = capability
         self._client = client
         self._fixed = {
@@ -313,7 +313,7 @@ class PlatformConnectorFactory:
     def build_connector(
         self,
         capability: Capability,
-        account: PlatformAccount,
+        account: Account,
         read_credentials: CredentialsReader,
         *,
         rate: RateLimit | None = None,

@@ -25,10 +25,10 @@ from clients.http import (
 from clients.platforms.failures import CredentialsRefused, PlatformBusy, PlatformFailure
 from domain.faults import SourceFault
 from domain.orders.access import (
+    Account,
     ClientAuthentication,
     Credentials,
     CredentialsReader,
-    PlatformAccount,
     TokenRenewal,
 )
 from infra import log
@@ -73,7 +73,7 @@ class AccountCredentialsReader:
         http: GuardedClient,
         tokens: AccessTokensByCredentials,
         renewal: TokenRenewal | None,
-        account: PlatformAccount,
+        account: Account,
         read_credentials: CredentialsReader,
         who: str,
     ) -> None:

@@ -125,7 +125,7 @@ def build_database_process(folder: Path, port: int, passwords: Sequence[str], *,
         folder=folder,
         prepare=remove_pid_file_or_create_cluster,
         ready=require_server_and_create_database,
-        create_stop_event=signal.SIGINT,  # fast shutdown: sessions are ended, a checkpoint is written
+        stop_signal=signal.SIGINT,  # fast shutdown: sessions are ended, a checkpoint is written
         # Immediate shutdown: SIGKILL would leave the back ends and the shared memory behind.
         death_signal=signal.SIGQUIT,
     )

@@ -76,7 +76,7 @@ class ProcessSpec:
         action: What it does until it serves, after "still", for the line about what takes long.
         silence_seconds: A process that shows no sign of life for longer before it serves is killed and started again;
             on a busy machine it has as much longer as processes wait for each core.
-        create_stop_event: Asks for an orderly stop; SIGKILL follows after `stop_timeout_seconds`.
+        stop_signal: Asks for an orderly stop; SIGKILL follows after `stop_timeout_seconds`.
         death_signal: Sent by the kernel when the supervisor dies; must end the process and its children.
         fork: Makes the process, with its output in this file; `argv` is started where it returns None.
         attach: Gets the process, which has pipes as its input and output then.
@@ -91,7 +91,7 @@ class ProcessSpec:
     clean: Callable[[], Awaitable[None]] = do_nothing
     action: str = "starting"
     silence_seconds: float = 30.0
-    create_stop_event: signal.Signals = signal.SIGTERM
+    stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout_seconds: float = 10.0
     death_signal: signal.Signals = signal.SIGKILL
     fork: Callable[[Path], Awaitable[ForkedProcess | None]] | None = None
@@ -349,7 +349,7 @@ class _SupervisedProcess:
         if process.returncode is not None:
             return
         with suppress(ProcessLookupError):
-            process.send_signal(self.spec.create_stop_event)
+            process.send_signal(self.spec.stop_signal)
         try:
             await asyncio.wait_for(process.wait(), self.spec.stop_timeout_seconds)
         except TimeoutError:

@@ -70,7 +70,7 @@ class PlatformAccess(PlatformDeclarationBase):
 
 
 @dataclass(frozen=True, slots=True)
-class PlatformAccount:
+class Account:
     """One account: the number of its platform, the shop, and the base URL of the platform's API."""
 
     platform: str

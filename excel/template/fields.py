@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _HEX = re.compile(r"#?([0-9a-fA-F]{6}|[0-9a-fA-F]{3})")
 _FLAGS: Final[dict[object, bool]] = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False}
 
-DownloadSelection = TypeVar("DownloadSelection", bound=StrEnum)
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class TemplateFaults(ValueError):
@@ -159,7 +159,7 @@ class TemplateFieldReader:
             self._add_fault_unless_missing(name, f"true, {_COLORS_ALLOWED}")
         return color
 
-    def read_choice(self, name: str, allowed: Mapping[str, DownloadSelection]) -> DownloadSelection | None:
+    def read_choice(self, name: str, allowed: Mapping[str, Choice]) -> Choice | None:
         """Read one of several words, in upper or lower case."""
         value = self.get_value(name)
         found = allowed.get(value.strip().lower()) if isinstance(value, str) else None

@@ -44,7 +44,7 @@ NO_HAULAGE_API = "no_haulage_api"
 _log = logging.getLogger(__name__)
 
 
-class Queue(ResultReceiver, Protocol):
+class TaskQueueClient(ResultReceiver, Protocol):
     """The part of `Tasks` that a worker uses."""
 
     async def types(self) -> list[RegisteredType]:
@@ -82,7 +82,7 @@ class Worker:
 
     def __init__(
         self,
-        tasks: Queue,
+        tasks: TaskQueueClient,
         task_type: str,
         handlers: Mapping[str, Handler],
         *,

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 from sqlmodel import case, cast, col, func, select, tuple_
 
-from domain.orders.access import PlatformAccount
+from domain.orders.access import Account
 from domain.orders.capability import PlatformOrder
 from domain.orders.windows import TimeWindow
 from infra.database import (
@@ -103,13 +103,13 @@ class FetchedOrder(msgspec.Struct, gc=False):
         """Key of the comparison of two copies: the higher rank is newer."""
         return self.order.modified_at, self.order.version, self.asked_at
 
-    def replaces(self, stored: StoredRankAndDigest) -> bool:
+    def replaces(self, stored: RankAndDigest) -> bool:
         """Return whether it is newer: of two copies of the same second and version, the one requested later."""
         return self.digest != stored.digest and (*self.version_rank, self.digest) > (*stored.rank, stored.digest)
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRankAndDigest:
+class RankAndDigest:
     """Rank and digest of a stored order."""
 
     rank: tuple[datetime, int, datetime]
@@ -129,16 +129,16 @@ class OrderChange(msgspec.Struct, frozen=True, gc=False):
 
 
 async def write_copies_newer_than_stored(
-    session: Session, account: PlatformAccount, revision: int, copies: Sequence[FetchedOrder]
+    session: Session, account: Account, revision: int, copies: Sequence[FetchedOrder]
 ) -> list[OrderChange]:
     """Write copies that are newer than the stored ones, and keep what they replace. The platform's row must be locked.
 
     The lock excludes other writers of the account's orders, so reading first is safe: new orders are then written by
     COPY, which costs PostgreSQL a tenth of an insert that has to expect a conflict.
     """
-    found: dict[str, StoredRankAndDigest] = {}
+    found: dict[str, RankAndDigest] = {}
     for batch in _split_batches(copies):
-        found |= await _load_ranks_and_digests(session, account, batch)
+        found |= await _load_stored(session, account, batch)
     new = [each for each in copies if each.order.order_id not in found]
     newer = [each for each in copies if (old := found.get(each.order.order_id)) and each.replaces(old)]
     if new:
@@ -152,13 +152,13 @@ async def write_copies_newer_than_stored(
 
 
 async def list_ids_stored_at_least_as_new(
-    database: Database, account: PlatformAccount, copies: Sequence[FetchedOrder]
+    database: Database, account: Account, copies: Sequence[FetchedOrder]
 ) -> set[str]:
     """Return the ids of orders that are stored at least as new."""
     ids: set[str] = set()
     async with database.session() as session:
         for batch in _split_batches(copies):
-            found = await _load_ranks_and_digests(session, account, batch)
+            found = await _load_stored(session, account, batch)
             newest = {each.order.order_id: (each.order.modified_at, each.order.version) for each in batch}
             ids |= {order_id for order_id, stored in found.items() if stored.rank[:2] >= newest[order_id]}
     return ids
@@ -173,16 +173,14 @@ async def delete_expired_replaced_copies(database: Database, kept: timedelta, li
         return (await session.exec(delete(replaced).where(tuple_(*name).in_(past)))).rowcount
 
 
-async def _load_ranks_and_digests(
-    session: Session, account: PlatformAccount, batch: Sequence[FetchedOrder]
-) -> dict[str, StoredRankAndDigest]:
+async def _load_stored(session: Session, account: Account, batch: Sequence[FetchedOrder]) -> dict[str, RankAndDigest]:
     ids = [each.order.order_id for each in batch]
     rows = await session.execute(_KNOWN, {"platform": account.platform, "shop": account.shop, "ids": ids})
-    return {row.order_id: StoredRankAndDigest((row.modified_at, row.version, row.asked_at), row.digest) for row in rows}
+    return {row.order_id: RankAndDigest((row.modified_at, row.version, row.asked_at), row.digest) for row in rows}
 
 
 async def _keep_replaced_copies_and_write_new(
-    session: Session, account: PlatformAccount, revision: int, batch: Sequence[FetchedOrder]
+    session: Session, account: Account, revision: int, batch: Sequence[FetchedOrder]
 ) -> None:
     orders = [each.order for each in batch]
     whose = {
@@ -202,7 +200,7 @@ async def _keep_replaced_copies_and_write_new(
     await session.execute(_REPLACE, {**whose, **columns})
 
 
-def encode_rows_for_copy(account: PlatformAccount, revision: int, copies: Sequence[FetchedOrder]) -> bytes:
+def encode_rows_for_copy(account: Account, revision: int, copies: Sequence[FetchedOrder]) -> bytes:
     """Encode new orders for COPY, in the order of their key."""
     head = (
         encode_column_count_of_copy_row(len(COLUMNS))

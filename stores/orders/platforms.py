@@ -17,7 +17,7 @@ from sqlmodel import col, func, select
 
 from domain.faults import Missing
 from domain.orders import config, known_platforms
-from domain.orders.access import PlatformAccount
+from domain.orders.access import Account
 from domain.orders.activity_models import PlatformAlarm
 from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT_LEVEL, PlatformOptions, PlatformSettings, SettingOrigin
@@ -59,9 +59,9 @@ class PlatformWithSettingsInForce:
     """Those that were set for its project."""
 
     @property
-    def account(self) -> PlatformAccount:
+    def account(self) -> Account:
         """The account at the platform."""
-        return PlatformAccount(self.row.platform, self.row.shop, self.row.base_url)
+        return Account(self.row.platform, self.row.shop, self.row.base_url)
 
     @property
     def platform_now(self) -> datetime:

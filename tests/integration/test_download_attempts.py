@@ -98,7 +98,7 @@ async def test_a_probe_that_was_refused_is_no_success(exports: Downloads) -> Non
     display = RecordedProgress()
     show_download(display, shown)
     assert trouble["message"] in display.texts[0]
-    assert "the next is at" in downloads_command.describe(shown)
+    assert "the next is at" in downloads_command.describe_download_in_line(shown)
 
 
 async def test_what_runs_is_told(exports: Downloads) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import col, select
 
-from domain.orders.access import PlatformAccount
+from domain.orders.access import Account
 from domain.orders.capability import PlatformOrder
 from infra.database import Database
 from stores.orders import order_copies
@@ -21,7 +21,7 @@ from stores.tables.orders import ReplacedOrderRevision
 pytestmark = pytest.mark.stack
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-OURS, OTHERS = PlatformAccount("7", "shop", "http://a"), PlatformAccount("8", "shop", "http://b")
+OURS, OTHERS = Account("7", "shop", "http://a"), Account("8", "shop", "http://b")
 
 
 def copy(order_id: str, modified: int = 0, version: int = 1, asked: int = 0, raw: str = "{}") -> FetchedOrder:
@@ -33,14 +33,14 @@ def copy(order_id: str, modified: int = 0, version: int = 1, asked: int = 0, raw
 
 
 async def merge(
-    database: Database, revision: int, copies: list[FetchedOrder], account: PlatformAccount = OURS
+    database: Database, revision: int, copies: list[FetchedOrder], account: Account = OURS
 ) -> list[OrderChange]:
     """In a transaction of its own."""
     async with database.session() as session:
         return await order_copies.write_copies_newer_than_stored(session, account, revision, copies)
 
 
-async def read_orders(database: Database, account: PlatformAccount = OURS) -> dict[str, tuple[datetime, int, str, int]]:
+async def read_orders(database: Database, account: Account = OURS) -> dict[str, tuple[datetime, int, str, int]]:
     """What is there."""
     async with database.session() as session:
         rows = await session.exec(select(OrderRow).where(OrderRow.platform == account.platform))

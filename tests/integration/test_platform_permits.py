@@ -17,7 +17,7 @@ from clients.platforms import (
     build_day_bucket_name,
     build_rate_bucket_name,
 )
-from domain.orders.access import Credentials, PlatformAccount
+from domain.orders.access import Account, Credentials
 from domain.orders.declarations import RateLimit
 from domain.orders.windows import TimeWindow
 from infra.database import Database
@@ -76,7 +76,7 @@ async def test_a_rate_holds_over_all_workers(limiters: list[DatabaseLimiter]) ->
         record = PLAIN.model_copy(update=SMALL_PAGES)
         connectors = [
             PlatformConnectorFactory(http, limiter).build_connector(
-                record, PlatformAccount("7", "shop", sims.url("7")), _credentials, rate=rate
+                record, Account("7", "shop", sims.url("7")), _credentials, rate=rate
             )
             for limiter in limiters
         ]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from clients.http import GuardedClient
 from clients.platforms import OrderPage, PlatformConnector, PlatformConnectorFactory, ReplayableAnswerLog
 from domain.limits import LimitDecision, RateDemand, SlotDemand
-from domain.orders.access import Credentials, PlatformAccount
+from domain.orders.access import Account, Credentials
 from domain.orders.capability import Capability, PlatformOrder
 from domain.orders.declarations import RateLimit
 from domain.orders.known_platforms import KNOWN_PLATFORMS
@@ -94,7 +94,7 @@ async def running_connector(
             return Credentials.model_validate(platform.credentials)
 
         address = address or platforms.url(NUMBER)
-        account = PlatformAccount(NUMBER, "shop-1", address)
+        account = Account(NUMBER, "shop-1", address)
         plain = PLAIN_MILLISECONDS if platform.scenario.milliseconds else PLAIN
         known = {"plain": plain.model_copy(update=SMALL_PAGES), **KNOWN_PLATFORMS}
         every = PlatformConnectorFactory(http, limiter)

@@ -134,6 +134,6 @@ def test_the_engine_is_copied_as_of_one_moment(tmp_path: Path) -> None:
         writer.execute("INSERT INTO events VALUES (1)")
         backup.begin_sqlite_snapshot(reader)
         writer.execute("INSERT INTO events VALUES (2)")
-        backup.copy_file(reader, tmp_path / "copy")
+        backup.copy_sqlite_database(reader, tmp_path / "copy")
     with closing(sqlite3.connect(tmp_path / "copy")) as copy:
         assert copy.execute("SELECT id FROM events").fetchall() == [(1,)]

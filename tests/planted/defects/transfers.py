@@ -32,7 +32,7 @@ DEFECTS = (
     Defect(
         "a-retried-failure-is-counted-for-ever",
         "transfers",
-        "stores/transfers/jobs.py",
+        "stores/transfers/workloads.py",
         "SELECT max(r.id) FROM",
         "SELECT NULL::bigint FROM",
         ("tests/integration/test_transfer_retries.py", "-k", "sent_again_at_once"),

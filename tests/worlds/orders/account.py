@@ -22,7 +22,7 @@ def refuse_with(status: int, code: str, message: str) -> Answer:
     return Answer(json.dumps({"error": {"code": code, "message": message}}).encode(), status)
 
 
-class PlatformAccount:
+class Account:
     """Knows whose requests are let in."""
 
     def __init__(self, world: World, fired: set[str]) -> None:

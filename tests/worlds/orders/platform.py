@@ -15,7 +15,7 @@ from tests.worlds import dice
 from tests.worlds.answers import BENDS, Answer, Bending
 from tests.worlds.flaws import Flaw
 from tests.worlds.orders import record
-from tests.worlds.orders.account import PlatformAccount, refuse_with, tell
+from tests.worlds.orders.account import Account, refuse_with, tell
 from tests.worlds.orders.asking import Question, is_taken_for_right, read_place, strip_version
 from tests.worlds.orders.flaws import KINDS, Group
 from tests.worlds.orders.paging import Cut, Place, cut
@@ -55,7 +55,7 @@ class WorldPlatform:
         self.asked: Counter[str] = Counter()
         self.told_to_wait = 0
         self.last_asked_at = time.monotonic()
-        self.account = PlatformAccount(world, self.fired)
+        self.account = Account(world, self.fired)
         self.is_healed = False
         """Whether what lasts is over, too."""
         self._lies = 0
