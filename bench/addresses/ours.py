@@ -101,8 +101,14 @@ class Ours:
         await self._wait_until("SELECT count(*) >= $1 FROM im_infi_addr_sync_log_his", self.taken)
 
     async def pause(self) -> None:
-        """Let no cycle begin."""
-        await self.engine.get_schedule_handle(names.CYCLE_SCHEDULE).pause(note="filling the log")
+        """Let no cycle begin, and wait for the end of a run that loads once more after it has emptied the log."""
+        schedule = self.engine.get_schedule_handle(names.CYCLE_SCHEDULE)
+        await schedule.pause(note="filling the log")
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                if not (await schedule.describe()).info.running_actions:
+                    return
+                await asyncio.sleep(POLL_SECONDS)
 
     async def resume(self) -> None:
         """Let a cycle begin now."""
