@@ -132,5 +132,17 @@ lock: $(TOOLS) ## renew the pinned versions and the bill of materials; fails if 
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-clean: ## remove what was installed and what the embedded parts keep
+# A running installation locks its folder; the demo has one inside.
+define REQUIRE_DATA_UNUSED
+import fcntl, pathlib, sys
+for lock in sorted(pathlib.Path(".haulage").glob("**/run.lock")):
+    try:
+        fcntl.flock(lock.open("a"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"make clean would remove all data of what runs in {lock.parent}. Stop that first; nothing was removed.")
+endef
+export REQUIRE_DATA_UNUSED
+
+clean: ## remove all data of `make up` and `make demo`, and what was installed; refused while one of them runs
+	@$(PYTHON) -c "$$REQUIRE_DATA_UNUSED"
 	rm -rf $(VENV) .haulage .mypy_cache .ruff_cache .pytest_cache .hypothesis

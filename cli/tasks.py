@@ -7,7 +7,9 @@ The exit codes are those of all commands (`cli/command.py`).
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -19,7 +21,7 @@ import typer
 
 from cli import command
 from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, ProgressDisplay
-from haulage.errors import WorkFailed
+from haulage.errors import HaulageError, WorkFailed
 
 if TYPE_CHECKING:
     from haulage.tasks import HeldTask, Task, TaskCountsByState, TaskDetails, Tasks, Worker
@@ -34,6 +36,10 @@ TaskIds = Annotated[list[str], typer.Argument(help="Ids of tasks, as `haulage ta
 
 class TasksRefused(WorkFailed):
     """Some of many tasks were refused."""
+
+
+class ProgramFailed(HaulageError):
+    """The program did not do a task."""
 
 
 @app.command()
@@ -165,6 +171,9 @@ def work(
 
     A task has succeeded if the program exits with 0. Otherwise the attempt has failed, and the task is tried again by
     the rules of its type. What the program prints is passed on.
+
+    Exit codes: 0 no task of the type failed for good meanwhile, 1 some did, 2 there is no such program or type, 3 the
+    API does not answer.
     """
 
     from haulage.tasks import Worker
@@ -180,9 +189,10 @@ def work(
         await running
         after = await tasks.counts(task_type)
         fields = {"success": after.success - before.success, "failed": after.failed - before.failed}
-        return CommandOutput(fields, (f"{task_type}: {fields['success']:,} succeeded, {fields['failed']:,} failed",))
+        line = f"{task_type}: {fields['success']:,} succeeded, {fields['failed']:,} failed"
+        return CommandOutput(fields, (line,), exit_code=1 if fields["failed"] > 0 else 0)
 
-    run_with_client(run_worker_and_count_results, api, data_dir, as_json)
+    run_with_client(run_worker_and_count_results, api, data_dir, as_json, lambda: require_program(program[0]))
 
 
 async def _stop_when_empty(
@@ -205,6 +215,15 @@ def require_known_status(status: str | None) -> None:
     if status is not None and status.upper() not in Status.__members__:
         known = ", ".join(each.name.lower() for each in Status)
         raise CommandFault(f"{status} is no state of a task. Choose from {known}.")
+
+
+def require_program(program: str) -> None:
+    """Raise CommandFault for what cannot be run: every attempt of every task would fail by it."""
+    if shutil.which(program) is None:
+        raise CommandFault(
+            f"There is no program {program} that can be run, by its path or on the PATH; no task was begun. "
+            "Give the program and its arguments after --."
+        )
 
 
 def build_program_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[None]]:
@@ -231,7 +250,7 @@ def build_program_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[
         sys.stderr.write(errors.decode(errors="replace"))
         if child.returncode:
             last = errors.decode(errors="replace").strip()[-ERROR_CHARACTERS:]
-            raise ChildProcessError(f"{program[0]} exited with {child.returncode}: {last or 'it printed no error'}")
+            raise ProgramFailed(f"{program[0]} exited with {child.returncode}: {last or 'it printed no error'}")
 
     return run_program
 
@@ -263,7 +282,17 @@ def format_task_line(task: Task) -> str:
 def format_task_and_attempt_lines(task: TaskDetails) -> list[str]:
     """Return lines for people: the task, and the attempts that did not end it."""
     attempts = [f"  {each.end_time:%Y-%m-%d %H:%M:%S}: {each.outcome}" for each in task.attempts]
-    return [format_task_line(task), *attempts]
+    reason = find_last_failure(task.schedule_log)
+    return [format_task_line(task), *attempts, *([f"  last failure: {reason}"] if reason else [])]
+
+
+def find_last_failure(schedule_log: str) -> str:
+    """Return the last error in a task's log; empty if there is none, or another client wrote the log its own way."""
+    try:
+        entries = json.loads(schedule_log)
+        return str(entries[-1]["error"])
+    except (ValueError, LookupError, TypeError):
+        return ""
 
 
 def strip_fail_reason_prefix(message: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -71,7 +73,9 @@ async def run_installation_until_stopped(settings: Settings, forked: ForkedPrelo
         for line in describe_installation(running, key):
             console.print(line)
         await stop.wait()
-        console.print("Stopping.")
+        console.print("Stopping: API and workers end what they are in the midst of, then the components are stopped.")
+    data_dir = settings.data_dir
+    console.print(f"Stopped; data stay in {data_dir}." if data_dir.exists() else f"Stopped; {data_dir} was removed.")
     return 0
 
 
@@ -89,5 +93,12 @@ def describe_installation(running: LocalInstallation, key: str) -> list[str]:
         lines.append("Stand-ins, each with a page that shows what it holds:")
         lines += [f"  {name:<15}  {address}/" for name, address in running.stand_ins.items()]
         lines.append("Try each system in another terminal, in this folder:")
-        lines += [f"  .venv/bin/haulage {example.build(running.stand_ins)}" for example in EXAMPLES]
+        option = build_data_dir_option(running.settings.data_dir)
+        lines += [f"  .venv/bin/haulage {example.build(running.stand_ins)}{option}" for example in EXAMPLES]
     return [*lines, ""]
+
+
+def build_data_dir_option(data_dir: Path) -> str:
+    """Return the option that a command needs to find an installation; empty for the default folder."""
+    default: Path = Settings.model_fields["data_dir"].default
+    return "" if data_dir == default.absolute() else f" --data-dir {shlex.quote(str(data_dir))}"

@@ -93,6 +93,8 @@ class RunFile:
         try:
             draft.write_text(self.state.model_dump_json(indent=2))
             draft.replace(self._path)
+        except FileNotFoundError:
+            return  # the folder was removed: there is nothing left to find again
         except OSError as error:
             _log.warning("run_record_not_written", path=str(self._path), reason=str(error))
 
@@ -281,7 +283,7 @@ def write_environment_file_while_running(data_dir: Path, variables: Mapping[str,
     try:
         yield
     finally:
-        path.unlink()
+        path.unlink(missing_ok=True)  # the whole folder may have been removed
 
 
 def set_environment_of_running_installation(data_dir: Path) -> bool:

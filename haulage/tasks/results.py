@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from haulage.errors import HaulageError
 from haulage.tasks.models import HeldTask, Status, TaskResult
 
 LOG_ENTRIES = 3
@@ -45,7 +46,7 @@ def append_attempt_to_log(task: HeldTask, error: BaseException, seconds: float) 
 def describe_error(error: BaseException) -> str:
     """Describe an error without characters that the API refuses: NUL and unpaired surrogates."""
     try:
-        text = f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, HaulageError) else f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - the `__str__` of a handler's error may fail
         text = type(error).__name__
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")

@@ -290,7 +290,8 @@ class Worker:
             _log.warning("task_failed: task %s: its handler raised CancelledError", task.task_id)
             return build_failed_attempt_result(task, error, time.monotonic() - began)
         except Exception as error:  # noqa: BLE001 - any error of a handler fails the attempt
-            _log.warning("task_failed: task %s: %s", task.task_id, describe_error(error)[:LOG_ERROR_CHARACTERS])
+            reason = describe_error(error)[:LOG_ERROR_CHARACTERS]
+            _log.warning("task_failed: task %s, attempt %d: %s", task.task_id, task.crt_retry_num + 1, reason)
             return build_failed_attempt_result(task, error, time.monotonic() - began)
         if next_ is None:
             return build_result(task, Status.SUCCESS)

@@ -42,7 +42,8 @@ async def test_a_program_does_each_task(queue: Tasks, tmp_path: Path) -> None:
 
     ended = await run(queue, "work", "video", "--until-empty", "--json", "--", "sh", "-c", script)
 
-    assert (ended.code, ended.json) == (0, {"success": 1, "failed": 1}), ended.err
+    assert (ended.code, ended.json) == (1, {"success": 1, "failed": 1}), ended.err
+    assert f"task {task_ids[1]}, attempt 2: sh exited with 3: broken\n" in ended.err
     assert sorted((tmp_path / "done").read_text().splitlines()) == sorted(
         [f"{task_ids[0]} good", f"{task_ids[1]} bad", f"{task_ids[1]} bad"]
     )
@@ -54,7 +55,8 @@ async def test_a_program_does_each_task(queue: Tasks, tmp_path: Path) -> None:
         "success, 'good'",
         "failed, 'bad'",
     ]
-    assert ": failed" in shown.out.splitlines()[-1]
+    assert ": failed" in shown.out.splitlines()[-2]
+    assert shown.out.splitlines()[-1] == "  last failure: sh exited with 3: broken"
 
 
 async def test_a_worker_stops_at_ctrl_c(queue: Tasks, tmp_path: Path) -> None:
@@ -112,6 +114,7 @@ async def test_a_paused_type_is_resumed(queue: Tasks) -> None:
         pytest.param(("counts", "unknown"), 2, "There is no type 'unknown'", id="unknown type"),
         pytest.param(("list", "video", "--status", "odd"), 2, "odd is no state of a task", id="unknown state"),
         pytest.param(("create", "video", "--file", "/nowhere"), 2, "/nowhere cannot be read", id="no file"),
+        pytest.param(("work", "video", "--", "no-such"), 2, "There is no program no-such", id="unknown program"),
         pytest.param(("work", "unknown", "--", "true"), 2, "There is no type 'unknown'", id="worker without a type"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -68,6 +69,13 @@ def test_a_held_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
             pass
     assert f"held by process {os.getpid()} since 2" in refused.value.record.message
     assert "HAULAGE_DATA_DIR" in refused.value.record.hint
+
+
+def test_a_folder_that_is_removed_while_it_is_held_ends_cleanly(tmp_path: Path) -> None:
+    """Someone removes all data beneath a running installation: its end raises nothing."""
+    folder = data_folder.create_data_folder(tmp_path / "data")
+    with data_folder.lock_data_dir(folder), data_folder.write_environment_file_while_running(folder, {}):
+        shutil.rmtree(folder)
 
 
 def test_a_folder_is_free_again_after_its_holder(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.embedded import data_folder
 from domain import VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,18 @@ def test_what_is_run_installs_no_tools(target: str) -> None:
     planned = plan(target)
     assert RUN in planned
     assert DEVELOPMENT not in planned
+
+
+def test_clean_is_refused_while_an_installation_runs(tmp_path: Path) -> None:
+    """It would remove all data of one that runs, or of a demo that runs."""
+    folder = data_folder.create_data_folder(tmp_path / ".haulage" / "demo")
+    clean = ["make", "--file", str(ROOT / "Makefile"), "clean"]
+    with data_folder.lock_data_dir(folder):
+        refused = subprocess.run(clean, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert folder.exists()
+    assert "what runs in .haulage/demo. Stop that first" in refused.stderr
+    subprocess.run(clean, cwd=tmp_path, capture_output=True, check=True)
+    assert not folder.exists()
 
 
 def test_only_the_site_of_the_documents_waits_for_its_tools() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from cli.up import EXAMPLES, describe_installation
+from cli.up import EXAMPLES, build_data_dir_option, describe_installation
 from dev import stand_ins
 from dev.local import LocalInstallation
 from infra.settings import GseSettings, OrderSettings, Settings
@@ -73,3 +73,6 @@ def test_only_stand_ins_that_run_are_printed(settings: Settings, names: tuple[st
     assert sum(f"127.0.0.1:{port}/" in line for line in lines for port in PORTS.values()) >= len(names)
     assert sum(line.startswith("  .venv/bin/haulage ") for line in lines) == (len(EXAMPLES) if names else 0)
     assert any("hlg_key" in line for line in lines)
+    commands = [line for line in lines if line.startswith("  .venv/bin/haulage ")]
+    assert all(line.endswith(f" --data-dir {settings.data_dir}") for line in commands), "the folder is not the default"
+    assert build_data_dir_option(Path(".haulage").absolute()) == ""
