@@ -181,7 +181,7 @@ class GrowingPausesUntilRetryTimeout:
             is_short: Whether the message is known to be acceptable again in a few milliseconds.
 
         Raises:
-            EngineSilent: The window has passed; an instance of `error_class`.
+            EngineUnresponsive: The window has passed; an instance of `error_class`.
         """
         if time.monotonic() >= self._until:
             message = f"{self._service} did not answer in {RETRY_WINDOW_SECONDS:g} s: {cause}"

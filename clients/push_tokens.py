@@ -73,7 +73,7 @@ class PushTokenVerifier:
         self._accepted[token] = min(expires, time.time() + KEYS_CACHE_SECONDS)
 
     async def _decode_claims(self, token: str, key_id: str) -> dict[str, Any]:
-        key = await self._find_key(key_id)
+        key = await self._find_key_or_reload_keys(key_id)
         if key is None:
             raise InvalidPushToken("the key that signed it is not among Google's keys")
         claims: dict[str, Any] = jwt.decode(
@@ -87,7 +87,7 @@ class PushTokenVerifier:
         )
         return claims
 
-    async def _find_key(self, key_id: str) -> jwt.PyJWK | None:
+    async def _find_key_or_reload_keys(self, key_id: str) -> jwt.PyJWK | None:
         async with self._lock:
             age = time.monotonic() - self._loaded_at
             if age > KEYS_CACHE_SECONDS or (key_id not in self._keys and age > KEYS_RELOAD_SECONDS):

@@ -85,7 +85,7 @@ def trace_request(method: str, resource: Any, headers: Mapping[str, str]) -> Abs
     from opentelemetry.trace import SpanKind
 
     name = f"{method} {resource.canonical if resource else 'none'}"
-    return _trace(_tracer, name, SpanKind.SERVER, extract(dict(headers)))
+    return _trace_span(_tracer, name, SpanKind.SERVER, extract(dict(headers)))
 
 
 def trace_call(method: str, url: object) -> AbstractContextManager[Any]:
@@ -95,11 +95,11 @@ def trace_call(method: str, url: object) -> AbstractContextManager[Any]:
     from opentelemetry.trace import SpanKind
 
     host = urlsplit(str(url)).hostname or ""
-    return _trace(_tracer, f"{method} {host}", SpanKind.CLIENT, None, {"server.address": host})
+    return _trace_span(_tracer, f"{method} {host}", SpanKind.CLIENT, None, {"server.address": host})
 
 
 @contextmanager
-def _trace(
+def _trace_span(
     tracer: Tracer, name: str, kind: Any, parent: Context | None, attributes: Mapping[str, str] | None = None
 ) -> Iterator[None]:
     from opentelemetry.trace import StatusCode

@@ -70,7 +70,7 @@ class DatabaseCopy(BaseModel):
 
 
 @asynccontextmanager
-async def open_connection(settings: DatabaseSettings) -> AsyncIterator[Connection]:
+async def open_connection_without_limits(settings: DatabaseSettings) -> AsyncIterator[Connection]:
     """Yield a connection of its own, without the time limits of a pool's."""
     connection = await asyncpg.connect(
         settings.url.get_secret_value().replace("+asyncpg", "", 1),
@@ -85,9 +85,9 @@ async def open_connection(settings: DatabaseSettings) -> AsyncIterator[Connectio
 
 
 @asynccontextmanager
-async def hold_engine_writes(settings: DatabaseSettings) -> AsyncIterator[None]:
+async def block_temporal_writes(settings: DatabaseSettings) -> AsyncIterator[None]:
     """Keep Temporal from writing to its database while the block runs: each of its writes reads a row of `shards`."""
-    async with open_connection(settings) as connection, connection.transaction():
+    async with open_connection_without_limits(settings) as connection, connection.transaction():
         if await connection.fetchval("SELECT to_regclass('public.shards') IS NOT NULL"):
             await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
             await connection.execute("LOCK TABLE shards IN EXCLUSIVE MODE")
@@ -115,7 +115,9 @@ async def copy_tables_to_files(connection: Connection, name: str, folder: Path) 
             status = await connection.copy_from_table(table, columns=columns, output=write)
         tables.append(TableCopy(name=table, columns=columns, rows=int(status.split()[-1]), file=path.name))
     sequences = {row["name"]: row["last_value"] for row in await connection.fetch(_SEQUENCES) if row["last_value"]}
-    return DatabaseCopy(name=name, revision=await read_revision(connection), tables=tables, sequences=sequences)
+    return DatabaseCopy(
+        name=name, revision=await read_haulage_or_temporal_revision(connection), tables=tables, sequences=sequences
+    )
 
 
 async def copy_files_into_empty_tables(connection: Connection, copy: DatabaseCopy, folder: Path) -> None:
@@ -124,8 +126,8 @@ async def copy_files_into_empty_tables(connection: Connection, copy: DatabaseCop
     Raises:
         Conflict: A table has rows, or the schema is of another revision.
     """
-    await require_empty(connection)
-    if (found := await read_revision(connection)) != copy.revision:
+    await require_database_without_rows(connection)
+    if (found := await read_haulage_or_temporal_revision(connection)) != copy.revision:
         raise Conflict(
             "restore_wrong_revision",
             f"The backup of the database {copy.name} has revision {copy.revision}, this database {found or 'none'}.",
@@ -144,7 +146,7 @@ async def copy_files_into_empty_tables(connection: Connection, copy: DatabaseCop
             await connection.execute("UPDATE alembic_version SET version_num = $1", RESTORING)
 
 
-async def require_empty(connection: Connection) -> None:
+async def require_database_without_rows(connection: Connection) -> None:
     """Require a database without rows, but for what migrations write.
 
     Raises:
@@ -159,7 +161,7 @@ async def require_empty(connection: Connection) -> None:
             )
 
 
-async def read_revision(connection: Connection) -> str:
+async def read_haulage_or_temporal_revision(connection: Connection) -> str:
     """Return the revision of the schema of Haulage or of Temporal; empty without one."""
     for table, column in (("alembic_version", "version_num"), ("schema_version", "curr_version")):
         if await connection.fetchval("SELECT to_regclass('public.' || $1) IS NOT NULL", table):
@@ -167,7 +169,7 @@ async def read_revision(connection: Connection) -> str:
     return ""
 
 
-async def require_no_process(connection: Connection, application: str) -> None:
+async def require_no_connected_process(connection: Connection, application: str) -> None:
     """Require that no API and no worker is connected to the database.
 
     Raises:
@@ -193,7 +195,7 @@ async def skip_ids_possibly_used_after_backup(connection: Connection) -> None:
         await connection.execute("UPDATE order_platforms SET revision = revision + $1", GAP)
 
 
-async def lift_restoring_mark(connection: Connection) -> None:
+async def allow_starts_on_restored_database(connection: Connection) -> None:
     """Let processes start on a database that was restored."""
     await connection.execute(
         "UPDATE alembic_version SET version_num = $1 WHERE version_num = $2", get_head_revision(), RESTORING

@@ -80,7 +80,7 @@ class BookRenderer:
         """Render all tables to a single book.
 
         Raises:
-            BookTooLarge: It exceeds the maximum size; rendering stops as soon as that is certain.
+            WorkbookFileTooLarge: It exceeds the maximum size; rendering stops as soon as that is certain.
         """
         bodies: list[TableBodyWriter] = []
         book = self._create_book()

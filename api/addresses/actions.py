@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from api.addresses import queries
 from api.addresses.context import CYCLE_TRIGGER, INT64_MAX, load_effective_settings, routes
-from api.addresses.queries import MessagePath, describe_cycle, find_or_create_cycle_schedule
+from api.addresses.queries import MessagePath, build_cycle_response, find_or_create_cycle_schedule
 from api.addresses.responses import (
     CountFailedResponse,
     CycleResponse,
@@ -247,7 +247,7 @@ async def pause_cycle(call: Call, body: OperatorRequest) -> CycleResponse:
     handle = await find_or_create_cycle_schedule(call)
     await starts.set_schedule_paused(handle, f"{body.who}: {body.reason}", is_paused=True)
     await actions.record_action(call.services.database, "pause", ActorWithReason(body.who, body.reason))
-    return await describe_cycle(call, handle)
+    return await build_cycle_response(call, handle)
 
 
 @routes.post("/v1/addresses/cycle/resume", access=RouteAccess.ADMIN)
@@ -257,4 +257,4 @@ async def resume_cycle(call: Call, body: OperatorRequest) -> CycleResponse:
     await starts.set_schedule_paused(handle, f"{body.who}: {body.reason}", is_paused=False)
     await actions.record_action(call.services.database, "resume", ActorWithReason(body.who, body.reason))
     call.request.app[CYCLE_TRIGGER].request_cycle()
-    return await describe_cycle(call, handle)
+    return await build_cycle_response(call, handle)

@@ -147,7 +147,7 @@ async def _save_options_and_update_schedules(
         version = await addresses_configuration.load_newest_version_in_session(session)
         paused = addresses.apply_options_to_settings(environment, version.options).modules.paused
         options = change(version.options)
-        _validate_options(call, options)
+        _require_allowed_addresses_and_credentials(call, options)
         if options.model_dump(exclude_none=True) != version.options.model_dump(exclude_none=True):
             version = await addresses_configuration.insert_options_version_row(
                 session, options, ActorWithReason(body.who, body.reason)
@@ -161,7 +161,7 @@ async def _save_options_and_update_schedules(
     return _build_config_response(call, version)
 
 
-def _validate_options(call: Call, options: AddressOptions) -> None:
+def _require_allowed_addresses_and_credentials(call: Call, options: AddressOptions) -> None:
     """Refuse addresses that the guard denies, and names of credentials without a file."""
     environment = call.services.settings.addresses
     for module in Module:

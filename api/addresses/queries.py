@@ -163,7 +163,7 @@ async def read_unfinished_counts(call: Call) -> UnfinishedCountsResponse:
 @routes.get("/v1/addresses/cycle", access=RouteAccess.ADMIN)
 async def read_cycle(call: Call) -> CycleResponse:
     """Show whether cycles run."""
-    return await describe_cycle(call, await find_or_create_cycle_schedule(call))
+    return await build_cycle_response(call, await find_or_create_cycle_schedule(call))
 
 
 async def find_or_create_cycle_schedule(call: Call) -> ScheduleHandle:
@@ -173,7 +173,7 @@ async def find_or_create_cycle_schedule(call: Call) -> ScheduleHandle:
     )
 
 
-async def describe_cycle(call: Call, handle: ScheduleHandle) -> CycleResponse:
+async def build_cycle_response(call: Call, handle: ScheduleHandle) -> CycleResponse:
     description = await handle.describe()
     state, running = description.schedule.state, description.info.running_actions
     started = [each for each in running if isinstance(each, ScheduleActionExecutionStartWorkflow)]
@@ -185,11 +185,11 @@ async def describe_cycle(call: Call, handle: ScheduleHandle) -> CycleResponse:
         progress=await _read_cycle_progress_if_running(call.services.engine, started[0].workflow_id)
         if started
         else None,
-        pauses=await _list_pauses(call, state.note or "" if state.paused else None),
+        pauses=await _list_pauses_of_system_cycle_and_modules(call, state.note or "" if state.paused else None),
     )
 
 
-async def _list_pauses(call: Call, cycle_note: str | None) -> list[AddressPauseResponse]:
+async def _list_pauses_of_system_cycle_and_modules(call: Call, cycle_note: str | None) -> list[AddressPauseResponse]:
     """List what is paused: the system, the cycle if it has a note, and modules."""
     database = call.services.database
     found: list[AddressPauseResponse] = []

@@ -110,7 +110,7 @@ async def create_download(
     requested = _parse_and_check_tables(call, body)
     answer = await _find_by_idempotency_key_or_start(call, body, requested, headers.idempotency_key)
     _set_response_header(call, "Location", f"/v1/downloads/{answer.task_id}")
-    return await _wait_for_file(call, answer, query.wait) if query.wait else answer
+    return await _wait_for_file_or_return_state(call, answer, query.wait) if query.wait else answer
 
 
 def _parse_and_check_tables(call: Call, body: DownloadRequest) -> list[RequestedTable]:
@@ -231,7 +231,9 @@ def _build_spec(
     )
 
 
-async def _wait_for_file(call: Call, answer: DownloadResponse, seconds: int) -> DownloadResponse | web.StreamResponse:
+async def _wait_for_file_or_return_state(
+    call: Call, answer: DownloadResponse, seconds: int
+) -> DownloadResponse | web.StreamResponse:
     """Return the file if it is ready in time, else the current state."""
     call.remove_time_limit()
     with suppress(TimeoutError):

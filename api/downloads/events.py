@@ -165,7 +165,7 @@ async def send_updates_over_socket(call: Call, subscription: LatestStatesSubscri
             "Use a WebSocket client; GET /v1/downloads/{task_id}/events streams the same over plain HTTP.",
         )
     await socket.prepare(call.request)
-    async with _stream_while_authorized(call, subscription, _end_when_closed(socket, subscription)):
+    async with _stream_while_authorized(call, subscription, _end_subscription_when_socket_closes(socket, subscription)):
         while (updates := await subscription.wait_for_updates()) is not None:
             for answer in updates:
                 await _send_or_abort(socket.send_str(answer.model_dump_json()))
@@ -174,7 +174,9 @@ async def send_updates_over_socket(call: Call, subscription: LatestStatesSubscri
     return socket
 
 
-async def _end_when_closed(socket: web.WebSocketResponse, subscription: LatestStatesSubscription) -> None:
+async def _end_subscription_when_socket_closes(
+    socket: web.WebSocketResponse, subscription: LatestStatesSubscription
+) -> None:
     async for _ in socket:
         pass
     subscription.end(SubscriptionEndReason.LEFT)
@@ -230,7 +232,7 @@ async def _stream_while_authorized(
 ) -> AsyncIterator[None]:
     """Stream without a time limit, but end the subscription when the key is revoked."""
     call.remove_time_limit()
-    tasks = [asyncio.create_task(each) for each in (_end_when_key_revoked(call, subscription), *others)]
+    tasks = [asyncio.create_task(each) for each in (_end_subscription_when_key_revoked(call, subscription), *others)]
     try:
         yield
     finally:
@@ -239,7 +241,7 @@ async def _stream_while_authorized(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _end_when_key_revoked(call: Call, subscription: LatestStatesSubscription) -> None:
+async def _end_subscription_when_key_revoked(call: Call, subscription: LatestStatesSubscription) -> None:
     authenticator, seconds = call.request.app[auth.AUTHENTICATOR], call.services.settings.api.ping_seconds
     while subscription.ending is None:
         await asyncio.sleep(seconds)

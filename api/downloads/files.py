@@ -211,7 +211,7 @@ async def _require_linked_file(call: Call, token: str) -> DownloadFile:
         Missing: The link is invalid, or its download is gone.
         Gone: The link has expired.
     """
-    links = (verify_link_signature(pepper, token) for pepper in _list_peppers(call))
+    links = (parse_link_if_signature_matches(pepper, token) for pepper in _list_peppers(call))
     opened = next(filter(None, links), None)
     if opened is None:
         raise Missing("not_found", "This link is invalid, or a character of it was lost.", "Ask for a new one.")
@@ -284,7 +284,7 @@ def sign_link(pepper: str, link: FileLink) -> str:
     return f"{_encode_base64(text)}.{_encode_base64(_compute_signature(pepper, text))}"
 
 
-def verify_link_signature(pepper: str, token: str) -> FileLink | None:
+def parse_link_if_signature_matches(pepper: str, token: str) -> FileLink | None:
     """Return the link of a token, or None if the signature is wrong. The caller checks the expiry."""
     body, _, signature = token.partition(".")
     try:

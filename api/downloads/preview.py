@@ -84,7 +84,7 @@ def parse_drawing(body: PreviewRequest) -> WorkbookLayout:
     """Return the drawing of a request.
 
     Raises:
-        Refusal: It cannot be drawn, or takes too long for a preview.
+        RequestRejected: It cannot be drawn, or takes too long for a preview.
     """
     table = tables.build_table_drawing(body.model_dump(include=set(REGIONS)))
     drawing = tables.build_book_drawing(body, [table])

@@ -65,7 +65,7 @@ def build_tables_or_reject_request(body: DownloadRequest) -> list[RequestedTable
     """Return the tables of a request.
 
     Raises:
-        Refusal: Its fields are inconsistent.
+        RequestRejected: Its fields are inconsistent.
     """
     if misfits := list(_find_problems_of_splitting_into_tables(body)):
         parsing.reject_request_with_field_errors("body", misfits)

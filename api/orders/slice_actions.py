@@ -179,7 +179,7 @@ async def _start_redo_unless_running(call: Call, platform: OrderPlatform, window
     """Start a reading, unless one is under way."""
     job = SliceJob(window=window, track=LiveOrHistory.LIVE, purpose=SliceReadPurpose.AGAIN, suffix=names.REDO_SUFFIX)
     order = SliceInput(platform=platform.platform, project_id=platform.project_id, job=job)
-    await handle.redo_slice(call.services.engine, order)
+    await handle.start_slice_reread_unless_running(call.services.engine, order)
 
 
 async def _create_if_missing_and_trigger_schedule(call: Call, platform: OrderPlatform) -> None:

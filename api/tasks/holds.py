@@ -121,7 +121,7 @@ def _merge_or_reject_body_and_query(body: HoldTasksRequest, query: HoldTasksQuer
     """Merge body and query; flowSvr's client sends every field in both.
 
     Raises:
-        Refusal: They differ, or neither has a type.
+        RequestRejected: They differ, or neither has a type.
     """
     sent = {name: (getattr(body, name), getattr(query, name)) for name in HoldTasksQuery.model_fields}
     errors = [

@@ -144,11 +144,14 @@ async def back_up(settings: Settings, folder: Path, engine: EngineDatabases) -> 
     """
     await asyncio.to_thread(_create_or_require_empty_folder, folder)
     async with AsyncExitStack() as held:
-        ours = await held.enter_async_context(table_copies.open_connection(settings.database))
-        theirs = [await held.enter_async_context(table_copies.open_connection(each)) for each in engine.databases]
+        ours = await held.enter_async_context(table_copies.open_connection_without_limits(settings.database))
+        theirs = [
+            await held.enter_async_context(table_copies.open_connection_without_limits(each))
+            for each in engine.databases
+        ]
         async with AsyncExitStack() as engine_writes_held:
             for each in engine.databases:
-                await engine_writes_held.enter_async_context(table_copies.hold_engine_writes(each))
+                await engine_writes_held.enter_async_context(table_copies.block_temporal_writes(each))
             reader = held.enter_context(closing(sqlite3.connect(engine.file or ":memory:", check_same_thread=False)))
             if engine.file:
                 await engine_writes_held.enter_async_context(_block_sqlite_writes(engine.file))

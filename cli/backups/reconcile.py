@@ -94,8 +94,8 @@ async def run_reconciliation(settings: Settings, engine: Client | None = None) -
     """
     own = settings.database.model_copy(update={"application_name": table_copies.APPLICATION})
     found: list[str] = []
-    async with table_copies.open_connection(settings.database) as connection:
-        await table_copies.require_no_process(connection, settings.database.application_name)
+    async with table_copies.open_connection_without_limits(settings.database) as connection:
+        await table_copies.require_no_connected_process(connection, settings.database.application_name)
         await table_copies.skip_ids_possibly_used_after_backup(connection)
         database, objects = Database(own), ObjectStore(settings.objects)
         try:
@@ -106,7 +106,7 @@ async def run_reconciliation(settings: Settings, engine: Client | None = None) -
         finally:
             await objects.close()
             await database.close()
-        await table_copies.lift_restoring_mark(connection)
+        await table_copies.allow_starts_on_restored_database(connection)
     return found
 
 

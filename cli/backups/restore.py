@@ -128,7 +128,7 @@ async def restore_deployed(settings: Settings, folder: Path, engine: EngineDatab
     require_keys(manifest, list_key_ids(settings), "this installation")
     for each in engine.databases:
         copy = manifest.find_database(get_database_name(each))
-        async with table_copies.open_connection(each) as connection:
+        async with table_copies.open_connection_without_limits(each) as connection:
             if copy:
                 await table_copies.copy_files_into_empty_tables(connection, copy, folder / copy.name)
     await _restore_database_and_objects(settings, manifest, folder)
@@ -144,8 +144,8 @@ async def _restore_database_and_objects(settings: Settings, manifest: BackupMani
                 f"The bucket {settings.objects.bucket} has objects already.",
                 "Nothing is overwritten. Name an empty bucket or a new HAULAGE_OBJECTS__PREFIX.",
             )
-        async with table_copies.open_connection(settings.database) as connection:
-            await table_copies.require_empty(connection)
+        async with table_copies.open_connection_without_limits(settings.database) as connection:
+            await table_copies.require_database_without_rows(connection)
             await migrate.migrate(settings.database.url.get_secret_value(), build_tls_arguments(settings.database))
             await table_copies.copy_files_into_empty_tables(connection, manifest.databases[0], folder / HAULAGE)
         for record in _iterate_object_records(folder):

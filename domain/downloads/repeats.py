@@ -218,8 +218,8 @@ def find_keys_repeated_in_one_row(uneven: NotFlatRows, rows: RawRows) -> list[st
     more = keys - sum(map(is_not, chain.from_iterable(rows), repeat(NULL)))
     if (
         not more
-        or more == _count_keys_of_columns(rows, _find_nested_columns(rows))
-        or more == _count_keys_of_columns(rows, range(len(rows[0])))
+        or more == _count_keys_within_cells(rows, _find_nested_columns(rows))
+        or more == _count_keys_within_cells(rows, range(len(rows[0])))
     ):
         return []
     return _find_repeated_keys_row_by_row(uneven.data)
@@ -258,7 +258,7 @@ def _find_nested_columns(rows: RawRows) -> list[int]:
     return [at for at in range(len(rows[0])) if any(bytes(row[at])[:1] in _NESTED for row in sample)]
 
 
-def _count_keys_of_columns(rows: RawRows, columns: Sequence[int]) -> int:
+def _count_keys_within_cells(rows: RawRows, columns: Sequence[int]) -> int:
     """Count the keys within the cells of some columns."""
     return count_json_keys(b"[%b]" % b",".join([row[at] for row in rows for at in columns]))
 

@@ -62,7 +62,7 @@ class TaskQueueHeap:
         self.due -= 1
         self.pending -= 1
 
-    def stop_counting(self, task: Task) -> None:
+    def uncount_and_invalidate_entry(self, task: Task) -> None:
         """Stop counting a queued task whose status is about to change; its entry becomes invalid with that."""
         self.due -= task.order_time <= self._now
         self.pending -= 1

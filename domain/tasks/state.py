@@ -1,6 +1,6 @@
 """State of a lane: its tasks, and what happens to each (create, hold, set, expire, cancel, archive).
 
-It has no clock: `advance` sets the time. No method raises on a message that could be decoded.
+It has no clock: `advance_clock` sets the time. No method raises on a message that could be decoded.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class LaneState:
 
     @property
     def next_lease_end(self) -> int | None:
-        """When `advance` has to be called even if no batch arrives."""
+        """When `advance_clock` has to be called even if no batch arrives."""
         return self._leases.next_end
 
     @property
@@ -311,12 +311,12 @@ class LaneState:
         task.modify_time = self.now
 
     def _return_to_queue(self, task: Task, order_time: int) -> None:
-        self._stop_counting(task)
+        self._uncount_under_present_status(task)
         task.status, task.order_time = _PENDING, order_time
         self._queue.push(task)
 
     def _end_task(self, task: Task, status: int) -> None:
-        self._stop_counting(task)
+        self._uncount_under_present_status(task)
         task.status = status
         self._ended[task.key] = task
         if status == _SUCCESS:
@@ -326,10 +326,10 @@ class LaneState:
         else:
             self._head.cancelled += 1
 
-    def _stop_counting(self, task: Task) -> None:
+    def _uncount_under_present_status(self, task: Task) -> None:
         """Stop counting a task under its present status."""
         if task.status == _PENDING:
-            self._queue.stop_counting(task)
+            self._queue.uncount_and_invalidate_entry(task)
         else:
             self._leases.running -= 1
 

@@ -62,7 +62,7 @@ class TemplateFaultCollector:
         """Whether any fault was added."""
         return self._count > 0
 
-    def raise_faults(self) -> None:
+    def raise_if_any_fault(self) -> None:
         """Raise `TemplateFaults` if there is any fault."""
         if self._count:
             raise TemplateFaults(self._sentences, self._count)

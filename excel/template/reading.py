@@ -58,7 +58,7 @@ def read_template(value: JsonValue, at: str = "template") -> TableTemplate:
     """
     faults = TemplateFaultCollector()
     template = _read_template_object(value, at, faults)
-    faults.raise_faults()
+    faults.raise_if_any_fault()
     return template
 
 

@@ -237,7 +237,7 @@ async def test_a_restored_log_gives_no_id_again_that_modules_know(world: CycleHa
     await world.fetch("TRUNCATE im_infi_addr_sync_log_his, addr_sync_keys")
     await world.fetch("TRUNCATE im_infi_addr_sync_log RESTART IDENTITY")
 
-    async with table_copies.open_connection(settings.database) as connection:
+    async with table_copies.open_connection_without_limits(settings.database) as connection:
         await table_copies.skip_ids_possibly_used_after_backup(connection)
     await world.publish([create("b", 1, n=2)])
     await world.cycle()

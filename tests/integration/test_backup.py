@@ -231,22 +231,22 @@ async def test_rows_are_copied_into_another_database(
     await insert_rows_of_lost_workflows(SecretSealer(stack.build_settings().secrets), database)
     async with own_database(stack) as other_url:
         here, there = (DatabaseSettings(url=SecretStr(url)) for url in (database_url, other_url))
-        async with table_copies.open_connection(here) as connection:
+        async with table_copies.open_connection_without_limits(here) as connection:
             await table_copies.begin_snapshot_and_get_time(connection)
             async with database.session() as session:
                 session.add(Project(project_id="prj_2", name="late", created_at=datetime.now(UTC)))
             copied = await table_copies.copy_tables_to_files(connection, "haulage", tmp_path)
         await migrate.migrate(other_url)
-        async with table_copies.open_connection(there) as connection:
+        async with table_copies.open_connection_without_limits(there) as connection:
             await table_copies.copy_files_into_empty_tables(connection, copied, tmp_path)
             [project] = await connection.fetch("SELECT id FROM projects")
             target = await connection.fetchrow("SELECT agent_id, state FROM transfer_targets")
             next_job = await connection.fetchval("SELECT nextval('transfer_jobs_id_seq')")
             with pytest.raises(Conflict, match=r"has data already: its table \w+ has rows"):
-                await table_copies.require_empty(connection)
-            assert await table_copies.read_revision(connection) == migrate.RESTORING
-            await table_copies.lift_restoring_mark(connection)
-            assert await table_copies.read_revision(connection) == migrate.get_head_revision()
+                await table_copies.require_database_without_rows(connection)
+            assert await table_copies.read_haulage_or_temporal_revision(connection) == migrate.RESTORING
+            await table_copies.allow_starts_on_restored_database(connection)
+            assert await table_copies.read_haulage_or_temporal_revision(connection) == migrate.get_head_revision()
     assert project["id"] == "prj_1"
     assert target is not None
     assert tuple(target) == ("a", "Running")
@@ -256,9 +256,9 @@ async def test_rows_are_copied_into_another_database(
 async def test_temporal_writes_nothing_while_its_moment_is_chosen(empty_database_url: str) -> None:
     """Each of its writes reads a row of `shards` with a lock, which waits until the block ends; reading goes on."""
     settings = DatabaseSettings(url=SecretStr(empty_database_url))
-    async with table_copies.open_connection(settings) as temporals:
+    async with table_copies.open_connection_without_limits(settings) as temporals:
         await temporals.execute("CREATE TABLE shards (range_id int); INSERT INTO shards VALUES (1)")
-        async with table_copies.hold_engine_writes(settings):
+        async with table_copies.block_temporal_writes(settings):
             assert await temporals.fetchval("SELECT range_id FROM shards") == 1
             await temporals.execute("SET lock_timeout = '50ms'")
             with pytest.raises(asyncpg.LockNotAvailableError):

@@ -190,7 +190,9 @@ class DownloadWorkflow:
             if self._probed.file is not None:
                 return self._probed.file
             try:
-                new_columns = await self._fetchers.fetch_all(sources, ranges, self._status.fetchers, self._probed.wait)
+                new_columns = await self._fetchers.fetch_all_and_get_new_columns(
+                    sources, ranges, self._status.fetchers, self._probed.wait
+                )
                 if not new_columns:
                     return await self._file_maker.make_file(sources, ranges)
                 self._add_late_columns_or_raise_if_too_often(new_columns)

@@ -80,7 +80,7 @@ class RangeFetchers:
         self._results: list[tuple[PageRange, FetchRangeResult]] = []
         self._first_wait: RetryWait | None = None
 
-    async def fetch_all(
+    async def fetch_all_and_get_new_columns(
         self, sources: SourcesProbe, ranges: list[list[PageRange]], fetchers: int, wait: RetryWait | None = None
     ) -> dict[int, list[str]]:
         """Fetch all ranges; the first failure cancels the others. Return the new columns of each table.

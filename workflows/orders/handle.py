@@ -204,7 +204,7 @@ async def end_pause_of_slice(engine: Client, platform: str, window: TimeWindow) 
     return True
 
 
-async def redo_slice(engine: Client, params: SliceInput) -> None:
+async def start_slice_reread_unless_running(engine: Client, params: SliceInput) -> None:
     """Start to read a slice again, unless that is already under way."""
     window = params.job.window
     redo = WorkflowStart(
