@@ -13,7 +13,8 @@ from minio.datatypes import Object
 from minio.datatypes import Part as MinioPart
 
 from infra.component_settings import ObjectSettings
-from infra.objects import client, multipart
+from infra.objects import client as minio_calls
+from infra.objects import multipart
 from infra.objects.client import MinioThreadClient
 from infra.objects.failures import ObjectMissing, StoreFailure, UploadMissing
 from infra.objects.records import (
@@ -54,7 +55,9 @@ class ObjectStore:
 
     async def ensure_bucket(self) -> None:
         """Create the bucket unless it exists; safe to call from several processes at once."""
-        await self._client.call_on_thread("", client.ensure_bucket, self._minio, self._bucket, self.settings.region)
+        await self._client.call_on_thread(
+            "", minio_calls.ensure_bucket, self._minio, self._bucket, self.settings.region
+        )
 
     async def check_health(self) -> None:
         """Check that the store answers and can be written.
@@ -63,7 +66,7 @@ class ObjectStore:
             BucketMissing: The store answers, but has no such bucket.
             StoreFailure: It takes no write, as where its disk is full; that is tried once in `WRITE_CHECK_SECONDS`.
         """
-        await self._client.call_on_thread("", client.require_bucket, self._minio, self._bucket)
+        await self._client.call_on_thread("", minio_calls.require_bucket, self._minio, self._bucket)
         now = time.monotonic()
         if now >= self._write_due:
             await self.put(WRITE_CHECK_KEY, b"")
@@ -82,12 +85,12 @@ class ObjectStore:
         """Store bytes under a key, replacing what was there."""
         etag, digest = await self._client.call_on_thread(
             key,
-            client.put_object,
+            minio_calls.put_object,
             self._minio,
             self._bucket,
             self._to_path(key),
             data,
-            client.build_object_headers(content_type, metadata),
+            minio_calls.build_object_headers(content_type, metadata),
         )
         return StoredObject(key, len(data), etag, digest)
 
@@ -108,7 +111,9 @@ class ObjectStore:
         Raises:
             ObjectMissing: There is none under this key.
         """
-        return await self._client.call_on_thread(key, client.read_object, self._minio, self._bucket, self._to_path(key))
+        return await self._client.call_on_thread(
+            key, minio_calls.read_object, self._minio, self._bucket, self._to_path(key)
+        )
 
     async def stream(self, key: str, start: int = 0) -> AsyncGenerator[bytes]:
         """Yield the object from a byte onwards, in pieces of up to 1 MiB; nothing if it ends before that byte.
@@ -128,7 +133,7 @@ class ObjectStore:
             while piece := await self._client.call_on_thread(key, response.read, READ_BYTES):
                 yield piece
         finally:
-            client.release_connection(response)
+            minio_calls.release_connection(response)
 
     async def head(self, key: str) -> ObjectMetadata | None:
         """Return the size, type and metadata of an object, or None if there is none."""
@@ -136,7 +141,7 @@ class ObjectStore:
             found = await self._client.call_on_thread(key, self._minio.stat_object, self._bucket, self._to_path(key))
         except ObjectMissing:
             return None
-        return client.to_object_head(key, found)
+        return minio_calls.to_object_head(key, found)
 
     async def delete(self, key: str) -> None:
         """Remove an object if there is one."""
@@ -147,16 +152,16 @@ class ObjectStore:
     async def list(self, prefix: str) -> Listing:
         """All objects whose key begins with a prefix, in order of their keys."""
         found = await self._client.call_on_thread(prefix, lambda: [*self._iterate_objects(prefix)])
-        return [client.to_listed_object(self._client.to_key(one.object_name or ""), one) for one in found]
+        return [minio_calls.to_listed_object(self._client.to_key(one.object_name or ""), one) for one in found]
 
     async def delete_prefix(self, prefix: str) -> int:
-        """Remove all objects whose key begins with a prefix; says how many there were."""
-        if not self._to_path(prefix):
-            raise ValueError("An empty prefix would delete the whole bucket. Name what is to go.")
+        """Remove all objects whose key begins with a prefix, which may not be empty; return how many there were."""
+        if not prefix:
+            raise ValueError("An empty prefix would delete all objects of the installation. Name what is to go.")
         objects = self._iterate_objects(prefix)
         deleted = 0
         while batch := await self._client.call_on_thread(prefix, lambda: [*islice(objects, DELETE_BATCH)]):
-            await self._client.call_on_thread(prefix, client.delete_objects, self._minio, self._bucket, batch)
+            await self._client.call_on_thread(prefix, minio_calls.delete_objects, self._minio, self._bucket, batch)
             deleted += len(batch)
         return deleted
 
@@ -171,11 +176,11 @@ class ObjectStore:
         disposition: str | None = None,
     ) -> str:
         """Begin an upload and return its id. The object appears when the upload is completed."""
-        headers = client.build_object_headers(content_type, metadata)
+        headers = minio_calls.build_object_headers(content_type, metadata)
         if disposition is not None:
             headers["Content-Disposition"] = disposition
         return await self._client.call_on_thread(
-            key, client.begin_upload, self._minio, self._bucket, self._to_path(key), headers
+            key, minio_calls.begin_upload, self._minio, self._bucket, self._to_path(key), headers
         )
 
     async def put_part(self, key: str, upload_id: str, number: int, data: bytes) -> SentUploadPart:
@@ -183,15 +188,15 @@ class ObjectStore:
         if not 1 <= number <= MAX_PARTS:
             raise ValueError(f"Part number {number} of {key!r} is outside 1 to {MAX_PARTS}.")
         etag, digest = await self._client.call_on_thread(
-            key, client.put_part, self._minio, self._bucket, self._to_path(key), upload_id, number, data
+            key, minio_calls.put_part, self._minio, self._bucket, self._to_path(key), upload_id, number, data
         )
         return SentUploadPart(number, len(data), etag, digest)
 
     async def copy_part(self, key: str, upload_id: str, number: int, source: ObjectMetadata) -> UploadPart:
         """Copy an object of the store into a part, if it is still the one that `source` describes."""
-        headers = client.build_copy_headers(self._bucket, self._to_path(source.key), source.etag)
+        headers = minio_calls.build_copy_headers(self._bucket, self._to_path(source.key), source.etag)
         etag = await self._client.call_on_thread(
-            source.key, client.copy_part, self._minio, self._bucket, self._to_path(key), upload_id, number, headers
+            source.key, minio_calls.copy_part, self._minio, self._bucket, self._to_path(key), upload_id, number, headers
         )
         return UploadPart(number, source.size, etag)
 
@@ -202,7 +207,7 @@ class ObjectStore:
         ordered = [MinioPart(part.number, part.etag) for part in sorted(parts, key=lambda part: part.number)]
         try:
             done = await self._client.call_on_thread(
-                key, client.complete_upload, self._minio, self._bucket, self._to_path(key), upload_id, ordered
+                key, minio_calls.complete_upload, self._minio, self._bucket, self._to_path(key), upload_id, ordered
             )
         except UploadMissing:
             # The answer to an earlier attempt may have been lost.
@@ -219,7 +224,7 @@ class ObjectStore:
         """Remove an upload and its parts if it is still open."""
         try:
             await self._client.call_on_thread(
-                key, client.abort_upload, self._minio, self._bucket, self._to_path(key), upload_id
+                key, minio_calls.abort_upload, self._minio, self._bucket, self._to_path(key), upload_id
             )
         except UploadMissing:
             return
@@ -243,7 +248,7 @@ class ObjectStore:
     async def list_open_uploads(self, prefix: str) -> Uploads:
         """Return the uploads under a prefix that are neither completed nor aborted."""
         found = await self._client.call_on_thread(
-            prefix, client.list_open_uploads, self._minio, self._bucket, self._to_path(prefix)
+            prefix, minio_calls.list_open_uploads, self._minio, self._bucket, self._to_path(prefix)
         )
         return [replace(upload, key=self._client.to_key(upload.key)) for upload in found]
 

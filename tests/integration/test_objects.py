@@ -116,14 +116,6 @@ async def test_a_prefix_is_listed_and_deleted_with_nothing_else(objects: ObjectS
     assert await objects.delete_prefix("run/1/") == 0
 
 
-async def test_a_whole_bucket_is_never_deleted(objects: ObjectStore) -> None:
-    """An empty prefix on a store that has none of its own is a mistake, not a wish."""
-    whole = ObjectStore(objects.settings.model_copy(update={"prefix": ""}))
-    with pytest.raises(ValueError, match="whole bucket"):
-        await whole.delete_prefix("")
-    await whole.close()
-
-
 async def test_stores_under_different_prefixes_do_not_meet(objects: ObjectStore) -> None:
     """Two installations share a bucket."""
     prefix = objects.settings.prefix.strip("/")
@@ -133,7 +125,7 @@ async def test_stores_under_different_prefixes_do_not_meet(objects: ObjectStore)
 
     assert await neighbour.get("same") == b"theirs"
     assert [found.key for found in await objects.list("")] == ["same"]
-    await neighbour.delete_prefix("")
+    await neighbour.delete("same")
     await neighbour.close()
 
 
@@ -247,7 +239,7 @@ async def test_a_missing_bucket_is_named_and_can_be_made(objects: ObjectStore) -
     await store.put("first", b"x")
 
     assert [found.key for found in await store.list("")] == ["first"]
-    await store.delete_prefix("")
+    await store.delete("first")
     await store.close()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from infra.component_settings import ObjectSettings
-from infra.objects import build_content_disposition, compute_composite_etag
+from infra.objects import ObjectStore, build_content_disposition, compute_composite_etag
 
 # What no name keeps: control and format characters and unpaired surrogates.
 NAMES = st.text(st.characters(blacklist_categories=["Cc", "Cf", "Cs"]), min_size=1).map(str.strip).filter(bool)
@@ -86,3 +86,12 @@ def test_a_public_base_with_more_or_less_is_refused(base: str) -> None:
     """The sentence shows what was set and how to write it."""
     with pytest.raises(ValidationError, match="Write it like https://"):
         ObjectSettings(public_base=base)
+
+
+@pytest.mark.parametrize("own", ["", "haulage"])
+async def test_no_installation_is_deleted_as_a_whole(own: str) -> None:
+    """An empty prefix is a mistake, not a wish, whether or not the installation has a prefix of its own."""
+    store = ObjectStore(ObjectSettings(prefix=own))
+    with pytest.raises(ValueError, match="all objects of the installation"):
+        await store.delete_prefix("")
+    await store.close()
