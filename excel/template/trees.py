@@ -1,8 +1,7 @@
-"""Trees: the column heads and row heads of a template, read node by node, with their number formats."""
+"""Trees: the column heads and row heads of a template, read node by node."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -20,6 +19,7 @@ from excel.template.models import (
     RowHeadNode,
     VerticalAlign,
 )
+from excel.template.number_formats import find_format_fault
 
 NODES_MAX: Final = 2_000
 DEPTH_MAX: Final = 20
@@ -70,7 +70,7 @@ class TemplateTreeReader:
             is_whole_template: Whether it is the whole template, where a map of texts has keys of data even if they are
                 called name.
         """
-        found = self._iterate_nodes(value, path, depth, COLUMN_FIELDS, top=is_whole_template)
+        found = self._iterate_nodes(value, path, depth, COLUMN_FIELDS, is_whole_template=is_whole_template)
         return tuple(self._read_column(fields, depth) for fields in found)
 
     def read_rows(self, value: JsonValue, path: str, depth: int = 1) -> tuple[RowHeadNode, ...]:
@@ -115,31 +115,31 @@ class TemplateTreeReader:
         )
 
     def _iterate_nodes(
-        self, value: JsonValue, path: str, depth: int, known: tuple[str, ...], *, top: bool = False
+        self, value: JsonValue, path: str, depth: int, known: tuple[str, ...], *, is_whole_template: bool = False
     ) -> Iterator[TemplateFieldReader]:
         """Yield the nodes of one level, up to the limit."""
-        nodes = list(self._iterate_objects(value, path, known, top=top))
+        nodes = list(self._iterate_objects(value, path, known, is_whole_template=is_whole_template))
         if nodes and depth > DEPTH_MAX:
             self._faults.add_fault(path, f"it is level {depth}; a tree of heads may have {DEPTH_MAX}.")
             return
-        for place, values in nodes:
+        for node_path, values in nodes:
             self._nodes += 1
             if self._nodes > NODES_MAX:
                 if self._nodes == NODES_MAX + 1:
-                    self._faults.add_fault(place, f"it is one node too many; a template may have {NODES_MAX:,}.")
+                    self._faults.add_fault(node_path, f"it is one node too many; a template may have {NODES_MAX:,}.")
                 return
-            yield TemplateFieldReader(values, place, self._faults)
+            yield TemplateFieldReader(values, node_path, self._faults)
 
     def _iterate_objects(
-        self, value: JsonValue, path: str, known: tuple[str, ...], *, top: bool
+        self, value: JsonValue, path: str, known: tuple[str, ...], *, is_whole_template: bool
     ) -> Iterator[tuple[str, dict[str, JsonValue]]]:
         """Yield the nodes of one level as objects; they come as a list, a map of keys, or a single node."""
         match value:
             case None | "":
                 return
             case list():
-                items = [(f"{path}[{place}]", item) for place, item in enumerate(value)]
-            case dict() if _is_single_node_and_no_map(value, known, top=top):
+                items = [(f"{path}[{index}]", item) for index, item in enumerate(value)]
+            case dict() if _is_single_node_and_no_map(value, known, is_whole_template=is_whole_template):
                 items = [(path, value)]
             case dict():
                 items = [
@@ -148,12 +148,12 @@ class TemplateTreeReader:
             case _:
                 self._faults.add_fault(path, f"it is {describe_value(value)}; send a list of nodes.")
                 return
-        for place, item in items:
+        for node_path, item in items:
             if isinstance(item, dict):
-                yield place, item
+                yield node_path, item
             else:
                 self._faults.add_fault(
-                    place, f'it is {describe_value(item)}; send a node such as {{"name": "id", "title": "No."}}.'
+                    node_path, f'it is {describe_value(item)}; send a node such as {{"name": "id", "title": "No."}}.'
                 )
 
     def _read_name_and_title(self, fields: TemplateFieldReader) -> tuple[str | None, str]:
@@ -166,8 +166,8 @@ class TemplateTreeReader:
 
     def _read_rules(self, fields: TemplateFieldReader) -> tuple[ConditionalStyleRule, ...]:
         rules = []
-        for place, (path, item) in enumerate(fields.iterate_list_or_single_value("condition_style")):
-            if place == RULES_MAX:
+        for index, (path, item) in enumerate(fields.iterate_list_or_single_value("condition_style")):
+            if index == RULES_MAX:
                 self._faults.add_fault(path, f"it is one style too many; a node may have {RULES_MAX}.")
                 break
             if not isinstance(item, dict):
@@ -180,18 +180,18 @@ class TemplateTreeReader:
         return tuple(rules)
 
 
-def _is_single_node_and_no_map(value: dict[str, JsonValue], known: tuple[str, ...], *, top: bool) -> bool:
+def _is_single_node_and_no_map(value: dict[str, JsonValue], known: tuple[str, ...], *, is_whole_template: bool) -> bool:
     """Return whether an object is a single node and not a map: it has what a map cannot have."""
     if "name" not in value and "title" not in value:
         return False
     if not all(_can_be_entry_of_node_map(key, item) for key, item in value.items()):
         return True
-    return not top and value.keys() <= set(known)
+    return not is_whole_template and value.keys() <= set(known)
 
 
 def _can_be_entry_of_node_map(key: str, item: JsonValue) -> bool:
     match item:
-        case None | str() | []:
+        case None | str() | []:  # PHP writes an empty map as []
             return True
         case dict():
             return key not in _TREES
@@ -204,7 +204,7 @@ def _convert_entry_to_node(key: str, item: JsonValue) -> JsonValue:
     match item:
         case None | str():
             return {"name": key, "title": item}
-        case []:
+        case []:  # an empty map, as PHP writes it
             return {"name": key}
         case dict() if item.get("name") in (None, ""):
             return item | {"name": key}
@@ -247,59 +247,3 @@ def _read_style_rule(fields: TemplateFieldReader) -> ConditionalStyleRule | None
     except ConditionError as error:
         fields.add_fault("condition", f"{error}.")
         return None
-
-
-FORMAT_MAX_CHARACTERS: Final = 255
-FORMAT_MAX_SECTIONS: Final = 4
-
-_FORMAT_COLORS: Final = r"black|blue|cyan|green|magenta|red|white|yellow|color\ ?[0-9]{1,2}"
-_FORMAT_PART = re.compile(
-    rf"""
-        "[^"]*"                                     # a text
-      | \\.                                         # one character as it is
-      | [_*].                                       # space as wide as a character, or filled with it
-      | \[(?:{_FORMAT_COLORS}|[<>=]{{1,2}}-?[0-9.]+|h+|m+|s+|\$[^\]]*|dbnum[1-4])\]
-      | general | am/pm | a/p | e[+-] | a{{3,4}} | [ymdhsegb]+
-      | [^a-z"\\_*\[\]]                             # digits, their signs, and what needs no quotes
-    """,
-    re.VERBOSE | re.IGNORECASE | re.ASCII,
-)
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-_OFFENDER = re.compile(r"[A-Za-z]+|.")
-
-
-def find_format_fault(number_format: str) -> str | None:
-    """Return why spreadsheet programs would refuse a number format, as a sentence; None if they accept it."""
-    if len(number_format) > FORMAT_MAX_CHARACTERS:
-        return f"it has {len(number_format):,} characters; send {FORMAT_MAX_CHARACTERS} or less."
-    if _UNPRINTABLE.search(number_format):
-        return "it has a character that cannot be shown; leave it out."
-    position, sections = 0, 1
-    while position < len(number_format):
-        part = _FORMAT_PART.match(number_format, position)
-        if part is None:
-            return _describe_format_fault(number_format, position)
-        sections += part[0] == ";"
-        position = part.end()
-    if sections > FORMAT_MAX_SECTIONS:
-        return f"it has {sections} sections; a number format has {FORMAT_MAX_SECTIONS} at most, parted by semicolons."
-    return None
-
-
-def _describe_format_fault(number_format: str, position: int) -> str:
-    match number_format[position]:
-        case '"':
-            return "a double quote in it is not closed; close it."
-        case "[":
-            end = number_format.find("]", position)
-            if end < 0:
-                return "a bracket in it is not closed; close it."
-            return f"“{number_format[position : end + 1]}” is no colour, comparison or duration; correct or quote it."
-        case "]":
-            return "it closes a bracket that was not opened; quote it."
-        case "\\" | "_" | "*" as sign:
-            return f"nothing comes after its last “{sign}”; add the character that is meant, or leave it out."
-        case _:
-            offender = _OFFENDER.match(number_format, position)
-            letters = offender[0] if offender else ""
-            return f'“{letters}” means nothing in a number format; put texts in double quotes, as in 0.00" kg".'

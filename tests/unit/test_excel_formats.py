@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excel.template.trees import find_format_fault
+from excel.template.number_formats import find_format_fault
 
 
 @pytest.mark.parametrize(
