@@ -14,7 +14,7 @@ import msgspec
 import pandas as pd
 import pyarrow as pa
 
-from domain.orders import windows
+from domain.orders import days
 from domain.orders.activity_models import OrderReportFigures
 from excel.workbook import render_tables
 from stores.orders.order_copies import OrderVersions
@@ -81,7 +81,7 @@ def count_by_hour(comparison: PlatformStoredAndMissingOrderFrames, zone: timezon
 
 def render_workbook(report: OrderReportFigures, comparison: PlatformStoredAndMissingOrderFrames) -> bytes:
     """Return the figures, the counts by hour, and the orders that differ, as a workbook."""
-    zone = windows.build_timezone(report.zone_minutes)
+    zone = days.build_timezone(report.zone_minutes)
     hours = pa.Table.from_pandas(count_by_hour(comparison, zone), preserve_index=False)
     sheets = {"day": _build_figure_table(report, zone), "hours": hours}
     for heading, orders in (("missing", comparison.missing), ("only here", comparison.only_here)):

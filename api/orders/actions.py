@@ -23,7 +23,7 @@ from api.orders.responses import (
 )
 from api.webhooks import WebhookDeliveryResponse
 from domain.faults import Conflict, Invalid, Missing
-from domain.orders import names, windows
+from domain.orders import days, names
 from domain.orders.activity_models import BackfillInput, ReportInput
 from infra import starts
 from stores.orders import backfills, ledger, platforms, slices
@@ -164,9 +164,7 @@ async def start_report(call: Call, path: PlatformPath, body: ReportRequest) -> R
     async with call.services.database.session() as session:
         state = await platforms.load_platform_with_settings(session, path.platform)
     row, zone_minutes = state.row, state.capability.zone_minutes
-    window = windows.find_comparable_part_of_day(
-        body.day, zone_minutes, ledger.build_watermarks(row), state.platform_now
-    )
+    window = days.find_comparable_part_of_day(body.day, zone_minutes, ledger.build_watermarks(row), state.platform_now)
     order = ReportInput(
         platform=path.platform,
         day=body.day,

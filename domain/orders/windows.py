@@ -11,14 +11,12 @@ Whatever is claimed is open until it is read and confirmed, or skipped with a re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import chain
 from typing import Final, NamedTuple, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, model_validator
-
-from domain.faults import Invalid
 
 SECOND: Final = timedelta(seconds=1)
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
@@ -183,6 +181,7 @@ class Watermarks(BaseModel):
     @classmethod
     def create_first(cls, starts_at: datetime, horizon: datetime, interval_seconds: int) -> Self:
         """Return the watermarks before the first claim: live slices begin at the newest whole interval."""
+        # The newest whole interval is the first live slice, so history is made of whole intervals, too.
         intervals = max(0, (horizon - starts_at) // timedelta(seconds=interval_seconds) - 1)
         live_from = starts_at + intervals * timedelta(seconds=interval_seconds)
         return cls(
@@ -238,48 +237,3 @@ def find_incomplete_windows(marks: Watermarks, unfinished: Iterable[TimeWindow])
         else:
             found.append(window)
     return found
-
-
-def build_timezone(zone_minutes: int) -> timezone:
-    """Return the time zone of an offset from UTC."""
-    return timezone(timedelta(minutes=zone_minutes)) if zone_minutes else UTC
-
-
-def build_day_window(day: date, zone_minutes: int) -> TimeWindow:
-    """Return a day from midnight to midnight in a zone."""
-    start = datetime.combine(day, time(), build_timezone(zone_minutes)).astimezone(UTC)
-    return TimeWindow(start=start, end=start + timedelta(days=1))
-
-
-def find_comparable_part_of_day(
-    day: date, zone_minutes: int, marks: Watermarks | None, platform_now: datetime
-) -> TimeWindow:
-    """Return the part of a day that can be compared: what is fetched at all, and complete.
-
-    Raises:
-        Invalid: The day is not over, or none of it is complete.
-    """
-    window = build_day_window(day, zone_minutes)
-    name = build_timezone(zone_minutes).tzname(None)
-    if window.end > platform_now:
-        now = platform_now.astimezone(build_timezone(zone_minutes)).isoformat(timespec="seconds")
-        raise Invalid(
-            "day_invalid",
-            f"{day} is not over: the platform's clock says {now}, and its days are those of {name}.",
-            "Choose a day that is over.",
-            field="day",
-        )
-    start = window.start if marks is None else max(window.start, marks.starts_at)
-    end = window.start if marks is None else min(window.end, marks.complete_to)
-    if start >= end:
-        fetched = "nothing was claimed yet"
-        if marks is not None:
-            begin, complete_to = marks.starts_at.isoformat(), marks.complete_to.isoformat()
-            fetched = f"orders are fetched from {begin} on and are complete to {complete_to}"
-        raise Invalid(
-            "day_invalid",
-            f"Nothing of {day} ({name}) can be compared: {fetched}.",
-            "Choose a day that is complete, or come back when `complete_to` has passed its beginning.",
-            field="day",
-        )
-    return TimeWindow(start=start, end=end)

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from domain.faults import Invalid
-from domain.orders import known_platforms, windows
+from domain.orders import days, known_platforms
 from domain.orders.windows import TimeWindow, Watermarks
 
 DAY = date(2026, 3, 1)
@@ -33,7 +33,7 @@ ALL = marks(datetime(2026, 1, 1, tzinfo=UTC), LATER)
 )
 def test_a_day_is_that_of_the_zone(zone_minutes: int, start: datetime) -> None:
     """From midnight to midnight there."""
-    assert windows.build_day_window(DAY, zone_minutes) == TimeWindow(start=start, end=start + timedelta(days=1))
+    assert days.build_day_window(DAY, zone_minutes) == TimeWindow(start=start, end=start + timedelta(days=1))
 
 
 def test_the_zone_is_that_in_which_the_platform_writes_its_times() -> None:
@@ -47,10 +47,10 @@ def test_a_day_is_over_by_the_platform_s_clock(hour: int, over: bool) -> None:
     """In Beijing that is eight hours before it is in Greenwich."""
     now = datetime(2026, 3, 1, hour, tzinfo=UTC)
     if over:
-        assert windows.find_comparable_part_of_day(DAY, BEIJING, ALL, now) == windows.build_day_window(DAY, BEIJING)
+        assert days.find_comparable_part_of_day(DAY, BEIJING, ALL, now) == days.build_day_window(DAY, BEIJING)
     else:
         with pytest.raises(Invalid, match="is not over") as refusal:
-            windows.find_comparable_part_of_day(DAY, BEIJING, ALL, now)
+            days.find_comparable_part_of_day(DAY, BEIJING, ALL, now)
         assert refusal.value.field == "day"
         assert "+08:00" in str(refusal.value)
 
@@ -58,9 +58,7 @@ def test_a_day_is_over_by_the_platform_s_clock(hour: int, over: bool) -> None:
 def test_only_what_is_complete_is_compared() -> None:
     """From where orders are fetched, up to `complete_to`."""
     noon, evening = datetime(2026, 3, 1, 12, tzinfo=UTC), datetime(2026, 3, 1, 20, tzinfo=UTC)
-    assert windows.find_comparable_part_of_day(DAY, 0, marks(noon, evening), LATER) == TimeWindow(
-        start=noon, end=evening
-    )
+    assert days.find_comparable_part_of_day(DAY, 0, marks(noon, evening), LATER) == TimeWindow(start=noon, end=evening)
 
 
 @pytest.mark.parametrize(
@@ -74,4 +72,4 @@ def test_only_what_is_complete_is_compared() -> None:
 def test_a_day_of_which_nothing_is_complete_is_refused(known: Watermarks | None) -> None:
     """Nothing was claimed yet, it lies before the beginning, or behind `complete_to`."""
     with pytest.raises(Invalid, match="can be compared"):
-        windows.find_comparable_part_of_day(DAY, 0, known, LATER)
+        days.find_comparable_part_of_day(DAY, 0, known, LATER)
