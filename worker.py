@@ -46,10 +46,10 @@ def is_known_queue(name: str) -> bool:
     return any(system.can_serve(name) for system in SYSTEM_QUEUES)
 
 
-def build_worker(client: Client, engine: EngineClientSettings, queue: TaskQueue) -> Worker:
+def build_worker(engine: Client, settings: EngineClientSettings, queue: TaskQueue) -> Worker:
     """Build the Temporal worker of one queue."""
     return Worker(
-        client,
+        engine,
         build_id=BUILD_ID,
         task_queue=queue.name,
         workflows=queue.workflows,
@@ -58,12 +58,12 @@ def build_worker(client: Client, engine: EngineClientSettings, queue: TaskQueue)
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(queue.polls),
         max_eager_activity_reservations_per_workflow_task=queue.eager,
         # A killed worker freezes its cached workflows for this long; the default of 10 s is felt by users.
-        sticky_queue_schedule_to_start_timeout=timedelta(seconds=engine.sticky_timeout_seconds),
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.sticky_timeout_seconds),
         # Heartbeats carry the progress that people watch.
         max_heartbeat_throttle_interval=timedelta(seconds=1),
         default_heartbeat_throttle_interval=timedelta(seconds=1),
-        graceful_shutdown_timeout=timedelta(seconds=engine.graceful_shutdown_seconds),
-        patch_activation_callback=build_patch_check(engine.compatible_with),
+        graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_seconds),
+        patch_activation_callback=build_patch_check(settings.compatible_with),
     )
 
 

@@ -65,7 +65,7 @@ async def send_heartbeats_during_block(
 class _HeartbeatTrackerAndLateSender:
     """Sends the heartbeats of an activity whose event loop is blocked."""
 
-    client: Client
+    engine: Client
     task_token: bytes
     pause_seconds: float
     sent_at: float = field(default_factory=time.monotonic)
@@ -92,7 +92,7 @@ class _HeartbeatTrackerAndLateSender:
         """Send one heartbeat. The loop finds out by itself later that the activity was cancelled meanwhile."""
         self.sent_at = time.monotonic()
         with suppress(Exception):
-            await self.client.get_async_activity_handle(task_token=self.task_token).heartbeat(*self.details)
+            await self.engine.get_async_activity_handle(task_token=self.task_token).heartbeat(*self.details)
 
 
 class _LateHeartbeatThread:

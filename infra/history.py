@@ -69,24 +69,24 @@ _FINAL_EVENTS = {
 
 
 async def list_newest_activities(
-    client: Client, description: WorkflowExecutionDescription, limit: int
+    engine: Client, description: WorkflowExecutionDescription, limit: int
 ) -> tuple[list[ActivityWithAttemptCount], bool]:
     """Return the newest activities of a run, newest first, and whether these are all."""
     pending = {each.activity_id: each for each in description.raw_description.pending_activities}
     later, found, read, token = _OutcomesFromLaterEvents(), list[ActivityWithAttemptCount](), 0, b""
     while True:
         request = GetWorkflowExecutionHistoryReverseRequest(
-            namespace=client.namespace,
+            namespace=engine.namespace,
             execution=WorkflowExecution(workflow_id=description.id, run_id=description.run_id),
             maximum_page_size=EVENTS_A_PAGE,
             next_page_token=token,
         )
-        answer = await client.workflow_service.get_workflow_execution_history_reverse(request)
+        answer = await engine.workflow_service.get_workflow_execution_history_reverse(request)
         for event in answer.history.events:
             if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
                 if len(found) == limit:
                     return found, False
-                found.append(await _build_activity_record(client, event, later, pending))
+                found.append(await _build_activity_record(engine, event, later, pending))
             else:
                 _record_outcome_event(event, later)
         read, token = read + len(answer.history.events), answer.next_page_token
@@ -112,19 +112,19 @@ def _record_outcome_event(event: HistoryEvent, later: _OutcomesFromLaterEvents) 
 
 
 async def _build_activity_record(
-    client: Client, event: HistoryEvent, later: _OutcomesFromLaterEvents, pending: dict[str, PendingActivityInfo]
+    engine: Client, event: HistoryEvent, later: _OutcomesFromLaterEvents, pending: dict[str, PendingActivityInfo]
 ) -> ActivityWithAttemptCount:
     scheduled = event.activity_task_scheduled_event_attributes
     summary = ""
     if event.user_metadata.HasField("summary"):
-        [summary] = await client.data_converter.decode([event.user_metadata.summary], [str])
+        [summary] = await engine.data_converter.decode([event.user_metadata.summary], [str])
     record = ActivityWithAttemptCount(
         scheduled.activity_type.name, summary, _to_datetime(event.event_time), ActivityState.WAITING
     )
     if event.event_id in later.ended:
         attempts, last = later.started.get(event.event_id, (1, None))
         record.state, record.ended_at, failure = later.ended[event.event_id]
-        record.attempts, record.fault = attempts, await _to_fault_visible_to_users(client, failure or last)
+        record.attempts, record.fault = attempts, await _to_fault_visible_to_users(engine, failure or last)
         record.result = later.results.get(event.event_id, ())
     elif scheduled.activity_id in pending:
         running = pending[scheduled.activity_id]
@@ -132,21 +132,21 @@ async def _build_activity_record(
         record.state = ActivityState.RUNNING if is_running else ActivityState.WAITING
         record.attempts = running.attempt
         record.fault = await _to_fault_visible_to_users(
-            client, running.last_failure if running.HasField("last_failure") else None
+            engine, running.last_failure if running.HasField("last_failure") else None
         )
         if not is_running and running.HasField("next_attempt_schedule_time"):
             record.next_attempt_at = _to_datetime(running.next_attempt_schedule_time)
     return record
 
 
-async def _to_fault_visible_to_users(client: Client, failure: Failure | None) -> FaultRecord | None:
+async def _to_fault_visible_to_users(engine: Client, failure: Failure | None) -> FaultRecord | None:
     """Return what a user may see of a failure: a fault in full, of any other error only that there was one."""
     if failure is None:
         return None
     for each in _iterate_causes(failure):
         if each.application_failure_info.type == FAULT_TYPE:
             details = each.application_failure_info.details.payloads
-            [fault] = await client.data_converter.decode(list(details), [FaultRecord])
+            [fault] = await engine.data_converter.decode(list(details), [FaultRecord])
             return FaultRecord.model_validate(fault)
     if failure.HasField("timeout_failure_info"):
         message = "The worker that ran this activity stopped answering, or took too long."

@@ -121,34 +121,34 @@ def build_search_attributes(
     )
 
 
-async def create_or_update_schedule(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
+async def create_or_update_schedule(engine: Client, name: str, schedule: Schedule) -> ScheduleHandle:
     """Create a schedule, or update the one of this name; a paused one stays paused."""
     try:
-        return await client.create_schedule(name, schedule)
+        return await engine.create_schedule(name, schedule)
     except ScheduleAlreadyRunningError:
-        handle = client.get_schedule_handle(name)
+        handle = engine.get_schedule_handle(name)
         await handle.update(lambda current: _build_schedule_update_keeping_state(current, schedule))
         return handle
 
 
-async def get_or_create_schedule(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
+async def get_or_create_schedule(engine: Client, name: str, schedule: Schedule) -> ScheduleHandle:
     """Return the schedule of this name as it is; create it only if the engine has lost it.
 
     An update writes the whole state that was read a moment before, and so undoes a pause that came in between.
     """
-    handle = client.get_schedule_handle(name)
+    handle = engine.get_schedule_handle(name)
     try:
         await handle.describe()
     except RPCError as error:
         if not outages.is_workflow_or_schedule_missing(error):
             raise
-        return await create_or_update_schedule(client, name, schedule)
+        return await create_or_update_schedule(engine, name, schedule)
     return handle
 
 
-async def set_schedule_intervals_if_none(client: Client, name: str, schedule: Schedule) -> None:
+async def set_schedule_intervals_if_none(engine: Client, name: str, schedule: Schedule) -> None:
     """Give a schedule that has no interval those of this one; do nothing if it has some, or is missing."""
-    handle = client.get_schedule_handle(name)
+    handle = engine.get_schedule_handle(name)
     try:
         spec = (await handle.describe()).schedule.spec
         if not spec.intervals:
@@ -158,10 +158,10 @@ async def set_schedule_intervals_if_none(client: Client, name: str, schedule: Sc
             raise
 
 
-async def remove_schedule(client: Client, name: str) -> None:
+async def remove_schedule(engine: Client, name: str) -> None:
     """Remove a schedule if there is one."""
     try:
-        await client.get_schedule_handle(name).delete()
+        await engine.get_schedule_handle(name).delete()
     except RPCError as error:
         if not outages.is_workflow_or_schedule_missing(error):
             raise
@@ -181,20 +181,20 @@ async def set_schedule_paused(schedule: ScheduleHandle, note: str, *, is_paused:
     return description
 
 
-async def is_schedule_paused(client: Client, name: str) -> bool:
+async def is_schedule_paused(engine: Client, name: str) -> bool:
     """Return whether a schedule is paused; a missing one is not."""
     try:
-        return (await client.get_schedule_handle(name).describe()).schedule.state.paused
+        return (await engine.get_schedule_handle(name).describe()).schedule.state.paused
     except RPCError as error:
         if not outages.is_workflow_or_schedule_missing(error):
             raise
         return False
 
 
-async def trigger_schedule_if_there(client: Client, name: str) -> None:
+async def trigger_schedule_if_there(engine: Client, name: str) -> None:
     """Start a run of a schedule now, as its policy for overlaps allows; a missing schedule is left alone."""
     try:
-        await client.get_schedule_handle(name).trigger()
+        await engine.get_schedule_handle(name).trigger()
     except RPCError as error:
         if not outages.is_workflow_or_schedule_missing(error):
             raise

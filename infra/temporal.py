@@ -269,35 +269,35 @@ def _require_readable_tls_files(settings: ClientConfigTLS) -> None:
     tls.build_client_tls_context(files, tls.ENGINE)
 
 
-async def check_health(client: Client) -> None:
+async def check_health(engine: Client) -> None:
     """Check that the engine answers and reads its own database: a frontend alone is healthy without it."""
-    await client.service_client.check_health()
-    await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    await engine.service_client.check_health()
+    await engine.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=engine.namespace))
 
 
 async def list_heartbeat_details(
-    client: Client, description: WorkflowExecutionDescription, model: type[Model]
+    engine: Client, description: WorkflowExecutionDescription, model: type[Model]
 ) -> list[Model]:
     """Return the last heartbeats of a workflow's running activities. Any may be missing: use them as hints only."""
     pending = description.raw_description.pending_activities
     details = [activity.heartbeat_details.payloads for activity in pending if activity.heartbeat_details.payloads]
-    return [(await client.data_converter.decode(payloads, [model]))[0] for payloads in details]
+    return [(await engine.data_converter.decode(payloads, [model]))[0] for payloads in details]
 
 
-async def list_missing_search_attributes(client: Client) -> list[str]:
+async def list_missing_search_attributes(engine: Client) -> list[str]:
     """Return the names of our search attributes that this namespace does not have yet."""
-    request = ListSearchAttributesRequest(namespace=client.namespace)
-    known = await client.operator_service.list_search_attributes(request)
+    request = ListSearchAttributesRequest(namespace=engine.namespace)
+    known = await engine.operator_service.list_search_attributes(request)
     return [key.name for key in SEARCH_ATTRIBUTES if key.name not in known.custom_attributes]
 
 
-async def ensure_search_attributes(client: Client) -> None:
+async def ensure_search_attributes(engine: Client) -> None:
     """Register the search attributes that are missing."""
     kind = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-    missing = dict.fromkeys(await list_missing_search_attributes(client), kind)
+    missing = dict.fromkeys(await list_missing_search_attributes(engine), kind)
     if missing:
-        request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
-        await client.operator_service.add_search_attributes(request)
+        request = AddSearchAttributesRequest(namespace=engine.namespace, search_attributes=missing)
+        await engine.operator_service.add_search_attributes(request)
 
 
 async def describe_queue(engine: Client, queue: str, kind: TaskQueueType.ValueType) -> DescribeTaskQueueResponse:

@@ -63,7 +63,7 @@ class SystemNames(Protocol):
         """The activities that remove what is past its retention, in this order; a worker of `QUEUE` serves them."""
 
 
-async def create_no_schedules(_client: object, _database: object, _settings: object) -> None:
+async def create_no_schedules(_engine: object, _database: object, _settings: object) -> None:
     """Do nothing: the `create_or_update_schedules` of systems without schedules beside housekeeping."""
 
 
@@ -71,7 +71,7 @@ class SystemSchedules(Protocol[Client_contra, Database_contra, Settings_contra])
     """`workflows/<system>/handle.py`: the schedules of the system beside its housekeeping."""
 
     async def create_or_update_schedules(
-        self, client: Client_contra, database: Database_contra, settings: Settings_contra
+        self, engine: Client_contra, database: Database_contra, settings: Settings_contra
     ) -> None:
         """Create the schedules, or update those that exist; a paused one stays paused.
 

@@ -50,17 +50,17 @@ def import_schedules() -> Mapping[System, SystemSchedules]:
     return cast("Mapping[System, SystemSchedules]", import_modules("workflows.{}.handle"))
 
 
-async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
+async def create_or_update_schedules(engine: Client, database: Database, settings: Settings) -> None:
     """Create the schedules of all systems, or update those that exist; a paused one stays paused."""
     await asyncio.gather(
-        starts.remove_schedule(client, _FORMER_HOUSEKEEPING),
+        starts.remove_schedule(engine, _FORMER_HOUSEKEEPING),
         *(
             starts.create_or_update_schedule(
-                client, housekeeping.build_schedule_id(names.SYSTEM), _build_housekeeping_schedule(names)
+                engine, housekeeping.build_schedule_id(names.SYSTEM), _build_housekeeping_schedule(names)
             )
             for names in import_names_modules()
         ),
-        *(system.create_or_update_schedules(client, database, settings) for system in import_schedules().values()),
+        *(system.create_or_update_schedules(engine, database, settings) for system in import_schedules().values()),
     )
 
 

@@ -48,46 +48,46 @@ _CATCH_UP: Final = timedelta(minutes=2)
 _CHECK_CATCH_UP: Final = timedelta(hours=1)
 
 
-async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
+async def create_or_update_schedules(engine: Client, database: Database, settings: Settings) -> None:
     """Create or update the schedules of cycles and of checks; a paused one stays paused.
 
     Cycles run at intervals where something is configured or a message is left; else from the first message on.
     """
     effective = await addresses.load_effective_settings(database, settings.addresses)
     is_used = effective.is_configured or await cycle.has_unarchived_messages(database)
-    await create_or_update_cycle_schedule(client, effective.pause_seconds if is_used else None)
-    await create_or_update_check_schedule(client, effective.check_hours)
+    await create_or_update_cycle_schedule(engine, effective.pause_seconds if is_used else None)
+    await create_or_update_check_schedule(engine, effective.check_hours)
 
 
-async def create_or_update_cycle_schedule(client: Client, pause_seconds: float | None) -> ScheduleHandle:
+async def create_or_update_cycle_schedule(engine: Client, pause_seconds: float | None) -> ScheduleHandle:
     """Create or update the schedule of cycles, without an interval if None; a paused one stays paused."""
-    return await starts.create_or_update_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
+    return await starts.create_or_update_schedule(engine, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
-async def find_or_create_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
+async def find_or_create_cycle_schedule(engine: Client, pause_seconds: float) -> ScheduleHandle:
     """Return the schedule of cycles, created again if the engine has lost it."""
-    return await starts.get_or_create_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
+    return await starts.get_or_create_schedule(engine, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
-async def create_or_update_check_schedule(client: Client, hours: float) -> ScheduleHandle:
+async def create_or_update_check_schedule(engine: Client, hours: float) -> ScheduleHandle:
     """Create or update the schedule of checks; a paused one stays paused."""
-    return await starts.create_or_update_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
+    return await starts.create_or_update_schedule(engine, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
-async def find_or_create_check_schedule(client: Client, hours: float) -> ScheduleHandle:
+async def find_or_create_check_schedule(engine: Client, hours: float) -> ScheduleHandle:
     """Return the schedule of checks, created again if the engine has lost it."""
-    return await starts.get_or_create_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
+    return await starts.get_or_create_schedule(engine, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
-async def update_schedule_intervals(client: Client, pause_seconds: float, check_hours: float) -> None:
+async def update_schedule_intervals(engine: Client, pause_seconds: float, check_hours: float) -> None:
     """Set the intervals of both schedules, where they differ; a paused one stays paused."""
     for name, schedule in (
         (names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds)),
         (names.CHECK_SCHEDULE, _build_check_schedule(check_hours)),
     ):
-        found = (await (await starts.get_or_create_schedule(client, name, schedule)).describe()).schedule.spec.intervals
+        found = (await (await starts.get_or_create_schedule(engine, name, schedule)).describe()).schedule.spec.intervals
         if [each.every for each in found] != [each.every for each in schedule.spec.intervals]:
-            await starts.create_or_update_schedule(client, name, schedule)
+            await starts.create_or_update_schedule(engine, name, schedule)
 
 
 def _build_cycle_schedule(pause_seconds: float | None) -> Schedule:

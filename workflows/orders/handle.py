@@ -45,7 +45,7 @@ _TRIGGERS_AT_A_TIME: Final = 8
 
 
 async def create_or_update_cycle_schedule(
-    client: Client, platform: str, project_id: str, pause_note: str = ""
+    engine: Client, platform: str, project_id: str, pause_note: str = ""
 ) -> ScheduleHandle:
     """Create or update a platform's schedule; a paused one stays paused.
 
@@ -54,20 +54,20 @@ async def create_or_update_cycle_schedule(
     """
     schedule = _build_cycle_schedule(platform, project_id)
     schedule.state = ScheduleState(paused=bool(pause_note), note=pause_note or None)
-    found = await starts.create_or_update_schedule(client, names.build_cycle_schedule_id(platform), schedule)
+    found = await starts.create_or_update_schedule(engine, names.build_cycle_schedule_id(platform), schedule)
     if pause_note:
         await starts.set_schedule_paused(found, pause_note, is_paused=True)
     return found
 
 
-async def find_or_create_cycle_schedule(client: Client, platform: str, project_id: str) -> ScheduleHandle:
+async def find_or_create_cycle_schedule(engine: Client, platform: str, project_id: str) -> ScheduleHandle:
     """Return a platform's schedule; create it if the engine has lost it."""
     return await starts.get_or_create_schedule(
-        client, names.build_cycle_schedule_id(platform), _build_cycle_schedule(platform, project_id)
+        engine, names.build_cycle_schedule_id(platform), _build_cycle_schedule(platform, project_id)
     )
 
 
-async def trigger_cycles_of_unpaused_platforms(client: Client, database: Database) -> None:
+async def trigger_cycles_of_unpaused_platforms(engine: Client, database: Database) -> None:
     """Have each platform that is not paused claim now what has settled; a run that is under way does so anyway."""
     permits = asyncio.Semaphore(_TRIGGERS_AT_A_TIME)
 
@@ -75,27 +75,27 @@ async def trigger_cycles_of_unpaused_platforms(client: Client, database: Databas
         name = names.build_cycle_schedule_id(platform)
         async with permits:
             # A trigger would also start a paused schedule.
-            if not await starts.is_schedule_paused(client, name):
-                await starts.trigger_schedule_if_there(client, name)
+            if not await starts.is_schedule_paused(engine, name):
+                await starts.trigger_schedule_if_there(engine, name)
 
     await asyncio.gather(*map(trigger_unless_paused, await platforms.list_platform_numbers(database)))
 
 
-async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
+async def create_or_update_schedules(engine: Client, database: Database, settings: Settings) -> None:
     """Create or update the schedule of the watch, which runs once there is a platform; platforms have their own."""
-    await create_or_update_watch_schedule(client, has_platforms=bool(await platforms.list_platform_numbers(database)))
+    await create_or_update_watch_schedule(engine, has_platforms=bool(await platforms.list_platform_numbers(database)))
 
 
-async def create_or_update_watch_schedule(client: Client, *, has_platforms: bool = True) -> ScheduleHandle:
+async def create_or_update_watch_schedule(engine: Client, *, has_platforms: bool = True) -> ScheduleHandle:
     """Create or update the schedule of the watch, without an interval where there is no platform."""
     return await starts.create_or_update_schedule(
-        client, names.WATCH, _build_watch_schedule(has_platforms=has_platforms)
+        engine, names.WATCH, _build_watch_schedule(has_platforms=has_platforms)
     )
 
 
-async def start_watch_schedule_intervals(client: Client) -> None:
+async def start_watch_schedule_intervals(engine: Client) -> None:
     """Have the watch run from the first platform on, where the installation was prepared; a paused one stays paused."""
-    await starts.set_schedule_intervals_if_none(client, names.WATCH, _build_watch_schedule())
+    await starts.set_schedule_intervals_if_none(engine, names.WATCH, _build_watch_schedule())
 
 
 def _build_watch_schedule(*, has_platforms: bool = True) -> Schedule:
