@@ -131,7 +131,7 @@ def build_handler(
         limits = limits.model_copy(update={"body_max_bytes": route.body_max_bytes})
     is_public = route.access is RouteAccess.PUBLIC
     is_refused_to_revoked_projects, begins_work = route.is_refused_to_revoked_projects, route.begins_work
-    has_inputs = bool(route.variables or route.query or route.headers or route.body)
+    has_inputs = bool(route.path_model or route.query or route.headers or route.body)
     is_audited, lists_rows = audit.is_audited(route), route.lists_rows
 
     async def handle_request(request: web.Request) -> web.StreamResponse:
@@ -209,8 +209,8 @@ async def _check_owner_and_parse_inputs(
 ) -> dict[str, Any]:
     """Return the handler's arguments. The project is checked before the body is read."""
     inputs: dict[str, Any] = {}
-    if route.variables:
-        inputs["path"] = parsing.parse_path(request, route.variables)
+    if route.path_model:
+        inputs["path"] = parsing.parse_path(request, route.path_model)
     if route.access is RouteAccess.OWNER:
         auth.require_owner_or_admin(caller, inputs["path"].project_id)
     # These parameters were read by the authenticator.
@@ -254,7 +254,7 @@ def _log_deprecation_once_per_key(actor: str, route: str, name: str, instead: st
 
 def _build_response(route: Route, answer: BaseModel | web.StreamResponse | None) -> web.StreamResponse:
     # `isinstance` of an abstract class, as both of these are, costs as much as the rest.
-    if type(answer) is route.answer:
+    if type(answer) is route.response:
         return _build_json_response(route, answer)
     match answer:
         case web.StreamResponse():

@@ -49,17 +49,18 @@ async def delete_file(call: Call, path: DownloadPath) -> DownloadResponse:
     Its links stop working, and its state becomes `expired`. Of a failed download, the rows kept for a retry are
     deleted. Cancel a running download first, by `POST …/cancel`.
     """
-    answer = await get_status_reader(call).read_status(call.project_id, path.task_id)
-    if not answer.state.is_final:
+    response = await get_status_reader(call).read_status(call.project_id, path.task_id)
+    if not response.state.is_final:
         raise Conflict(
             "download_not_over",
-            f"This download is {answer.state}; only one that is over can be removed.",
+            f"This download is {response.state}; only one that is over can be removed.",
             f"Cancel it first: POST /v1/downloads/{path.task_id}/cancel.",
         )
     row = await get_status_reader(call).read_catalogue_row(call.project_id, path.task_id)
-    if answer.state is DownloadState.FAILED:
+    if response.state is DownloadState.FAILED:
+        # Its run waits for a retry with the rows that it fetched, and deletes them when it is cancelled.
         return await _cancel_run_and_read_status(call, path.task_id)
-    if row is not None and answer.state is DownloadState.SUCCEEDED:
+    if row is not None and response.state is DownloadState.SUCCEEDED:
         await catalogue.delete_file_and_mark_expired(
             call.services.database, call.services.objects, DownloadSpec.model_validate(row.request)
         )
@@ -80,12 +81,12 @@ async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
     It resumes from the rows that were fetched if they are recent and the source has not changed; otherwise it starts
     over.
     """
-    answer = await get_status_reader(call).read_status(call.project_id, path.task_id)
+    response = await get_status_reader(call).read_status(call.project_id, path.task_id)
     row = await get_status_reader(call).read_catalogue_row(call.project_id, path.task_id)
-    if row is None or answer.state is not DownloadState.FAILED:
+    if row is None or response.state is not DownloadState.FAILED:
         raise Conflict(
             "download_not_failed",
-            f"This download is {answer.state}; only a failed one can be retried.",
+            f"This download is {response.state}; only a failed one can be retried.",
             "Wait for its end, or start a new download.",
         )
     spec = DownloadSpec.model_validate(row.request)
@@ -162,7 +163,9 @@ async def list_download_deliveries(
     return page
 
 
-@routes.post("/v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver", access=RouteAccess.PROJECT, status=202)
+@routes.post(
+    "/v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver", access=RouteAccess.PROJECT, status=HTTPStatus.ACCEPTED
+)
 async def redeliver_webhook(call: Call, path: DeliveryPath) -> WebhookDeliveryResponse:
     """Send a webhook again, now.
 

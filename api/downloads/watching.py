@@ -50,7 +50,7 @@ class DownloadWatchRegistry:
         self._streams_per_project = streams_per_project
         self._streams: Counter[str] = Counter()
         self._pollers: dict[DownloadKey, DownloadStatusPoller] = {}
-        self._projects: defaultdict[str, set[LatestStatesSubscription]] = defaultdict(set)
+        self._project_subscriptions: defaultdict[str, set[LatestStatesSubscription]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None
         self._is_stopping = False
 
@@ -61,7 +61,10 @@ class DownloadWatchRegistry:
     async def stop(self, _app: web.Application) -> None:
         """End every stream, so that the server need not wait for its subscribers."""
         self._is_stopping = True
-        everybody = [*self._projects.values(), *(poller.subscriptions for poller in self._pollers.values())]
+        everybody = [
+            *self._project_subscriptions.values(),
+            *(poller.subscriptions for poller in self._pollers.values()),
+        ]
         for subscription in {subscription for subscriptions in everybody for subscription in subscriptions}:
             subscription.end(SubscriptionEndReason.STOPPING)
         tasks = [poller.task for poller in self._pollers.values()]
@@ -122,7 +125,7 @@ class DownloadWatchRegistry:
     async def watch_project(self, project_id: str) -> AsyncIterator[LatestStatesSubscription]:
         """Watch all downloads of a project: those that run now, and those to come."""
         subscription = LatestStatesSubscription()
-        self._projects[project_id].add(subscription)
+        self._project_subscriptions[project_id].add(subscription)
         try:
             await self._start_pollers_of_unfinished_or_recent(project_id)
             for poller in self._list_pollers(project_id):
@@ -132,9 +135,9 @@ class DownloadWatchRegistry:
             with metrics.WATCHERS.track_inprogress():
                 yield subscription
         finally:
-            self._projects[project_id].discard(subscription)
-            if not self._projects[project_id]:
-                del self._projects[project_id]
+            self._project_subscriptions[project_id].discard(subscription)
+            if not self._project_subscriptions[project_id]:
+                del self._project_subscriptions[project_id]
             self._stop_unwatched_pollers(self._list_pollers(project_id))
 
     def _end_if_stopping(self, subscription: LatestStatesSubscription) -> None:
@@ -144,7 +147,7 @@ class DownloadWatchRegistry:
     def _get_or_start_poller(self, project_id: str, task_id: str) -> DownloadStatusPoller:
         key = (project_id, task_id)
         if key not in self._pollers or self._pollers[key].task.done():
-            poller = self._pollers[key] = DownloadStatusPoller(self._status_reader, key, self._projects)
+            poller = self._pollers[key] = DownloadStatusPoller(self._status_reader, key, self._project_subscriptions)
             poller.task.add_done_callback(lambda _: self._remove_poller(poller))
         return self._pollers[key]
 
@@ -164,6 +167,7 @@ class DownloadWatchRegistry:
     async def _follow_notifications(self) -> None:
         async for payload in self._database.listen(CHANNEL):
             if payload == LISTENING:
+                # What was notified before, or while the connection was lost, did not arrive.
                 await self._refresh_or_start_all_pollers()
                 continue
             try:
@@ -178,7 +182,7 @@ class DownloadWatchRegistry:
         poller = self._pollers.get(key)
         if poller is not None and not poller.task.done():
             poller.request_catalogue_read()
-        elif key[0] in self._projects and (
+        elif key[0] in self._project_subscriptions and (
             DownloadState(notification["state"]).is_final or len(self._list_pollers(key[0])) < POLLED_PER_PROJECT_MAX
         ):
             self._get_or_start_poller(*key)
@@ -187,7 +191,7 @@ class DownloadWatchRegistry:
         """Refresh everything that may have changed while the connection was lost."""
         for poller in self._pollers.values():
             poller.request_catalogue_read()
-        for project_id in list(self._projects):
+        for project_id in list(self._project_subscriptions):
             try:
                 await self._start_pollers_of_unfinished_or_recent(project_id)
             except Exception as error:  # noqa: BLE001 (the next notification must be handled in any case)
@@ -221,20 +225,20 @@ class DownloadStatusPoller:
     Args:
         status_reader: Reads the status.
         key: The project and the download.
-        projects: Subscriptions to whole projects, which receive the changes too.
+        project_subscriptions: Subscriptions to whole projects, which receive the changes too.
     """
 
     def __init__(
         self,
         status_reader: DownloadStatusReader,
         key: DownloadKey,
-        projects: Mapping[str, set[LatestStatesSubscription]],
+        project_subscriptions: Mapping[str, set[LatestStatesSubscription]],
     ) -> None:
         self.key = key
         self.subscriptions: set[LatestStatesSubscription] = set()
         self.last: DownloadResponse | None = None
         self._status_reader = status_reader
-        self._projects = projects
+        self._project_subscriptions = project_subscriptions
         self._changed = asyncio.Event()
         # The first read takes the state from the catalogue, as notifications may have been missed.
         self._changed.set()
@@ -243,7 +247,7 @@ class DownloadStatusPoller:
     @property
     def has_subscribers(self) -> bool:
         """Whether there is a subscription."""
-        return bool(self.subscriptions) or self.key[0] in self._projects
+        return bool(self.subscriptions) or self.key[0] in self._project_subscriptions
 
     def add_subscription(self, subscription: LatestStatesSubscription, first: DownloadResponse) -> None:
         """Add a subscription, which starts with the state that the others have."""
@@ -266,10 +270,12 @@ class DownloadStatusPoller:
             else:
                 self._push_if_changed(status)
             await self._wait_for_change()
+        # Subscriptions to the whole project go on with its other downloads.
         for subscription in self.subscriptions:
             subscription.end(SubscriptionEndReason.FINISHED)
 
     async def _read_status(self) -> DownloadResponse:
+        # The catalogue says that a download began or ended, and is read then only; the workflow says how far it is.
         if self.last is None or self._changed.is_set():
             self._changed.clear()
             return await self._status_reader.read_status(*self.key)
@@ -289,13 +295,16 @@ class DownloadStatusPoller:
         if self.last is not None and _remove_rows_per_second(response) == _remove_rows_per_second(self.last):
             return
         self.last = response
-        for subscription in [*self.subscriptions, *self._projects.get(self.key[0], set[LatestStatesSubscription]())]:
+        for subscription in [
+            *self.subscriptions,
+            *self._project_subscriptions.get(self.key[0], set[LatestStatesSubscription]()),
+        ]:
             subscription.queue_update(response)
 
 
-def _remove_rows_per_second(answer: DownloadResponse) -> DownloadResponse:
+def _remove_rows_per_second(response: DownloadResponse) -> DownloadResponse:
     """Return the response without the figure that changes every second."""
-    return answer.model_copy(update={"rows_per_second": None})
+    return response.model_copy(update={"rows_per_second": None})
 
 
 class SubscriptionEndReason(StrEnum):
@@ -316,11 +325,11 @@ class LatestStatesSubscription:
         self._pending: dict[str, DownloadResponse] = {}
         self._changed = asyncio.Event()
 
-    def queue_update(self, answer: DownloadResponse) -> None:
+    def queue_update(self, response: DownloadResponse) -> None:
         """Add an update."""
         if self.ending is not None:
             return
-        self._pending[answer.task_id] = answer
+        self._pending[response.task_id] = response
         self._changed.set()
         if len(self._pending) > BACKLOG_MAX:
             self._pending.clear()

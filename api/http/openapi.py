@@ -168,7 +168,7 @@ def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
     known |= {code: HTTPStatus.FORBIDDEN for code, may_be in is_refused.items() if may_be}
     if route.access is RouteAccess.PROJECT:
         known["project_key_needed"] = HTTPStatus.UNAUTHORIZED
-    if route.access not in {RouteAccess.PUBLIC, RouteAccess.PUSH} or route.variables:
+    if route.access not in {RouteAccess.PUBLIC, RouteAccess.PUSH} or route.path_model:
         known["not_found"] = HTTPStatus.NOT_FOUND
     if route.body:
         known |= _WITH_BODY
@@ -194,8 +194,8 @@ def _build_schemas(routes: list[Route]) -> tuple[Schemas, Json]:
         models |= {(problems.get_problem_model(status), "serialization"): None for status in list_problem_codes(route)}
         if route.body:
             models[route.body, "validation"] = None
-        if route.answer:
-            models[route.answer, "serialization"] = None
+        if route.response:
+            models[route.response, "serialization"] = None
     schemas, shared = models_json_schema(list(models), ref_template=REFERENCE)
     return {(model, mode): schema for (model, mode), schema in schemas.items()}, shared["$defs"]
 
@@ -207,7 +207,7 @@ def _build_operation(route: Route, schemas: Schemas) -> Json:
         "summary": route.summary,
         "security": list_accepted_credentials(route),
         "parameters": [
-            *_list_parameters(route.variables, "path"),
+            *_list_parameters(route.path_model, "path"),
             *_list_parameters(route.query, "query"),
             *_list_parameters(route.headers, "header"),
         ],
@@ -264,8 +264,8 @@ def _list_responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus
     success = HTTPStatus(route.status)
     if route.method == "HEAD":
         yield success, {"description": success.phrase}
-    elif route.answer:
-        yield success, _build_response(success.phrase, JSON, schemas[route.answer, "serialization"])
+    elif route.response:
+        yield success, _build_response(success.phrase, JSON, schemas[route.response, "serialization"])
     else:
         yield success, _build_untyped_response(success, route.media_type)
     for status, media_type in route.also.items():
@@ -275,8 +275,8 @@ def _list_responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus
         if route.method == "HEAD":
             yield status, {"description": description}
             continue
-        if status in _IN_ENVELOPE and route.answer and route.render is not problems.render_problem:
-            yield status, _build_response(description, JSON, schemas[route.answer, "serialization"])
+        if status in _IN_ENVELOPE and route.response and route.render is not problems.render_problem:
+            yield status, _build_response(description, JSON, schemas[route.response, "serialization"])
             continue
         yield (
             status,

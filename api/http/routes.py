@@ -181,8 +181,8 @@ class Route:
     body: type[BaseModel] | None
     query: type[BaseModel] | None
     headers: type[BaseModel] | None
-    variables: type[BaseModel] | None
-    answer: type[BaseModel] | None
+    path_model: type[BaseModel] | None
+    response: type[BaseModel] | None
     render: Renderer
     status: int = HTTPStatus.OK
     slashes: str = ""
@@ -324,7 +324,7 @@ class Routes:
         def add_route_of_handler(handler: SomeHandler) -> SomeHandler:
             hints = get_type_hints(handler)
             summary, _, description = (inspect.getdoc(handler) or "").partition("\n")
-            answer = _find_response_model(hints["return"])
+            response = _find_response_model(hints["return"])
             route = Route(
                 method=method,
                 path=path,
@@ -336,11 +336,11 @@ class Routes:
                 body=hints.get("body"),
                 query=hints.get("query"),
                 headers=hints.get("headers"),
-                variables=hints.get("path"),
-                answer=answer if _is_model(answer) else None,
+                path_model=hints.get("path"),
+                response=response if _is_model(response) else None,
                 render=self._render,
                 headerless=self._headerless,
-                **_default_to_no_content(options, answer),
+                **_default_to_no_content(options, response),
             )
             _require_valid_route(route, hints)
             self._routes.append(route)
@@ -349,8 +349,8 @@ class Routes:
         return add_route_of_handler
 
 
-def _default_to_no_content(options: RouteOptions, answer: Any) -> RouteOptions:
-    return options if answer is not type(None) else {"status": HTTPStatus.NO_CONTENT, **options}
+def _default_to_no_content(options: RouteOptions, response: Any) -> RouteOptions:
+    return options if response is not type(None) else {"status": HTTPStatus.NO_CONTENT, **options}
 
 
 def _find_response_model(hint: Any) -> Any:
@@ -366,7 +366,7 @@ def _require_valid_route(route: Route, hints: Mapping[str, Any]) -> None:
     """Raise TypeError for a route that could not work, at import rather than at the first call."""
     inputs = {name: hint for name, hint in hints.items() if name not in {"call", "_call", "return"}}
     variables = set(re.findall(r"{(\w+)}", route.path))
-    declared = set(route.variables.model_fields) if route.variables else set()
+    declared = set(route.path_model.model_fields) if route.path_model else set()
     wrong = {
         "a handler takes only call, body, query, headers and path": inputs.keys()
         - {"body", "query", "headers", "path"},

@@ -114,7 +114,7 @@ class OddRequests:
         route, kind = self._draw.choice(self._routes), self._draw.choice(KINDS)
         self.kinds[kind] += 1
         path = route.path
-        for variable in route.variables.model_fields if route.variables else ():
+        for variable in route.path_model.model_fields if route.path_model else ():
             value = self._draw.choice(["0123456789ab", "prj_0123456789abcdef", "%00", "%ff", "..", "*", "a%2Fb"])
             path = path.replace(f"{{{variable}}}", value)
         headers = [(b"Connection", b"close"), *self._draw_headers(kind)]

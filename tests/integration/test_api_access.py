@@ -108,7 +108,7 @@ async def test_every_locked_route_refuses_a_revoked_key_at_once(api_client: ApiC
 async def test_what_belongs_to_another_project_is_not_there(api_client: ApiClient) -> None:
     """A right key of another project sees 404, as if the id named nothing."""
     estate, stranger = await make_estate(api_client), await api_client.make_project("stranger")
-    routes = [route for route in LOCKED if route.variables and route.access is not RouteAccess.ADMIN]
+    routes = [route for route in LOCKED if route.path_model and route.access is not RouteAccess.ADMIN]
     assert {route.tag for route in routes} == {"projects", "downloads", "webhooks", "transfers", "quotas"}
     assert await refusals(api_client, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
 

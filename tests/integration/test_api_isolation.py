@@ -285,7 +285,7 @@ async def walk(installation: Installation, routes: list[Route], headers: Mapping
             check_unseen(real, installation.owner, seen)
             check_alike(installation, real, seen, missed)
             refusal = HTTPStatus.FORBIDDEN if route.access is RouteAccess.ADMIN else HTTPStatus.NOT_FOUND
-            assert not route.variables or seen.status == refusal, (real, seen)
+            assert not route.path_model or seen.status == refusal, (real, seen)
     assert before - await rows(installation.database) == set()
     assert await histories(installation) == begun
 

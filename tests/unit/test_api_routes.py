@@ -141,7 +141,7 @@ def test_a_variable_with_slashes_leaves_other_paths_their_own(path: str, others:
 
 
 def _inputs(route: Route) -> Iterator[tuple[str, dict[str, Any]]]:
-    for model in (route.body, route.query, route.headers, route.variables):
+    for model in (route.body, route.query, route.headers, route.path_model):
         if model:
             schema = model.model_json_schema()
             yield from _scalars(f"{route.name} {model.__name__}", schema)

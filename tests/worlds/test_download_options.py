@@ -232,7 +232,7 @@ def test_every_request_is_here(request_models: dict[str, tuple[type[Any], dict[s
     taken = {
         model
         for route in downloads_api.routes
-        for model in (route.body, route.query, route.headers, route.variables)
+        for model in (route.body, route.query, route.headers, route.path_model)
         if model is not None
     }
     assert taken == {model for model, _ in request_models.values()} - {TableOnOwnSheetRequest} | ASKED | NAMES | set(

@@ -85,7 +85,7 @@ NAMES: Mapping[type[Request], set[str]] = {
 def list_models() -> Iterator[type[Any]]:
     """List what the routes of orders read of a request."""
     for route in routes:
-        yield from filter(None, (route.body, route.query, route.headers, route.variables))
+        yield from filter(None, (route.body, route.query, route.headers, route.path_model))
 
 
 def test_every_request_is_here() -> None:

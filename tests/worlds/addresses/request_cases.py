@@ -134,7 +134,7 @@ CASES_BY_MODEL: Mapping[type[BaseModel], Mapping[str, Case]] = {
 def list_models() -> frozenset[type[BaseModel]]:
     """List the request models of all routes of addresses, with the models of their fields."""
     found: set[type[BaseModel]] = set()
-    left = [model for route in routes for model in (route.body, route.query, route.headers, route.variables) if model]
+    left = [model for route in routes for model in (route.body, route.query, route.headers, route.path_model) if model]
     while left:
         model = left.pop()
         if model not in found and model is not EmptyQuery:
