@@ -30,14 +30,16 @@ Number = Annotated[str, typer.Argument(help="The platform's number, which you ch
 def set_up(
     platform: Number,
     base_url: Annotated[str, typer.Argument(help="Where the platform's API begins.")],
-    kind: Annotated[str, typer.Option(help="taobao, pinduoduo, shopify, woocommerce, amazon, or that of --record.")],
+    kind: Annotated[
+        str, typer.Option(help="taobao, pinduoduo, shopify, woocommerce, amazon, or a kind of your own, by --record.")
+    ],
     credentials: Annotated[str, typer.Option(help="NAME of NAME.json in the folder of credentials.")],
     shop: Annotated[str, typer.Option(help="The shop at the platform.")] = "shop",
     since: Annotated[str, typer.Option(help="Where orders begin: “last 2 hours”, or a time with its zone.")] = (
         "last 3 months"
     ),
     record: Annotated[
-        Path | None, typer.Option(help="JSON file that declares what a platform of your own can.")
+        Path | None, typer.Option(help="JSON file with the capability of a kind of your own; --kind is its name.")
     ] = None,
     notify_url: Annotated[str | None, typer.Option(help="Receives alarms.")] = None,
     project: Annotated[str | None, typer.Option(help="Whose orders they are; by default this machine's own.")] = None,
@@ -89,7 +91,7 @@ def set_up(
 
 
 async def _require_known_platform_unless_project_key(orders: Orders, platform: str) -> None:
-    """Raise RequestRefused if there is no such platform; a key of a project is not told."""
+    """Raise RequestRefused if there is no such platform; a project's key, which may not see platforms, passes."""
     from haulage.errors import RequestRefused
 
     try:

@@ -20,10 +20,13 @@ DELIVERY_WORKFLOW = "WebhookDelivery"
 QUEUE = "webhooks"
 QUEUES = (QUEUE,)
 PURGE = "webhook_purge"
+"""Deletes deliveries past their retention."""
 PURGE_RECORDS = "shared_records_purge"
+"""Deletes entries of the audit log and idempotency keys past theirs: records that belong to no other system."""
 HOUSEKEEPING = (PURGE, PURGE_RECORDS)
 SYSTEM = "webhooks"
 REDELIVER = "redeliver"
+"""The signal that begins the attempts of a delivery anew."""
 
 
 DELIVERY_ID_PATTERN: Final = r"^msg_[0-9a-f]{32}$"

@@ -33,15 +33,19 @@ ACTIVE_SECRETS_MAX = 5
 """Each active secret adds a signature to the header of every attempt."""
 
 
-async def insert_or_reset_delivery(database: Database, delivery: WebhookDeliveryInput, url: str) -> DeliveryState:
+async def insert_or_reset_delivery(database: Database, delivery: WebhookDeliveryInput, clear_url: str) -> DeliveryState:
     """Insert a delivery, or make an existing one pending again; return its state.
 
     The state is disabled if the receiver last answered 410, unless a user asked for this redelivery.
+
+    Args:
+        clear_url: The address of the receiver, of which only a hash and the host are stored in clear.
     """
-    now, endpoint = datetime.now(UTC), _hash_endpoint(delivery.project_id, url)
+    now, endpoint = datetime.now(UTC), _hash_endpoint(delivery.project_id, clear_url)
     async with database.session() as session:
         disabled = not delivery.redelivery and await _is_receiver_disabled(session, endpoint)
         state = DeliveryState.DISABLED if disabled else DeliveryState.PENDING
+        # All that is written again of a delivery that exists: its body and its attempts stay as they are.
         changes = {
             "state": state,
             "next_attempt_at": None if disabled else now,
@@ -55,7 +59,7 @@ async def insert_or_reset_delivery(database: Database, delivery: WebhookDelivery
             event_type=delivery.event.type,
             body=delivery.event.body.decode(),
             url=delivery.url.token,
-            receiver=str(egress.parse_url(url)),
+            receiver=str(egress.parse_url(clear_url)),
             endpoint=endpoint,
             created_at=now,
             attempts=0,

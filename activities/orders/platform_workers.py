@@ -121,7 +121,7 @@ async def serve_platforms(services: Services, queues: Sequence[str], stop: async
     A change of platforms or options notifies this process. It reads them every few seconds as well, as a notification
     is lost while there is no connection.
     """
-    named = {platform for queue in queues if (platform := names.parse_platform_of_queue(queue))}
+    named = {platform for queue in queues if (platform := names.parse_platform_of_slice_queue(queue))}
     if not named and names.PLATFORM_QUEUES not in queues:
         return
     steps, counters = PlatformActivities(services), dict[str, WorkersOfOnePlatform]()
@@ -235,4 +235,4 @@ async def _set_platform_gauges_and_remove_stale(services: Services, shown: set[s
 
 
 def _is_order_queue(queue: str) -> bool:
-    return queue == names.QUEUE or names.parse_platform_of_queue(queue) is not None
+    return queue == names.QUEUE or names.parse_platform_of_slice_queue(queue) is not None

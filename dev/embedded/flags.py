@@ -104,7 +104,7 @@ ENGINE_DYNAMIC: tuple[ComponentFlag, ...] = (
     ComponentFlag(
         "frontend.WorkflowTimeSkippingEnabled",
         True,
-        "Tests of long ladders skip time.",
+        "Tests of long series of retry pauses skip time.",
         "A timer of 6 hours fires in 1.0 s; without it the start is refused.",
         "tests",
     ),
@@ -148,8 +148,8 @@ GO_FOR_TESTS: tuple[ComponentFlag, ...] = (
         "GOGC",
         400,
         "A test run is short of processor time, not of memory.",
-        "A workflow of three steps costs the engine 21 ms of processor time instead of 23; after 450 it has 450 "
-        "MB instead of 240.",
+        "A workflow of three steps costs the engine 21 ms of processor time instead of 23; after 450 workflows "
+        "it has 450 MB instead of 240.",
         "tests",
     ),
 )

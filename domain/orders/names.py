@@ -11,6 +11,7 @@ from domain.orders.windows import TimeWindow
 CYCLE_WORKFLOW = "OrderCycle"
 SLICE_WORKFLOW = "OrderSlice"
 STATUS: Final = "status"
+"""The query of a slice's status."""
 BACKFILL_WORKFLOW = "OrderBackfill"
 REPORT_WORKFLOW = "OrderReport"
 WATCH_WORKFLOW = "OrderWatch"
@@ -18,6 +19,7 @@ WATCH_WORKFLOW = "OrderWatch"
 SYSTEM = "orders"
 
 CONTENT_TYPE: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+"""Of the workbook of a report."""
 
 PLATFORM_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,39}$"
 
@@ -33,6 +35,7 @@ EXPORT_ROUTE: Final = "/v1/orders/source"
 """The route of our own API that exports of orders fetch."""
 WATCH: Final = "orders-watch"
 RAW: Final = "orders-raw/"
+"""Raw pages of readings, as Parquet."""
 END_PAUSE: Final = "end_pause"
 """The signal that has a slice make its next attempt now."""
 REDO_SUFFIX: Final = "redo"
@@ -43,6 +46,7 @@ STAGING: Final = "orders-staging/"
 _PREFIX: Final = "orders-"
 _CONTROL: Final = ":control"
 _REPORTS: Final = ":reports"
+_REPORT_FILES: Final = "orders-reports/"
 
 
 def build_slice_queue_name(platform: str) -> str:
@@ -60,8 +64,8 @@ def build_report_queue_name(platform: str) -> str:
     return f"{_PREFIX}{platform}{_REPORTS}"
 
 
-def parse_platform_of_queue(queue: str) -> str | None:
-    """Return the platform whose queue this is, or None."""
+def parse_platform_of_slice_queue(queue: str) -> str | None:
+    """Return the platform whose slices a queue has; None for any other queue."""
     platform = queue.removeprefix(_PREFIX)
     return platform if queue.startswith(_PREFIX) and re.fullmatch(PLATFORM_PATTERN, platform) else None
 
@@ -106,7 +110,7 @@ def build_report_parts_prefix(platform: str, day: str, run: str) -> str:
 
 def build_report_workbook_key(platform: str, day: str) -> str:
     """Return the key of a day's workbook."""
-    return f"orders-reports/{platform}/{day}.xlsx"
+    return f"{_REPORT_FILES}{platform}/{day}.xlsx"
 
 
 def build_report_manifest_key(workbook_key: str) -> str:

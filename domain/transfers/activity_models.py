@@ -79,6 +79,7 @@ class TransferJobStatus(BaseModel):
     """The status of a job; the states of its targets are in the database."""
 
     phase: str = "collecting"
+    """`collecting`, `sending` or `done`."""
     batches: int = 0
     targets: int = 0
     shards: int = 0

@@ -18,7 +18,7 @@ PROGRESS_STEP = 5
 """Progress is saved when it has grown by this many per cent."""
 SILENT_ANSWERS_MIN = 3
 """Answers without a record of a target before the target counts as silent; a single one may be an accident."""
-REFUSALS_MAX = 5
+REFUSALS_MIN = 5
 """Answers that a GSE task is unknown before the task counts as lost."""
 
 
@@ -115,7 +115,7 @@ class ShardProgress:
     """The targets of a shard, and the GSE tasks that send to them."""
 
     targets: Sequence[ShardTarget]
-    rules: RetryAndSilenceLimits
+    limits: RetryAndSilenceLimits
     tasks: dict[int, GseTask] = field(default_factory=dict)
     has_unsaved_tasks: bool = False
     """Whether a time of a GSE task, or the trouble with GSE, is not saved yet."""
@@ -130,7 +130,8 @@ class ShardProgress:
     """By task number: why GSE could not be asked for results, the last time."""
 
     def __post_init__(self) -> None:
-        # What was saved as sent by a GSE task without a known id has to be sent again.
+        # Of a worker that was lost only what it saved is known. Where no id of a GSE task was saved, or the task was
+        # given up, nothing would ever be reported of its targets: they are sent again.
         for target in self.unfinished:
             task = self.tasks.get(target.task_number)
             target.due_at = None if task and task.task_id and not task.broken else 0.0
@@ -172,7 +173,7 @@ class ShardProgress:
         fetched_at: float | None = None,
     ) -> GseTask:
         """Assign targets to a new GSE task, before GSE is asked for it."""
-        # The number of a withdrawn task is not used again.
+        # The number of a removed task is not used again: records of it may still come.
         number = 1 + max(max(self.tasks, default=0), max((target.task_number for target in self.targets), default=0))
         task = GseTask(
             number=number,
@@ -239,7 +240,7 @@ class ShardProgress:
         """Note that GSE does not know a task; if it says so repeatedly for a while, fail the task's targets."""
         times, since = self._refusals.get(task.number, (0, now))
         self._refusals[task.number] = times + 1, since
-        is_lost = times + 1 >= REFUSALS_MAX and now - since >= self.rules.silence_seconds
+        is_lost = times + 1 >= REFUSALS_MIN and now - since >= self.limits.silence_seconds
         if is_lost and not task.broken:
             self._fail_targets_of_task(task, FailureReason.GSE_REFUSED, f"{LOST_TASK} {message}", now, code=code)
 
@@ -257,6 +258,7 @@ class ShardProgress:
         """End cancelled targets that no known GSE task sends to."""
         for target in targets:
             task = self.tasks.get(target.task_number)
+            # GSE was asked to send it, and no id was saved: it may have begun all the same.
             is_unsure = target.task_number > 0 and (task is None or task.task_id is None)
             message = CANCELLED_UNSURE if is_unsure else CANCELLED
             self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, message)
@@ -313,7 +315,7 @@ class ShardProgress:
         """Note an answer of GSE without a record of the target; end the target if that lasts too long."""
         since = target.silent_since = now if target.silent_since is None else target.silent_since
         target.silent_answers += 1
-        if target.silent_answers >= SILENT_ANSWERS_MIN and now - since >= self.rules.silence_seconds:
+        if target.silent_answers >= SILENT_ANSWERS_MIN and now - since >= self.limits.silence_seconds:
             if target.is_cancelling:
                 self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, None, CANCELLED_LATE)
             else:
@@ -337,10 +339,10 @@ class ShardProgress:
         target.failed_code, target.failed_message = code, message
         if target.is_cancelling:
             self._end_target(target, TransferState.FAILED, FailureReason.CANCELLED, code, CANCELLED)
-        elif target.failures > self.rules.retries:
+        elif target.failures > self.limits.retries:
             self._end_target(target, TransferState.FAILED, reason, code, message)
         elif target.due_at is None:
-            pause = self.rules.retry_pause_seconds * 2 ** (target.failures - 1)
+            pause = self.limits.retry_pause_seconds * 2 ** (target.failures - 1)
             target.due_at = now + min(RETRY_PAUSE_MAX_SECONDS, pause)
             target.code, target.message = code, message
             self._mark_changed(target)

@@ -17,7 +17,7 @@ from domain.transfers.models import (
     derive_job_outcome,
     normalize_folder,
 )
-from domain.transfers.shards import REFUSALS_MAX, GseTask, RetryAndSilenceLimits, ShardProgress, ShardTarget
+from domain.transfers.shards import REFUSALS_MIN, GseTask, RetryAndSilenceLimits, ShardProgress, ShardTarget
 from stores.tables.transfers import STATES
 
 SOURCE = GseAgentWithUser("source", "", "root")
@@ -153,10 +153,10 @@ def test_a_target_that_goes_on_after_a_failure_is_not_sent_again() -> None:
 def test_a_task_that_gse_forgot_is_sent_again() -> None:
     """Neither at the first word nor within a moment: a gateway may err."""
     progress, task = begin_all(1)
-    for _ in range(REFUSALS_MAX - 1):
+    for _ in range(REFUSALS_MIN - 1):
         progress.fail_task_if_unknown_for_long(task, "no such task", 1)
     progress.apply_results(task, GseRecordsByAgent.from_records([down(0, RUNNING)]), 1)
-    for _ in range(REFUSALS_MAX + 3):
+    for _ in range(REFUSALS_MIN + 3):
         progress.fail_task_if_unknown_for_long(task, "no such task", 2)
     assert progress.list_due_targets(1e9) == []
 

@@ -69,5 +69,5 @@ QUEUES: Final = SystemQueues(
     workflows=WORKFLOWS,
     build=build_queues,
     run_background=serve_platforms_and_gauges,
-    is_named_later=lambda queue: names.parse_platform_of_queue(queue) is not None,
+    is_named_later=lambda queue: names.parse_platform_of_slice_queue(queue) is not None,
 )
