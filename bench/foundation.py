@@ -21,8 +21,9 @@ import psutil
 from bench import ping
 from bench.ping import PingCost
 from bench.report import Figure, publish
-from dev.embedded import data_folder, fork_server
+from dev.embedded import fork_server
 from dev.embedded.components import DATABASE, ENGINE, STORE
+from dev.embedded.run_file import read_run_state
 from dev.local import list_api_names
 
 ROOT: Final = Path(__file__).parent.parent
@@ -165,7 +166,7 @@ async def _measure_start(clone: Path, data_dir: Path) -> Start:
     async with _running(clone, data_dir, "--no-stand-ins") as process:
         seconds = time.perf_counter() - began
         own = sum(_cpu_seconds(each) for name, each in _list_processes(process, data_dir) if name == OWN)
-        parts = data_folder.read_run_state(data_dir / "run.json").parts
+        parts = read_run_state(data_dir / "run.json").parts
         return Start(seconds, {name: parts[name].ready_seconds for name in COMPONENTS}, own)
 
 
@@ -194,7 +195,7 @@ async def _measure_idle(process: psutil.Process, data_dir: Path) -> Idle:
 
 
 async def _measure_pings(data_dir: Path) -> PingCost:
-    state = data_folder.read_run_state(data_dir / "run.json")
+    state = read_run_state(data_dir / "run.json")
     name = list_api_names()[0]
     return await ping.measure(state.addresses[name], state.parts[name].pid, PING_ROUNDS, PINGS)
 
@@ -208,7 +209,7 @@ def _sum_by_name(process: psutil.Process, data_dir: Path) -> Mapping[str, float]
 
 def _list_processes(process: psutil.Process, data_dir: Path) -> list[tuple[str, psutil.Process]]:
     """Return every process of an installation, with the component it belongs to or `ours`."""
-    parts = data_folder.read_run_state(data_dir / "run.json").parts
+    parts = read_run_state(data_dir / "run.json").parts
     found = []
     roots = {parts[name].pid: name for name in COMPONENTS}
     for each in (process, *process.children(recursive=True)):

@@ -29,7 +29,7 @@ from typer.exceptions import TyperException
 
 from cli import addresses, command, downloads, installation, steering, transfers
 from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay, Reason, Who
-from dev.embedded import data_folder
+from dev.embedded.environment import load_environment_and_describe
 from domain import VERSION
 from domain.faults import Fault
 from haulage import DownloadRequest, Encoding, FileType, LateColumnPolicy
@@ -162,7 +162,7 @@ def doctor(
     from cli import doctor as checks
 
     log.configure_json_logging("ERROR")  # what a check finds says more than the warnings of the client that it calls
-    components = data_folder.load_environment_and_describe(command.load_settings_with_data_dir(data_dir).data_dir)
+    components = load_environment_and_describe(command.load_settings_with_data_dir(data_dir).data_dir)
     settings.load_settings_from_environment.cache_clear()
 
     async def run_checks_and_exit() -> None:

@@ -30,7 +30,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from dev.embedded import data_folder
+from dev.embedded.environment import MARKER_VARIABLE, set_environment_of_running_installation
 from domain.faults import ComponentUnreachable, Fault
 from haulage.errors import ApiUnreachable, FileDamaged, HaulageError, RequestRefused, WorkFailed
 from haulage.projects import create_project
@@ -203,10 +203,7 @@ async def find_api_address_and_key(url: str | None, data_dir: Path, *, as_admin:
         if KEY_VARIABLE not in os.environ:
             raise ApiNotFound(f"{url} needs a key. Put your project's key into {KEY_VARIABLE}.")
         return ApiAddress(url, os.environ[KEY_VARIABLE])
-    if (
-        not data_folder.set_environment_of_running_installation(data_dir)
-        and data_folder.MARKER_VARIABLE not in os.environ
-    ):
+    if not set_environment_of_running_installation(data_dir) and MARKER_VARIABLE not in os.environ:
         raise ApiNotFound(
             f"No API was named, and no `haulage up` runs in {data_dir}. Give --api (and {KEY_VARIABLE}), or start one."
         )

@@ -10,7 +10,8 @@ import typer
 
 from cli import command
 from cli.command import DataDir
-from dev.embedded import data_folder
+from dev.embedded.environment import set_environment_of_running_installation
+from dev.embedded.secrets import SECRET_NAMES
 from infra import log, settings
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the backup.")]
@@ -24,17 +25,15 @@ EngineDatabase = Annotated[
 
 
 def rotate(
-    names: Annotated[
-        list[str] | None, typer.Argument(help=f"All by default: {', '.join(data_folder.SECRET_NAMES)}.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help=f"All by default: {', '.join(SECRET_NAMES)}.")] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Draw the secrets of a stopped `haulage up` anew, in secrets.json of its data folder.
 
     Old ones that data need are kept beside them until `haulage reseal --remove-old`. Safe to repeat.
     """
-    if unknown := set(names or []).difference(data_folder.SECRET_NAMES):
-        raise typer.BadParameter(f"{', '.join(sorted(unknown))} is none of {', '.join(data_folder.SECRET_NAMES)}.")
+    if unknown := set(names or []).difference(SECRET_NAMES):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))} is none of {', '.join(SECRET_NAMES)}.")
     from cli import secrets
 
     command.run_and_exit(secrets.rotate(command.load_settings_with_data_dir(data_dir).data_dir, names or []))
@@ -51,7 +50,7 @@ def reseal(
     Safe to repeat. Exit codes: 0 old keys may go, 1 something still needs one, as the last lines say.
     """
     folder = command.load_settings_with_data_dir(data_dir).data_dir
-    if not data_folder.set_environment_of_running_installation(folder) and remove_old:
+    if not set_environment_of_running_installation(folder) and remove_old:
         raise typer.BadParameter(f"--remove-old needs a `haulage up` that runs in {folder}, and no other settings.")
     from cli import secrets
 
@@ -68,7 +67,7 @@ def backup(folder: Folder, engine_database: EngineDatabase = None, data_dir: Dat
 
     log.configure_json_logging("WARNING")
     folder_of_data = command.load_settings_with_data_dir(data_dir).data_dir
-    is_embedded = data_folder.set_environment_of_running_installation(folder_of_data)
+    is_embedded = set_environment_of_running_installation(folder_of_data)
     settings.load_settings_from_environment.cache_clear()
     loaded = command.load_settings_with_data_dir(data_dir)
 

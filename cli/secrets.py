@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 
 from cli.command import print_line
 from cli.outside_checks import CheckFailed, open_database_for_check
-from dev.embedded import data_folder
+from dev.embedded.secrets import SECRET_NAMES, remove_old_secrets, rotate_secrets
 from domain import webhooks
 from domain.downloads import names as downloads
 from domain.faults import Fault
@@ -50,8 +50,8 @@ class RunningAndOldKeyRunCounts:
 
 async def rotate(data_dir: Path, names: Sequence[str]) -> int:
     """Draw secrets of a stopped `haulage up` anew, all or those named, and print what is to be done."""
-    data_folder.rotate_secrets(data_dir, names or data_folder.SECRET_NAMES)
-    print_line(f"{', '.join(names or data_folder.SECRET_NAMES)} drawn anew in {data_dir / 'secrets.json'}.")
+    rotate_secrets(data_dir, names or SECRET_NAMES)
+    print_line(f"{', '.join(names or SECRET_NAMES)} drawn anew in {data_dir / 'secrets.json'}.")
     print_line("Start `haulage up`; it prints the admin key. Then run `haulage reseal --remove-old`.")
     return 0
 
@@ -84,8 +84,8 @@ async def reseal(settings: Settings, data_dir: Path | None = None) -> int:
         print_line(f"API keys that still need {PEPPERS_SETTING}: {_describe_keys(keys)}")
     if data_dir:
         needed = {"seal": runs.old or unreadable, "pepper": keys}
-        removed = [name for name in data_folder.SECRET_NAMES if not needed.get(name)]
-        data_folder.remove_old_secrets(data_dir, removed)
+        removed = [name for name in SECRET_NAMES if not needed.get(name)]
+        remove_old_secrets(data_dir, removed)
         print_line(
             f"Old secrets that are still needed: {', '.join(name for name in needed if needed[name]) or 'none'}."
         )

@@ -21,7 +21,7 @@ from demo.orders import OrdersPart
 from demo.part import Demo, Part, PartDisplay
 from demo.tasks import TasksPart
 from demo.transfers import TransfersPart
-from dev.embedded import data_folder
+from dev.embedded.run_file import lock_data_dir
 from dev.local import LocalInstallation, run_installation
 from dev.stand_ins import PORTS
 from domain.faults import Invalid
@@ -104,7 +104,7 @@ async def empty_folder(folder: Path) -> None:
         Conflict: An installation runs there.
     """
     if (folder / "data").exists():
-        with data_folder.lock_data_dir(folder / "data") as run_file:
+        with lock_data_dir(folder / "data") as run_file:
             await run_file.end_leftover_processes_and_clear_recorded_parts()
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -11,8 +11,9 @@ from http import HTTPStatus
 from pathlib import Path
 
 from dev import stand_ins
-from dev.embedded import data_folder, preloading
+from dev.embedded import preloading
 from dev.embedded.components import NAMESPACE, request_status
+from dev.embedded.environment import write_environment_file_while_running
 from dev.embedded.fork_server import COMMON_ROLE
 from dev.embedded.preloading import ForkedPreloader, ForkedProcess, Preloader
 from dev.embedded.processes import ROOT, Announce, announce_by_log, collect_inherited_variables
@@ -83,7 +84,7 @@ async def run_installation(
                 )
             )
             variables = stack.build_environment(running.settings)
-            held.enter_context(data_folder.write_environment_file_while_running(settings.data_dir, variables))
+            held.enter_context(write_environment_file_while_running(settings.data_dir, variables))
         yield running
 
 

@@ -20,8 +20,8 @@ from typing import Final
 from pydantic import AwareDatetime, BaseModel, SecretStr, ValidationError
 
 from cli.command import print_line
-from dev.embedded import data_folder
 from dev.embedded.components import ENGINE_FILE
+from dev.embedded.run_file import ENGINE
 from domain import VERSION
 from domain.downloads import names as download_names
 from domain.faults import Conflict, Invalid, Missing
@@ -97,7 +97,7 @@ def choose_databases(settings: Settings, data_dir: Path, urls: Sequence[str], *,
         Invalid: No database was named, and no `haulage up` runs in the folder.
     """
     if is_embedded and not urls:
-        return EngineDatabases(file=data_dir / data_folder.ENGINE / ENGINE_FILE)
+        return EngineDatabases(file=data_dir / ENGINE / ENGINE_FILE)
     if not urls:
         raise Invalid(
             "engine_not_named",

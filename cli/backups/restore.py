@@ -24,8 +24,9 @@ from cli.backups.backup import (
     load_and_verify,
 )
 from cli.command import print_line
-from dev.embedded import data_folder
 from dev.embedded.components import ENGINE_FILE
+from dev.embedded.run_file import ENGINE, create_data_folder, has_data, lock_data_dir
+from dev.embedded.secrets import SECRETS_FILE, load_or_create_secrets
 from dev.embedded.stack import run_stack
 from domain.faults import Conflict, Missing
 from infra import temporal
@@ -89,25 +90,25 @@ async def restore_embedded(folder: Path, data_dir: Path, ports: EmbeddedPortSett
 
 def _prepare_data_folder(manifest: BackupManifest, folder: Path, data_dir: Path) -> None:
     """Put the engine's file into a data folder that has secrets, and nothing else of an installation."""
-    data_dir = data_folder.create_data_folder(data_dir)
-    if not (data_dir / data_folder.SECRETS_FILE).exists():
+    data_dir = create_data_folder(data_dir)
+    if not (data_dir / SECRETS_FILE).exists():
         raise Missing(
             "secrets_missing",
-            f"{data_dir / data_folder.SECRETS_FILE} does not exist, and the backup does not hold it.",
+            f"{data_dir / SECRETS_FILE} does not exist, and the backup does not hold it.",
             "Put the file of the lost installation there: only its keys open what is sealed in the backup.",
         )
-    with data_folder.lock_data_dir(data_dir):
-        if data_folder.has_data(data_dir):
+    with lock_data_dir(data_dir):
+        if has_data(data_dir):
             raise Conflict(
                 "restore_not_empty", f"{data_dir} has data already.", "Nothing is overwritten. Name another --data-dir."
             )
-        secrets = data_folder.load_or_create_secrets(data_dir)
+        secrets = load_or_create_secrets(data_dir)
         held = build_key_ids(
             [secrets.seal, *secrets.old.get("seal", [])], [secrets.pepper, *secrets.old.get("pepper", [])]
         )
-        require_keys(manifest, held, str(data_dir / data_folder.SECRETS_FILE))
-        (data_dir / data_folder.ENGINE).mkdir()
-        shutil.copyfile(folder / ENGINE_FILE, data_dir / data_folder.ENGINE / ENGINE_FILE)
+        require_keys(manifest, held, str(data_dir / SECRETS_FILE))
+        (data_dir / ENGINE).mkdir()
+        shutil.copyfile(folder / ENGINE_FILE, data_dir / ENGINE / ENGINE_FILE)
 
 
 async def restore_deployed(settings: Settings, folder: Path, engine: EngineDatabases) -> None:

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from dev.embedded import flags, processes
-from dev.embedded.data_folder import LOOPBACK, PortReservations
+from dev.embedded.ports import LOOPBACK, PortReservations
 from dev.embedded.supervisor import NotReady, ProcessSpec, StartFailed
 from domain import faults
 

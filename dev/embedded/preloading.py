@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dev.embedded import data_folder, fork_server, processes
+from dev.embedded import fork_server, processes
 from dev.embedded.fork_server import COMMON_ROLE, ROLES
+from dev.embedded.run_file import create_data_folder
 
 NAME: Final = "preloader"
 CLOSE_SECONDS: Final = 5.0
@@ -176,7 +177,7 @@ def try_fork_preloader(data_dir: Path) -> ForkedPreloader | None:
     supervisor starts the preloader as a program then, or says what is wrong with the folder.
     """
     try:
-        logs = data_folder.create_data_folder(data_dir) / "logs"
+        logs = create_data_folder(data_dir) / "logs"
         logs.mkdir(exist_ok=True)
         return _fork_preloader(logs / f"{NAME}.log")
     except OSError:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from dev.embedded import processes
-from dev.embedded.data_folder import RunFile
 from dev.embedded.preloading import ForkedProcess
 from dev.embedded.processes import Announce, RecordedProcess, SilenceTimer, StartReporter, StartStep, announce_by_log
+from dev.embedded.run_file import RunFile
 from domain.faults import Fault
 from infra import log
 

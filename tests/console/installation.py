@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from dev.embedded.data_folder import reserve_ports
+from dev.embedded.ports import reserve_ports
 from dev.embedded.stack import EmbeddedStack
 from infra.settings import Settings
 from services.services import Services

@@ -17,7 +17,7 @@ from cli.up import EXAMPLES
 from demo.downloads import BOOK, draw_book
 from demo.part import Demo, Show
 from demo.running import PARTS, PICTURE, Result, build_table, choose_parts, draw_progress, empty_folder, run_parts
-from dev.embedded import data_folder
+from dev.embedded.run_file import lock_data_dir
 from domain.faults import Conflict
 from systems import SYSTEMS
 
@@ -95,7 +95,7 @@ async def test_a_running_installation_is_not_removed(tmp_path: Path) -> None:
     """The demo empties its folder, but never below one that runs there."""
     data_dir = tmp_path / "demo" / "data"
     data_dir.mkdir(parents=True)
-    with data_folder.lock_data_dir(data_dir), pytest.raises(Conflict):
+    with lock_data_dir(data_dir), pytest.raises(Conflict):
         await empty_folder(tmp_path / "demo")
     assert data_dir.exists()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.embedded import data_folder
+from dev.embedded.run_file import read_run_state
 from tests.demo.conftest import ROOT
 from tests.support.waiting import POLL_SECONDS
 
@@ -20,17 +20,17 @@ SECONDS = 300.0
 
 def has_begun(data_dir: Path) -> bool:
     """Whether a component was started."""
-    return bool(data_folder.read_run_state(data_dir / "run.json").parts)
+    return bool(read_run_state(data_dir / "run.json").parts)
 
 
 def has_component(data_dir: Path) -> bool:
     """Whether a component serves, while others start."""
-    return any(part.ready_seconds for part in data_folder.read_run_state(data_dir / "run.json").parts.values())
+    return any(part.ready_seconds for part in read_run_state(data_dir / "run.json").parts.values())
 
 
 def has_api(data_dir: Path) -> bool:
     """Whether API processes were forked."""
-    return "api-1" in data_folder.read_run_state(data_dir / "run.json").parts
+    return "api-1" in read_run_state(data_dir / "run.json").parts
 
 
 @pytest.mark.parametrize("moment", [has_begun, has_component, has_api])
@@ -56,4 +56,4 @@ async def test_a_start_ends_in_one_sentence(tmp_path: Path, moment: Callable[[Pa
         ["Stopped before everything was ready; nothing runs any more."],
     )
     assert b"Traceback" not in printed
-    assert data_folder.read_run_state(data_dir / "run.json").parts == {}
+    assert read_run_state(data_dir / "run.json").parts == {}

@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from dev.embedded.data_folder import reserve_ports
+from dev.embedded.ports import reserve_ports
 from infra.component_settings import DatabaseSettings
 from infra.database import Database
 

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from cli import doctor
-from dev.embedded import data_folder
-from dev.embedded.data_folder import RunFileContent
+from dev.embedded.environment import (
+    MARKER_VARIABLE,
+    load_environment_and_describe,
+    write_environment_file_while_running,
+)
 from dev.embedded.processes import RecordedProcess
+from dev.embedded.run_file import RunFileContent
 from domain.tasks import names
 from infra import temporal
 from infra.settings import Settings
@@ -72,26 +76,23 @@ async def test_queues_with_work_and_without_workers_are_named_in_json(
 
 def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a installation that runs in the folder, unless the shell names its own; else the defaults."""
-    monkeypatch.delenv(data_folder.MARKER_VARIABLE, raising=False)
-    assert data_folder.load_environment_and_describe(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
+    monkeypatch.delenv(MARKER_VARIABLE, raising=False)
+    assert load_environment_and_describe(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
 
     (tmp_path / "run.json").write_text(
         RunFileContent(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json()
     )
     with (
         monkeypatch.context() as shell,
-        data_folder.write_environment_file_while_running(tmp_path, {data_folder.MARKER_VARIABLE: "postgresql://its"}),
+        write_environment_file_while_running(tmp_path, {MARKER_VARIABLE: "postgresql://its"}),
     ):
         # Remembered as absent, so that what is adopted goes with the context.
-        shell.setenv(data_folder.MARKER_VARIABLE, "")
-        shell.delenv(data_folder.MARKER_VARIABLE)
-        assert (
-            data_folder.load_environment_and_describe(tmp_path)
-            == f"the components of the `haulage up` that runs in {tmp_path}"
-        )
+        shell.setenv(MARKER_VARIABLE, "")
+        shell.delenv(MARKER_VARIABLE)
+        assert load_environment_and_describe(tmp_path) == f"the components of the `haulage up` that runs in {tmp_path}"
 
-    monkeypatch.setenv(data_folder.MARKER_VARIABLE, "postgresql://own")
+    monkeypatch.setenv(MARKER_VARIABLE, "postgresql://own")
     assert (
-        data_folder.load_environment_and_describe(tmp_path)
+        load_environment_and_describe(tmp_path)
         == "the components that the environment names (HAULAGE_DATABASE__URL is set)"
     )

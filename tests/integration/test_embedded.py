@@ -23,7 +23,8 @@ from minio import Minio
 from minio.error import S3Error
 from temporalio.client import Client
 
-from dev.embedded import components, data_folder, processes
+from dev.embedded import components, processes
+from dev.embedded.run_file import read_run_state
 from dev.embedded.stack import EmbeddedStack, run_stack
 from domain import faults
 from infra import log
@@ -170,7 +171,7 @@ async def kill(stack: EmbeddedStack, name: str) -> None:
     await asyncio.wait_for(stack.wait_until_ready(name), waiting.PATIENCE_SECONDS)
     _log.info("measured_restart", part=name, seconds=round(time.monotonic() - began, 2))
     assert stack.list_pids()[name] != pid
-    assert data_folder.read_run_state(stack.data_dir / "run.json").parts[name].pid == stack.list_pids()[name]
+    assert read_run_state(stack.data_dir / "run.json").parts[name].pid == stack.list_pids()[name]
     assert stack.addresses[name] == address
 
 
@@ -277,7 +278,7 @@ async def another_supervisor(folder: Path) -> AsyncIterator[asyncio.subprocess.P
 async def test_no_orphan_survives_a_killed_supervisor_and_a_new_start(tmp_path: Path) -> None:
     """The parts die with their supervisor; the next start finds ports and data free."""
     async with another_supervisor(tmp_path) as supervisor:
-        left = data_folder.read_run_state(tmp_path / "run.json")
+        left = read_run_state(tmp_path / "run.json")
         family = psutil.Process(supervisor.pid).children(recursive=True)
     assert {recorded.pid for recorded in left.parts.values()} <= {process.pid for process in family}
 

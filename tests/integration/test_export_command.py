@@ -15,9 +15,9 @@ import openpyxl
 import pyarrow.parquet as pq
 import pytest
 
-from dev.embedded import data_folder
-from dev.embedded.data_folder import RunFileContent
+from dev.embedded.environment import MARKER_VARIABLE, write_environment_file_while_running
 from dev.embedded.processes import RecordedProcess
+from dev.embedded.run_file import RunFileContent
 from infra.settings import Settings
 from sims import rows as sample
 from tests.support.command import CommandResult, start_command, wait_for_exit
@@ -280,7 +280,7 @@ async def test_beside_a_running_house(downloads: Downloads, tmp_path: Path) -> N
     host, port = exports.api_client.host_and_port
     admin = exports.api_client.settings.api.admin_key.get_secret_value()
     variables = {
-        data_folder.MARKER_VARIABLE: "postgresql://unused",
+        MARKER_VARIABLE: "postgresql://unused",
         "HAULAGE_API__HOST": host,
         "HAULAGE_API__PORT": str(port),
         "HAULAGE_API__ADMIN_KEY": admin,
@@ -290,7 +290,7 @@ async def test_beside_a_running_house(downloads: Downloads, tmp_path: Path) -> N
     )
     source = exports.source.url(rows=10, seed=SEED)
 
-    with data_folder.write_environment_file_while_running(tmp_path, variables):
+    with write_environment_file_while_running(tmp_path, variables):
         for number in range(2):
             out = tmp_path / f"{number}.csv"
             ended = await wait_for_exit(

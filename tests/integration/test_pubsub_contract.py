@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from clients.pubsub import PubSubClient, ReceivedMessage
-from dev.embedded.data_folder import reserve_ports
+from dev.embedded.ports import reserve_ports
 from domain.addresses.messages import Topic
 from infra.address_settings import PubSubSettings
 from sims.pubsub.server import running_pubsub

@@ -17,7 +17,7 @@ from sqlmodel import select
 
 from cli import secrets
 from cli.outside_checks import CheckFailed
-from dev.embedded import data_folder
+from dev.embedded.secrets import load_or_create_secrets
 from dev.embedded.stack import EmbeddedStack, run_stack
 from domain.downloads.models import DownloadSpec, TableSource
 from domain.faults import Conflict
@@ -249,10 +249,10 @@ async def test_the_secrets_of_a_data_folder_are_rotated(
         said = capsys.readouterr().out
         assert "requests of downloads: 1 of 1 sealed anew" in said
         assert "Old secrets that are still needed: pepper." in said
-        assert data_folder.load_or_create_secrets(tmp_path).old.keys() == {"pepper"}
+        assert load_or_create_secrets(tmp_path).old.keys() == {"pepper"}
         assert await read_status(after, "/v1/session", unused) == 200
         assert await secrets.reseal(after, tmp_path) == 0
-        assert data_folder.load_or_create_secrets(tmp_path).old == {}
-        alone = replace(stack, secrets=data_folder.load_or_create_secrets(tmp_path)).build_settings()
+        assert load_or_create_secrets(tmp_path).old == {}
+        alone = replace(stack, secrets=load_or_create_secrets(tmp_path)).build_settings()
         assert [await read_status(alone, "/v1/session", key) for key in (used, unused)] == [200, 200]
         assert "1 rows are sealed under the first key" in await secrets.check_secrets(alone)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dev.embedded.data_folder import reserve_ports
+from dev.embedded.ports import reserve_ports
 from infra.settings import Settings
 from sims.gse.disks import HostDisks
 from sims.gse.scenario import GseAction, GseCall, GseRule, GseScenario

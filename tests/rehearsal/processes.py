@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from dev.embedded.components import request_status
-from dev.embedded.data_folder import LOOPBACK
+from dev.embedded.ports import LOOPBACK
 from dev.embedded.processes import collect_inherited_variables
 from dev.embedded.stack import EmbeddedStack
 from dev.local import LocalInstallation

@@ -15,7 +15,7 @@ from sqlmodel import col, select
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
 
-from dev.embedded.data_folder import reserve_ports
+from dev.embedded.ports import reserve_ports
 from domain import webhooks
 from domain.orders import names
 from domain.orders.activity_models import OrderCycleInput, OrderCycleStatus

@@ -15,7 +15,7 @@ from pathlib import Path
 import asyncpg
 
 from dev.embedded import processes
-from dev.embedded.data_folder import reserve_ports
+from dev.embedded.ports import reserve_ports
 from tests.support.certificates import Authority, Certificate
 from tests.support.requirements import POSTGRES
 from tests.support.waiting import eventually

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from cli.backups import backup, restore
-from dev.embedded import data_folder
 from dev.embedded.components import ENGINE_FILE
+from dev.embedded.run_file import lock_data_dir
+from dev.embedded.secrets import load_or_create_secrets
 from domain.faults import Fault
 from infra.settings import SecretSettings, Settings
 from stores.table_copies import DatabaseCopy
@@ -71,7 +72,7 @@ async def test_a_backup_that_is_not_whole_is_refused(tmp_path: Path, damage: str
 
 async def test_a_data_folder_with_data_is_refused(tmp_path: Path) -> None:
     """Nothing is overwritten."""
-    data_folder.load_or_create_secrets(tmp_path)
+    load_or_create_secrets(tmp_path)
     (tmp_path / "database").mkdir()
     (tmp_path / "database" / "cluster").touch()
     with pytest.raises(Fault, match=r"has data already\. Nothing is overwritten"):
@@ -86,7 +87,7 @@ async def test_a_folder_without_the_secrets_is_refused(tmp_path: Path) -> None:
 
 async def test_other_secrets_are_refused(tmp_path: Path) -> None:
     """Keys that opened what is sealed in the backup are named by their ids, which reveal nothing."""
-    data_folder.load_or_create_secrets(tmp_path)
+    load_or_create_secrets(tmp_path)
     with pytest.raises(Fault, match=r"lacks: seal 123\. Put back those"):
         await restore.restore_embedded(make_backup(tmp_path / "copy", ["seal 123"]), tmp_path)
     assert not (tmp_path / "engine").exists()
@@ -94,9 +95,9 @@ async def test_other_secrets_are_refused(tmp_path: Path) -> None:
 
 async def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
     """A `haulage up` that runs there holds it."""
-    data_folder.load_or_create_secrets(tmp_path)
+    load_or_create_secrets(tmp_path)
     folder = make_backup(tmp_path / "copy", [])
-    with data_folder.lock_data_dir(tmp_path), pytest.raises(Fault, match=r"is held by .* Stop that one first"):
+    with lock_data_dir(tmp_path), pytest.raises(Fault, match=r"is held by .* Stop that one first"):
         await restore.restore_embedded(folder, tmp_path)
 
 

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 from dev import local
-from dev.embedded import data_folder
 from dev.embedded.supervisor import StartFailed
 from domain.faults import Conflict
 from infra.settings import Settings
@@ -100,7 +99,7 @@ async def test_an_error_of_ours_is_one_sentence_and_a_file(tmp_path: Path, monke
     def fail(*_: object) -> None:
         raise KeyError("no such thing")
 
-    monkeypatch.setattr(data_folder, "load_or_create_secrets", fail)
+    monkeypatch.setattr("dev.embedded.stack.load_or_create_secrets", fail)
     with pytest.raises(StartFailed) as failed:
         async with local.run_installation(Settings().model_copy(update={"data_dir": tmp_path})):
             pass

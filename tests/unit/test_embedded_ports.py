@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dev.embedded.data_folder import LOOPBACK, RANGE, PortReservations, reserve_ports
+from dev.embedded.ports import LOOPBACK, PORT_RANGE, PortReservations, reserve_ports
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_the_wished_port_is_taken_when_it_is_free(ports: PortReservations, free:
 
 def test_a_taken_port_moves_aside(ports: PortReservations, taken: int) -> None:
     """A second installation on the machine starts too, outside the ephemeral range."""
-    assert ports.reserve("api", taken) in RANGE
+    assert ports.reserve("api", taken) in PORT_RANGE
 
 
 def test_a_taken_port_is_said(taken: int) -> None:

@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from dev import local
-from dev.embedded import data_folder, fork_server, preloading, processes
+from dev.embedded import fork_server, preloading, processes
 from dev.embedded.preloading import Preloader, PreloaderEnded
+from dev.embedded.run_file import lock_data_dir
 from dev.embedded.supervisor import ProcessSpec, ProcessSupervisor, run_supervisor
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -47,7 +48,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
     """A preloader with everything imported."""
     folder = tmp_path_factory.mktemp("preloader")
     preloader = Preloader()
-    with data_folder.lock_data_dir(folder) as run_file:
+    with lock_data_dir(folder) as run_file:
         async with run_supervisor(run_file, folder / "logs") as supervisor:
             await supervisor.start(local._build_preloader_process(preloader))
             await eventually(lambda: not preloader.describe_missing_roles())
@@ -109,7 +110,8 @@ async def test_no_preloader_is_a_refusal(tmp_path: Path) -> None:
 FORKING = """
 import asyncio, sys
 from pathlib import Path
-from dev.embedded import data_folder, preloading
+from dev.embedded import preloading
+from dev.embedded.run_file import lock_data_dir
 
 folder = Path(sys.argv[1])
 forked = preloading.try_fork_preloader(folder)
@@ -121,7 +123,7 @@ from dev.embedded.supervisor import run_supervisor
 
 async def main():
     preloader = Preloader(forked)
-    with data_folder.lock_data_dir(folder) as run_file:
+    with lock_data_dir(folder) as run_file:
         async with run_supervisor(run_file, folder / "logs") as supervisor:
             help = local._build_forked_process(preloader, "api", "fork", {"COLUMNS": "200", "TERM": "dumb"}, "--help")
             await supervisor.start(local._build_preloader_process(preloader))

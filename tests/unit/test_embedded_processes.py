@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dev.embedded import data_folder, processes
-from dev.embedded.data_folder import RunFileContent
+from dev.embedded import processes
+from dev.embedded.environment import write_environment_file_while_running
 from dev.embedded.processes import RecordedProcess
+from dev.embedded.run_file import RunFileContent, create_data_folder, lock_data_dir, record_supervisor
 from domain import faults
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -35,9 +36,9 @@ async def test_a_leftover_is_ended(
     tmp_path: Path, child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a parent-death signal the parts outlive a killed supervisor; the next one ends them."""
-    monkeypatch.setattr(data_folder, "GRACE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("dev.embedded.run_file.GRACE_SECONDS", PATIENCE_SECONDS)
     leave_behind(tmp_path, RecordedProcess.from_pid(child.pid, signal.SIGTERM))
-    with data_folder.lock_data_dir(tmp_path) as run_file:
+    with lock_data_dir(tmp_path) as run_file:
         await run_file.end_leftover_processes_and_clear_recorded_parts()
     assert child.wait(PATIENCE_SECONDS) == -signal.SIGTERM
 
@@ -47,7 +48,7 @@ async def test_a_process_that_got_the_pid_of_a_leftover_is_spared(
 ) -> None:
     """Pids are reused: the start time must match too."""
     leave_behind(tmp_path, RecordedProcess(pid=child.pid, identity="another boot/1"))
-    with data_folder.lock_data_dir(tmp_path) as run_file:
+    with lock_data_dir(tmp_path) as run_file:
         await run_file.end_leftover_processes_and_clear_recorded_parts()
     assert child.poll() is None
 
@@ -63,9 +64,9 @@ def test_identities_tell_processes_apart(child: subprocess.Popen[bytes]) -> None
 
 def test_a_held_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
     """The second one learns who holds it, since when, and what to do."""
-    with data_folder.lock_data_dir(tmp_path) as run_file:
-        data_folder.record_supervisor(run_file)
-        with pytest.raises(faults.Conflict) as refused, data_folder.lock_data_dir(tmp_path):
+    with lock_data_dir(tmp_path) as run_file:
+        record_supervisor(run_file)
+        with pytest.raises(faults.Conflict) as refused, lock_data_dir(tmp_path):
             pass
     assert f"held by process {os.getpid()} since 2" in refused.value.record.message
     assert "HAULAGE_DATA_DIR" in refused.value.record.hint
@@ -73,16 +74,16 @@ def test_a_held_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_removed_while_it_is_held_ends_cleanly(tmp_path: Path) -> None:
     """Someone removes all data beneath a running installation: its end raises nothing."""
-    folder = data_folder.create_data_folder(tmp_path / "data")
-    with data_folder.lock_data_dir(folder), data_folder.write_environment_file_while_running(folder, {}):
+    folder = create_data_folder(tmp_path / "data")
+    with lock_data_dir(folder), write_environment_file_while_running(folder, {}):
         shutil.rmtree(folder)
 
 
 def test_a_folder_is_free_again_after_its_holder(tmp_path: Path) -> None:
     """A lock goes with its holder."""
-    with data_folder.lock_data_dir(tmp_path):
+    with lock_data_dir(tmp_path):
         pass
-    with data_folder.lock_data_dir(tmp_path) as run_file:
+    with lock_data_dir(tmp_path) as run_file:
         assert run_file.state.supervisor is None
 
 
@@ -90,15 +91,15 @@ def test_a_folder_is_free_again_after_its_holder(tmp_path: Path) -> None:
 def test_a_damaged_record_does_not_stop_a_start(tmp_path: Path, content: bytes) -> None:
     """A power cut may leave an empty file, and leaves no process. The user is told, and the file is written again."""
     (tmp_path / "run.json").write_bytes(content)
-    with data_folder.lock_data_dir(tmp_path) as run_file:
+    with lock_data_dir(tmp_path) as run_file:
         assert run_file.state == RunFileContent()
         assert f"{tmp_path / 'run.json'} is damaged" in run_file.damage
-    with data_folder.lock_data_dir(tmp_path) as run_file:
+    with lock_data_dir(tmp_path) as run_file:
         assert not run_file.damage
 
 
 def test_a_record_that_cannot_be_written_does_not_stop_what_runs(tmp_path: Path) -> None:
     """On a full disk components can still be stopped."""
-    with data_folder.lock_data_dir(tmp_path) as run_file:
+    with lock_data_dir(tmp_path) as run_file:
         (tmp_path / "run.new").mkdir()  # as good as a full disk: nothing can be written there
         run_file.record_process("database", None)

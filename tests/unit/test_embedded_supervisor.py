@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dev.embedded import data_folder, processes
+from dev.embedded import processes
 from dev.embedded import supervisor as supervisors
+from dev.embedded.run_file import lock_data_dir
 from dev.embedded.supervisor import NotReady, ProcessSpec, ProcessSupervisor, StartFailed, run_supervisor
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -20,7 +21,7 @@ from tests.support.waiting import PATIENCE_SECONDS, eventually
 @pytest.fixture
 async def supervisor(tmp_path: Path) -> AsyncIterator[ProcessSupervisor]:
     """A supervisor with nothing to do yet."""
-    with data_folder.lock_data_dir(tmp_path) as run_file:
+    with lock_data_dir(tmp_path) as run_file:
         async with run_supervisor(run_file, tmp_path / "logs") as supervisor:
             yield supervisor
 
@@ -146,7 +147,7 @@ async def test_what_takes_long_is_said_in_one_line(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(processes, "SLOW_SECONDS", 0.2)
     monkeypatch.setattr(processes, "EXPLAINED_SECONDS", 1.0)
     lines: list[str] = []
-    with data_folder.lock_data_dir(tmp_path) as run_file:
+    with lock_data_dir(tmp_path) as run_file:
         async with run_supervisor(run_file, tmp_path / "logs", lines.append) as supervisor:
             quick = script(tmp_path, "quick", "touch quick.ready; exec sleep 60")
             slow = [
@@ -165,7 +166,7 @@ async def test_what_takes_long_is_said_in_one_line(tmp_path: Path, monkeypatch: 
 async def test_what_started_last_stops_first(tmp_path: Path) -> None:
     """Workers let go of the database before it closes."""
     text = "trap 'echo {0} >> stops; exit 0' TERM; touch {0}.ready; while :; do sleep 0.01; done"
-    with data_folder.lock_data_dir(tmp_path) as run_file:
+    with lock_data_dir(tmp_path) as run_file:
         async with run_supervisor(run_file, tmp_path / "logs") as supervisor:
             await supervisor.start(script(tmp_path, "database", text.format("database")))
             await supervisor.start(script(tmp_path, "worker", text.format("worker")))
@@ -175,7 +176,7 @@ async def test_what_started_last_stops_first(tmp_path: Path) -> None:
 async def test_a_part_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> None:
     """A stop ends, with everything that the part had started."""
     text = "trap '' TERM; sleep 60 & echo $! > child; touch mule.ready; while :; do sleep 0.01; done"
-    with data_folder.lock_data_dir(tmp_path) as run_file:
+    with lock_data_dir(tmp_path) as run_file:
         async with run_supervisor(run_file, tmp_path / "logs") as supervisor:
             await supervisor.start(script(tmp_path, "mule", text, stop_timeout_seconds=0.1))
             pids = [supervisor.list_pids()["mule"], int((tmp_path / "child").read_text())]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.embedded import data_folder
+from dev.embedded.run_file import create_data_folder, lock_data_dir
 from domain import VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -58,9 +58,9 @@ def test_what_is_run_installs_no_tools(target: str) -> None:
 
 def test_clean_is_refused_while_an_installation_runs(tmp_path: Path) -> None:
     """It would remove all data of one that runs, or of a demo that runs."""
-    folder = data_folder.create_data_folder(tmp_path / ".haulage" / "demo")
+    folder = create_data_folder(tmp_path / ".haulage" / "demo")
     clean = ["make", "--file", str(ROOT / "Makefile"), "clean"]
-    with data_folder.lock_data_dir(folder):
+    with lock_data_dir(folder):
         refused = subprocess.run(clean, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert folder.exists()
     assert "what runs in .haulage/demo. Stop that first" in refused.stderr
