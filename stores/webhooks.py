@@ -58,9 +58,9 @@ async def insert_or_reset_delivery(database: Database, delivery: WebhookDelivery
             owner_id=delivery.owner.id,
             event_type=delivery.event.type,
             body=delivery.event.body.decode(),
-            url=delivery.url.token,
-            receiver=str(egress.parse_url(clear_url)),
-            endpoint=endpoint,
+            url=delivery.url.token,  # sealed
+            receiver=str(egress.parse_url(clear_url)),  # host and port, which lists show
+            endpoint=endpoint,  # finds what the same address last answered to another delivery
             created_at=now,
             attempts=0,
             **changes,
