@@ -8,7 +8,7 @@ import pytest
 from aiohttp.multipart import content_disposition_filename, parse_content_disposition
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from infra.component_settings import ObjectSettings
 from infra.objects import ObjectStore, build_content_disposition, compute_composite_etag
@@ -91,7 +91,7 @@ def test_a_public_base_with_more_or_less_is_refused(base: str) -> None:
 @pytest.mark.parametrize("own", ["", "haulage"])
 async def test_no_installation_is_deleted_as_a_whole(own: str) -> None:
     """An empty prefix is a mistake, not a wish, whether or not the installation has a prefix of its own."""
-    store = ObjectStore(ObjectSettings(prefix=own))
+    store = ObjectStore(ObjectSettings(prefix=own, access_key="own", secret_key=SecretStr("own")))
     with pytest.raises(ValueError, match="all objects of the installation"):
         await store.delete_prefix("")
     await store.close()

@@ -146,8 +146,8 @@ DEFECTS = (
         "a-stream-that-breaks-leaves-its-upload",
         "downloads",
         "infra/objects/store.py",
-        "client.abort_upload, self._minio, self._bucket, self._to_path(key), upload_id\n",
-        'client.abort_upload, self._minio, self._bucket, self._to_path(key), "none"\n',
+        "minio_calls.abort_upload, self._minio, self._bucket, self._to_path(key), upload_id\n",
+        'minio_calls.abort_upload, self._minio, self._bucket, self._to_path(key), "none"\n',
         ("tests/integration/test_objects_parts.py", "-k", "leaves_nothing"),
     ),
     Defect(

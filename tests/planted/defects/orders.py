@@ -206,7 +206,7 @@ DEFECTS = (
     Defect(
         "a-report-misses-what-is-not-fetched-yet",
         "orders",
-        "domain/orders/windows.py",
+        "domain/orders/days.py",
         "min(window.end, marks.complete_to)",
         "window.end",
         ("tests/unit/test_order_days.py",),
