@@ -31,7 +31,7 @@ SMALL: Final = f"modules under {SMALL_LINES} lines that only one other imports"
 
 BOUNDS: Final = {
     FILES: Bound(most=383, target=383),
-    LINES: Bound(most=72_750, target=72_750),
+    LINES: Bound(most=72_900, target=72_900),
     MEDIAN: Bound(least=120, most=250, target_least=120, target=250),
     LONG: Bound(most=0, target=0),
     CROWDED: Bound(most=0, target=0),

@@ -177,7 +177,9 @@ def doctor(
 @app.command()
 def export(
     url: Annotated[str, typer.Argument(help="URL of the source; page and page_size are added.")],
-    kind: Annotated[FileType, typer.Option("--type", help="Type of the file.")] = FileType.CSV,
+    kind: Annotated[
+        FileType | None, typer.Option("--type", help="Type of the file; by default by the name of --out, else CSV.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The file to write; by default the server's file name in this folder.")
     ] = None,
@@ -213,7 +215,7 @@ def export(
 
     request = DownloadRequest(
         source_url=url,
-        type=kind,
+        type=exporting.choose_file_type(kind, out),
         page_size=page_size,
         encoding=encoding,
         columns=columns,
@@ -345,7 +347,8 @@ def _describe_usage_error(error: TyperException) -> str:
     text = " ".join(error.format_message().split())
     for wording, plain in _PYDANTIC_WORDINGS.items():
         text = text.replace(wording, plain)
-    return f"{text.rstrip('.')}. See `{context.command_path if context else 'haulage'} --help`."
+    sentence = text if text.endswith("?") else f"{text.rstrip('.')}."
+    return f"{sentence} See `{context.command_path if context else 'haulage'} --help`."
 
 
 if __name__ == "__main__":

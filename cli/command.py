@@ -175,7 +175,7 @@ def configure_logging_and_resolve_data_dir(data_dir: Path | None) -> Path:
     handler.setFormatter(logging.Formatter("haulage: %(message)s"))
     library = logging.getLogger("haulage")
     library.handlers, library.propagate = [handler], False
-    return (data_dir or settings.load_settings_from_environment().data_dir).absolute()
+    return (data_dir or load_settings_or_exit().data_dir).absolute()
 
 
 def load_settings_with_data_dir(data_dir: Path | None) -> settings.Settings:

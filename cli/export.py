@@ -17,9 +17,11 @@ from typing import Any
 import typer
 
 from cli.command import CONNECT_TIMEOUT_SECONDS, ApiAddress, CommandFault, CommandOutput, ProgressDisplay, print_warning
-from haulage import Client, Download, DownloadRequest, HaulageError, SavedFile
+from haulage import Client, Download, DownloadRequest, FileType, HaulageError, SavedFile, State
+from haulage.models import TYPES_BY_EXTENSION
 
 CANCEL_TIMEOUT_SECONDS = 5.0
+OTHER_FORMATS = frozenset((".json", ".jsonl", ".ods", ".pdf", ".tsv", ".xls", ".xlsb", ".xlsm", ".xml", ".docx"))
 
 
 class FileNotWritable(CommandFault):
@@ -37,6 +39,22 @@ def build_export_command(
         return _describe_saved_file(saved, download, time.monotonic() - started)
 
     return export_and_describe_file
+
+
+def choose_file_type(given: FileType | None, out: Path | None) -> FileType:
+    """Return the type that was given, else that of the file's name, else CSV.
+
+    Raises:
+        BadParameter: The name is that of a format that no export has.
+    """
+    if given is not None or out is None:
+        return given or FileType.CSV
+    if (suffix := out.suffix.lower()) in OTHER_FORMATS:
+        raise typer.BadParameter(
+            f"No export is a {suffix} file. Name it {', '.join(TYPES_BY_EXTENSION)}, or give --type.",
+            param_hint="--out",
+        )
+    return FileType.from_file_name(out.name) or FileType.CSV
 
 
 def parse_headers(lines: Sequence[str]) -> dict[str, str] | None:
@@ -70,7 +88,7 @@ async def _export_and_save_file(
             download = await first.create(request)
         except asyncio.CancelledError:
             print_warning(
-                "Stopped while the server was asked; it may have started a download, which GET /v1/downloads lists."
+                "Stopped while the server was asked; `haulage downloads list` shows whether it started a download."
             )
             raise
     async with Client(address.url, address.key) as client:
@@ -124,7 +142,9 @@ def require_writable_file_or_current_folder(out: Path | None) -> None:
 
 
 def show_download(progress: ProgressDisplay, download: Download) -> None:
-    """Show the phase and the rows of a download."""
+    """Show the phase and the rows of a download; how it failed is said by its error."""
+    if download.state.final and download.state is not State.SUCCEEDED:
+        return
     rows = f"{download.rows:,} rows" if download.total is None else f"{download.rows:,} of {download.total:,} rows"
     trouble = "" if download.trouble is None else f": {download.trouble}"
     progress.show("export", download.rows, download.total, f"{download.phase}, {rows}{trouble}")

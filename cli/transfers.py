@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,7 +52,13 @@ def send(
         described = build_transfer_file(file, signature, path, biz=biz, app_id=app_id, user=user, folder=folder)
         targets = [Target(target_agent_id=host) for host in read_host_names_once_each(to or [], hosts)]
         async with Transfers(address.url, address.key) as transfers:
-            tasks = await transfers.send(described, targets)
+            try:
+                tasks = await transfers.send(described, targets)
+            except asyncio.CancelledError:
+                command.print_warning(
+                    "Stopped while the server was asked; `haulage ask /v1/transfers/jobs` shows whether it began."
+                )
+                raise
             job_ids = list(dict.fromkeys(task.job_id for task in tasks))
             if not wait:
                 lines = (f"{len(tasks):,} hosts are requested.", *(f"job {job_id}" for job_id in job_ids))
@@ -146,18 +154,38 @@ def read_host_names_once_each(named: Sequence[str], path: Path | None) -> list[s
 
 async def follow_job(transfers: Transfers, job_id: str, progress: ProgressDisplay) -> TransferJob:
     """Show a job until it has ended, and what GSE answers while it answers errors; return the job's last state."""
-    told = 0
-    async for job in transfers.watch(job_id):
-        text = f"{job.ended:,} of {job.total:,} hosts" if job.ended else f"window open until {job.closes_at:%H:%M:%S}"
-        progress.show("transfer", job.ended, job.total, text)
-        failing = next((group for group in job.troubles if group.tries), None)
-        if failing is None or failing.tries is None:
-            told = 0
-        elif failing.tries >= max(1, 2 * told):
-            # GSE may be asked every second: a line follows when it was asked twice as often.
-            command.print_warning(f"{failing.count:,} hosts: {failing.meaning}")
-            told = failing.tries
+    warned_tries = 0
+    try:
+        async for job in transfers.watch(job_id):
+            progress.show("transfer", job.ended, job.total, describe_job_progress(job))
+            warned_tries = _warn_if_gse_fails_twice_as_often(job, warned_tries)
+    except asyncio.CancelledError:
+        command.print_warning(
+            f"The transfer goes on. `haulage transfer show {job_id}` follows it, "
+            f"`haulage transfer cancel {job_id}` ends it."
+        )
+        raise
     return job
+
+
+def describe_job_progress(job: TransferJob) -> str:
+    """Return how many hosts have ended, or until when further requests join the job."""
+    # The job of a retry has the window of the first one, which is over.
+    if job.ended or job.closes_at <= datetime.now(UTC):
+        return f"{job.ended:,} of {job.total:,} hosts"
+    return f"window open until {job.closes_at:%H:%M:%S}"
+
+
+def _warn_if_gse_fails_twice_as_often(job: TransferJob, warned_tries: int) -> int:
+    """Print what GSE answers while it answers errors; return after how many tries that was printed, 0 if it serves."""
+    # GSE may be asked every second: a line follows when it was asked twice as often.
+    failing = next((group for group in job.troubles if group.tries), None)
+    if failing is None or failing.tries is None:
+        return 0
+    if failing.tries < max(1, 2 * warned_tries):
+        return warned_tries
+    command.print_warning(f"{failing.count:,} hosts: {failing.meaning}")
+    return failing.tries
 
 
 def describe_jobs_or_raise_unless_all_succeeded(jobs: Sequence[TransferJob]) -> CommandOutput:

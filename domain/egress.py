@@ -45,6 +45,7 @@ CLOSED_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "
 _MAPPED_V4 = IPv6Network("::ffff:0:0/96")
 
 _FORBIDDEN_NAMES = ("localhost", "localhost.localdomain", "metadata.google.internal", "metadata.goog")
+_LOOPBACK = IPv4Address("127.0.0.1")
 _INTERNAL_SUFFIXES = (".localhost", ".local", ".localdomain", ".internal", ".intranet", ".lan", ".home.arpa")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -152,9 +153,14 @@ class EgressRules:
                 "as a source of downloads."
             )
         if isinstance(target.host, str):
-            self._require_allowed_name(target.host)
+            self._require_allowed_name(target.host, target.port)
         elif not self.allows(target.host, target.port) and not is_public(target.host):
-            raise build_denied_fault(f"The address {target.host} is private, reserved or not open to sources.")
+            raise build_denied_fault(
+                f"The address {target.host} is private, reserved or not open to sources.",
+                example=f"[{target.host}]:{target.port}"
+                if isinstance(target.host, IPv6Address)
+                else f"{target.host}:{target.port}",
+            )
         if not self._could_be_allowed_after_name_lookup(target):
             allowed = ", ".join(map(str, sorted(self.ports)))
             raise build_denied_fault(f"Port {target.port} is not open to sources; open ports are {allowed}.")
@@ -165,20 +171,29 @@ class EgressRules:
             return self.allows(target.host, target.port)
         return target.port in self.ports or any(allowed.port in (None, target.port) for allowed in self.allow_list)
 
-    def _require_allowed_name(self, name: str) -> None:
+    def _require_allowed_name(self, name: str, port: int) -> None:
         if name in _FORBIDDEN_NAMES:
-            raise build_denied_fault(f"The host name {name} always names a machine of this installation.")
+            message = f"The host name {name} always names a machine of this installation."
+            if not name.startswith("localhost"):
+                raise build_denied_fault(message)
+            is_open = self.allows(_LOOPBACK, port)
+            hint = f"Write {_LOOPBACK} instead, whose port {port} is open." if is_open else ""
+            raise build_denied_fault(message, hint, example=f"{_LOOPBACK}:{port}")
         # Where the operator has allowed whole networks, sources may have internal names; their addresses decide.
         is_internal = "." not in name or name.endswith(_INTERNAL_SUFFIXES)
         if is_internal and all(allowed.port is not None for allowed in self.allow_list):
             raise build_denied_fault(f"The host name {name} belongs to an internal network.")
 
 
-def build_denied_fault(message: str) -> Invalid:
-    """Return the fault for a forbidden target; it never names an address that the user did not write."""
-    return Invalid(
-        "address_denied", message, "Use a public address, or ask the operator to open it (HAULAGE_GUARD__ALLOW)."
-    )
+def build_denied_fault(message: str, hint: str = "", *, example: str = "10.1.2.3:8080") -> Invalid:
+    """Return the fault for a forbidden target; it never names an address that the user did not write.
+
+    Args:
+        example: What the operator's setting could hold.
+    """
+    setting = f"HAULAGE_GUARD__ALLOW='[\"{example}\"]'"
+    hint = hint or f"Use a public address, or ask the operator to open it by its address and port, as in {setting}."
+    return Invalid("address_denied", message, hint)
 
 
 def parse_address(text: str) -> Address:

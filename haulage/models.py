@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from pathlib import PurePath
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -32,6 +33,18 @@ class FileType(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     EXCEL = "excel"
+
+    @classmethod
+    def from_file_name(cls, name: str) -> FileType | None:
+        """Return the type that a name's extension stands for; None for an extension of no type."""
+        return TYPES_BY_EXTENSION.get(PurePath(name).suffix.lower())
+
+
+TYPES_BY_EXTENSION: Final[Mapping[str, FileType]] = {
+    ".csv": FileType.CSV,
+    ".parquet": FileType.PARQUET,
+    ".xlsx": FileType.EXCEL,
+}
 
 
 class Encoding(StrEnum):
@@ -96,6 +109,7 @@ class DownloadRequest(BaseModel):
     headers: Mapping[str, str] | Sequence[Mapping[str, str] | None] | None = None
     """Headers of every request to the source. For sources on several hosts, a list with an entry for each table."""
     type: FileType | None = None
+    """By default what the extension of `file_name` stands for, else CSV."""
     file_name: str | None = None
     operator_id: str | None = None
     page_size: int | None = None
@@ -124,8 +138,9 @@ class DownloadRequest(BaseModel):
     filter: bool | None = None
 
     def body(self) -> dict[str, Any]:
-        """Return the fields that are set, as JSON."""
-        return self.model_dump(mode="json", exclude_none=True)
+        """Return the fields that are set, as JSON; the type of a file may come from its name."""
+        kind = self.type or FileType.from_file_name(self.file_name or "")
+        return self.model_copy(update={"type": kind}).model_dump(mode="json", exclude_none=True)
 
 
 class Fault(BaseModel):
@@ -154,7 +169,8 @@ class Trouble(BaseModel):
 
     def __str__(self) -> str:
         return (
-            f"{self.message} After {self.tries} tries; the next is at {self.next_try_at.astimezone(UTC):%H:%M:%S} UTC."
+            f"{self.message} After {self.tries} {'try' if self.tries == 1 else 'tries'}; "
+            f"the next is at {self.next_try_at.astimezone(UTC):%H:%M:%S} UTC."
         )
 
 

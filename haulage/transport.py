@@ -20,6 +20,8 @@ from haulage.errors import ApiUnreachable, InvalidBaseUrl, RequestRefused
 RETRY_STATUSES = frozenset({429, 502, 503, 504})
 SLOW_ANSWER_SECONDS = 5.0
 """After this time without an answer it is logged that a request waits for one."""
+NO_ANSWER_LOGGED_SECONDS = 3.0
+"""After this time without a connection it is logged that the request is tried again; a restart is shorter."""
 LOGGED_AGAIN_SECONDS = 60.0
 """How often at most the same reason for waiting is logged."""
 FIRST_PAUSE_SECONDS = 0.2
@@ -74,7 +76,8 @@ class RetryingApiTransport:
 
     async def _send(self, method: str, path: str, options: dict[str, Any]) -> _Response:
         """Retry until the server is not overloaded or the time is up; return the last response."""
-        deadline = time.monotonic() + self.patience_seconds
+        began = time.monotonic()
+        deadline = began + self.patience_seconds
         pause = FIRST_PAUSE_SECONDS
         while True:
             response = await self._send_once(method, path, options)
@@ -87,6 +90,8 @@ class RetryingApiTransport:
                 raise ApiUnreachable(f"{self.base_url} does not answer: {describe_error(response)}.") from response
             if isinstance(response, _Response) and response.detail:
                 self.log_wait(response.detail)
+            elif isinstance(response, Exception) and time.monotonic() - began >= NO_ANSWER_LOGGED_SECONDS:
+                self.log_wait(f"{self.base_url} does not answer ({describe_error(response)}).")
             await asyncio.sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
@@ -15,6 +16,9 @@ from domain.faults import Invalid
 from domain.quotas import DownloadQuotaLimits, QuotaLimits
 from infra.address_settings import AddressSettings
 from infra.component_settings import DatabaseSettings, EngineClientSettings, ObjectSettings, PublicBase
+
+_VARIABLES_OF_COMMANDS: Final = {"HAULAGE_API": "HAULAGE_API_URL"}
+"""What commands read beside the settings, by the group whose name is taken for it."""
 
 
 class EgressGuardSettings(BaseModel):
@@ -345,10 +349,24 @@ def load_settings_from_environment() -> Settings:
             for each in error.errors(include_input=False)
         ]
     except SettingsError as error:
-        # Lists and objects are read as JSON before any field is checked. The text names the section alone.
-        section = str(error).split('"')[1]
-        wrong = [f"{_build_variable_name([section])}__… holds a list or an object that is no JSON; quote its quotes."]
+        wrong = [_describe_value_that_is_no_json(error)]
     raise Invalid("settings_invalid", " ".join(wrong), "Correct the environment, or the file .env.")
+
+
+def _describe_value_that_is_no_json(error: SettingsError) -> str:
+    """Name the variable, without its value. Lists and objects are read as JSON before any field is checked."""
+    # The error's text names the section alone, its cause has the value.
+    section = _build_variable_name([str(error).split('"')[1]])
+    value = getattr(error.__cause__, "doc", None)
+    names = {name.upper() for name, each in os.environ.items() if each == value}
+    if section in names:
+        meant = _VARIABLES_OF_COMMANDS.get(section, f"one of the settings {section}__…")
+        return f"{section} is a group of settings and takes no such value; did you mean {meant}?"
+    name = next((each for each in sorted(names) if each.startswith(f"{section}__")), f"{section}__…")
+    return (
+        f"{name} holds a list or an object that is no JSON; quote its quotes, as in "
+        "HAULAGE_GUARD__ALLOW='[\"127.0.0.1:9000\"]'."
+    )
 
 
 def _build_variable_name(path: Sequence[int | str]) -> str:

@@ -76,12 +76,10 @@ async def test_json_is_one_object(exports: Downloads, tmp_path: Path) -> None:
 
 
 async def test_parquet(exports: Downloads, tmp_path: Path) -> None:
-    """Another type, the same way."""
+    """Another type, by the name of the file."""
     out = tmp_path / "orders.parquet"
 
-    ended = await build_remote_options(
-        exports, exports.source.url(rows=1_000, seed=SEED), "--type", "parquet", "--out", str(out)
-    )
+    ended = await build_remote_options(exports, exports.source.url(rows=1_000, seed=SEED), "--out", str(out))
 
     assert ended.code == 0, ended.err
     assert pq.read_table(out).num_rows == 1_000
@@ -157,6 +155,7 @@ async def test_a_failed_export(exports: Downloads, tmp_path: Path) -> None:
     ended = await build_remote_options(exports, source, "--out", str(tmp_path / "out.csv"), "--json")
 
     assert ended.code == 1
+    assert "export: done" not in ended.err, "it failed"
     assert (ended.json["state"], ended.json["code"]) == ("failed", "source_status")
     assert "The source answered 404 for page 0" in ended.json["error"]
     assert list(tmp_path.iterdir()) == []
@@ -177,6 +176,7 @@ async def test_a_failed_export(exports: Downloads, tmp_path: Path) -> None:
         (("--api", "http://[::1"), {"HAULAGE_API_KEY": "k"}, 2, "haulage: “http://[::1” is no address of an API."),
         (("--out", "/nonexistent/x.csv"), {}, 2, "haulage: There is no folder /nonexistent for the file."),
         (("--out", "/"), {}, 2, "haulage: / is a folder."),
+        (("--out", "x.xls"), {}, 2, "No export is a .xls file. Name it .csv, .parquet, .xlsx, or give --type."),
         (("--header", "no colon"), {}, 2, "is no header"),
     ],
 )
@@ -248,7 +248,7 @@ async def test_ctrl_c_while_the_server_is_asked(exports: Downloads, tmp_path: Pa
 
         ended = await wait_for_exit(process)
     assert ended.code == 130
-    assert "it may have started a download, which GET /v1/downloads lists" in ended.err
+    assert "`haulage downloads list` shows whether it started a download." in ended.err
 
 
 async def test_a_full_disk(exports: Downloads, tmp_path: Path) -> None:

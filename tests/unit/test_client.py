@@ -20,6 +20,7 @@ from haulage import (
     Sheet,
     State,
     models,
+    transport,
 )
 from tests.support.api_peer import TASK, ApiPeer, problem, running_api_peer, status
 
@@ -132,6 +133,26 @@ async def test_another_server_is_told_apart(peer: ApiPeer, client: Client) -> No
         peer.says(code, "<html>")
         with pytest.raises(RequestRefused, match=f"answered {code}, not as Haulage does"):
             await client.read(TASK)
+
+
+async def test_an_address_without_an_api_is_said_while_it_is_tried(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, so that a wrong port is seen before the end of the patience."""
+    monkeypatch.setattr(transport, "NO_ANSWER_LOGGED_SECONDS", 0.1)
+    async with Client("http://127.0.0.1:9", "k", patience_seconds=1.0) as lost:
+        with pytest.raises(ApiUnreachable):
+            await lost.read("dl_1")
+    assert [record.getMessage() for record in caplog.records] == [
+        "request_waits: for up to 1 s: http://127.0.0.1:9 does not answer (connection refused)."
+    ]
+
+
+def test_the_type_comes_from_the_name_of_the_file() -> None:
+    """The API would write CSV under the name of a workbook."""
+    assert DownloadRequest(file_name="a.xlsx").body() == {"file_name": "a.xlsx", "type": "excel"}
+    assert DownloadRequest(file_name="a.xlsx", type=FileType.CSV).body()["type"] == "csv"
+    assert "type" not in DownloadRequest(file_name="a").body()
 
 
 async def test_nobody_there(client: Client, peer: ApiPeer) -> None:

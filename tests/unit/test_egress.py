@@ -240,3 +240,17 @@ def test_inner_names_need_an_opened_network() -> None:
     for url in ("http://localhost/", "http://metadata.google.internal/", "http://192.168.0.1/"):
         with pytest.raises(Invalid):
             rules.require_allowed_url(url)
+
+
+@pytest.mark.parametrize(
+    ("allow", "hint"),
+    [
+        (["127.0.0.1:8091"], "Write 127.0.0.1 instead, whose port 8091 is open."),
+        ([], """HAULAGE_GUARD__ALLOW='["127.0.0.1:8091"]'"""),
+    ],
+)
+def test_a_refusal_says_what_to_write(allow: list[str], hint: str) -> None:
+    """The address that is open already, or the whole setting."""
+    with pytest.raises(Invalid) as refused:
+        egress.EgressRules.parse(allow, ()).require_allowed_url("http://localhost:8091/rows")
+    assert hint in refused.value.record.hint

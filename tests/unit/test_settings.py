@@ -60,7 +60,8 @@ def test_a_list_that_is_no_json_is_named_and_never_shown(monkeypatch: pytest.Mon
         load_settings_from_environment.__wrapped__()
 
     sentence = caught.value.record.sentence
-    assert sentence.startswith("HAULAGE_SECRETS__")
+    assert sentence.startswith("HAULAGE_SECRETS__SEAL ")
+    assert "HAULAGE_GUARD__ALLOW='[\"127.0.0.1:9000\"]'" in sentence
     assert "no JSON" in sentence
     assert "hush" not in sentence
 

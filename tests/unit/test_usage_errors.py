@@ -11,12 +11,14 @@ import typer.main
 
 from cli import command
 from cli.__main__ import app, main
+from cli.export import choose_file_type
 from domain import VERSION
 from domain.faults import Invalid
+from haulage import FileType
 from infra.component_settings import ObjectSettings
 from infra.objects import ObjectStore
 from infra.secrets import SecretSealer
-from infra.settings import SecretSettings
+from infra.settings import SecretSettings, load_settings_from_environment
 
 
 def list_commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -91,3 +93,50 @@ def test_the_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     """That of the tree, and of the wheel of its clients."""
     assert run(monkeypatch, "--version") == 0
     assert capsys.readouterr().out == f"haulage {VERSION}\n"
+
+
+def test_a_command_that_is_almost_one_is_a_question(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With one mark at its end."""
+    assert run(monkeypatch, "exprt") == 2
+    assert "Did you mean 'export'? See `haulage --help`.\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("export", ("http://127.0.0.1:1/rows",)), ("ask", ("/v1/systems",)), ("doctor", ())]
+)
+def test_a_setting_that_is_none_ends_each_command_in_one_sentence(
+    name: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`HAULAGE_API` is taken for `HAULAGE_API_URL` easily."""
+    monkeypatch.setenv("HAULAGE_API", "http://127.0.0.1:8080")
+    load_settings_from_environment.cache_clear()
+
+    assert run(monkeypatch, name, *arguments) == 2
+
+    said = capsys.readouterr().err
+    assert said.startswith("haulage: HAULAGE_API is a group of settings")
+    assert "did you mean HAULAGE_API_URL?" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "kind"),
+    [
+        (None, "a.xlsx", FileType.EXCEL),
+        (None, "a.PARQUET", FileType.PARQUET),
+        (None, "a.txt", FileType.CSV),
+        (None, None, FileType.CSV),
+        (FileType.CSV, "a.xlsx", FileType.CSV),
+    ],
+)
+def test_the_type_of_an_export_comes_from_its_name(given: FileType | None, name: str | None, kind: FileType) -> None:
+    """Unless it is given."""
+    assert choose_file_type(given, Path(name) if name else None) is kind
+
+
+def test_a_name_of_another_format_is_refused() -> None:
+    """Its content would not be what its name says."""
+    with pytest.raises(typer.BadParameter, match=r"No export is a \.xls file"):
+        choose_file_type(None, Path("a.xls"))
