@@ -25,7 +25,7 @@ from bench.addresses.surroundings import PubSub
 from dev.local import LocalInstallation, list_worker_names
 from domain.addresses import names
 from domain.addresses.messages import Topic
-from infra import temporal
+from infra import starts, temporal
 
 ROOT: Final = Path(__file__).parent.parent.parent
 SECRET: Final = "bench-" + "0" * 16
@@ -103,7 +103,7 @@ class Ours:
     async def pause(self) -> None:
         """Let no cycle begin, and wait for the end of a run that loads once more after it has emptied the log."""
         schedule = self.engine.get_schedule_handle(names.CYCLE_SCHEDULE)
-        await schedule.pause(note="filling the log")
+        await starts.set_schedule_paused(schedule, "filling the log", is_paused=True)
         async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 if not (await schedule.describe()).info.running_actions:
@@ -113,7 +113,7 @@ class Ours:
     async def resume(self) -> None:
         """Let a cycle begin now."""
         schedule = self.engine.get_schedule_handle(names.CYCLE_SCHEDULE)
-        await schedule.unpause()
+        await starts.set_schedule_paused(schedule, "the log is filled", is_paused=False)
         # Not SKIP: a run that found the schedule paused may be about to end.
         await schedule.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)
 
