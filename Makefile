@@ -15,7 +15,7 @@ export SIZE
 # Where compiled modules are not kept, every process that is started compiles all of ours anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo up test test-fast fuzz worlds lab lab-down cluster compat planted check shape words fmt docs bench soak lock clean rehearsal release-check
+.PHONY: help demo up test test-fast fuzz worlds lab lab-down cluster compat planted check shape words fmt pages docs bench soak lock clean rehearsal release-check
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,10 @@ words: $(TOOLS) ## count words and names that only we would understand; --list o
 fmt: $(TOOLS) ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+pages: $(TOOLS) ## write anew what is generated from the code: references, tables, dashboards, the picture of the layers
+	for each in settings_reference architecture_picture observability operations retention wire_names; do $(BIN)/python -m tests.support.$$each || exit; done
+	$(BIN)/python -m tests.replay.fingerprints
 
 docs: $(DOCS) ## build the documents and the references of API, problems and commands into build/docs/html; fails at a broken link
 	$(BIN)/python -m tests.support.site

@@ -40,14 +40,6 @@ SEND_TIMEOUT_SECONDS: Final = 10.0
 """A stream whose receiver reads nothing for so long is closed."""
 TOO_MANY_STREAMS: Final = "too_many_streams"
 PARTS_SHOWN: Final = 3
-STANDSTILL_SECONDS: Final[Mapping[System, int]] = {
-    "downloads": 3_600,
-    "transfers": 3_600,
-    "orders": 7_200,
-    "addresses": 900,
-    "tasks": 900,
-}
-"""What waits for longer stands still: the thresholds of the alerts `Haulage…StandStill`."""
 QUEUE_WAIT_SECONDS: Final = 60
 """The threshold of the alert `HaulageQueueWaits`."""
 QUEUES_CACHE_SECONDS: Final = 20.0
@@ -323,7 +315,7 @@ class OverviewSnapshotReader:
         overview = self._overviews[system]
         period = overview.get_failure_count_period
         own_queues = [each for each in queues if each.room == system]
-        workload = sum_workloads((workload, _derive_concerns(system, workload, own_queues, paused.get(system), now)))
+        workload = sum_workloads((workload, _derive_concerns(overview, workload, own_queues, paused.get(system), now)))
         return SystemWorkload(
             room=system,
             unit=overview.UNIT,
@@ -363,7 +355,11 @@ class OverviewSnapshotReader:
 
 
 def _derive_concerns(
-    system: System, workload: CountsAndConcerns, queues: list[QueueStatus], pause: PauseRecord | None, now: datetime
+    overview: SystemOverview,
+    workload: CountsAndConcerns,
+    queues: list[QueueStatus],
+    pause: PauseRecord | None,
+    now: datetime,
 ) -> CountsAndConcerns:
     """Return the concerns that follow from the figures of a system, its queues and its pause."""
     details = Counter[ConcernKindSubjectAndCause]()
@@ -375,7 +371,7 @@ def _derive_concerns(
     if pause:
         details[ConcernKindSubjectAndCause(ConcernKind.SYSTEM_PAUSED, cause=f"{pause.who}: {pause.reason}")] = 1
     concerns = Counter(detail.kind for detail in details)
-    if (workload.waiting.compute_age(now) or 0.0) > STANDSTILL_SECONDS[system]:
+    if (workload.waiting.compute_age(now) or 0.0) > overview.STANDSTILL_SECONDS:
         concerns[ConcernKind.WAITING] = workload.waiting.count
     concerns[ConcernKind.FAILED] = workload.failed.count - workload.concerns[ConcernKind.GIVEN_UP]
     return CountsAndConcerns(concerns=+concerns, details=details)

@@ -46,6 +46,10 @@ def render(figures: Sequence[Figure], bounds: dict[str, Bound], *, is_complete: 
         lines += [f"    {place}" for place in shown]
         if not is_within and len(shown) < len(figure.places):
             lines.append(f"    and {len(figure.places) - len(shown)} more: --list prints all")
+    if not are_within(figures, bounds):
+        lines.append(
+            "Out of bounds: take something away. A new system raises the bounds of files and lines, as ADR 0020 says."
+        )
     return "\n".join(lines)
 
 

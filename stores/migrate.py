@@ -7,6 +7,7 @@ to those later ones that say in their `oldest_code` that this version still work
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -97,8 +98,10 @@ async def draft_migration(database_url: str, title: str) -> Path:
     written: list[Path] = []
 
     def autogenerate_numbered_revision(config: Config) -> None:
-        number = f"{len(_list_known_revisions()) + 1:04d}"
-        script = command.revision(config, title, autogenerate=True, rev_id=number)
+        words = "_".join(re.findall(r"[a-z0-9]+", title.lower()))
+        revision = f"{len(_list_known_revisions()) + 1:04d}_{words}"
+        config.set_main_option("file_template", "%%(rev)s")
+        script = command.revision(config, title, autogenerate=True, rev_id=revision)
         written.extend(Path(one.path) for one in [script] if isinstance(one, Script))
 
     await _run_migration_under_lock(database_url, autogenerate_numbered_revision)

@@ -125,6 +125,10 @@ class SystemOverview(Protocol[Services_contra, Settings_contra, Workloads_co]):
         """Whether its work belongs to projects; otherwise only the admin key sees it."""
 
     @property
+    def STANDSTILL_SECONDS(self) -> int:  # noqa: N802 - a module's constant
+        """What waits for longer stands still: the threshold of the alert `Haulage…StandStill`."""
+
+    @property
     def get_failure_count_period(self) -> Callable[[Settings_contra], timedelta] | None:
         """Returns how long a failure is counted; None where it counts until an operator resolves it."""
 

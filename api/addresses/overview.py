@@ -29,6 +29,7 @@ from stores.addresses.cycle import UnfinishedMessageCounts
 
 UNIT: Final = "messages"
 HAS_PROJECTS: Final = False
+STANDSTILL_SECONDS: Final = 900
 get_failure_count_period: Final = None
 """A failed message counts until an operator handles it."""
 

@@ -14,6 +14,7 @@ from stores.downloads import catalogue
 
 UNIT: Final = "downloads"
 HAS_PROJECTS: Final = True
+STANDSTILL_SECONDS: Final = 3_600
 
 
 def get_failure_count_period(settings: Settings) -> timedelta:

@@ -19,6 +19,7 @@ from stores.tables.orders import OrderPlatform
 
 UNIT: Final = "slices"
 HAS_PROJECTS: Final = True
+STANDSTILL_SECONDS: Final = 7_200
 get_failure_count_period: Final = None
 """A failed slice counts until an operator resolves it."""
 

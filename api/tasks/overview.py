@@ -41,6 +41,7 @@ from stores.tasks.types import TaskTypeCounts
 
 UNIT: Final = "tasks"
 HAS_PROJECTS: Final = True
+STANDSTILL_SECONDS: Final = 900
 
 LANES_PER_PAGE: Final = 32
 """Lanes searched for one page, which may be shorter for that: each takes some milliseconds."""

@@ -33,6 +33,7 @@ from stores.transfers.workloads import TransferTargetCounter
 
 UNIT: Final = "targets"
 HAS_PROJECTS: Final = True
+STANDSTILL_SECONDS: Final = 3_600
 
 
 def get_failure_count_period(settings: Settings) -> timedelta:

@@ -12,6 +12,7 @@ from api.http.routes import Route, RouteAccess
 from domain import secrets
 from infra.settings import Settings
 from tests.support.api import ApiClient, Reply, running_api
+from tests.support.estates import IDS_OF_NOTHING, fill_path
 
 pytestmark = pytest.mark.stack
 
@@ -23,29 +24,17 @@ ANY_BODY: dict[str, Any] = {"json": {}}
 
 
 @dataclass(frozen=True)
-class Estate:
-    """A project, its key, and something of every kind that a route can name."""
+class OwnProject:
+    """A project with a download, and its key."""
 
     project_id: str
     key: str
     key_id: str
     task_id: str
-    transfer_id: str = "AsyncDownloadTask:1:2:/etc/app.conf:00000000-0000-8000-8000-000000000000"
-    job_id: str = "AsyncDownloadJob:1:2:/etc/app.conf:4000000000"
-    delivery_id: str = "msg_" + "0" * 32
-    platform: int = 1
-    slice: str = "2026-01-01T00:00:00Z"
-    day: str = "2026-01-01"
-    message_id: int = 1
-    quarantine_id: int = 1
-    backfill_id: str = "b" * 16
-    purge_id: str = "0" * 24
-    report: str = "20260101T000000Z"
 
     def path(self, route: Route) -> str:
-        """The address of what this project owns."""
-        own = {"transfers": {"task_id": self.transfer_id}, "systems": {"system": "tasks"}}.get(route.tag, {})
-        return route.path.format_map(vars(self) | own)
+        """The address of what this project owns; of a kind of which it has nothing, that of nothing."""
+        return fill_path(route, {**IDS_OF_NOTHING, **vars(self)})
 
 
 @pytest.fixture
@@ -54,23 +43,23 @@ def api_client(shared_api_client: ApiClient) -> ApiClient:
     return shared_api_client
 
 
-async def make_estate(api_client: ApiClient) -> Estate:
-    """A project that owns one of everything."""
+async def make_own_project(api_client: ApiClient) -> OwnProject:
+    """Make a project that owns a download."""
     project_id, key = await api_client.make_project()
     body = {"source_url": "http://example.com/rows"}
     download = await api_client.ask("POST", "/v1/downloads", key=key, json=body)
     assert download.status == 202, download.body
     parsed = secrets.parse_api_key(key)
     assert parsed is not None
-    return Estate(project_id, key, parsed.key_id, download.body["task_id"])
+    return OwnProject(project_id, key, parsed.key_id, download.body["task_id"])
 
 
 async def refusals(
-    api_client: ApiClient, routes: list[Route], estate: Estate, key: str | None
+    api_client: ApiClient, routes: list[Route], project: OwnProject, key: str | None
 ) -> dict[str, tuple[int, str]]:
     """What each route answers to a key."""
     replies: dict[str, Reply] = {
-        route.name: await api_client.ask(route.method, estate.path(route), key=key, **(ANY_BODY if route.body else {}))
+        route.name: await api_client.ask(route.method, project.path(route), key=key, **(ANY_BODY if route.body else {}))
         for route in routes
     }
     return {name: (reply.status, _has_code(name) and reply.code) for name, reply in replies.items()}
@@ -88,44 +77,44 @@ def _has_code(name: str) -> str:
 
 async def test_every_locked_route_refuses_a_caller_without_a_right_key(api_client: ApiClient) -> None:
     """No key, a malformed key, an unknown id, a known id with another secret: 401 everywhere."""
-    estate = await make_estate(api_client)
+    project = await make_own_project(api_client)
     unknown = secrets.ApiKeyText(key_id="0" * 12, secret="0" * 32).text
-    forged = secrets.ApiKeyText(key_id=estate.key_id, secret="0" * 32).text
+    forged = secrets.ApiKeyText(key_id=project.key_id, secret="0" * 32).text
     wrong = {None: "key_missing", "not-a-key": "key_malformed", unknown: "key_unknown", forged: "key_unknown"}
     for key, code in wrong.items():
-        assert await refusals(api_client, LOCKED, estate, key) == all_answer(LOCKED, 401, code)
+        assert await refusals(api_client, LOCKED, project, key) == all_answer(LOCKED, 401, code)
 
 
 async def test_every_locked_route_refuses_a_revoked_key_at_once(api_client: ApiClient) -> None:
     """The request after the revocation is already too late, on every route."""
-    estate = await make_estate(api_client)
-    served = await api_client.ask("GET", f"/v1/projects/{estate.project_id}", key=estate.key)
-    revoked = await api_client.as_admin("DELETE", f"/v1/projects/{estate.project_id}/keys/{estate.key_id}")
+    project = await make_own_project(api_client)
+    served = await api_client.ask("GET", f"/v1/projects/{project.project_id}", key=project.key)
+    revoked = await api_client.as_admin("DELETE", f"/v1/projects/{project.project_id}/keys/{project.key_id}")
     assert (served.status, revoked.status) == (200, 204)
-    assert await refusals(api_client, LOCKED, estate, estate.key) == all_answer(LOCKED, 401, "key_unknown")
+    assert await refusals(api_client, LOCKED, project, project.key) == all_answer(LOCKED, 401, "key_unknown")
 
 
 async def test_what_belongs_to_another_project_is_not_there(api_client: ApiClient) -> None:
     """A right key of another project sees 404, as if the id named nothing."""
-    estate, stranger = await make_estate(api_client), await api_client.make_project("stranger")
+    project, stranger = await make_own_project(api_client), await api_client.make_project("stranger")
     routes = [route for route in LOCKED if route.path_model and route.access is not RouteAccess.ADMIN]
     assert {route.tag for route in routes} == {"projects", "downloads", "webhooks", "transfers", "quotas"}
-    assert await refusals(api_client, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
+    assert await refusals(api_client, routes, project, stranger[1]) == all_answer(routes, 404, "not_found")
 
 
 async def test_what_needs_the_admin_key_says_so(api_client: ApiClient) -> None:
     """A project's key gets 403 whatever the path names, and learns of nothing that there is."""
-    estate = await make_estate(api_client)
+    project = await make_own_project(api_client)
     routes = [route for route in LOCKED if route.access is RouteAccess.ADMIN]
-    assert await refusals(api_client, routes, estate, estate.key) == all_answer(routes, 403, "admin_key_needed")
+    assert await refusals(api_client, routes, project, project.key) == all_answer(routes, 403, "admin_key_needed")
 
 
 async def test_the_admin_key_has_no_project_to_work_on(api_client: ApiClient) -> None:
     """The tenant comes from the credential alone, and the admin key is no tenant."""
-    estate = await make_estate(api_client)
+    project = await make_own_project(api_client)
     routes = [route for route in LOCKED if route.access is RouteAccess.PROJECT]
     admin = api_client.settings.api.admin_key.get_secret_value()
-    assert await refusals(api_client, routes, estate, admin) == all_answer(routes, 401, "project_key_needed")
+    assert await refusals(api_client, routes, project, admin) == all_answer(routes, 401, "project_key_needed")
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ async def is_quiet(api_client: ApiClient, database: Database, owner: Estate) -> 
 
 def asks(route: Route, estate: Estate) -> list[Ask]:
     """Return requests of a route about an estate: the smallest, and one with every filter that names its resources."""
-    path = route.path.format_map({name: quote(value, safe="") for name, value in estate.variables(route).items()})
+    path = estate.path(route)
     named = names(route, estate)
     needed = [name for name, each in (route.query.model_fields if route.query else {}).items() if each.is_required()]
     queries = [{name: named[name] for name in needed}]

@@ -21,6 +21,7 @@ from infra.database import Database
 from infra.settings import Settings
 from systems import SYSTEMS
 from tests.support.api import ApiClient, Reply, running_api
+from tests.support.estates import IDS_OF_NOTHING, fill_path
 
 pytestmark = pytest.mark.stack
 
@@ -48,12 +49,9 @@ async def create_key(api_client: ApiClient, project_id: str, key: str, **permiss
 
 async def call_route(api_client: ApiClient, route: Route, project_id: str, key: str) -> str:
     """Call a route with ids that name nothing, but for the project; return the code of the answer."""
-    names = {"project_id": project_id, "key_id": "0" * 12, "delivery_id": "msg_" + "0" * 32}
-    path = route.path.replace("{task_id}", "00000000-0000-8000-8000-000000000000").replace(
-        "{job_id}", "AsyncDownloadJob:1"
-    )
+    path = fill_path(route, {**IDS_OF_NOTHING, "project_id": project_id})
     body = {"not a field": 1} if route.body else None
-    reply = await api_client.ask(route.method, path.format_map(names), key=key, json=body)
+    reply = await api_client.ask(route.method, path, key=key, json=body)
     if not isinstance(reply.body, dict):
         return ""
     # The routes of tasks answer with a sentence and a number.

@@ -207,12 +207,13 @@ async def test_a_newer_database_is_refused_with_another_remedy(database: Databas
         await migrate.require_supported_revision(database)
 
 
+HEAD = migrate.get_head_revision()
 NEXT = '''"""Another column."""
 
 from alembic import op
 
-revision = "0002_more"
-down_revision = "0001_initial"
+revision = "9998_more"
+down_revision = "{head}"
 oldest_code = "{oldest_code}"
 
 
@@ -231,7 +232,7 @@ def add_next_migration(folder: Path, oldest_code: str) -> Path:
     """Write the history of a version after this one."""
     history = folder / "migrations"
     shutil.copytree(migrate.MIGRATIONS, history, ignore=shutil.ignore_patterns("__pycache__"))
-    (history / "versions" / "0002_more.py").write_text(NEXT.format(oldest_code=oldest_code))
+    (history / "versions" / "9998_more.py").write_text(NEXT.format(head=HEAD, oldest_code=oldest_code))
     return history
 
 
@@ -241,19 +242,19 @@ async def test_old_and_new_code_work_while_one_replaces_the_other(
     """The new one before and after its migration, the old one after it, too: its processes may start again."""
     await migrate.migrate(empty_database_url)
     with pytest.MonkeyPatch.context() as newer:
-        newer.setattr(migrate, "MIGRATIONS", add_next_migration(tmp_path, "0001_initial"))
+        newer.setattr(migrate, "MIGRATIONS", add_next_migration(tmp_path, HEAD))
         await migrate.require_supported_revision(empty)
         await migrate.migrate(empty_database_url)
         await migrate.require_supported_revision(empty)
 
-    assert await migrate.read_schema_revision(empty) == "0002_more"
+    assert await migrate.read_schema_revision(empty) == "9998_more"
     await migrate.require_supported_revision(empty)
     with pytest.raises(migrate.WrongRevision, match="run that version"):
         await migrate.migrate(empty_database_url)
 
     with pytest.MonkeyPatch.context() as newer:
         newer.setattr(migrate, "MIGRATIONS", tmp_path / "migrations")
-        await migrate.downgrade(empty_database_url, "0001_initial")
+        await migrate.downgrade(empty_database_url, HEAD)
         await migrate.require_supported_revision(empty)
     await migrate.require_supported_revision(empty)
 
@@ -262,14 +263,14 @@ async def test_code_does_not_work_beyond_its_range(empty: Database, empty_databa
     """After a migration that takes away what it needs, or before one without which it cannot do."""
     await migrate.migrate(empty_database_url)
     with pytest.MonkeyPatch.context() as newer:
-        newer.setattr(migrate, "MIGRATIONS", add_next_migration(tmp_path, "0002_more"))
-        newer.setattr(migrate, "OLDEST_REVISION", "0002_more")
-        with pytest.raises(migrate.WrongRevision, match=r"at revision 0001_initial, .* needs 0002_more. Run `haulage"):
+        newer.setattr(migrate, "MIGRATIONS", add_next_migration(tmp_path, "9998_more"))
+        newer.setattr(migrate, "OLDEST_REVISION", "9998_more")
+        with pytest.raises(migrate.WrongRevision, match=rf"at revision {HEAD}, .* needs 9998_more. Run `haulage"):
             await migrate.require_supported_revision(empty)
         await migrate.migrate(empty_database_url)
         await migrate.require_supported_revision(empty)
 
-    with pytest.raises(migrate.WrongRevision, match=r"at revision 0002_more, .* Another version migrated it"):
+    with pytest.raises(migrate.WrongRevision, match=r"at revision 9998_more, .* Another version migrated it"):
         await migrate.require_supported_revision(empty)
 
 
@@ -278,7 +279,7 @@ async def test_a_migration_does_not_make_others_wait_behind_it(
 ) -> None:
     """It gives up its wait for a lock, is undone, and is repeated until it gets the lock."""
     await migrate.migrate(empty_database_url)
-    monkeypatch.setattr(migrate, "MIGRATIONS", add_next_migration(tmp_path, "0001_initial"))
+    monkeypatch.setattr(migrate, "MIGRATIONS", add_next_migration(tmp_path, HEAD))
     monkeypatch.setattr(migrate, "LOCK_TIMEOUT_SECONDS", 1)
     monkeypatch.setattr(migrate, "PAUSE_SECONDS", 0.5)
     with capture_logs() as logs:
@@ -286,10 +287,10 @@ async def test_a_migration_does_not_make_others_wait_behind_it(
             await session.execute(text("LOCK TABLE projects IN ACCESS SHARE MODE"))
             migrating = asyncio.create_task(migrate.migrate(empty_database_url))
             await eventually(lambda: sum(each["event"] == "migration_waits_for_lock" for each in logs) >= 2)
-            assert await migrate.read_schema_revision(empty) == "0001_initial"
+            assert await migrate.read_schema_revision(empty) == HEAD
         await migrating
 
-    assert await migrate.read_schema_revision(empty) == "0002_more"
+    assert await migrate.read_schema_revision(empty) == "9998_more"
 
 
 async def test_a_database_at_another_revision_is_not_lent_again(databases: Databases) -> None:

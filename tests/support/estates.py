@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
+from urllib.parse import quote
 
 from api.http.routes import Route
 from domain import secrets
@@ -27,6 +30,35 @@ DAY = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = TimeWindow(start=DAY, end=DAY + timedelta(hours=1))
 SIGNATURE = "ab" * 32
 BACKFILL = "b" * 16
+
+IDS_OF_NOTHING: Final[Mapping[str, str]] = {
+    "project_id": "prj_" + "0" * 16,
+    "key_id": "0" * 12,
+    "task_id": "dl_" + "0" * 24,
+    "transfer_id": "AsyncDownloadTask:1:2:/etc/app.conf:00000000-0000-8000-8000-000000000000",
+    "job_id": "AsyncDownloadJob:1:2:/etc/app.conf:4000000000",
+    "delivery_id": "msg_" + "0" * 32,
+    "platform": "nobodys-shop",
+    "slice": str(TimeWindow(start=DAY, end=DAY + timedelta(minutes=1))),
+    "backfill_id": "0" * 16,
+    "day": "2020-01-01",
+    "message_id": "999999",
+    "quarantine_id": "999999",
+    "purge_id": "0" * 24,
+    "report": "20200101T000000Z",
+}
+"""An id of each kind that a path can name, in its form, of something that does not exist."""
+
+
+def fill_path(route: Route, ids: Mapping[str, Any]) -> str:
+    """Return a route's path with these ids."""
+    own = {"transfers": {"task_id": ids["transfer_id"]}, "systems": {"system": "tasks"}}.get(route.tag, {})
+    known = {name: quote(str(each), safe="") for name, each in {**ids, **own}.items()}
+    new = set(re.findall(r"{(\w+)}", route.path)) - known.keys()
+    assert not new, (
+        f"{route.path} names {sorted(new)}: add it to IDS_OF_NOTHING and to Estate in tests/support/estates.py"
+    )
+    return route.path.format_map(known)
 
 
 @dataclass(frozen=True)
@@ -56,34 +88,23 @@ class Estate:
     purge_id: str
     report: str
 
-    def variables(self, route: Route) -> dict[str, str]:
-        """The parameters of a route's path."""
-        own = {"transfers": {"task_id": self.transfer_id}, "systems": {"system": "tasks"}}.get(route.tag, {})
-        return {**{each.name: str(getattr(self, each.name)) for each in fields(self)}, **own}
+    def path(self, route: Route) -> str:
+        """The address of what this project owns."""
+        return fill_path(route, {each.name: getattr(self, each.name) for each in fields(self)})
 
     def made_up(self) -> Estate:
         """Parameters of objects that do not exist, in the same forms."""
+        same_as_others: dict[str, Any] = {name: each for name, each in IDS_OF_NOTHING.items() if name not in {"transfer_id", "job_id"}}
         return replace(
             self,
-            project_id="prj_" + "0" * 16,
-            key_id="0" * 12,
-            task_id="dl_" + "0" * 24,
-            delivery_id="msg_" + "0" * 32,
+            **same_as_others,
             transfer_id=_other_end(self.transfer_id),
             job_id=self.job_id.replace("/etc/", "/opt/"),
-            platform="nobodys-shop",
             order_id="nobodys-1",
             task_type="nobodys",
             queued_id=self.queued_id.replace(self.task_type, "nobodys"),
             held_id=self.held_id.replace(self.task_type, "nobodys"),
-            slice=str(TimeWindow(start=DAY, end=DAY + timedelta(minutes=1))),
-            backfill_id="0" * 16,
-            day="2020-01-01",
-            message_id="999999",
-            quarantine_id="999999",
             address_id=999_999,
-            purge_id="0" * 24,
-            report="20200101T000000Z",
         )
 
 

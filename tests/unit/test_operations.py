@@ -112,8 +112,10 @@ def test_the_overview_has_a_line_for_what_stands_still() -> None:
     assert lines == {COMPONENT, *ConcernKind}
     assert [kind for kind in ConcernKind if words.count(f"\n      {kind}: {{") != 2] == []
     rules = (observability.FOLDER / "rules.yaml").read_text()
-    for system, seconds in overview.STANDSTILL_SECONDS.items():
-        threshold = f'haulage_workload_oldest_seconds{{system="{system}",state="waiting"}}) > {seconds}\n'
+    for system, module in overview.import_overviews().items():
+        threshold = (
+            f'haulage_workload_oldest_seconds{{system="{system}",state="waiting"}}) > {module.STANDSTILL_SECONDS}\n'
+        )
         assert threshold in rules, system
 
 
