@@ -68,12 +68,13 @@ class Shop:
 
 
 async def make_shop(orders: Orders, faults: PlatformFaults | None = None) -> Shop:
-    """Set one up, paused, so that only the test says when it claims; a slice fails at its first attempt."""
+    """Set one up, paused, so that only the test says when it claims; where it is faulty, one attempt fails a slice."""
     number = f"shop-{token_hex(4)}"
     scenario = PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=faults or PlatformFaults())
     platform = orders.play(scenario, number)
     await orders.set_up(number)
-    await orders.configure(number, starttime=since(platform, seconds=SPAN_SECONDS), interval=600, retries=0)
+    retries = {"retries": 0} if faults else {}
+    await orders.configure(number, starttime=since(platform, seconds=SPAN_SECONDS), interval=600, **retries)
     return Shop(orders, number)
 
 
