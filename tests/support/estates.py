@@ -94,7 +94,9 @@ class Estate:
 
     def made_up(self) -> Estate:
         """Parameters of objects that do not exist, in the same forms."""
-        same_as_others: dict[str, Any] = {name: each for name, each in IDS_OF_NOTHING.items() if name not in {"transfer_id", "job_id"}}
+        same_as_others: dict[str, Any] = {
+            name: each for name, each in IDS_OF_NOTHING.items() if name not in {"transfer_id", "job_id"}
+        }
         return replace(
             self,
             **same_as_others,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,10 @@ def test_a_setting_that_is_none_ends_each_command_in_one_sentence(
     name: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`HAULAGE_API` is taken for `HAULAGE_API_URL` easily."""
+    # The log of this process is that of the tests.
+    monkeypatch.setattr("infra.log.configure_json_logging", lambda _level: None)
+    monkeypatch.setattr(logging.getLogger("haulage"), "handlers", [])
+    monkeypatch.setattr(logging.getLogger("haulage"), "propagate", True)
     monkeypatch.setenv("HAULAGE_API", "http://127.0.0.1:8080")
     load_settings_from_environment.cache_clear()
 
