@@ -51,21 +51,14 @@ def set_up(
     """Set a platform up and configure it; from then on its orders are fetched every minute."""
     from haulage.errors import RequestRefused
     from haulage.orders import PlatformSetup
-    from haulage.projects import find_project_id_of_key
 
     options = {"credentials": credentials, "starttime": since, **_parse_options(option or [])}
 
     async def set_up_and_describe(orders: Orders, address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
-        owner = project
-        if owner is None and api is None:
-            own = await command.load_or_create_project_key(
-                address.url, address.key, command.configure_logging_and_resolve_data_dir(data_dir)
-            )
-            owner = await find_project_id_of_key(address.url, own)
-        if owner is None:
+        if project is None and api is not None:
             raise command.CommandFault("--api needs --project, the id of the project whose orders they are.")
         setup = PlatformSetup(
-            project_id=owner,
+            project_id=project or await _find_own_project_id(address, data_dir),
             kind=kind,
             shop=shop,
             base_url=base_url,
@@ -88,6 +81,18 @@ def set_up(
         return CommandOutput(config.model_dump(mode="json"), (line,))
 
     run_as_admin(set_up_and_describe, api, data_dir, as_json=as_json)
+
+
+async def _find_own_project_id(address: ApiAddress, data_dir: Path | None) -> str:
+    """Return the id of this machine's own project, which is made if there is none."""
+    from haulage.projects import find_project_id_of_key
+
+    folder = command.configure_logging_and_resolve_data_dir(data_dir)
+    own = await command.load_or_create_project_key(address.url, address.key, folder)
+    found = await find_project_id_of_key(address.url, own)
+    if found is None:
+        raise command.CommandFault(f"The key in {folder} belongs to no project: name the project by --project.")
+    return found
 
 
 async def _require_known_platform_unless_project_key(orders: Orders, platform: str) -> None:
