@@ -108,9 +108,14 @@ async def test_a_transient_failure_is_repeated_and_a_final_one_is_not() -> None:
 async def test_a_retry_waits_as_long_as_the_service_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """At least its own pause, at most the longest; beyond the caller's patience the failure is raised at once."""
     slept: list[float] = []
+    own_task, real_sleep = asyncio.current_task(), asyncio.sleep
 
     async def sleep(seconds: float) -> None:
-        slept.append(seconds)
+        # The loop is the session's: what other tests left running in it sleeps, too.
+        if asyncio.current_task() is own_task:
+            slept.append(seconds)
+        else:
+            await real_sleep(seconds)
 
     monkeypatch.setattr("asyncio.sleep", sleep)
     policy = RetryPolicy.exponential(3, 0.5, max_requested_pause_seconds=100)
