@@ -15,7 +15,7 @@ export SIZE
 # Where compiled modules are not kept, every process that is started compiles all of ours anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo up test test-fast fuzz worlds lab lab-down cluster compat planted check shape words fmt pages docs bench soak lock clean rehearsal release-check
+.PHONY: help demo up test test-whole test-fast fuzz worlds lab lab-down cluster compat planted check shape words fmt pages docs bench soak lock clean rehearsal release-check
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +53,10 @@ demo: $(READY) ## show every system at real work and check the outcome; SYSTEM=o
 up: $(READY) ## start everything and stay: API, workers, engine, database, object store, stand-ins
 	$(BIN)/haulage up
 
-test: $(TOOLS) ## the whole test suite; SEED=… repeats a run, PROCESSES=2 needs less memory
+test: $(TOOLS) ## what every change must pass; SEED=… repeats a run, PROCESSES=2 needs less memory
+	$(PYTEST) --numprocesses $(PROCESSES) -m "not long and not soak"
+
+test-whole: $(TOOLS) ## the same and the tests that take long for what seldom breaks
 	$(PYTEST) --numprocesses $(PROCESSES)
 
 test-fast: $(TOOLS) ## unit tests and recorded histories, without any part

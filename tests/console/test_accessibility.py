@@ -14,7 +14,7 @@ from tests.console.browsing import Troubles, signed_in, visiting
 from tests.console.installation import Console
 from tests.console.showcase import Showcase, Shown, furnish, open_and_wait
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 WIDE, NARROW = ViewportSize(width=1280, height=800), ViewportSize(width=360, height=740)
 

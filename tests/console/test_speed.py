@@ -80,6 +80,7 @@ async def test_the_first_page_is_small_and_soon_there(
     assert median(milliseconds) <= INTERACTIVE_MAX_MS * mean(paces), (milliseconds, paces)
 
 
+@pytest.mark.long
 async def test_a_long_list_is_as_fast_as_a_short_one(browser: Browser, console: Console, troubles: Troubles) -> None:
     """The page of 100,000 downloads is there as soon as that of 100, and holds no more rows."""
     times: dict[int, list[float]] = {FEW: [], MANY: []}

@@ -249,6 +249,7 @@ async def test_numbers_are_written_as_excel_writes_them(page: Page) -> None:
     ]
 
 
+@pytest.mark.long
 async def test_a_template_of_thousands_of_nodes_is_edited(page: Page) -> None:
     """Only the first rows are drawn, and a sheet of thousands of reserved rows shows how many it leaves out."""
     await excel_form(page)

@@ -59,6 +59,7 @@ def _read_terminal(descriptor: int) -> bytes:
         printed += piece
 
 
+@pytest.mark.long
 async def test_bars_on_a_terminal(tmp_path: Path) -> None:
     """Bars move while the work is under way; a table tells the end, and files and a picture are left."""
     code, printed = await type_demo(tmp_path, "downloads", terminal=True)

@@ -15,7 +15,11 @@ from cli.up import EXAMPLES
 from dev.stand_ins import PORTS
 from tests.demo.conftest import ROOT, Up
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [
+    README,
+    *(pytest.param(page, marks=pytest.mark.long) for page in sorted((ROOT / "docs" / "tutorials").glob("*.md"))),
+]
 RUN_ELSEWHERE = {"make demo", "make test", "make up", *(f"make demo SYSTEM={each.system}" for each in EXAMPLES)}
 """Commands that this suite is, or that other tests of this folder run."""
 COMMAND_SECONDS = 120
@@ -90,7 +94,7 @@ def list_ignored(names: list[str]) -> list[str]:
 
 async def test_the_readme_shows_what_is_printed_at_the_start(up: Up) -> None:
     """Line by line, and each line to paste is in it."""
-    text = PAGES[0].read_text()
+    text = README.read_text()
     [shown] = re.findall(r"```text\n(Ready after .*?)```", text, re.DOTALL)
     for line in use_ports(shown, up).splitlines():
         assert re.search(".*".join(re.escape(piece) for piece in line.split("…")), up.printed), line

@@ -8,6 +8,7 @@ from demo.downloads import DownloadsPart, check_book, check_csv
 from demo.part import Demo, WrongOutcome
 
 
+@pytest.mark.long
 async def test_both_files_of_a_lying_source_are_wrong(demo: Demo) -> None:
     """The text and the workbook have the invented city; each check names its row."""
     part = DownloadsPart()

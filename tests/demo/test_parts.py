@@ -66,6 +66,7 @@ def assert_readme_shows(system: str, done: str, checked: str) -> None:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("kind", "liar", "found"), CASES, ids=[liar for _, liar, _ in CASES])
+@pytest.mark.long
 async def test_a_check_fails_where_a_stand_in_lies(demo: Demo, kind: type[Part], liar: str, found: str) -> None:
     """The check compares with what is true, not with what it was told."""
     part = kind()
@@ -79,6 +80,7 @@ async def test_a_check_fails_where_a_stand_in_lies(demo: Demo, kind: type[Part],
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.long
 async def test_a_check_fails_where_a_worker_lies(demo: Demo) -> None:
     """Tasks that it reports as done without doing them have no line in its file."""
     part = TasksPart(lies=True)

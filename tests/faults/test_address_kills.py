@@ -68,6 +68,7 @@ async def test_kill_loses_no_change_and_repeats_none(
         assert log.states(module) == log.states(Module.ED), module
 
 
+@pytest.mark.long
 async def test_a_worker_that_hangs_changes_nothing_when_it_wakes(log: AddressLog, killer: Killer) -> None:
     """A8: it is stopped while it applies; others take over, younger messages and swaps come, and then it wakes.
 

@@ -34,7 +34,7 @@ FAILING = 24
 SCRAPED_SECONDS = 3.0
 """After this a scrape has seen what was before."""
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 @dataclass

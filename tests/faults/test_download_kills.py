@@ -118,6 +118,7 @@ async def _list_requests(deployment: Deployment, tag: str) -> dict[int, int]:
 
 
 @pytest.mark.parametrize(("page_size", "phase", "after"), [(1_000, "rendering", 0), (500, "fetching", 15_000)])
+@pytest.mark.long
 async def test_kill_while_books_are_made(
     deployment: Deployment, killer: Killer, page_size: int, phase: str, after: int
 ) -> None:
@@ -147,6 +148,7 @@ async def test_kill_while_books_are_made(
     assert ids == [sample.row(6, n)["id"] for n in range(BOOK_ROWS)]
 
 
+@pytest.mark.long
 async def test_a_worker_that_hangs_is_replaced(deployment: Deployment, killer: Killer) -> None:
     """A worker that hangs without dying loses its ranges to the other; when it wakes, it spoils nothing."""
     engine = await deployment.engine()

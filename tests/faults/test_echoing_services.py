@@ -139,6 +139,7 @@ async def walk(deployments: Deployments, tmp_path: Path) -> AsyncIterator[Walk]:
         await deployments.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_what_services_repeat_is_nowhere_in_clear(walk: Walk) -> None:
     """Each service answers with all it was sent, as a refusal, a failure, no JSON, and an error in JSON."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Replayer
 
@@ -23,6 +24,7 @@ QUERIES = 6
 TYPE = "asked-about"
 
 
+@pytest.mark.long
 async def test_a_lane_that_is_asked_while_its_worker_dies_goes_on(deployment: Deployment, killer: Killer) -> None:
     """Its decisions are in its history: a worker that replays it decides the same.
 

@@ -42,6 +42,7 @@ class DownloadTally:
     """Whether all kills are made."""
 
 
+@pytest.mark.long
 async def test_a_hundred_downloads_of_twenty_projects_all_end_right(
     deployment: Deployment, killer: Killer, chance: random.Random
 ) -> None:

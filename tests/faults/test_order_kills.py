@@ -69,6 +69,7 @@ async def test_kill_loses_no_order(
     assert wrong == NOTHING, f"seed {seed}"
 
 
+@pytest.mark.long
 async def test_a_worker_that_hangs_loses_its_slices_to_another(fleet: Fleet, killer: Killer) -> None:
     """O9: it is stopped while it holds a slice, orders change, others read on; when it wakes, all is still right.
 
@@ -137,6 +138,7 @@ async def _is_done_to(fleet: Fleet, number: str, share: float) -> bool:
     return await fleet.share_done(number) >= share
 
 
+@pytest.mark.long
 async def test_two_platforms_share_workers_and_no_slice_is_read_by_two(fleet: Fleet) -> None:
     """Each slice of a quiet platform has one attempt, whichever workers start and stop meanwhile."""
     scenario = PlatformScenario(orders=600, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=10))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyarrow import csv
 
 from dev.local import list_api_names, list_worker_names
@@ -46,6 +47,7 @@ COMPARED_EVERY = 97
 """Ids are compared of all rows, all cells of each such row: the test itself must not take longer than the export."""
 
 
+@pytest.mark.long
 async def test_memory_stays_flat_over_a_million_rows(deployment: Deployment) -> None:
     """An export of 1,000,000 rows keeps every process of Haulage under 400 MB, and is right."""
     async with running_caller(deployment) as caller:

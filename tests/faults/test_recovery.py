@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import WorkflowHandle
 
 from dev.local import list_worker_names
@@ -26,6 +27,7 @@ RECOVERIES, TRIES_EACH = 3, 3
 ROWS, SEED = 48_000, 1
 
 
+@pytest.mark.long
 async def test_a_killed_worker_is_replaced_within_four_seconds(deployment: Deployment, killer: Killer) -> None:
     """The workflow that a dead worker held in its cache answers from another one in under 4 s, each time.
 
@@ -82,6 +84,7 @@ class _Asked:
         return bool(status.total == ROWS and status.rows < ROWS)
 
 
+@pytest.mark.long
 async def test_a_worker_that_is_asked_to_stop_hands_its_work_over(deployment: Deployment, killer: Killer) -> None:
     """SIGTERM in the middle of an export: both workers go in order, the export ends right."""
     logs = [deployment.data_dir / "logs" / f"{name}.log" for name in list_worker_names()]

@@ -21,6 +21,7 @@ WORLDS, KILLS, KILL_EVERY_SECONDS = 12, 4, 1.5
 
 
 @pytest.mark.deployment(tasks={"lane_max_tasks": 60}, why="as the other test that kills under tasks")
+@pytest.mark.long
 async def test_nothing_differs_while_parts_are_killed(
     deployment: Deployment, killer: Killer, chance: random.Random
 ) -> None:

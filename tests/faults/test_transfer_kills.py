@@ -227,6 +227,7 @@ async def test_an_id_that_was_told_outlives_its_worker(scene: TransferDeployment
     assert sent == dict.fromkeys(agents, 1)
 
 
+@pytest.mark.long
 async def test_a_worker_that_hangs_sends_nothing_when_it_wakes(scene: TransferDeployment, killer: Killer) -> None:
     """Its shards are shipped by another; what it still believes to ship is not its own any more."""
     agents = [f"hung-{number}" for number in range(20)]

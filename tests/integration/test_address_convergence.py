@@ -82,6 +82,7 @@ class ChangePublisher:
 
 
 @pytest.mark.parametrize(("seed", "batch"), [*zip(SEEDS, (1, 500, 1), strict=True)])
+@pytest.mark.long
 async def test_modules_agree_when_all_are_well_again(
     settings: Settings, database: Database, tmp_path: Path, seed: int, batch: int
 ) -> None:

@@ -28,6 +28,7 @@ async def publish_creates(addresses: Addresses, count: int) -> dict[int, int]:
     }
 
 
+@pytest.mark.long
 async def test_innocents_pay_nothing_for_a_hundred_poisons(settings: Settings, tmp_path: Path) -> None:
     """One module cannot digest a fifth of a batch: these are given up, and all others applied, without a failed try."""
     async with running_addresses(settings, tmp_path, retries=RETRIES, runs=1) as addresses:
@@ -49,6 +50,7 @@ async def test_innocents_pay_nothing_for_a_hundred_poisons(settings: Settings, t
         assert len(innocent_calls) <= 1
 
 
+@pytest.mark.long
 async def test_an_open_breaker_costs_no_try(settings: Settings, tmp_path: Path) -> None:
     """Cycle after cycle finds it open and sends nothing; what waited is applied once it closes."""
     calls = {"breaker_failures": 1, "breaker_seconds": 3_600.0}

@@ -129,6 +129,7 @@ async def test_several_serve_one_port_and_stop_together(environment: dict[str, s
     assert not [each for each in family if each.is_running()]
 
 
+@pytest.mark.long
 async def test_when_one_of_several_dies_all_end(environment: dict[str, str]) -> None:
     """Who watches the first of all starts them anew; half a door is not left open in silence."""
     async with two(environment) as (parent, _, _):

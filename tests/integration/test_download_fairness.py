@@ -69,6 +69,7 @@ async def count_running(downloads: Downloads) -> AsyncIterator[list[str]]:
         await asyncio.gather(*map(downloads.wait_for_end, (*waiting, *working)))
 
 
+@pytest.mark.long
 async def test_a_fetcher_that_waits_holds_up_nobody(downloads: Downloads) -> None:
     """Beside more downloads that wait or are slow than there are places, a healthy one takes as long as alone."""
     healthy = await as_another_project(downloads)

@@ -119,6 +119,7 @@ async def test_an_address_that_has_our_parameters_is_refused(settings: Settings)
     assert "its query has page" in reply.body["errors"][0]["message"]
 
 
+@pytest.mark.long
 async def test_what_it_waited_for_is_told_when_the_time_is_over(settings: Settings) -> None:
     """A source that asks to wait for ever is named in the end."""
 

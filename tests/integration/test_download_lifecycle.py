@@ -94,6 +94,7 @@ async def test_cancelling_really_stops(exports: Downloads, slice_seconds: float)
     assert dict(exports.source.requests(page_size=PAGE_SIZE)) == asked
 
 
+@pytest.mark.long
 async def test_workers_that_were_stopped_for_longer_than_the_window_start_again(downloads: Downloads) -> None:
     """An orderly stop returns ranges; a worker that goes on after the window probes the source again. It stops its
     worker, so nothing of it is shared."""
@@ -274,6 +275,7 @@ async def test_a_late_key_becomes_a_column_where_columns_are_open(exports: Downl
     ]
 
 
+@pytest.mark.long
 async def test_a_long_download_continues_as_new(exports: Downloads) -> None:
     """A history that grows too long is left behind; the file is the same, and nothing is fetched twice."""
     url = exports.source.url(rows=22_500, seed=SEED)

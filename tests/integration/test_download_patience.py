@@ -129,6 +129,7 @@ async def test_what_is_tried_again_is_told_once_it_lasts(settings: Settings) -> 
     assert (ended["state"], ended["trouble"]) == ("succeeded", None)
 
 
+@pytest.mark.long
 async def test_a_page_that_arrived_is_not_asked_for_again_while_it_is_decoded(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

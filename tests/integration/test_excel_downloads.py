@@ -126,6 +126,7 @@ async def test_fetchers_make_the_books_of_a_large_export(settings: Settings, mon
     assert ids == [sample.row(SEED, number)["id"] for number in range(rows)]
 
 
+@pytest.mark.long
 async def test_books_too_small_for_parts_are_made_again(exports: Downloads, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where rows turn out smaller than was seen, the archive is written another way, and nothing else is to be seen."""
     monkeypatch.setattr(books, "PART_MARGIN", 0)

@@ -33,6 +33,7 @@ FIRST_YEAR = 2001
 in ours, but not in the same cells."""
 
 
+@pytest.mark.long
 def test_libreoffice_sees_the_cells_that_xlsxwriter_alone_would_write(tmp_path: Path) -> None:
     """Every sheet of random books, as CSV: the same from ours and from the plain writer's."""
     seen = {}

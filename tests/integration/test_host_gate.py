@@ -278,6 +278,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 async def test_the_permits_of_a_killed_process_come_back(database: Database, database_url: str) -> None:
     """Not before they expire, as its requests may still be under way at the source; and then at once."""
     holder = await asyncio.create_subprocess_exec(

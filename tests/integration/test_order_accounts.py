@@ -87,6 +87,7 @@ async def test_orders_come_whole_while_tokens_are_renewed(settings: Settings, fa
     }
 
 
+@pytest.mark.long
 async def test_a_refused_refresh_token_is_told_once_and_healed(settings: Settings) -> None:
     """As credentials that a platform refuses: slices wait, none fails, and the end point is not hammered."""
     async with running_orders(settings, slices_ahead=4) as orders:

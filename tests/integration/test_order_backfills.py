@@ -135,6 +135,7 @@ async def test_a_backfill_that_fails_is_told_everywhere(settings: Settings) -> N
         assert [each["state"] for each in await list_records(orders)] == ["succeeded", "failed"]
 
 
+@pytest.mark.long
 async def test_a_hopeless_backfill_leaves_the_rest(settings: Settings) -> None:
     """After a few slices in a row have failed, the platform is asked no more; the record says up to where it was."""
     async with running_orders(settings) as orders:

@@ -39,6 +39,7 @@ async def open_rows(orders: Orders) -> list[OrderSlice]:
 
 
 @pytest.mark.parametrize("way", ["refused", "missing"])
+@pytest.mark.long
 async def test_a_platform_waits_for_credentials(settings: Settings, way: str) -> None:
     """Whether the platform refuses them or there are none to show: one alarm, no slice fails, and none is missed."""
     async with running_orders(settings, slices_ahead=4) as orders:
@@ -74,6 +75,7 @@ async def test_a_platform_waits_for_credentials(settings: Settings, way: str) ->
         assert count_findings(await orders.findings())["lost"] == 0
 
 
+@pytest.mark.long
 async def test_who_waits_for_credentials_asks_seldom(settings: Settings) -> None:
     """All slices together ask once in the first pause of a retry, not each for itself."""
     async with running_orders(settings, slices_ahead=8) as orders:

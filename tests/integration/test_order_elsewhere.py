@@ -20,6 +20,7 @@ SPAN_SECONDS = 3_600
 SLICES = 8
 
 
+@pytest.mark.long
 async def test_a_slice_that_runs_elsewhere_is_taken_up_in_the_same_run(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ async def test_a_slice_makes_progress_at_any_rate(settings: Settings) -> None:
         assert await orders.services.objects.list(names.STAGING) == []
 
 
+@pytest.mark.long
 async def test_a_place_that_has_expired_is_given_up(settings: Settings) -> None:
     """A token that leads nowhere any more sends a slice back to its beginning, not into the failed set."""
     async with running_orders(settings) as orders:

@@ -296,6 +296,7 @@ async def test_what_a_platform_lies_about_is_not_called_complete(
     assert [each.fault["message"] for each in failed if each.fault and sentence not in each.fault["message"]] == []
 
 
+@pytest.mark.long
 async def test_workers_may_come_and_go_while_they_share_two_platforms(settings: Settings) -> None:
     """O9: four workers, one leaves and one comes in the middle; all is read, and hardly a slice twice."""
     async with running_orders(settings, queues=[names.QUEUE]) as orders, AsyncExitStack() as stack:
@@ -323,6 +324,7 @@ async def test_workers_may_come_and_go_while_they_share_two_platforms(settings: 
             assert count_findings(await orders.findings(number)) == NOTHING
 
 
+@pytest.mark.long
 async def test_threads_are_read_at_a_time_and_a_change_acts_at_once(settings: Settings) -> None:
     """No more slices are under way on a worker than configured, and soon as many as that."""
     async with running_orders(settings) as orders:

@@ -163,6 +163,7 @@ async def test_a_day_that_cannot_be_compared_is_refused(settings: Settings) -> N
     assert "can be compared" in replies[1].body["detail"]
 
 
+@pytest.mark.long
 async def test_a_report_takes_no_thread_of_the_slices(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """While it is read, part by part, a slice is read on the platform's only thread."""
     monkeypatch.setattr(reporting, "PART_SECONDS", 1.0)
@@ -188,6 +189,7 @@ async def test_a_report_takes_no_thread_of_the_slices(settings: Settings, monkey
     assert (report["missing"], report["told"]) == (0, report["stored"])
 
 
+@pytest.mark.long
 async def test_a_lost_worker_costs_no_part(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one reads on where the last part ended, and what was read before is compared too."""
     monkeypatch.setattr(reporting, "PART_SECONDS", 1.0)
@@ -212,6 +214,7 @@ async def test_a_lost_worker_costs_no_part(settings: Settings, monkeypatch: pyte
     assert len(platform.throttle.times) - asked < 2 * windows, "it has begun from the front"
 
 
+@pytest.mark.long
 async def test_a_long_report_goes_on_in_another_run(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the engine finds its history long; nothing is read twice or left out."""
     monkeypatch.setattr(reporting, "PART_SECONDS", 0.5)

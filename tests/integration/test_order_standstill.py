@@ -75,6 +75,7 @@ async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
     assert refused.code == "platform_paused"
 
 
+@pytest.mark.long
 async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
     """A cycle that has months before it claims nothing more; resumed, it goes on where it was."""
     slow = PlatformScenario(orders=300, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=100))
@@ -100,6 +101,7 @@ async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
         assert count_findings(await orders.findings())["lost"] == 0
 
 
+@pytest.mark.long
 async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ async def concerns(orders: Orders) -> dict[str, int]:
     return {each["trouble"]: each["count"] for each in found}
 
 
+@pytest.mark.long
 async def test_sweeps_that_keep_failing_are_told_once(settings: Settings) -> None:
     """An event, the metric, the platform, the overview and the ledger; a sweep that succeeds ends each of them."""
     async with running_orders(settings) as orders:

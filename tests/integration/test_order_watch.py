@@ -23,6 +23,7 @@ pytestmark = pytest.mark.stack
 WITHIN_SECONDS = 90.0
 
 
+@pytest.mark.long
 async def test_a_platform_that_nobody_serves_is_told_within_a_minute_and_a_half(settings: Settings) -> None:
     """From the moment at which it is set up until the alarm to the administrator."""
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
@@ -53,6 +54,7 @@ async def test_a_platform_that_nobody_serves_is_told_once(settings: Settings) ->
             assert (await orders.status())["unserved_since"] is None
 
 
+@pytest.mark.long
 async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) -> None:
     """As on a busy machine: the second question in a row decides."""
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:

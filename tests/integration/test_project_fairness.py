@@ -158,6 +158,7 @@ async def check_tasks(greedy: Tasks) -> None:
     assert open_tasks <= 300
 
 
+@pytest.mark.long
 async def test_transfers_of_one_project_do_not_hold_up_another(settings: Settings) -> None:
     """The greedy one begins jobs for files that nobody has, as many as it may."""
     async with running_transfers(limit(settings, transfer_jobs_open=4, transfer_targets_open=100)) as greedy:
@@ -180,6 +181,7 @@ async def test_transfers_of_one_project_do_not_hold_up_another(settings: Setting
         await check_transfers(greedy)
 
 
+@pytest.mark.long
 async def test_invented_signatures_of_one_project_do_not_delay_the_file_of_another(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

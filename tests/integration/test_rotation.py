@@ -209,6 +209,7 @@ async def read_object(settings: Settings, key: str) -> bytes:
         await objects.close()
 
 
+@pytest.mark.long
 async def test_the_secrets_of_a_data_folder_are_rotated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,7 @@ class OtherWorkflow:
             workflow.continue_as_new(left - 1)
 
 
+@pytest.mark.long
 async def test_runs_from_which_a_lane_went_on_are_deleted(settings: Settings) -> None:
     """After their time, and nothing else: not its last run, and not what others went on from."""
     async with services.open_services(settings) as held:

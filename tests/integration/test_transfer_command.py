@@ -126,6 +126,7 @@ async def test_what_is_wrong_is_a_sentence(transfers: Transfers, arguments: tupl
     assert not transfers.sends
 
 
+@pytest.mark.long
 async def test_no_answer_has_a_code_of_its_own(transfers: Transfers) -> None:
     """3, and a wrong key is 2."""
     assert (await type_transfer(transfers, "show", "x", "--api", "http://127.0.0.1:1"))[0] == 3

@@ -46,6 +46,7 @@ async def test_the_last_failure_is_told_when_the_time_is_over(settings: Settings
     assert "peer went away" in end["message"]
 
 
+@pytest.mark.long
 async def test_a_task_that_gse_lost_is_told_with_its_code(settings: Settings) -> None:
     """The advice of a refusal, not to ask again, is for the call: the target may well be sent again."""
     forgets = GseRule(action=GseAction.FORGET, calls=frozenset({GseCall.RESULTS}))
@@ -86,6 +87,7 @@ async def test_an_agent_that_is_not_there_fails_at_once(settings: Settings) -> N
     assert "uninstalled" in ends["gone-1"]["message"]
 
 
+@pytest.mark.long
 async def test_what_is_terminated_at_the_deadline_ran_out_of_time(settings: Settings) -> None:
     """Also where GSE has given it up before it can be asked for the first time after that."""
     stuck = GseRule(action=GseAction.STUCK)
@@ -132,6 +134,7 @@ async def test_where_states_of_agents_are_not_to_be_had_all_are_sent_to(settings
     assert end["status"] == "Success"
 
 
+@pytest.mark.long
 async def test_results_that_are_not_there_yet_are_no_failure(settings: Settings) -> None:
     """GSE says so with a code of its own, for as long as it has none."""
     not_yet = GseRule(
@@ -252,6 +255,7 @@ async def test_a_file_is_one_however_its_path_is_written(settings: Settings) -> 
         assert await in_one_window() or await in_one_window()
 
 
+@pytest.mark.long
 async def test_more_different_wishes_than_a_job_takes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """They go to the next windows, and only those beyond are refused; a request with a known spec joins."""
     for module in (joining, joins):

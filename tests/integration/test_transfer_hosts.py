@@ -65,6 +65,7 @@ async def test_when_the_host_is_gone_another_fetches_and_sends_the_rest(settings
         assert tasks[0].targets["late-1", ""].code == 126
 
 
+@pytest.mark.long
 async def test_a_host_that_dies_before_it_sends_costs_seconds(settings: Settings) -> None:
     """The first host fetches the file in the window; another one does when no worker there takes the shards."""
     async with two_hosts(settings, QUICK, window_seconds=8) as (transfers, first, second):

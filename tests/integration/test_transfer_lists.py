@@ -43,6 +43,7 @@ async def list_all_jobs(transfers: Transfers, **query: Any) -> list[dict[str, An
         cursor = {"cursor": reply.body["next_cursor"]}
 
 
+@pytest.mark.long
 async def test_jobs_come_in_pages_newest_first(settings: Settings) -> None:
     """Each once, whatever the size of a page; searched by any part of their ids."""
     async with running_transfers(settings) as transfers:
@@ -80,6 +81,7 @@ async def test_a_job_that_is_written_down_meanwhile_is_listed_once(
     assert [(each["job_id"], each["status"]) for each in found] == [(job_id, "Success")]
 
 
+@pytest.mark.long
 async def test_a_job_is_listed_from_its_first_target_on(settings: Settings) -> None:
     """First with the targets that have joined, later with their states; for its project and the admin only."""
     async with running_transfers(settings, MIXED, window_seconds=8) as transfers:
@@ -130,6 +132,7 @@ async def test_a_job_says_why_targets_did_not_get_the_file(settings: Settings) -
     assert nobody["targets"] == []
 
 
+@pytest.mark.long
 async def test_what_gse_answers_is_said_at_once(settings: Settings) -> None:
     """By the job, its targets and the overview, with what comes next; nothing of it is left once GSE does its part."""
     away = GseRule(action=GseAction.STATUS, status=500, calls=frozenset({GseCall.TRANSFER}))

@@ -22,6 +22,7 @@ HISTORY_MAX_EVENTS, HISTORY_MAX_BYTES = 10_240, 10 * 1024 * 1024
 
 
 @pytest.mark.parametrize("count", [5_000, pytest.param(50_000, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
+@pytest.mark.long
 async def test_a_large_job_is_sent_in_shards(settings: Settings, count: int) -> None:
     """No target is lost or sent to twice, and GSE is called a few times for hundreds of targets."""
     async with running_transfers(settings, QUICK, window_seconds=15) as transfers:

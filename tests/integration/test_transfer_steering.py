@@ -41,6 +41,7 @@ async def test_ids_are_taken_raw_and_encoded(settings: Settings, unencoded: str)
     assert (job["job_id"], job["counts"]["Success"]) == (job_id, 1)
 
 
+@pytest.mark.long
 async def test_a_task_is_pending_running_and_then_over(settings: Settings) -> None:
     """Pending while the window is open, Running with progress while GSE carries it."""
     slow = QUICK.model_copy(update={"download_seconds": 4.0})
@@ -63,6 +64,7 @@ async def test_a_task_is_pending_running_and_then_over(settings: Settings) -> No
     assert any(0 < progress < 100 for progress in running)
 
 
+@pytest.mark.long
 async def test_other_projects_see_nothing_and_change_nothing(settings: Settings) -> None:
     """A job may be shared: each project sees and cancels its own targets only, and another's ids lead nowhere."""
     async with running_transfers(settings, STUCK, window_seconds=3) as transfers:
@@ -135,6 +137,7 @@ async def _pages(transfers: Transfers, job_id: str, **query: Any) -> list[dict[s
         page = await transfers.job(job_id, cursor=page["next_cursor"], **query)
 
 
+@pytest.mark.long
 async def test_a_cancelled_task_is_given_up(settings: Settings) -> None:
     """It fails with that reason; GSE is asked to terminate it; others of its job continue; ended targets stay."""
     async with running_transfers(settings, STUCK, window_seconds=2) as transfers:
@@ -155,6 +158,7 @@ async def test_a_cancelled_task_is_given_up(settings: Settings) -> None:
         assert (await transfers.status(task_ids[0]))["status"] == ended["status"] == "Success"
 
 
+@pytest.mark.long
 async def test_what_is_cancelled_while_the_window_is_open_is_never_sent(settings: Settings) -> None:
     """A task, or the whole job; who asks after that is in the next job."""
     async with running_transfers(settings, window_seconds=8) as transfers:
@@ -276,6 +280,7 @@ async def test_a_job_is_known_for_seven_days_and_then_forgotten(settings: Settin
     assert [answer.code for answer in answers] == ["transfer_expired", "transfer_expired", "not_found"]
 
 
+@pytest.mark.long
 async def test_what_ended_long_ago_is_gone(settings: Settings) -> None:
     """410 from the moment on that its time is over, before and after the rows are purged; what runs is kept."""
     async with running_transfers(settings, STUCK, kept_seconds=0.5) as transfers:

@@ -93,20 +93,32 @@ class _Collected:
 
     def __init__(self) -> None:
         self.processor: dict[str, float] = defaultdict(float)
+        self.left_out = 0
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        for file, seconds in getattr(node, "workeroutput", {}).get("processor", {}).items():
+        output = getattr(node, "workeroutput", {})
+        for file, seconds in output.get("processor", {}).items():
             self.processor[file] += seconds
+        # Each process collects all tests.
+        self.left_out = max(self.left_out, output.get("left_out", 0))
 
 
 COLLECTED = pytest.StashKey[_Collected]()
+LEFT_OUT = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Listen to worker processes."""
     config.stash[COLLECTED] = _Collected()
+    config.stash[LEFT_OUT] = 0
     config.pluginmanager.register(config.stash[COLLECTED])
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count the tests that take long and are left out."""
+    if items:
+        items[0].config.stash[LEFT_OUT] += sum(each.get_closest_marker("long") is not None for each in items)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -116,9 +128,14 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     processor = session.config.stash.get(PROCESSOR, None)
     if output is not None and processor is not None:
         output["processor"] = dict(processor.seconds)
+    if output is not None:
+        output["left_out"] = session.config.stash[LEFT_OUT]
     yield
     terminal: pytest.TerminalReporter | None = session.config.pluginmanager.get_plugin("terminalreporter")
     reasons = [str(each.longrepr) for each in terminal.stats.get("skipped", [])] if terminal else []
+    left_out = session.config.stash[LEFT_OUT] or session.config.stash[COLLECTED].left_out
+    if terminal and left_out:
+        terminal.write_line(f"{left_out:,} tests that take long were left to `make test-whole`.")
     if terminal and (missing := requirements.list_missing(reasons)):
         terminal.write_line(requirements.explain(missing), yellow=True, bold=True)
 

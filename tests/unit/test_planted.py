@@ -97,6 +97,7 @@ def test_each_promise_has_one() -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--numprocesses", "1")], ids=["alone", "distributed"])
+@pytest.mark.long
 def test_one_run_without_defects_judges_each_selection(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """A red test spoils only the selections that have it; so does having no test that ran."""
     (tmp_path / "test_small.py").write_text(

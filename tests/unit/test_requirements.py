@@ -14,6 +14,7 @@ from tests.support import requirements
 
 ROOT = Path(__file__).parents[2]
 TESTS = """
+import pytest
 from tests.support.requirements import MARIADB, NPM
 
 def test_on_a_database():
@@ -24,6 +25,10 @@ def test_of_accessibility():
 
 def test_that_fails():
     assert False
+
+@pytest.mark.long
+def test_that_takes_long():
+    pass
 """
 LAST = (
     "Not tested here: 1 tests of the module library on MySQL (MariaDB), 1 tests of the console's accessibility (npm). "
@@ -34,7 +39,7 @@ LAST = (
 def run(folder: Path, *arguments: str, **environment: str) -> str:
     """Run the tests above where none of the programs is found, and return what was printed."""
     (folder / "test_small.py").write_text(TESTS)
-    (folder / "pytest.ini").touch()
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = long\n")
     inherited = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.support.reporting", "-ra", *arguments],
@@ -53,13 +58,21 @@ def test_the_last_line_says_what_was_skipped_and_how_to_get_it(tmp_path: Path, a
     """After pytest's own summary and totals, however the run is made."""
     *before, last = run(tmp_path, *arguments).splitlines()
     assert last == LAST
-    assert "1 failed, 2 skipped" in before[-1]
+    assert "1 failed, 1 passed, 2 skipped" in before[-1]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--numprocesses", "2")], ids=["alone", "distributed"])
+def test_what_is_left_to_the_whole_suite_is_counted(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Once, although each process leaves it out."""
+    left = "1 tests that take long were left to `make test-whole`."
+    assert left in run(tmp_path, "-m", "not long", *arguments).splitlines()
+    assert "tests that take long" not in run(tmp_path, *arguments)
 
 
 def test_a_program_that_ci_lacks_fails_the_tests_that_need_it(tmp_path: Path) -> None:
     """Nothing is skipped there, so nothing is said to be missing."""
     printed = run(tmp_path, CI="1")
-    assert "3 failed" in printed.splitlines()[-1]
+    assert "3 failed, 1 passed" in printed.splitlines()[-1]
     assert "MariaDB is not installed, and CI installs what tests need: see .ci/run" in printed
 
 

@@ -26,6 +26,8 @@ FOLDER = Path(__file__).parent
 SEEDS_PER_RUN = 1_000_000
 """The worlds of one seed of a run have seeds that no other run has."""
 SHRUNK_MAX = 3
+ALL_FLAWS_FROM = 200
+"""So many worlds draw each flaw of a system at least once, fewer may miss a rare one."""
 
 
 class WorldTests(Generic[World]):
@@ -73,7 +75,7 @@ class WorldTests(Generic[World]):
             sys.stderr.write(f"\n{describe(each)}\n  {small.model_dump_json() if small else 'not again'}\n")
         if notes is not None:
             notes.with_name(f"{self.name}.md").write_text(coverage.table(noted, self.kinds))
-            assert coverage.never_fired(noted, self.kinds) == []
+            assert len(noted) < ALL_FLAWS_FROM or coverage.never_fired(noted, self.kinds) == []
         assert [describe(each) for each in defects] == []
         await system.check_all()
 
@@ -88,6 +90,7 @@ class WorldTests(Generic[World]):
         assert [describe(each) for each in noted if each.ending.is_defect] == []
         self.check_fired(family, {flaw for each in noted for flaw in each.fired})
 
+    @pytest.mark.long
     async def test_worlds_that_once_went_wrong(self, system: System[World], path: Path) -> None:
         """The smallest world of each defect that was found does not go wrong again."""
         noted = await play_one(system, self.world.model_validate_json(path.read_text()))

@@ -23,7 +23,7 @@ from tests.support.addresses import SIGNED, Addresses, running_addresses
 from tests.support.waiting import eventually
 from tests.worlds.addresses.request_cases import CYCLE_OPTION_CASES, MODULE_OPTION_CASES, MODULES_CASES
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.stack, pytest.mark.timeout(900)]
 
 SLOW_SECONDS = 0.5
 COUNT = 3

@@ -156,6 +156,7 @@ async def paused_addresses(settings: Settings, tmp_path: Path) -> AsyncIterator[
         yield PausedAddresses(addresses, now)
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_a_question_makes_a_difference(paused_addresses: PausedAddresses) -> None:
     """The lists of messages, deletes and versions."""
@@ -214,6 +215,7 @@ WAYS: Mapping[type[BaseModel], tuple[tuple[str, str, Mapping[str, Any]], ...]] =
 """How each action is asked for, and what is sent beside its case."""
 
 
+@pytest.mark.long
 @pytest.mark.stack
 @pytest.mark.parametrize("model", ACTION_CASES, ids=lambda model: model.__name__)
 async def test_every_field_of_an_action_makes_a_difference(
@@ -234,6 +236,7 @@ async def test_every_field_of_an_action_makes_a_difference(
     assert unheeded == []
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_a_push_makes_a_difference(paused_addresses: PausedAddresses) -> None:
     """What is in the log then."""

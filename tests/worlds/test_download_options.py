@@ -243,6 +243,7 @@ def test_every_request_is_here(request_models: dict[str, tuple[type[Any], dict[s
         assert f"def {name}(" in (ROOT / path).read_text(), test
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_makes_a_difference(options: DownloadOptions) -> None:
     """With the other value of a field a request has another outcome; the same request twice has one, for comparison."""
@@ -263,6 +264,7 @@ async def test_every_field_makes_a_difference(options: DownloadOptions) -> None:
         assert "refused" not in outcome
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_a_preview_makes_a_difference(options: DownloadOptions) -> None:
     """Another book is drawn; the same request twice draws the same."""
@@ -277,6 +279,7 @@ async def test_every_field_of_a_preview_makes_a_difference(options: DownloadOpti
     assert unheeded == []
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_a_question_makes_a_difference(options: DownloadOptions) -> None:
     """Which downloads are listed, whose quotas, how many steps, and how long a link is good."""

@@ -41,6 +41,7 @@ async def shop(settings: Settings) -> AsyncIterator[Shop]:
         yield Shop(orders)
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_steering_makes_a_difference(shop: Shop) -> None:
     """Which slices are read again, split or skipped, by whom, and the reason that is kept."""
@@ -102,6 +103,7 @@ async def test_every_field_of_steering_makes_a_difference(shop: Shop) -> None:
     assert names_of_operators == [None, None, SIGNED["who"].one, SIGNED["who"].other]
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_pausing_and_removing_makes_a_difference(shop: Shop) -> None:
     """What is shown of a pause, and what the audit log has of it and of a removal."""
@@ -126,6 +128,7 @@ async def _read_newest_audit(shop: Shop) -> tuple[str | None, str]:
     return entry["who"], entry["reason"]
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_a_trial_makes_a_difference(shop: Shop) -> None:
     """Which platform is asked, how, as whom and for which time; the same twice is answered the same."""
@@ -172,6 +175,7 @@ async def _fail_again(shop: Shop, number: str) -> None:
         await session.exec(update(OrderSlice).where(col(OrderSlice.platform) == number).values(**values))
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_what_is_begun_makes_a_difference(shop: Shop) -> None:
     """Which time is read again and for whom, and which day is compared."""

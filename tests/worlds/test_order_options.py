@@ -107,6 +107,7 @@ async def shop(settings: Settings) -> AsyncIterator[Shop]:
         yield Shop(orders)
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_a_configuration_makes_a_difference(shop: Shop) -> None:
     """With another value a platform is fetched otherwise; the same twice comes out the same, for comparison."""
@@ -163,6 +164,7 @@ async def _fetch_platform(shop: Shop, number: str, name: str, value: object) -> 
     return found
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_a_platform_makes_a_difference(shop: Shop) -> None:
     """Whose it is, what it is, where it is, what it can do, and who receives its alarms."""
@@ -194,6 +196,7 @@ async def test_every_field_of_a_platform_makes_a_difference(shop: Shop) -> None:
     assert unheeded == []
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_a_question_makes_a_difference(shop: Shop) -> None:
     """Which platforms, slices, backfills and orders are listed, exported and drawn."""

@@ -304,6 +304,7 @@ def test_every_request_is_here() -> None:
     assert {model: set(model.model_fields) for model in own & {*WRAPPERS, *NAMES}} == {**WRAPPERS, **NAMES}
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_makes_a_difference(options: TaskOptions) -> None:
     """With the other value of a field a request has another outcome; the same request twice has one, for comparison."""

@@ -233,6 +233,7 @@ def test_every_request_is_here() -> None:
     assert [set(model.model_fields) for model in NAMES] == [{"task_id"}, {"job_id"}]
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_a_wish_makes_a_difference(options: TransferOptions) -> None:
     """With the other value of a field a request has another outcome; the same request twice has one, for comparison."""
@@ -254,6 +255,7 @@ async def test_every_field_of_a_wish_makes_a_difference(options: TransferOptions
         assert first == again
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_a_question_makes_a_difference(options: TransferOptions) -> None:
     """Which targets of a job or a host, which jobs of a list, and which failures are sent again."""
@@ -287,6 +289,7 @@ async def test_every_field_of_a_question_makes_a_difference(options: TransferOpt
     assert statuses == [409, 202]
 
 
+@pytest.mark.long
 @pytest.mark.stack
 async def test_every_field_of_an_opening_makes_a_difference(options: TransferOptions) -> None:
     """With one value a project may send a file, with the other it may not."""
