@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Request, Response, expect
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 # As root, which tests in containers are, Chromium has no sandbox of its own.
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--force-color-profile=srgb"]
 # What a page breaks off itself when it is left.
