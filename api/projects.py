@@ -126,6 +126,7 @@ async def create_project(call: Call, body: CreateProjectRequest) -> NewProjectRe
         project = await store.create_project(session, f"prj_{_create_random_text(rules.PROJECT_ID_LENGTH)}", body.name)
         key = await _create_key(call, session, project.project_id, KeyPermissions(KeyRight.OPERATE))
     log.get(__name__).info("project_created", project_id=project.project_id)
+    _log_created_key(project.project_id, key)
     return NewProjectResponse(**_build_project_response(project).model_dump(), key=key)
 
 
@@ -177,7 +178,9 @@ async def create_key(call: Call, path: ProjectPath, body: CreateKeyRequest) -> N
     permissions = KeyPermissions(body.right, systems, body.expires_at, body.name)
     _require_key_no_wider_than_callers(call, permissions, "Name these as `systems`, or use another key of the project.")
     async with call.services.database.session() as session:
-        return await _create_key_within_limit(call, session, path.project_id, permissions)
+        key = await _create_key_within_limit(call, session, path.project_id, permissions)
+    _log_created_key(path.project_id, key)
+    return key
 
 
 @routes.get("/v1/projects/{project_id}/keys", access=RouteAccess.OWNER, problems={"cursor_invalid": Invalid})
@@ -193,7 +196,7 @@ async def list_keys(call: Call, path: ProjectPath, query: PageQuery) -> PageResp
     "/v1/projects/{project_id}/keys/{key_id}/rotate",
     access=RouteAccess.OWNER,
     status=201,
-    problems={**KEY_PROBLEMS, "key_revoked": Conflict, "key_not_enough": Forbidden},
+    problems={**KEY_PROBLEMS, "key_revoked": Conflict, "key_expired": Conflict, "key_not_enough": Forbidden},
 )
 async def rotate_key(call: Call, path: KeyPath, body: RotateKeyRequest) -> NewKeyResponse:
     """Replace a key.
@@ -209,8 +212,12 @@ async def rotate_key(call: Call, path: KeyPath, body: RotateKeyRequest) -> NewKe
         _require_key_no_wider_than_callers(call, permissions, _OTHER_KEY_HINT)
         if old.revoked_at is not None:
             raise Conflict("key_revoked", "This key was already revoked or replaced.", "Make a new key instead.")
-        new = await _create_key_within_limit(call, session, path.project_id, permissions)
+        if old.expires_at is not None and old.expires_at <= datetime.now(UTC):
+            raise Conflict("key_expired", "This key has expired, and so would the new one.", "Make a new key instead.")
+        # Before the keys are counted: without an overlap the old one is no longer live.
         await store.revoke_key(session, old, after=timedelta(seconds=body.overlap_seconds))
+        new = await _create_key_within_limit(call, session, path.project_id, permissions)
+    _log_created_key(path.project_id, new)
     log.get(__name__).info("key_rotated", key_id=old.key_id, new_key_id=new.key_id)
     return new
 
@@ -330,8 +337,11 @@ async def _create_key(call: Call, session: Session, project_id: str, permissions
     )
     pepper = call.services.settings.secrets.list_peppers()[0]
     row = await store.add_key(session, project_id, key, pepper, permissions)
-    log.get(__name__).info("key_created", key_id=key.key_id, project_id=project_id)
     return NewKeyResponse(**_build_key_response(row).model_dump(), api_key=key.text)
+
+
+def _log_created_key(project_id: str, key: NewKeyResponse) -> None:
+    log.get(__name__).info("key_created", key_id=key.key_id, project_id=project_id)
 
 
 def _create_random_text(length: int) -> str:

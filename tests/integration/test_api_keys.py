@@ -155,8 +155,21 @@ async def test_a_rotated_key_keeps_its_permissions(api_client: ApiClient) -> Non
     assert shown == permissions | {"expires_at": expires_at.isoformat().replace("+00:00", "Z")}
 
 
+async def test_a_key_of_twenty_is_rotated_without_an_overlap_only(api_client: ApiClient) -> None:
+    """The twenty-first would be live beside the old one."""
+    project_id, key = await api_client.make_project()
+    for _ in range(18):
+        await create_key(api_client, project_id, key)
+    last = secrets.parse_api_key(await create_key(api_client, project_id, key))
+    assert last is not None
+    path = f"/v1/projects/{project_id}/keys/{last.key_id}/rotate"
+    overlapping = await api_client.ask("POST", path, key=key, json={"overlap_seconds": 1})
+    assert (overlapping.status, overlapping.code) == (409, "too_many_keys")
+    assert (await api_client.ask("POST", path, key=key, json={"overlap_seconds": 0})).status == 201
+
+
 async def test_an_expired_key_is_refused_as_an_unknown_one(settings: Settings, database: Database) -> None:
-    """Also the session that began with it; it does not count among the twenty."""
+    """Also the session that began with it; it does not count among the twenty, and no key replaces it."""
     async with running_api(settings) as api_client:
         project_id, key = await api_client.make_project()
         soon = datetime.now(UTC) + timedelta(hours=1)
@@ -169,6 +182,11 @@ async def test_an_expired_key_is_refused_as_an_unknown_one(settings: Settings, d
             await connection.execute("UPDATE api_keys SET expires_at = now() WHERE expires_at IS NOT NULL")
         assert (await api_client.ask("GET", "/v1/downloads", key=limited)).code == "key_unknown"
         assert (await api_client.ask("GET", "/v1/downloads", headers=cookie)).code == "session_over"
+        expired = secrets.parse_api_key(limited)
+        assert expired is not None
+        path = f"/v1/projects/{project_id}/keys/{expired.key_id}/rotate"
+        rotated = await api_client.ask("POST", path, key=key, json={})
+        assert (rotated.status, rotated.body.get("code")) == (409, "key_expired")
         for _ in range(19):
             await create_key(api_client, project_id, key)
 
