@@ -16,6 +16,7 @@ from activities.orders.window_checks import (
     confirm_zone_by_query_at_modification_second,
 )
 from clients.platforms import (
+    CredentialsRefused,
     IdenticalPages,
     InconsistentAnswers,
     OrderPage,
@@ -24,7 +25,7 @@ from clients.platforms import (
     TooManyRows,
 )
 from domain.orders.capability import FilteredTimestamp, PagingByNumberCursorTokenOrLink, PlatformOrder
-from domain.orders.confirmation import PASSES_MAX, PagingPass, PagingPassHistory, PagingPassVerdict
+from domain.orders.confirmation import PagingPass, PagingPassHistory, PagingPassVerdict
 from domain.orders.windows import TimeWindow, floor_to_second
 from stores.orders.order_copies import DIGEST_BYTES, FetchedOrder
 
@@ -49,7 +50,9 @@ class NewestOrdersAndPagesOfWindow:
     total: int | None = None
     passes: int = 0
     outside: int = 0
+    """Orders from outside of the window in the pass that listed most of them; in parts, the sum over these."""
     undated: int = 0
+    """Orders without a time, counted likewise."""
     largest_page: int = 0
     may_be_cut: bool = False
     """Whether it ended after a round number of orders, which may be an undeclared limit of the platform."""
@@ -57,8 +60,6 @@ class NewestOrdersAndPagesOfWindow:
     def add_page(self, page: OrderPage) -> None:
         """Add the orders of a page."""
         self.pages.append(RawOrderPage(page.number, page.asked_at, page.body))
-        self.outside += page.outside
-        self.undated += page.undated
         self.largest_page = max(self.largest_page, len(page.orders))
         self._keep_newest(FetchedOrder(order, page.asked_at) for order in page.orders)
 
@@ -89,17 +90,33 @@ class NewestOrdersAndPagesOfWindow:
 
 
 @dataclass
-class _OrderIdsAndDoubtsOfPass:
+class _PassListing:
     """What one pass over the pages listed."""
 
     ids: list[str] = field(default_factory=list)
+    rows: int = 0
+    """Orders listed, those of pages that were read on the way to the last page and back counted once."""
+    outside: int = 0
+    """How many of these rows lie outside of the window."""
+    undated: int = 0
+    """How many of these rows have no time."""
     repeated: int = 0
     is_unsorted: bool = False
-    is_doubtful: bool = False
-    """Whether a page may be that of another request."""
+    may_hold_page_of_other_request: bool = False
     sequence: PagesSortedByModification = field(default_factory=PagesSortedByModification)
-    doubt: IdenticalPages | None = None
-    """Raised if that page turns out not to be the whole window."""
+    identical_pages_error: IdenticalPages | None = None
+    """Raised if the page that came each time turns out not to be the whole window."""
+
+    def add_page(self, page: OrderPage) -> None:
+        """Add the orders of a page."""
+        self.ids += [order.order_id for order in page.orders]
+        if not page.is_repeated:
+            self.rows += len(page.orders)
+            self.outside += page.outside
+            self.undated += page.undated
+        self.repeated += page.repeated
+        self.is_unsorted |= page.is_unsorted
+        self.sequence.add(page.orders)
 
 
 class WindowTooLarge(Exception):
@@ -159,11 +176,16 @@ class WindowReader:
 
     async def _read_once_and_check_end(self) -> None:
         total = await self._count_rows_or_raise_too_many()
-        seen, record = set[str](), await self._read_all_pages_once(total)
-        while record.is_doubtful and not seen.issuperset(record.ids) and self.contents.passes < PASSES_MAX:
-            seen.update(record.ids)
-            record = await self._read_all_pages_once(total)
-        await self._require_complete_window(record, total)
+        passes = PagingPassHistory(has_totals=False, may_stir=True)
+        listing, verdict = await self._read_all_pages_once(total), PagingPassVerdict.AGAIN
+        while listing.may_hold_page_of_other_request:
+            verdict = passes.add_pass(None, listing.ids, None, is_doubtful=True)
+            if verdict is not PagingPassVerdict.AGAIN:
+                break
+            listing = await self._read_all_pages_once(total)
+        if verdict is PagingPassVerdict.UNSTABLE:
+            raise self._build_unstable_failure(passes.done)
+        await self._require_complete_window(listing, total)
 
     async def _read_until_confirmed(self) -> None:
         capability = self._connector.capability
@@ -172,23 +194,23 @@ class WindowReader:
         )
         total, verdict = await self._count_rows_or_raise_too_many(), PagingPassVerdict.AGAIN
         while verdict is PagingPassVerdict.AGAIN:
-            before, record = total, await self._read_all_pages_once(total)
+            before, listing = total, await self._read_all_pages_once(total)
             total = self.contents.total = await self._connector.fetch_row_count(self._window)
             verdict = passes.add_pass(
                 before,
-                record.ids,
+                listing.ids,
                 total,
-                repeated=record.repeated,
-                is_unsorted=record.is_unsorted,
-                is_doubtful=record.is_doubtful,
+                repeated=listing.repeated,
+                is_unsorted=listing.is_unsorted,
+                is_doubtful=listing.may_hold_page_of_other_request,
             )
         if verdict is PagingPassVerdict.UNSTABLE:
             raise self._build_unstable_failure(passes.done)
-        await self._require_complete_window(record, total)
+        await self._require_complete_window(listing, total)
 
-    async def _require_complete_window(self, record: _OrderIdsAndDoubtsOfPass, total: int | None) -> None:
+    async def _require_complete_window(self, listing: _PassListing, total: int | None) -> None:
         """Check that the platform did not stop at an undeclared limit; a smaller window may stay below it."""
-        end = await self._determine_completeness(record, total)
+        end = await self._determine_completeness(listing, total)
         least_seconds = self._connector.capability.query.window_min_seconds
         if (
             end is WindowCompleteness.CUT
@@ -198,12 +220,12 @@ class WindowReader:
             # An order that appears between the last page and this check looks like one beyond a limit. A limit
             # hides it again; nothing smaller can be requested, so the window would fail.
             total = self.contents.total = await self._count_rows_or_raise_too_many()
-            record = await self._read_all_pages_once(total)
-            end = await self._determine_completeness(record, total)
+            listing = await self._read_all_pages_once(total)
+            end = await self._determine_completeness(listing, total)
         if end is WindowCompleteness.WHOLE:
             return
-        if record.doubt is not None:
-            raise record.doubt
+        if listing.identical_pages_error is not None:
+            raise listing.identical_pages_error
         if self._rows_max is not None:
             raise WindowTooLarge
         if end is WindowCompleteness.CUT:
@@ -215,15 +237,15 @@ class WindowReader:
             )
         self.contents.may_be_cut = True
 
-    async def _determine_completeness(self, record: _OrderIdsAndDoubtsOfPass, total: int | None) -> WindowCompleteness:
+    async def _determine_completeness(self, listing: _PassListing, total: int | None) -> WindowCompleteness:
         return await check_window_completeness(
             self._connector,
             self._window,
             self.contents.copies,
             self.contents.largest_page,
-            record.sequence,
+            listing.sequence,
             total,
-            is_doubted=record.doubt is not None,
+            is_doubted=listing.identical_pages_error is not None,
         )
 
     async def fetch_details_of_orders(self, copies: list[FetchedOrder]) -> list[FetchedOrder]:
@@ -251,7 +273,8 @@ class WindowReader:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(fetch_details_and_require_not_older(copy)) for copy in copies]
         except* PlatformFailure as failures:
-            raise failures.exceptions[0] from None
+            # Refused credentials concern each order, and have consequences that no other failure has.
+            raise min(failures.exceptions, key=lambda each: not isinstance(each, CredentialsRefused)) from None
         return [task.result() for task in tasks]
 
     async def confirm_zone_by_query_at_modification_second(self) -> bool:
@@ -264,35 +287,36 @@ class WindowReader:
             page = await self._connector.fetch_first_page(self._window)
             if not _is_filter_ignored(page.outside, len(page.orders)):
                 raise WindowTooLarge
-            self._rows_max = None
+            self._stop_splitting()
         return total
 
-    async def _read_all_pages_once(self, total: int | None) -> _OrderIdsAndDoubtsOfPass:
-        """Read all pages once."""
-        record = _OrderIdsAndDoubtsOfPass()
+    async def _read_all_pages_once(self, total: int | None) -> _PassListing:
+        listing = _PassListing()
         distinct: set[str] = set()
         self.contents.passes += 1
         try:
             async for page in self._connector.iterate_pages(self._window, total):
                 self.contents.add_page(page)
-                ids = [order.order_id for order in page.orders]
-                record.ids += ids
-                record.repeated += page.repeated
-                record.is_unsorted |= page.is_unsorted
-                record.is_doubtful |= self._may_belong_to_other_request(page, distinct)
-                record.sequence.add(page.orders)
-                distinct.update(ids)
+                listing.may_hold_page_of_other_request |= self._may_belong_to_other_request(page, distinct)
+                listing.add_page(page)
+                distinct.update(order.order_id for order in page.orders)
                 if self._rows_max is not None and len(distinct) > self._rows_max:
-                    if not _is_filter_ignored(self.contents.outside, len(record.ids)):
+                    if not _is_filter_ignored(listing.outside, listing.rows):
                         raise WindowTooLarge
-                    self._rows_max = None
+                    self._stop_splitting()
         except TooManyRows:
             if self._rows_max is None:
                 raise
             raise WindowTooLarge from None
-        except IdenticalPages as alike:
-            record.doubt = alike
-        return record
+        except IdenticalPages as error:
+            listing.identical_pages_error = error
+        self.contents.outside = max(self.contents.outside, listing.outside)
+        self.contents.undated = max(self.contents.undated, listing.undated)
+        return listing
+
+    def _stop_splitting(self) -> None:
+        """Read the window whatever number of orders it has: its parts have as many."""
+        self._rows_max = None
 
     def _may_belong_to_other_request(self, page: OrderPage, before: Set[str]) -> bool:
         """Return whether a page may be that of another request, from its orders and those of the pages before it."""
@@ -310,11 +334,11 @@ class WindowReader:
             f"{each.before} before, {each.distinct} told, {each.after} after" for each in done
         )
         hint = "A longer settle_lag or a shorter interval may help; else redo or skip the slice."
-        if all(each.before == each.after == last.after for each in done):
-            sentence = (
-                f"{window} is counted as {last.after} orders each time, and does not come to rest: {len(done)} passes "
-                f"told {', '.join(f'{each.rows} rows of {each.distinct} orders' for each in done)}"
-            )
+        rows = f"{len(done)} passes told {', '.join(f'{each.rows} rows of {each.distinct} orders' for each in done)}"
+        if last.after is None:
+            sentence = f"{window} does not come to rest: {rows}"
+        elif all(each.before == each.after == last.after for each in done):
+            sentence = f"{window} is counted as {last.after} orders each time, and does not come to rest: {rows}"
             hint = (
                 "Nothing moves there, so that waiting does not help. Compare its record with the platform's documents: "
                 "`total` may count other orders, `paging.first` may be another page, pages may need a parameter that "

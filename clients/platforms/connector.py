@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from clients.http import GuardedClient, parse_http_date
 from clients.platforms import pagination
 from clients.platforms.answers import InclusiveQueryTimes, OrderPage, OrderParser, ReplayableAnswerLog
-from clients.platforms.client import PlatformAnswer, PlatformClient
+from clients.platforms.client import ANSWER_MAX_BYTES, PlatformAnswer, PlatformClient
 from clients.platforms.failures import CredentialsRefused, InconsistentAnswers, PlatformRefused, TooManyRows
 from clients.platforms.permits import (
     AttemptTimeBudget,
@@ -27,6 +27,8 @@ from domain.orders.jsonpath import JsonPath, JsonReader
 from infra.limits import DatabaseLimiter
 
 _TIME, _ROW = "time", "row"
+DETAIL_PAGES_MAX: Final = 1_000
+"""Limit of the pages of one order's list."""
 
 
 class TimeRangeWithExclusiveEnd(Protocol):
@@ -124,6 +126,7 @@ class PlatformConnector:
         async for page in walk:
             yield page
             rows += 0 if page.is_repeated else len(page.orders)
+            # Even if the total is the very same: many platforms count no further than they list.
             if paging.rows_max is not None and rows >= paging.rows_max:
                 raise self._build_too_many_rows(rows)
 
@@ -176,7 +179,7 @@ class PlatformConnector:
 
     async def _fetch_paged_details(self, detail: DetailCall, part: PlatformOrder) -> tuple[PlatformOrder, datetime]:
         """Fetch an order with a list that has pages; its time is that of the first page's request."""
-        rows, seen = list[msgspec.Raw](), set[str]()
+        rows, seen, size = list[msgspec.Raw](), set[str](), 0
         first: datetime | None = None
         token: str | None = None
         while True:
@@ -188,6 +191,7 @@ class PlatformConnector:
                     "Mend `detail` in its record.",
                 )
             rows += response.values[_ROW]
+            size += len(response.answer.body)
             if response.values[NEXT] in (None, ""):
                 return self._rows.insert_details_into_raw_order(part, detail.into, msgspec.json.encode(rows)), first
             token = str(response.values[NEXT])
@@ -198,6 +202,12 @@ class PlatformConnector:
                     may_pass=True,
                 )
             seen.add(token)
+            if len(seen) >= DETAIL_PAGES_MAX or size > ANSWER_MAX_BYTES:
+                raise InconsistentAnswers(
+                    f"{self._client} leads to ever more pages of order {part.order_id}: {len(seen):,} of {size:,} "
+                    f"bytes so far, of at most {DETAIL_PAGES_MAX:,} of {ANSWER_MAX_BYTES:,} bytes.",
+                    "Mend `detail` in its record, or ask the platform's owner.",
+                )
 
     async def _request_details(self, detail: DetailCall, order_id: str, token: str | None) -> PlatformAnswer:
         try:

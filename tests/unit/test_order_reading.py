@@ -12,8 +12,17 @@ import pytest
 
 from activities.orders.reading import NewestOrdersAndPagesOfWindow, WindowReader, WindowTooLarge
 from activities.orders.window_checks import ZONE_LOOKS
-from clients.platforms import InconsistentAnswers, OrderPage, PlatformConnector, TooManyRows, WrongTimeZone
-from domain.orders.capability import FilteredTimestamp
+from clients.platforms import (
+    CredentialsRefused,
+    InconsistentAnswers,
+    OrderPage,
+    PlatformConnector,
+    PlatformRefused,
+    TooManyRows,
+    WrongTimeZone,
+)
+from domain.orders.capability import FilteredTimestamp, PlatformOrder
+from domain.orders.confirmation import PASSES_MAX
 from domain.orders.windows import TimeWindow
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
@@ -180,7 +189,59 @@ async def test_a_window_is_not_split_where_the_platform_ignores_the_filter(total
         window = here.window(600, until_seconds_ago=600)
         contents = await WindowReader(here.connector, window, 200).read_passes_until_confirmed()
         assert missing(here, contents, truth := here.truth(window)) == []
-        assert len(truth) < 200 < 500 < contents.outside
+        assert len(truth) < 200
+        assert (contents.passes, contents.outside) == (2, 1_000 - len(truth)), "of one pass, not of both"
+
+
+def list_passes(
+    here: RunningConnector, window: TimeWindow, passes: list[range], outside: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Have each pass over a window list one page of its own, some of whose orders count as lying outside."""
+    rest = iter(passes)
+
+    async def iterate_pages(_: TimeWindow, total: int | None) -> AsyncIterator[OrderPage]:
+        orders = [PlatformOrder("7", "shop-1", str(number), window.start, 0, b"{}") for number in next(rest)]
+        yield OrderPage(0, orders, b"", window.end, total, outside, 0)
+
+    monkeypatch.setattr(here.connector, "iterate_pages", iterate_pages)
+
+
+async def test_whether_the_filter_is_ignored_is_seen_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fifth of each pass lies outside: three passes have more of these than half a pass, and the window is split."""
+    async with running_connector(PLAIN.model_copy(update={"total": None}), orders=1) as here:
+        window = here.window(600)
+        list_passes(here, window, [range(99), range(1, 100), range(101)], 20, monkeypatch)
+        with pytest.raises(WindowTooLarge):
+            await WindowReader(here.connector, window, 100).read_passes_until_confirmed()
+
+
+@pytest.mark.parametrize(
+    "read", [WindowReader.read_passes_until_confirmed, WindowReader.read_in_one_pass_and_check_end]
+)
+async def test_a_window_whose_every_pass_lists_other_orders_is_not_whole(
+    read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor for a sweep or a report, which read once where nothing is in doubt."""
+    async with running_connector(PLAIN.model_copy(update={"total": None}), orders=1) as here:
+        window = here.window(600)
+        list_passes(here, window, [range(n, n + 10) for n in range(PASSES_MAX)], 1, monkeypatch)
+        with pytest.raises(InconsistentAnswers, match="does not come to rest: 5 passes told 10 rows of 10 orders"):
+            await read(WindowReader(here.connector, window, None))
+
+
+async def test_refused_credentials_are_not_hidden_by_another_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are renewed and reported, whichever of several requests failed first."""
+    async with running_connector(kind="taobao", orders=50, span_seconds=600) as here:
+        reading = WindowReader(here.connector, here.window(300), None)
+        copies = list((await reading.read_passes_until_confirmed()).copies.values())
+        failures = iter([PlatformRefused("It refuses the order."), CredentialsRefused("It refuses the key.")])
+
+        async def fail(_: PlatformOrder) -> None:
+            raise next(failures)
+
+        monkeypatch.setattr(here.connector, "fetch_details", fail)
+        with pytest.raises(CredentialsRefused):
+            await reading.fetch_details_of_orders(copies[:2])
 
 
 async def test_an_older_copy_does_not_take_the_place_of_what_the_list_tells() -> None:

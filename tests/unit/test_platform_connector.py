@@ -156,6 +156,17 @@ async def test_numbered_pages_over_the_cap_are_not_begun() -> None:
         assert here.platform.stats()["requests"] == 1
 
 
+async def test_a_total_that_is_the_cap_may_be_capped_itself() -> None:
+    """Many platforms count no further than they list: that there are no more orders is not believed."""
+    paging = PLAIN.paging.model_copy(update={"size": 100, "rows_max": 200})
+    record = PLAIN.model_copy(update={"paging": paging})
+    async with running_connector(record, orders=200, span_seconds=600, rows_max=200) as here:
+        window = here.window(1_200, until_seconds_ago=0)
+        assert await here.connector.fetch_row_count(window) == 200
+        with pytest.raises(TooManyRows):
+            await here.read(window)
+
+
 async def test_a_list_of_parts_is_made_whole_by_a_second_call() -> None:
     """Taobao's list leaves out what its detail call returns."""
     async with running_connector(kind="taobao", orders=50, span_seconds=600) as here:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
 from pydantic import ValidationError
 
+from clients.http import HttpResponse
 from clients.platforms import InconsistentAnswers, PlatformRefused
-from domain.orders.capability import Capability, PlatformOrder
+from clients.platforms.client import PlatformAnswer
+from domain.orders.capability import NEXT, Capability, PlatformOrder
 from domain.orders.declarations import DetailCall, RateLimit
 from domain.orders.known_platforms import AMAZON
 from sims.platforms import texts
@@ -109,6 +113,26 @@ async def test_pages_of_an_order_that_lead_in_a_circle_are_left() -> None:
         ]
         with pytest.raises(InconsistentAnswers, match="in a circle"):
             await here.connector.fetch_details(parts[0])
+
+
+@pytest.mark.parametrize(("body", "pages"), [(b"", 1_000), (bytes(1_000_000), 68)], ids=["pages", "bytes"])
+async def test_an_order_does_not_lead_to_new_pages_for_ever(
+    body: bytes, pages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page names another: they are left before they fill the memory."""
+    asked: list[str | None] = []
+
+    async def request_endless_page(detail: DetailCall, order_id: str, token: str | None) -> PlatformAnswer:
+        asked.append(token)
+        answer = HttpResponse(200, CIMultiDictProxy(CIMultiDict[str]()), body)
+        return PlatformAnswer(answer, {"row": [], NEXT: len(asked)}, datetime.now(UTC))
+
+    async with running_connector(plain(ITEMS), **ORDERS) as here:
+        [part, *_] = await list_window_orders(here)
+        monkeypatch.setattr(here.connector, "_request_details", request_endless_page)
+        with pytest.raises(InconsistentAnswers, match="ever more pages of order"):
+            await here.connector.fetch_details(part)
+    assert len(asked) == pages
 
 
 @pytest.mark.parametrize(
