@@ -255,8 +255,8 @@ DEFECTS = (
         "a-page-of-another-request-is-believed",
         "orders",
         "activities/orders/reading.py",
-        "record.is_doubtful |= self._may_belong_to_other_request(page, distinct)",
-        "record.is_doubtful &= self._may_belong_to_other_request(page, distinct)",
+        "listing.may_hold_page_of_other_request |= self._may_belong_to_other_request(page, distinct)",
+        "listing.may_hold_page_of_other_request &= self._may_belong_to_other_request(page, distinct)",
         ("tests/unit/test_order_reading.py", "-k", "another_request"),
     ),
     Defect(
