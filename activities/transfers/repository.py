@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -36,24 +37,34 @@ class FileRepositoryClient:
 
         The function raises:
             SourceFault: There is no such file, or not for us: asking again would not help.
-            RepositoryBusy: It may be there in a moment.
+            RepositoryUnavailable: It may be there in a moment.
         """
 
         async def fetch_from_store_or_http_and_write(path: Path) -> None:
             template = self._settings.repository
             if template.startswith(STORE):
-                key = _fill_repository_template(template.removeprefix(STORE), file, signature)
+                path_in_key = file.path.strip("/")
+                key = _fill_repository_template(template.removeprefix(STORE), file, path_in_key, signature)
                 await self._write_from_store(key, path)
             else:
-                await self._write_from_http(_fill_repository_template(template, file, signature), path)
+                path_in_url = quote(file.path.strip("/"), safe="/")
+                await self._write_from_http(_fill_repository_template(template, file, path_in_url, signature), path)
 
         return fetch_from_store_or_http_and_write
 
     async def _write_from_store(self, key: str, path: Path) -> None:
+        max_bytes, seconds = self._settings.file_max_bytes, self._settings.fetch_timeout_seconds
         try:
-            await _write_file(path, self._objects.stream(key))
+            async with asyncio.timeout(seconds):
+                found = await self._objects.head(key)
+                if found is not None and found.size > max_bytes:
+                    raise _build_too_large_fault(max_bytes)
+                async with aclosing(self._objects.stream(key)) as pieces:
+                    await _write_file(path, pieces)
         except ObjectMissing:
-            raise _build_missing_fault(f"The object store holds nothing under {key}.") from None
+            raise SourceFault("file_unavailable", f"The object store holds nothing under {key}.", _UPLOAD) from None
+        except TimeoutError:
+            raise RepositoryUnavailable(f"the object store did not bring the file within {seconds:g} seconds") from None
 
     async def _write_from_http(self, url: str, path: Path) -> None:
         secret = self._settings.repository_authorization.get_secret_value()
@@ -72,6 +83,8 @@ class FileRepositoryClient:
         except SourceFault as fault:
             if fault.transient:
                 raise RepositoryUnavailable(fault.record.message) from fault
+            if fault.record.code == "source_too_large":
+                raise _build_too_large_fault(self._settings.file_max_bytes) from fault
             raise
 
 
@@ -88,8 +101,7 @@ async def _write_file(path: Path, pieces: AsyncIterator[bytes]) -> None:
         await asyncio.to_thread(out.write, bytes(buffer))
 
 
-def _fill_repository_template(template: str, file: FileByBizAppAndPath, signature: str) -> str:
-    path = quote(file.path.strip("/"), safe="/")
+def _fill_repository_template(template: str, file: FileByBizAppAndPath, path: str, signature: str) -> str:
     return template.format(biz_id=file.biz_id, app_id=file.app_id, path=path, signature=signature)
 
 
@@ -104,8 +116,9 @@ _REMEDIES = {
 }
 
 
-def _build_missing_fault(message: str) -> SourceFault:
-    return SourceFault("file_unavailable", message, _UPLOAD)
+def _build_too_large_fault(max_bytes: int) -> SourceFault:
+    message = f"The file has more than {max_bytes:,} bytes."
+    return SourceFault("file_unavailable", message, "Send a smaller file; see HAULAGE_TRANSFERS__FILE_MAX_BYTES.")
 
 
 def _build_status_fault(status: int) -> SourceFault:
