@@ -86,7 +86,7 @@ class WebhookActivities:
         )
         _count_attempt_and_log_end(
             progress,
-            delivery.created_at,
+            delivery.pending_since,
             delivery_id=delivery.delivery_id,
             project_id=delivery.project_id,
             type=delivery.event_type,
@@ -119,13 +119,13 @@ class WebhookActivities:
         )
 
 
-def _count_attempt_and_log_end(progress: DeliveryStateAfterAttempt, created_at: datetime, **fields: object) -> None:
+def _count_attempt_and_log_end(progress: DeliveryStateAfterAttempt, pending_since: datetime, **fields: object) -> None:
     """Count an attempt; if it was the last, count the end of the delivery, and log it in one line with these fields."""
     answer = "unanswered" if progress.status is None else f"{progress.status // 100}xx"
     metrics.WEBHOOK_ATTEMPTS.labels(answer).inc()
     if progress.pause_seconds is not None:
         return
-    seconds = (datetime.now(UTC) - created_at).total_seconds()
+    seconds = (datetime.now(UTC) - pending_since).total_seconds()
     metrics.WEBHOOKS_ENDED.labels(progress.state).inc()
     metrics.WEBHOOK_SECONDS.labels(progress.state).observe(seconds)
     log.get(__name__).info("webhook_ended", state=progress.state, seconds=seconds, **fields)

@@ -161,7 +161,7 @@ WEBHOOK_ATTEMPTS = Counter(
 WEBHOOKS_ENDED = Counter("haulage_webhooks_ended", "Deliveries that ended, by state.", ["state"])
 WEBHOOK_SECONDS = Histogram(
     "haulage_webhook_seconds",
-    "Time from the event of a delivery to its end, by state.",
+    "Time from the event of a delivery, or from a redelivery, to its end, by state.",
     ["state"],
     buckets=(0.1, 0.5, 1, 5, 30, 60, 300, 1_800, 3_600, 14_400, 86_400),
 )

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import ColumnElement, delete, update
+from sqlalchemy import ColumnElement, case, delete, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlmodel import col, func, or_, select
+from sqlmodel import and_, col, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain import egress
@@ -51,6 +51,8 @@ async def insert_or_reset_delivery(database: Database, delivery: WebhookDelivery
             "next_attempt_at": None if disabled else now,
             "finished_at": now if disabled else None,
         }
+        had_ended = col(Delivery.finished_at).is_not(None)
+        pending_since = case((had_ended, now), else_=col(Delivery.pending_since))
         statement = insert(Delivery).values(
             delivery_id=delivery.delivery_id,
             project_id=delivery.project_id,
@@ -62,10 +64,12 @@ async def insert_or_reset_delivery(database: Database, delivery: WebhookDelivery
             receiver=str(egress.parse_url(clear_url)),  # host and port, which lists show
             endpoint=endpoint,  # finds what the same address last answered to another delivery
             created_at=now,
+            pending_since=now,
             attempts=0,
             **changes,
         )
-        await session.exec(statement.on_conflict_do_update(index_elements=["delivery_id"], set_=changes))
+        reset = {**changes, "pending_since": pending_since}
+        await session.exec(statement.on_conflict_do_update(index_elements=["delivery_id"], set_=reset))
     return state
 
 
@@ -125,7 +129,7 @@ class PendingDeliveries:
 
 async def count_pending_deliveries(database: Database) -> PendingDeliveries:
     """Count the deliveries that have not ended, of all projects."""
-    statement = select(func.count(), func.min(Delivery.created_at)).where(col(Delivery.finished_at).is_(None))
+    statement = select(func.count(), func.min(Delivery.pending_since)).where(col(Delivery.finished_at).is_(None))
     async with database.session() as session:
         count, oldest_at = (await session.exec(statement)).one()
     return PendingDeliveries(count, oldest_at)
@@ -142,10 +146,12 @@ class FailingReceiver:
 
 async def list_failing_receivers(database: Database) -> list[FailingReceiver]:
     """Return the receivers with deliveries that were attempted and have not ended, those that fail longest first."""
-    oldest = func.min(Delivery.created_at)
+    oldest = func.min(Delivery.pending_since)
+    # Attempts before a user had it sent again say nothing: the next one is due at that very time.
+    was_attempted = and_(col(Delivery.attempts) > 0, col(Delivery.next_attempt_at) > col(Delivery.pending_since))
     statement = (
         select(Delivery.receiver, func.count(), oldest)
-        .where(col(Delivery.finished_at).is_(None), col(Delivery.attempts) > 0)
+        .where(col(Delivery.finished_at).is_(None), was_attempted)
         .group_by(Delivery.receiver)
         .order_by(oldest)
     )

@@ -164,7 +164,7 @@ class Delivery(TableRow, table=True):
         CheckConstraint(_KNOWN_DELIVERY_STATE, name="state"),
         Index("ix_webhook_deliveries_task_id_created_at", "owner_id", text("created_at DESC")),
         Index("ix_webhook_deliveries_endpoint_finished_at", "endpoint", text("finished_at DESC")),
-        Index("ix_webhook_deliveries_created_at", "created_at", postgresql_where=text("finished_at IS NULL")),
+        Index("ix_webhook_deliveries_pending_since", "pending_since", postgresql_where=text("finished_at IS NULL")),
         Index("ix_webhook_deliveries_finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
     )
 
@@ -180,6 +180,7 @@ class Delivery(TableRow, table=True):
     endpoint: bytes = Field(sa_type=LargeBinary)  # a digest that is the same for the same URL of the same project
     state: str = Field(sa_type=Text)
     created_at: datetime = Field(sa_type=UtcTime)
+    pending_since: datetime = Field(sa_type=UtcTime)  # later than created_at where a user had it sent again
     attempts: int = 0
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)

@@ -202,6 +202,7 @@ async def insert_rows_of_lost_workflows(sealer: SecretSealer, database: Database
         "endpoint": b"e",
         "state": "pending",
         "created_at": now,
+        "pending_since": now,
     }
     rows = [
         Download(**shared, task_id="dl_lost", state="running", request=spec.model_dump(mode="json")),

@@ -98,7 +98,9 @@ async def test_receivers_that_refuse_for_long_are_named(settings: Settings) -> N
         await deliveries.wait_for_state(order, "pending", attempts=1)
         assert "asked again" in await outside_checks.check_failing_receivers(settings)
         async with deliveries.services.database.session() as session:
-            await session.execute(text("UPDATE webhook_deliveries SET created_at = created_at - interval '2 hours'"))
+            await session.execute(
+                text("UPDATE webhook_deliveries SET pending_since = pending_since - interval '2 hours'")
+            )
         trouble = await find_trouble(outside_checks.check_failing_receivers, settings)
 
     assert deliveries.receiver.base.removeprefix("http://") in trouble

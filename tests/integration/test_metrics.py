@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from prometheus_client import REGISTRY
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
+from domain.webhooks import DeliveryState, DeliveryStateAfterAttempt
 from infra.database import Database
 from infra.objects import ObjectMissing, ObjectStore
+from infra.secrets import SecretSealer
 from infra.settings import Settings
 from stores import webhooks
 from tests.support.tasks import FAILED, SUCCESS, Tasks
 from tests.support.waiting import eventually
-from tests.support.webhooks import running_webhooks
+from tests.support.webhooks import make_order, running_webhooks
 
 pytestmark = pytest.mark.stack
 
@@ -77,6 +81,30 @@ async def test_deliveries_that_wait_are_counted_with_their_age(settings: Setting
     assert (waiting.count, done.count) == (1, 0)
     assert 0 < waiting.compute_age() < 600
     assert done.compute_age() == 0
+
+
+async def test_a_delivery_that_is_sent_again_is_as_old_as_that(settings: Settings, database: Database) -> None:
+    """And its receiver fails only once it does not accept the new attempts."""
+    url = "http://127.0.0.1/"
+    order = make_order(SecretSealer(settings.secrets), "prj_1", url)
+    again = order.model_copy(update={"redelivery": True})
+    failed_once = DeliveryStateAfterAttempt(number=1, status=500, pause_seconds=60)
+
+    async def attempt(progress: DeliveryStateAfterAttempt) -> None:
+        await webhooks.save_attempt_and_update_delivery(database, order.delivery_id, datetime.now(UTC), 0.1, progress)
+
+    await webhooks.insert_or_reset_delivery(database, order, url)
+    await attempt(DeliveryStateAfterAttempt(state=DeliveryState.SUCCEEDED, number=1, status=200))
+    async with database.connection() as connection:
+        await connection.execute("UPDATE webhook_deliveries SET created_at = now() - interval '5 days'")
+    await webhooks.insert_or_reset_delivery(database, again, url)
+    assert (await webhooks.count_pending_deliveries(database)).compute_age() < 600
+    assert await webhooks.list_failing_receivers(database) == []
+    await attempt(failed_once)
+    [failing] = await webhooks.list_failing_receivers(database)
+    await webhooks.insert_or_reset_delivery(database, again, url)  # of one that has not ended
+    assert await webhooks.list_failing_receivers(database) == [failing]
+    assert failing.oldest_at > datetime.now(UTC) - timedelta(minutes=10)
 
 
 async def test_tasks_are_counted_by_their_end(tasks: Tasks) -> None:

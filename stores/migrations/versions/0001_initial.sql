@@ -419,15 +419,16 @@ CREATE TABLE webhook_deliveries (
     endpoint BYTEA NOT NULL,
     state TEXT NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    pending_since TIMESTAMP WITH TIME ZONE NOT NULL,
     attempts INTEGER NOT NULL,
     next_attempt_at TIMESTAMP WITH TIME ZONE,
     finished_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_webhook_deliveries PRIMARY KEY (delivery_id),
     CONSTRAINT ck_webhook_deliveries_state CHECK (state IN ('pending', 'succeeded', 'failed', 'disabled'))
 );
-CREATE INDEX ix_webhook_deliveries_created_at ON webhook_deliveries (created_at) WHERE finished_at IS NULL;
 CREATE INDEX ix_webhook_deliveries_endpoint_finished_at ON webhook_deliveries (endpoint, finished_at DESC);
 CREATE INDEX ix_webhook_deliveries_finished_at ON webhook_deliveries (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX ix_webhook_deliveries_pending_since ON webhook_deliveries (pending_since) WHERE finished_at IS NULL;
 CREATE INDEX ix_webhook_deliveries_task_id_created_at ON webhook_deliveries (task_id, created_at DESC);
 
 CREATE TABLE api_keys (
