@@ -16,7 +16,7 @@ METADATA: Final = "metadata"
 def _require_http_url_or_empty(value: str) -> str:
     parts = urlsplit(value)
     if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment):
-        raise ValueError(f"{value!r} is not an address of a web service. Write it like https://host.example.com/path.")
+        raise ValueError("it is not an address of a web service. Write it like https://host.example.com/path.")
     return value.rstrip("/")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validator
@@ -12,12 +12,17 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validato
 def _require_only_scheme_and_host(value: str) -> str:
     """Refuse a path: links with one would be signed differently from how they arrive."""
     parts = urlsplit(value)
-    if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/")):
-        raise ValueError(f"{value!r} is not scheme and host alone. Write it like https://files.example.com.")
+    is_base = parts.scheme in {"http", "https"} and parts.netloc and not parts.path.strip("/")
+    if value and (not is_base or not {"?", "#", "@"}.isdisjoint(value)):
+        raise ValueError("it is not scheme and host alone. Write it like https://files.example.com.")
     return value
 
 
 PublicBase = Annotated[str, AfterValidator(_require_only_scheme_and_host)]
+
+
+_DRIVER_PARAMETERS: Final = {"host", "port", "ssl", "passfile", "target_session_attrs", "prepared_statement_cache_size"}
+"""What may follow the `?` of the database's address."""
 
 
 def _convert_to_asyncpg_url(url: SecretStr) -> SecretStr:
@@ -25,6 +30,12 @@ def _convert_to_asyncpg_url(url: SecretStr) -> SecretStr:
     scheme, colon, rest = url.get_secret_value().partition("://")
     if scheme not in ("postgresql+asyncpg", "postgresql", "postgres") or not colon:
         raise ValueError("it is not an address of PostgreSQL; write postgresql://user:password@host:5432/database")
+    query = rest.rpartition("@")[2].partition("?")[2]
+    if {each.partition("=")[0] for each in query.split("&") if each} - _DRIVER_PARAMETERS:
+        raise ValueError(
+            "it has a parameter that only other drivers know, such as sslmode. Leave it out; for TLS set "
+            "HAULAGE_DATABASE__SECURE to true"
+        )
     return SecretStr(f"postgresql+asyncpg://{rest}")
 
 
@@ -98,9 +109,9 @@ class EngineClientSettings(BaseModel):
         default=False,
         description="whether what goes through Temporal is encrypted, by the first key of HAULAGE_SECRETS__PAYLOADS",
     )
-    sticky_timeout_seconds: float = 1.0
-    task_timeout_seconds: float = 2.0
-    graceful_shutdown_seconds: float = 10.0
+    sticky_timeout_seconds: float = Field(default=1.0, gt=0)
+    task_timeout_seconds: float = Field(default=2.0, gt=0)
+    graceful_shutdown_seconds: float = Field(default=10.0, ge=0)
     compatible_with: str = Field(
         default="",
         pattern=r"^(\d+\.\d+\.\d+)?$",

@@ -20,6 +20,8 @@ from infra.component_settings import DatabaseSettings, EngineClientSettings, Obj
 _VARIABLES_OF_COMMANDS: Final = {"HAULAGE_API": "HAULAGE_API_URL"}
 """What commands read beside the settings, by the group whose name is taken for it."""
 
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
 
 class EgressGuardSettings(BaseModel):
     """The addresses that the guarded HTTP client may connect to."""
@@ -40,9 +42,12 @@ class ApiSettings(BaseModel):
     """The HTTP server of the API."""
 
     host: str = "127.0.0.1"
-    port: int = 8080
+    port: Port = 8080
     own_port: int | None = Field(
-        default=None, description="a port of this process alone; others on this machine may then share `port`"
+        default=None,
+        ge=0,
+        le=65_535,
+        description="a port of this process alone; others on this machine may then share `port`",
     )
     admin_key: SecretStr = Field(default=SecretStr(""), description="at least 24 characters; empty for none")
     admin_keys: dict[str, SecretStr] = Field(
@@ -55,10 +60,10 @@ class ApiSettings(BaseModel):
         default=30, ge=1, description="how long an Idempotency-Key finds the download that it started"
     )
     audit_kept_days: int = Field(default=400, ge=1, description="how long the audit log keeps an action")
-    body_max_bytes: int = 1024 * 1024
-    body_timeout_seconds: float = 20.0
-    request_timeout_seconds: float = 60.0
-    keepalive_seconds: float = 30.0
+    body_max_bytes: int = Field(default=1024 * 1024, ge=1)
+    body_timeout_seconds: float = Field(default=20.0, gt=0)
+    request_timeout_seconds: float = Field(default=60.0, gt=0)
+    keepalive_seconds: float = Field(default=30.0, ge=0)
     ping_seconds: float = Field(default=15.0, gt=0, description="pause between pings on open streams")
     streams_per_project: int = Field(default=100, ge=1, description="open streams of a project, per process")
     public_base: PublicBase = Field(
@@ -114,7 +119,7 @@ class WorkerSlotsAndMetricsSettings(BaseModel):
     """The capacity of a worker process."""
 
     metrics_host: str = "127.0.0.1"
-    metrics_port: int = Field(default=0, description="0 picks a free port")
+    metrics_port: Port = Field(default=0, description="0 picks a free port")
     fetch_slots: int = Field(default=6, ge=1)
     render_slots: int = Field(default=1, ge=1, description="workbooks rendered at a time; each uses a core")
 
@@ -122,26 +127,26 @@ class WorkerSlotsAndMetricsSettings(BaseModel):
 class EmbeddedPortSettings(BaseModel):
     """The ports of the embedded components on 127.0.0.1. If one is in use, the next free one is taken; 0 for any."""
 
-    engine_port: int = 7233
-    ui_port: int = 8233
-    database_port: int = 5432
-    store_port: int = 8333
+    engine_port: Port = 7233
+    ui_port: Port = 8233
+    database_port: Port = 5432
+    store_port: Port = 8333
 
 
 class DownloadSettings(BaseModel):
     """Downloads."""
 
-    page_timeout_seconds: float = 30.0
-    page_max_bytes: int = 64 * 1024 * 1024
-    page_retries: int = 5
-    retry_pause_seconds: float = Field(default=0.5, description="pause before a page is requested again; doubles")
+    page_timeout_seconds: float = Field(default=30.0, gt=0)
+    page_max_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+    page_retries: int = Field(default=5, ge=0)
+    retry_pause_seconds: float = Field(default=0.5, ge=0, description="pause before a page is requested again; doubles")
     retry_after_max_seconds: float = Field(
         default=300.0, ge=0, description="the longest wait that a source may ask for"
     )
     max_task_retries: int = Field(
         default=3, ge=0, description="how often a download is repeated after a transient failure"
     )
-    rerun_pause_seconds: float = Field(default=5.0, description="pause before that; doubles")
+    rerun_pause_seconds: float = Field(default=5.0, ge=0, description="pause before that; doubles")
     slice_seconds: float = Field(
         default=10.0, ge=0, description="how long a fetcher keeps its slot before it queues again"
     )
@@ -166,7 +171,7 @@ class WebhookSettings(BaseModel):
     """Deliveries to callback addresses, by Standard Webhooks."""
 
     timeout_seconds: float = Field(default=20.0, gt=0, le=30, description="timeout of an attempt")
-    retry_pauses_seconds: list[float] = Field(
+    retry_pauses_seconds: list[Annotated[float, Field(ge=0)]] = Field(
         default=[5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400],
         description="pauses between attempts; after the last one the delivery has failed",
     )
@@ -210,10 +215,10 @@ def _require_valid_repository_template(value: str) -> str:
     names = "{biz_id}, {app_id}, {path} and {signature}"
     try:
         value.format(biz_id=1, app_id=1, path="p", signature="s")
-    except (KeyError, IndexError, ValueError):
-        raise ValueError(f"{value!r} holds an unknown name in braces. Use {names}.") from None
+    except (LookupError, AttributeError, TypeError, ValueError):
+        raise ValueError(f"it holds an unknown name in braces. Use {names}.") from None
     if not value.startswith(("http://", "https://", "store:")):
-        raise ValueError(f"{value!r} does not begin with http://, https:// or store: (the object store). Add one.")
+        raise ValueError("it does not begin with http://, https:// or store: (the object store). Add one.")
     return value
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, SecretStr
@@ -94,6 +94,8 @@ def _bound(constraint: Any) -> str:
 
 def _type(annotation: Any) -> str:
     words = {str: "text", SecretStr: "text", Path: "path", int: "integer", float: "number", bool: "`true` or `false`"}
+    if get_origin(annotation) is Annotated:
+        return _type(get_args(annotation)[0])
     if get_origin(annotation) is list:
         return f"list of {_type(get_args(annotation)[0])}"
     if get_origin(annotation) is dict:

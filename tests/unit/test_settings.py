@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pydantic import SecretStr, ValidationError
 
@@ -50,6 +52,42 @@ def test_what_is_wrong_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch)
     assert sentence.startswith("HAULAGE_DATABASE__URL: it is not an address of PostgreSQL; write postgresql://")
     assert "HAULAGE_DOWNLOADS__PAGE_RETRIES: Input should be a valid integer" in sentence
     assert "hush" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("TRANSFERS__REPOSITORY", "https://me:hush@files/{biz}", "unknown name in braces. Use {biz_id}, "),
+        ("TRANSFERS__REPOSITORY", "https://me:hush@files/{path.x}", "unknown name in braces"),
+        ("TRANSFERS__REPOSITORY", "ftp://me:hush@files/{path}", "does not begin with http://"),
+        ("ADDRESSES__PUSH__KEYS_URL", "ftp://me:hush@host", "not an address of a web service"),
+        ("API__PUBLIC_BASE", "https://me:hush@host", "not scheme and host alone"),
+        ("API__PUBLIC_BASE", "https://host?hush", "not scheme and host alone"),
+        ("OBJECTS__PUBLIC_BASE", "https://host/#hush", "not scheme and host alone"),
+        ("DATABASE__URL", "postgresql://me:hush@host/db?sslmode=require", "set HAULAGE_DATABASE__SECURE to true"),
+        ("DOWNLOADS__PAGE_RETRIES", "-1", "greater than or equal to 0"),
+        ("DOWNLOADS__PAGE_TIMEOUT_SECONDS", "0", "greater than 0"),
+        ("DOWNLOADS__RETRY_PAUSE_SECONDS", "-0.5", "greater than or equal to 0"),
+        ("WEBHOOKS__RETRY_PAUSES_SECONDS", "[5, -1]", "greater than or equal to 0"),
+        ("API__BODY_MAX_BYTES", "0", "greater than or equal to 1"),
+        ("API__PORT", "65536", "less than or equal to 65535"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, sentence: str
+) -> None:
+    """By a sentence that names its variable, and never shows it."""
+    monkeypatch.setenv(f"HAULAGE_{variable}", value)
+    with pytest.raises(Invalid, match=f"HAULAGE_{variable}.*{re.escape(sentence)}") as caught:
+        load_settings_from_environment.__wrapped__()
+    assert "hush" not in caught.value.record.sentence
+
+
+@pytest.mark.parametrize("query", ["ssl=require", "host=a:5432&host=b:5432", ""])
+def test_what_the_driver_knows_may_follow_the_address_of_the_database(query: str) -> None:
+    """A question mark in a password begins no parameters."""
+    settings = DatabaseSettings(url=SecretStr(f"postgresql://user:pa?ss@host/db?{query}"))
+    assert settings.url.get_secret_value().endswith(query)
 
 
 def test_a_list_that_is_no_json_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
