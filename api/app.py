@@ -132,10 +132,13 @@ def build_handler(
     is_public = route.access is RouteAccess.PUBLIC
     is_refused_to_revoked_projects, begins_work = route.is_refused_to_revoked_projects, route.begins_work
     has_inputs = bool(route.path_model or route.query or route.headers or route.body)
-    is_audited, lists_rows = audit.is_audited(route), route.lists_rows
+    is_audited, lists_rows, is_for_web_ui = audit.is_audited(route), route.lists_rows, route.for_web_ui
 
     async def handle_request(request: web.Request) -> web.StreamResponse:
-        request[REQUEST_STATE].route = route
+        state = request[REQUEST_STATE]
+        state.route = route
+        if is_for_web_ui:
+            state.headers.update(codec.build_cors_headers(request, services.settings))
         caller = (
             ANYBODY if is_public else await _identify_count_and_authorize(route, request, authenticator, request_rates)
         )
@@ -148,7 +151,7 @@ def build_handler(
         if has_inputs or "?" in request.raw_path:
             inputs = await _check_owner_and_parse_inputs(route, request, caller, limits)
         if inputs or route.deprecated:
-            _announce_deprecations(route, request[REQUEST_STATE], caller, inputs)
+            _announce_deprecations(route, state, caller, inputs)
         call = Call(request, caller, services, route)
         if lists_rows:
             async with request_rates.wait_for_turn_if_route_lists_rows(caller):

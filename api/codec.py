@@ -15,14 +15,14 @@ from pydantic import Field, StringConstraints
 from temporalio.api.common.v1 import Payload
 
 from api.http.models import LenientRequest, Response
-from api.http.routes import Call, RouteAccess, Routes
+from api.http.routes import REQUEST_STATE, Call, RouteAccess, Routes
 from api.http.sessions import get_web_ui_origin
 from domain.faults import Conflict, Invalid
 from infra import log
 from infra.payloads import EncryptingCodec, PayloadDamaged, PayloadKeyMissing
+from infra.settings import Settings
 from services.services import Services
 
-PREFIX: Final = "/v1/codec/"
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 METADATA_MAX: Final = 100
 PREFLIGHT_SECONDS: Final = 600
@@ -36,31 +36,34 @@ _PROBLEMS = {
 }
 
 
-def _attach_cors_for_web_ui(app: web.Application, services: Services) -> None:
-    """Let pages of the Web UI, and of no other origin, call these routes and read their answers."""
-    origin = get_web_ui_origin(services.settings)
+def _attach_preflight(app: web.Application, services: Services) -> None:
+    """Answer the browser that asks whether pages of the Web UI may call these routes."""
 
-    async def answer_preflight(_: web.Request) -> web.Response:
+    async def answer_preflight(request: web.Request) -> web.Response:
+        request[REQUEST_STATE].headers.update(build_cors_headers(request, services.settings))
         return web.Response(status=204)
-
-    async def allow_web_ui(request: web.Request, response: web.StreamResponse) -> None:
-        if not request.path.startswith(PREFIX):
-            return
-        response.headers[hdrs.VARY] = hdrs.ORIGIN
-        if origin and request.headers.get(hdrs.ORIGIN) == origin:
-            response.headers[hdrs.ACCESS_CONTROL_ALLOW_ORIGIN] = origin
-            response.headers[hdrs.ACCESS_CONTROL_ALLOW_CREDENTIALS] = "true"
-            response.headers[hdrs.ACCESS_CONTROL_ALLOW_METHODS] = hdrs.METH_POST
-            response.headers[hdrs.ACCESS_CONTROL_ALLOW_HEADERS] = "Authorization, Content-Type, X-Namespace"
-            response.headers[hdrs.ACCESS_CONTROL_MAX_AGE] = str(PREFLIGHT_SECONDS)
 
     for route in routes:
         app.router.add_route(hdrs.METH_OPTIONS, route.path, answer_preflight)
-    app.on_response_prepare.append(allow_web_ui)
+
+
+def build_cors_headers(request: web.Request, settings: Settings) -> dict[str, str]:
+    """Return the headers that let pages of the Web UI, and of no other origin, read a response."""
+    origin = get_web_ui_origin(settings)
+    if not origin or request.headers.get(hdrs.ORIGIN) != origin:
+        return {hdrs.VARY: hdrs.ORIGIN}
+    return {
+        hdrs.VARY: hdrs.ORIGIN,
+        hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: origin,
+        hdrs.ACCESS_CONTROL_ALLOW_CREDENTIALS: "true",
+        hdrs.ACCESS_CONTROL_ALLOW_METHODS: hdrs.METH_POST,
+        hdrs.ACCESS_CONTROL_ALLOW_HEADERS: "Authorization, Content-Type, X-Namespace",
+        hdrs.ACCESS_CONTROL_MAX_AGE: str(PREFLIGHT_SECONDS),
+    }
 
 
 routes = Routes(
-    "codec", "Payloads of workflows in clear, for Temporal's Web UI and command line.", attach=_attach_cors_for_web_ui
+    "codec", "Payloads of workflows in clear, for Temporal's Web UI and command line.", attach=_attach_preflight
 )
 
 

@@ -84,10 +84,10 @@ class IdempotencyClaim:
 
 async def find_key_credential(database: Database, key_id: str) -> KeyCredential | None:
     """Return a key of any project, also a revoked one."""
-    async with database.connection() as connection:
-        row = await connection.fetchrow(_KEY, key_id, LAST_USED_PRECISION)
-    if row is None:
+    rows = await database.look_up(_KEY, key_id, LAST_USED_PRECISION)
+    if not rows:
         return None
+    row = rows[0]
     systems = None if row["systems"] is None else frozenset(row["systems"])
     return KeyCredential(
         row["project_id"],
@@ -121,9 +121,8 @@ async def list_keys_of_other_peppers(database: Database, pepper_id: str) -> list
 
 async def find_quota_overrides_json(database: Database, project_id: str) -> str | None:
     """Return the quotas that were set for a project, revoked or not, as JSON; None if it does not exist."""
-    async with database.connection() as connection:
-        overrides: str | None = await connection.fetchval(_QUOTAS, project_id)
-    return overrides
+    rows = await database.look_up(_QUOTAS, project_id)
+    return rows[0]["quotas"] if rows else None
 
 
 async def find_project(session: Session, project_id: str, *, lock: bool = False) -> Project | None:

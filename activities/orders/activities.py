@@ -52,8 +52,8 @@ from infra.limits import DatabaseLimiter
 from services.services import Services
 from stores.orders import attempts, backfills, health, ledger, order_copies, platforms
 from stores.orders.attempts import SliceReadingResult
+from stores.orders.fetched_orders import FetchedOrder
 from stores.orders.ledger import SliceStateWhenTaken
-from stores.orders.order_copies import FetchedOrder
 from stores.orders.platforms import PlatformWithSettingsInForce, build_alarm
 
 CLOCK_PATIENCE: Final = timedelta(minutes=3)

@@ -27,7 +27,7 @@ from clients.platforms import (
 from domain.orders.capability import FilteredTimestamp, PagingByNumberCursorTokenOrLink, PlatformOrder
 from domain.orders.confirmation import PagingPass, PagingPassHistory, PagingPassVerdict
 from domain.orders.windows import TimeWindow, floor_to_second
-from stores.orders.order_copies import DIGEST_BYTES, FetchedOrder
+from stores.orders.fetched_orders import DIGEST_BYTES, FetchedOrder
 
 DETAILS_AT_ONCE: Final = 8
 

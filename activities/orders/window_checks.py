@@ -12,7 +12,7 @@ from typing import Final
 from clients.platforms import IdenticalPages, InclusiveQueryTimes, PlatformConnector, TooManyRows, WrongTimeZone
 from domain.orders.capability import Capability, FilteredTimestamp, PlatformOrder
 from domain.orders.windows import SECOND, TimeWindow, floor_to_second
-from stores.orders.order_copies import FetchedOrder
+from stores.orders.fetched_orders import FetchedOrder
 
 ROUND_STEP: Final = 1_000
 """Undeclared limits are round numbers: 1,000, 10,000, 25,000."""

@@ -14,8 +14,9 @@ from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.database import Database, Session
 from stores.orders import ledger, order_copies, platforms, slices
+from stores.orders.fetched_orders import FetchedOrder
 from stores.orders.ledger import SliceStateWhenTaken
-from stores.orders.order_copies import FetchedOrder, OrderChange
+from stores.orders.order_copies import OrderChange
 from stores.orders.platforms import PlatformWithSettingsInForce
 from stores.tables.orders import OrderPlatform, OrderSlice
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,27 +26,16 @@ from sqlalchemy.orm import aliased
 from sqlmodel import case, cast, col, func, select, tuple_
 
 from domain.orders.access import Account
-from domain.orders.capability import PlatformOrder
 from domain.orders.windows import TimeWindow
-from infra.database import (
-    Database,
-    Session,
-    encode_column_count_of_copy_row,
-    encode_copy_value_with_length,
-    join_rows_as_binary_copy,
-    to_postgres_microseconds,
-)
+from infra.database import Database, Session
 from stores import keyset
 from stores.keyset import SqlOrderAndAfterCondition
+from stores.orders.fetched_orders import COLUMNS, FetchedOrder, RankAndDigest, encode_rows_for_copy
 from stores.tables.orders import Order, OrderPlatform, ReplacedOrderRevision
 from stores.tables.orders import Order as OrderRow
 
 BATCH: Final = 2_000
-DIGEST_BYTES: Final = 16
 
-COLUMNS: Final = (*("platform", "shop", "order_id", "modified_at", "version", "digest", "raw", "asked_at", "revision"),)
-_STATE: Final = struct.Struct(f">iqiqi{DIGEST_BYTES}si")
-_TAIL: Final = struct.Struct(">iqiq")
 _TIMES = ARRAY(DateTime(timezone=True))
 _ACCOUNT = (bindparam("platform", type_=Text), bindparam("shop", type_=Text))
 # Order by order, by the primary key. If the platform were visible to the planner, it would consider one that was set up
@@ -84,36 +71,6 @@ _REPLACE = text(
     bindparam("asked", type_=_TIMES),
     bindparam("revision", type_=BigInteger),
 )
-
-
-class FetchedOrder(msgspec.Struct, gc=False):
-    """An order as received, and when it was requested, by the platform's clock."""
-
-    order: PlatformOrder
-    asked_at: datetime
-    digest: bytes = b""
-    """Differs between copies of different content."""
-
-    def __post_init__(self) -> None:
-        """Compute the digest once."""
-        self.digest = hashlib.blake2b(self.order.raw, digest_size=DIGEST_BYTES).digest()
-
-    @property
-    def version_rank(self) -> tuple[datetime, int, datetime]:
-        """Key of the comparison of two copies: the higher rank is newer."""
-        return self.order.modified_at, self.order.version, self.asked_at
-
-    def replaces(self, stored: RankAndDigest) -> bool:
-        """Return whether it is newer: of two copies of the same second and version, the one requested later."""
-        return self.digest != stored.digest and (*self.version_rank, self.digest) > (*stored.rank, stored.digest)
-
-
-@dataclass(frozen=True, slots=True)
-class RankAndDigest:
-    """Rank and digest of a stored order."""
-
-    rank: tuple[datetime, int, datetime]
-    digest: bytes
 
 
 class OrderChange(msgspec.Struct, frozen=True, gc=False):
@@ -198,31 +155,6 @@ async def _keep_replaced_copies_and_write_new(
         "asked": [each.asked_at for each in batch],
     }
     await session.execute(_REPLACE, {**whose, **columns})
-
-
-def encode_rows_for_copy(account: Account, revision: int, copies: Sequence[FetchedOrder]) -> bytes:
-    """Encode new orders for COPY, in the order of their key."""
-    head = (
-        encode_column_count_of_copy_row(len(COLUMNS))
-        + encode_copy_value_with_length(account.platform.encode())
-        + encode_copy_value_with_length(account.shop.encode())
-    )
-    rows = []
-    for copy in sorted(copies, key=_get_order_id):
-        order, raw = copy.order, copy.order.raw
-        state = _STATE.pack(
-            *(8, to_postgres_microseconds(order.modified_at)),
-            *(8, order.version),
-            *(DIGEST_BYTES, copy.digest),
-            len(raw),
-        )
-        tail = _TAIL.pack(8, to_postgres_microseconds(copy.asked_at), 8, revision)
-        rows.append(b"".join((head, encode_copy_value_with_length(order.order_id.encode()), state, raw, tail)))
-    return join_rows_as_binary_copy(rows)
-
-
-def _get_order_id(copy: FetchedOrder) -> str:
-    return copy.order.order_id
 
 
 def _split_batches(copies: Sequence[FetchedOrder]) -> Iterator[Sequence[FetchedOrder]]:

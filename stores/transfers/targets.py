@@ -193,8 +193,7 @@ _FOUND = tuple(each.name for each in fields(TargetDetails))
 async def find_targets(database: Database, targets: Sequence[ProjectTarget]) -> dict[ProjectTarget, TargetDetails]:
     """Return the states of those of these targets that are in the database."""
     job_ids, keys, project_ids = zip(*targets, strict=True)
-    async with database.connection() as connection:
-        rows = await connection.fetch(FIND, job_ids, keys, project_ids)
+    rows = await database.look_up(FIND, job_ids, keys, project_ids)
     return {(row["job_id"], row["key"], row["project_id"]): _build_target(row, TargetDetails, _FOUND) for row in rows}
 
 

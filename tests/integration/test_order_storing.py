@@ -14,7 +14,8 @@ from domain.orders.access import Account
 from domain.orders.capability import PlatformOrder
 from infra.database import Database
 from stores.orders import order_copies
-from stores.orders.order_copies import FetchedOrder, OrderChange
+from stores.orders.fetched_orders import COLUMNS, FetchedOrder, encode_rows_for_copy
+from stores.orders.order_copies import OrderChange
 from stores.tables.orders import Order as OrderRow
 from stores.tables.orders import ReplacedOrderRevision
 
@@ -146,9 +147,7 @@ async def test_a_copy_belongs_to_its_transaction_from_the_first_statement(databa
 
     async def copy_and_fail() -> None:
         async with database.session() as session:
-            await session.copy_rows_into(
-                "orders", order_copies.COLUMNS, order_copies.encode_rows_for_copy(OURS, 1, [copy("a")])
-            )
+            await session.copy_rows_into("orders", COLUMNS, encode_rows_for_copy(OURS, 1, [copy("a")]))
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):

@@ -15,7 +15,7 @@ from domain.orders.capability import Capability, FilteredTimestamp
 from domain.orders.windows import SECOND, TimeWindow
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
-from stores.orders.order_copies import FetchedOrder
+from stores.orders.fetched_orders import FetchedOrder
 from tests.support.platforms import KINDS, RunningConnector, running_connector
 
 BOUND = 400

@@ -230,7 +230,7 @@ DEFECTS = (
     Defect(
         "an-older-copy-replaces-a-newer-one",
         "orders",
-        "stores/orders/order_copies.py",
+        "stores/orders/fetched_orders.py",
         "return self.digest != stored.digest and (*self.version_rank, self.digest) > (*stored.rank, stored.digest)",
         "return self.digest != stored.digest",
         ("tests/integration/test_order_storing.py", "-k", "newest_copy"),
