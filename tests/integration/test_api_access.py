@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
+from aiohttp import web
 
 from api.app import ROUTE_GROUPS
 from api.http.routes import Route, RouteAccess
@@ -135,3 +137,13 @@ async def test_without_an_admin_key_no_caller_is_admin(settings: Settings) -> No
         for key in ("", " ", "x"):
             reply = await api_client.ask("GET", "/v1/projects", headers={"Authorization": f"Bearer {key}"})
             assert reply.status == 401
+
+
+async def test_the_whole_api_sends_json_in_one_piece(api_client: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header that one system sets by a signal of the application cost all others their head that is built once."""
+    _, key = await api_client.make_project()
+    prepared = AsyncMock(side_effect=LookupError)
+    monkeypatch.setattr(web.StreamResponse, "prepare", prepared)
+    reply = await api_client.ask("GET", "/v1/quotas", key=key)
+
+    assert (reply.status, prepared.await_count) == (200, 0)

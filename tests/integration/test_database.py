@@ -197,6 +197,31 @@ async def test_a_statement_that_takes_too_long_is_stopped(database: Database) ->
     await hasty.close()
 
 
+async def test_a_lookup_is_planned_once_and_not_for_its_values(database: Database) -> None:
+    """Planning took most of what the state of a transfer cost PostgreSQL."""
+    found = "SELECT n FROM unnest($1::int[]) AS n"
+    for number in range(10):
+        assert [row["n"] for row in await database.look_up(found, [number])] == [number]
+    counts = "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement = $1"
+    [row] = await database.look_up(counts, found)
+
+    assert (row["generic_plans"] > 0, row["custom_plans"]) == (True, 0)
+
+
+async def test_a_lookup_that_waits_leaves_another_connection(database: Database) -> None:
+    """One that fails or is cancelled leaves it to the next one, too."""
+    sleeping = asyncio.create_task(database.look_up("SELECT pg_sleep(60)"))
+    await asyncio.sleep(0)
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await database.look_up("SELECT 1 / 0")
+    assert [tuple(row) for row in await database.look_up("SELECT 1")] == [(1,)]
+    sleeping.cancel()
+    await asyncio.wait([sleeping])
+    answers = await asyncio.gather(*(database.look_up("SELECT 1") for _ in range(4)))
+
+    assert [tuple(row) for rows in answers for row in rows] == [(1,)] * 4
+
+
 async def test_a_notification_reaches_every_listener_when_it_commits(database: Database) -> None:
     """Each hears what was committed on its channel, in order, and nothing else."""
     first, second = database.listen("done"), database.listen("done")

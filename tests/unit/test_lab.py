@@ -12,6 +12,7 @@ import yaml
 
 import worker
 from infra.component_settings import DatabaseSettings
+from infra.database import LOOKUP_CONNECTIONS
 from lab import tools
 from lab.certificates import Authority
 from lab.hosts import find_closed_ancestor
@@ -23,8 +24,8 @@ ETC = DEPLOY / "hosts" / "etc"
 TOPOLOGY = load_topology()
 UNITS = sorted({unit for host in TOPOLOGY.hosts.values() for unit in host.units} | {"haulage-migrate"})
 OURS = [name for name in UNITS if name.startswith("haulage-")]
-LISTENER_CONNECTIONS = 1
-"""What a process of Haulage opens beside its pool."""
+CONNECTIONS = DatabaseSettings().pool_size + LOOKUP_CONNECTIONS + 1
+"""What a process of Haulage opens: its pool, those for lookups, and a listener."""
 
 
 def read_shipped(path: str) -> str | None:
@@ -123,7 +124,7 @@ def test_the_database_has_a_connection_for_everybody() -> None:
     per_service = sum(map(int, re.findall(r"maxConns: (\d+)", engine)))
     per_filer = int(re.search(r"connection_max_open = (\d+)", (ETC / "seaweedfs/filer.toml").read_text())[1])  # type: ignore[index]
     placed = [unit for host in TOPOLOGY.hosts.values() for unit in host.units]
-    ours = sum(unit.startswith("haulage-") for unit in placed) * (DatabaseSettings().pool_size + LISTENER_CONNECTIONS)
+    ours = sum(unit.startswith("haulage-") for unit in placed) * CONNECTIONS
     others = sum(unit.startswith("temporal@") for unit in placed) * per_service
     others += placed.count("seaweedfs-filer") * per_filer
 
@@ -140,7 +141,7 @@ def test_the_database_of_compose_has_a_connection_for_everybody() -> None:
         each["deploy"].get("replicas", 1) for each in services.values() if each["image"] == deploy_files.OUR_IMAGE
     )
 
-    assert 4 * pools + processes * (DatabaseSettings().pool_size + LISTENER_CONNECTIONS) <= allowed - 3
+    assert 4 * pools + processes * CONNECTIONS <= allowed - 3
 
 
 def test_a_directive_that_is_not_understood_is_refused(tmp_path: Path) -> None:
