@@ -27,8 +27,7 @@ from infra.component_settings import DatabaseSettings
 CONNECT_TIMEOUT_SECONDS = 5.0
 PING_TIMEOUT_SECONDS = 5.0
 IDLE_TIMEOUT_SECONDS = 10.0
-"""After this an idle transaction is ended, and a statement whose rows do not come: its process hangs, and others wait
-for its locks."""
+"""After this an idle transaction, and a statement whose rows do not come, is ended: others wait for its locks."""
 PAYLOAD_MAX_BYTES = 7_999
 """PostgreSQL's limit on the payload of a notification."""
 LOOKUP_CONNECTIONS = 2
