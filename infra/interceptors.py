@@ -1,21 +1,19 @@
-"""Interceptors of the engine's client and workers: log context, metrics, faults, and links to the console."""
+"""Interceptors of the engine's client and workers: log context, metrics and faults."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Final, NoReturn
-from urllib.parse import quote
 
 from temporalio import activity, client, worker, workflow
 from temporalio.api.common.v1 import Payload
-from temporalio.client import ScheduleActionStartWorkflow, ScheduleUpdate, ScheduleUpdateInput, WorkflowHandle
+from temporalio.client import WorkflowHandle
 from temporalio.common import SearchAttributeKey
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError, is_cancelled_exception
 from temporalio.worker import (
@@ -36,31 +34,6 @@ ALL_PROJECTS: Final = "*"
 
 # `infra.temporal`, which imports this module, has all three search attributes.
 _PROJECT: Final = SearchAttributeKey.for_keyword("HaulageProject")
-
-_RUN: Final = r"(?:-\d{4}-\d\d-\d\dT[0-9:.]+Z)?"
-"""The suffix of the workflow ids that a schedule starts."""
-
-_PAGES: Final = tuple(
-    (re.compile(pattern), find_page)
-    for pattern, find_page in (
-        (r"download:(?P<project>[^:]+):(?P<task>.+)", "/downloads/{task}?project={project}"),
-        (r"webhook:(?P<project>[^:]+):.+", "/downloads?project_id={project}"),
-        (r"(?P<job>AsyncDownloadJob:.+)", "/transfers/jobs/{job}"),
-        (rf"order-cycle:(?P<platform>.+?){_RUN}", "/orders/platforms/{platform}"),
-        (
-            r"order-slice:(?P<platform>[^:]+):(?P<slice>[^:]+:[^:]+)(?::.+)?",
-            "/orders/platforms/{platform}/slices/{slice}",
-        ),
-        (r"order-report:(?P<platform>[^:]+):.+", "/orders/platforms/{platform}"),
-        (rf"orders-watch{_RUN}", "/orders"),
-        (r"addresses-purge:(?P<purge>.+)", "/addresses/logical-deletes/purges/{purge}"),
-        (r"addresses-drift:(?P<report>.+)", "/addresses/drift/{report}"),
-        (rf"addresses-check{_RUN}", "/addresses/logical-deletes"),
-        (rf"addresses-intake:.+|OSS_IM_INFI_SYNC_EVENT{_RUN}", "/addresses"),
-        (r"tasks/(?P<project>[^/]+)/(?P<type>[^/]+)/\d+", "/tasks/types/{type}?project={project}"),
-        (rf"[a-z]+-housekeeping{_RUN}", ""),
-    )
-)
 
 _log = log.get(__name__)
 
@@ -190,7 +163,7 @@ class _ExpectedErrorTracebackFilter(logging.Filter):
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
             return True
-        if is_cancelled_exception(error) or isinstance(error, asyncio.CancelledError):
+        if is_cancelled_exception(error):
             sentence = "It was cancelled."
         elif (described := outages.describe_expected_failure(error)) is not None:
             sentence = described
@@ -219,7 +192,7 @@ def _drop_expected_tracebacks_from_sdk_logs() -> None:
 def _classify_activity_error(raised: BaseException) -> str:
     if isinstance(raised, ApplicationError) and raised.type == FAULT_TYPE:
         return "fault"
-    if not is_cancelled_exception(raised) and not isinstance(raised, asyncio.CancelledError):
+    if not is_cancelled_exception(raised):
         return "failed"
     details = activity.cancellation_details()
     return "timed_out" if details is not None and details.timed_out else "cancelled"
@@ -239,7 +212,7 @@ class _LoggingWorkflowInterceptor(WorkflowInboundInterceptor):
         ):
             try:
                 result = await super().execute_workflow(input)
-            except FailureError as error:
+            except (FailureError, asyncio.CancelledError) as error:
                 _log_and_count_failure(info, error)
                 raise
             _log_workflow_end(info, logging.INFO, "completed")
@@ -253,14 +226,15 @@ def _build_workflow_log_context(info: workflow.Info) -> dict[str, str]:
     return {**_read_log_context_header(info.headers), **own}
 
 
-def _log_and_count_failure(info: workflow.Info, error: FailureError) -> None:
+def _log_and_count_failure(info: workflow.Info, error: BaseException) -> None:
     """Count and log a workflow that fails in the engine; what a user can mend completes with `HaulageState=failed`."""
     if workflow.unsafe.is_replaying():
         return
-    if is_cancelled_exception(error):
+    # As the SDK decides: what is cancelled within a workflow that was not cancelled itself makes it fail.
+    if is_cancelled_exception(error) and workflow.cancellation_reason() is not None:
         _log_workflow_end(info, logging.INFO, "cancelled")
         return
-    root: BaseException = error
+    root = error
     while isinstance(root, FailureError) and root.cause is not None:
         root = root.cause
     cause = (isinstance(root, ApplicationError) and root.type) or type(root).__name__
@@ -301,99 +275,3 @@ class _LoggingOutboundInterceptor(worker.WorkflowOutboundInterceptor):
     def continue_as_new(self, input: worker.ContinueAsNewInput) -> NoReturn:  # noqa: A002
         input.headers = _add_log_context_header(input.headers, **self._context)
         super().continue_as_new(input)
-
-
-class ConsoleLinkInterceptor(client.Interceptor, worker.Interceptor):
-    """Link every workflow that a client, a schedule or a parent starts to its page in the console.
-
-    Args:
-        base: Scheme and host of the console; empty for no links.
-    """
-
-    def __init__(self, base: str) -> None:
-        self._base = base
-        self._workflow = type("_ConsoleLinkWorkflowInterceptor", (_ConsoleLinkWorkflowInterceptor,), {"base": base})
-
-    def intercept_client(self, next: client.OutboundInterceptor) -> client.OutboundInterceptor:  # noqa: A002
-        """See base class."""
-        return _ConsoleLinkClientInterceptor(next, self._base)
-
-    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002
-        """See base class."""
-        return self._workflow
-
-
-class _ConsoleLinkClientInterceptor(client.OutboundInterceptor):
-    def __init__(self, next: client.OutboundInterceptor, base: str) -> None:  # noqa: A002
-        super().__init__(next)
-        self._base = base
-
-    async def start_workflow(self, input: client.StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002
-        input.static_details = build_markdown_console_link(self._base, input.id)
-        return await super().start_workflow(input)
-
-    async def start_update_with_start_workflow(
-        self,
-        input: client.StartWorkflowUpdateWithStartInput,  # noqa: A002
-    ) -> client.WorkflowUpdateHandle[Any]:
-        start = input.start_workflow_input
-        start.static_details = build_markdown_console_link(self._base, start.id)
-        return await super().start_update_with_start_workflow(input)
-
-    async def create_schedule(self, input: client.CreateScheduleInput) -> client.ScheduleHandle:  # noqa: A002
-        self._add_link(input.schedule)
-        return await super().create_schedule(input)
-
-    async def update_schedule(self, input: client.UpdateScheduleInput) -> None:  # noqa: A002
-        input.updater = self._wrap_updater(input.updater)
-        await super().update_schedule(input)
-
-    def _wrap_updater(self, updater: Callable[[ScheduleUpdateInput], Any]) -> Callable[[ScheduleUpdateInput], Any]:
-        def update_and_add_link(current: ScheduleUpdateInput) -> Any:
-            changed = updater(current)
-            if isinstance(changed, ScheduleUpdate):
-                self._add_link(changed.schedule)
-            return changed
-
-        return update_and_add_link
-
-    def _add_link(self, schedule: client.Schedule) -> None:
-        if isinstance(schedule.action, ScheduleActionStartWorkflow):
-            schedule.action.static_details = build_markdown_console_link(self._base, schedule.action.id)
-
-
-class _ConsoleLinkWorkflowInterceptor(WorkflowInboundInterceptor):
-    base = ""
-
-    def init(self, outbound: worker.WorkflowOutboundInterceptor) -> None:
-        super().init(_ConsoleLinkOutboundInterceptor(outbound, self.base))
-
-
-class _ConsoleLinkOutboundInterceptor(worker.WorkflowOutboundInterceptor):
-    def __init__(self, next: worker.WorkflowOutboundInterceptor, base: str) -> None:  # noqa: A002
-        super().__init__(next)
-        self._base = base
-
-    async def start_child_workflow(
-        self,
-        input: worker.StartChildWorkflowInput,  # noqa: A002
-    ) -> ChildWorkflowHandle[Any, Any]:
-        # A replay does not compare details, so that they may change from one version to the next.
-        input.static_details = build_markdown_console_link(self._base, input.id)
-        return await super().start_child_workflow(input)
-
-
-def build_console_path_of_workflow(workflow_id: str) -> str | None:
-    """Return the path of the page that shows a workflow; None if there is none."""
-    for pattern, path in _PAGES:
-        if match := pattern.fullmatch(workflow_id):
-            return "/console" + path.format_map(
-                {name: quote(text, safe="") for name, text in match.groupdict().items()}
-            )
-    return None
-
-
-def build_markdown_console_link(base: str, workflow_id: str) -> str | None:
-    """Return the link to a workflow's page in Markdown; None if it has none, or the console's address is not set."""
-    path = build_console_path_of_workflow(workflow_id) if base else None
-    return path and f"[Open in the console]({base.rstrip('/')}{path})"

@@ -46,7 +46,8 @@ from domain import VERSION
 from domain.faults import Invalid
 from infra import payloads, tls, tracing
 from infra.component_settings import TlsSettings
-from infra.interceptors import ConsoleLinkInterceptor, LoggingAndFaultInterceptor
+from infra.console_links import ConsoleLinkInterceptor
+from infra.interceptors import LoggingAndFaultInterceptor
 from infra.outages import EngineUnreachable
 from infra.query_guard import QueryRetryInterceptor, WorkflowTaskOnlyRunner
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import asyncpg
 import pytest
 from sqlalchemy.exc import InterfaceError
-from temporalio.exceptions import ApplicationError
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.service import RPCError, RPCStatusCode
 
 from clients.pubsub import PubSubFailure
 from infra import interceptors, outages
+
+if TYPE_CHECKING:
+    from temporalio.worker import ExecuteWorkflowInput, WorkflowInboundInterceptor
 
 AWAY = PubSubFailure("Pub/Sub gave no answer. Check the network.", is_transient=True)
 CLOSED = asyncpg.ConnectionDoesNotExistError("the connection was closed\nDETAIL: in the middle")
@@ -67,3 +74,38 @@ def test_the_sdk_logs_no_traceback_of_an_outage(
 
     logged = [(each.getMessage(), bool(each.exc_info), getattr(each, "error", None)) for each in caplog.records]
     assert logged == lines
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "outcome"),
+    [
+        pytest.param(asyncio.CancelledError(), "", "cancelled", id="while-it-waits"),
+        pytest.param(CancelledError("no more"), "no more", "cancelled", id="by-an-activity"),
+        pytest.param(asyncio.CancelledError(), None, "failed", id="without-a-request"),
+        pytest.param(ApplicationError("broken"), "", "failed", id="failed-meanwhile"),
+    ],
+)
+async def test_a_workflow_that_is_cancelled_ends_with_a_line(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    reason: str | None,
+    outcome: str,
+) -> None:
+    """Wherever it waits when it is cancelled; as the engine shows its end."""
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    named = dict.fromkeys(("workflow_id", "run_id", "workflow_type"), "w")
+    info = SimpleNamespace(**named, typed_search_attributes={}, headers={}, workflow_start_time=began)
+
+    async def raise_error(_: ExecuteWorkflowInput) -> None:
+        raise error
+
+    monkeypatch.setattr(workflow, "info", lambda: info)
+    monkeypatch.setattr(workflow, "now", lambda: began)
+    monkeypatch.setattr(workflow, "cancellation_reason", lambda: reason)
+    monkeypatch.setattr(workflow.unsafe, "is_replaying", lambda: False)
+    inner = cast("WorkflowInboundInterceptor", SimpleNamespace(execute_workflow=raise_error))
+    with caplog.at_level(logging.INFO), pytest.raises(type(error)):
+        await interceptors._LoggingWorkflowInterceptor(inner).execute_workflow(cast("ExecuteWorkflowInput", None))
+
+    assert [(each.getMessage(), vars(each)["outcome"]) for each in caplog.records] == [("workflow_ended", outcome)]
