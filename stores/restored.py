@@ -39,6 +39,12 @@ async def list_downloads_in_states(database: Database, *states: DownloadState) -
         return (await session.exec(query)).all()
 
 
+async def list_download_keys(database: Database) -> set[tuple[str, ...]]:
+    """Return the project and the task id of every download."""
+    async with database.session() as session:
+        return {tuple(row) for row in await session.exec(select(Download.project_id, Download.task_id))}
+
+
 async def list_unfinished_jobs(database: Database) -> list[UnfinishedTransferJobShards]:
     """Return the jobs that have not ended and are not purged."""
     query = (

@@ -29,6 +29,8 @@ GAP: Final = 1_000_000_000
 
 _OF_MIGRATIONS: Final = {"alembic_version", "schema_revisions", "schema_version", "schema_update_history"}
 """What the migrations of Haulage and of Temporal write by themselves."""
+_SEEDED: Final = frozenset({"namespace_metadata"})
+"""Tables into which Temporal's schema inserts a row, before its server has run: a copy replaces it."""
 _TABLES: Final = """
     SELECT c.relname::text AS name, array_agg(a.attname::text ORDER BY a.attnum) AS columns FROM pg_class c
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
@@ -85,13 +87,17 @@ async def open_connection_without_limits(settings: DatabaseSettings) -> AsyncIte
 
 
 @asynccontextmanager
-async def block_temporal_writes(settings: DatabaseSettings) -> AsyncIterator[None]:
-    """Keep Temporal from writing to its database while the block runs: each of its writes reads a row of `shards`."""
+async def block_temporal_writes(settings: DatabaseSettings) -> AsyncIterator[bool]:
+    """Keep Temporal from changing workflows while the block runs: each such write reads a row of `shards`.
+
+    Yields False for its database of visibility, which has no such table.
+    """
     async with open_connection_without_limits(settings) as connection, connection.transaction():
-        if await connection.fetchval("SELECT to_regclass('public.shards') IS NOT NULL"):
+        has_shards = bool(await connection.fetchval("SELECT to_regclass('public.shards') IS NOT NULL"))
+        if has_shards:
             await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
             await connection.execute("LOCK TABLE shards IN EXCLUSIVE MODE")
-        yield
+        yield has_shards
 
 
 async def begin_snapshot_and_get_time(connection: Connection) -> datetime:
@@ -135,6 +141,8 @@ async def copy_files_into_empty_tables(connection: Connection, copy: DatabaseCop
         )
     async with connection.transaction():
         for table in copy.tables:
+            if table.name in _SEEDED:
+                await connection.execute(f'DELETE FROM "{table.name}"')  # noqa: S608 - a constant
             status = await connection.copy_to_table(
                 table.name, source=_read_decompressed_pieces(folder / table.file), columns=table.columns
             )
@@ -153,7 +161,7 @@ async def require_database_without_rows(connection: Connection) -> None:
         Conflict: A table has rows.
     """
     for table, _ in await _list_tables_in_order(connection):
-        if await connection.fetchval(f'SELECT EXISTS (SELECT 1 FROM "{table}")'):  # noqa: S608 - a table's name
+        if table not in _SEEDED and await connection.fetchval(f'SELECT EXISTS (SELECT 1 FROM "{table}")'):  # noqa: S608 - a table's name
             raise Conflict(
                 "restore_not_empty",
                 f"The database has data already: its table {table} has rows.",

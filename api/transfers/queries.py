@@ -114,8 +114,12 @@ async def _read_pending_status(call: Call, job_id: str, key: int) -> TargetStatu
 
 
 def build_expired_fault(what: str) -> Gone:
-    """Build the error for a task or a job whose retention has ended."""
-    return Gone(EXPIRED, f"This {what} ended too long ago; its state is kept for a while only.", "Ask sooner.")
+    """Build the error for a task or a job whose retention has ended, or that a restore has lost."""
+    return Gone(
+        EXPIRED,
+        f"The state of this {what} is gone: it ended too long ago, or an older backup was restored here.",
+        "Ask sooner. After a restore, send the file again: a host that has it gets it once more.",
+    )
 
 
 async def _read_unsaved_job_or_raise(call: Call, job: TransferJobKey) -> TransferJobResponse:

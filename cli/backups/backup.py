@@ -141,6 +141,7 @@ async def back_up(settings: Settings, folder: Path, engine: EngineDatabases) -> 
 
     Raises:
         Conflict: The folder is not empty.
+        Invalid: No named database of the engine has its workflows.
     """
     await asyncio.to_thread(_create_or_require_empty_folder, folder)
     async with AsyncExitStack() as held:
@@ -150,13 +151,18 @@ async def back_up(settings: Settings, folder: Path, engine: EngineDatabases) -> 
             for each in engine.databases
         ]
         async with AsyncExitStack() as engine_writes_held:
-            for each in engine.databases:
+            with_shards = [
                 await engine_writes_held.enter_async_context(table_copies.block_temporal_writes(each))
+                for each in engine.databases
+            ]
+            if engine.databases and True not in with_shards:
+                raise _build_no_shards_fault(engine)
             reader = held.enter_context(closing(sqlite3.connect(engine.file or ":memory:", check_same_thread=False)))
             if engine.file:
                 await engine_writes_held.enter_async_context(_block_sqlite_writes(engine.file))
                 await asyncio.to_thread(begin_sqlite_snapshot, reader)
-            for connection in theirs:
+            # Visibility after the database that it is written from: what it lacks then is written again.
+            for _, connection in sorted(zip(with_shards, theirs, strict=True), key=lambda pair: not pair[0]):
                 await table_copies.begin_snapshot_and_get_time(connection)
             taken_at = await table_copies.begin_snapshot_and_get_time(ours)
         if engine.file:
@@ -179,6 +185,15 @@ def _create_or_require_empty_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise Conflict("backup_folder_not_empty", f"{folder} is not empty.", "Name a new folder for each backup.")
+
+
+def _build_no_shards_fault(engine: EngineDatabases) -> Invalid:
+    names = ", ".join(get_database_name(each) for each in engine.databases)
+    return Invalid(
+        "engine_database_wrong",
+        f"None of the databases {names} has Temporal's table `shards`: its workflows are in another one.",
+        "Name that one too; `deploy/` calls it temporal.",
+    )
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api.downloads.responses import build_memo
 from cli.command import print_line
+from domain.downloads import names as download_names
 from domain.downloads.models import DownloadSpec, DownloadState, StoredFile
 from domain.orders import names as order_names
 from domain.secrets import SealedText
@@ -55,8 +56,9 @@ _UNKNOWN_SINCE: Final = (
     "Transfers that were accepted {since} may have reached their hosts; asked for again, they are sent again.",
     "Tasks that were held or set {since} are as they were: those that have ended since are handed out again.",
     "Messages of addresses that were acknowledged {since} are not in the log, though modules may have applied them.",
-    "  Seek the subscriptions back to that time, or have the messages published again. A swap that modules have",
-    "  is then applied twice: have the last createUpdate of both its UPRNs published afterwards.",
+    "  Seek the subscriptions to an hour before that time, or have the messages published again: those that the log",
+    "  has are not received twice. A swap that modules have is then applied twice: have a createUpdate of what is",
+    "  at both its UPRNs published afterwards.",
     "API keys that were revoked {since} are good again: revoke them again. Keys made since are gone.",
 )
 
@@ -144,7 +146,7 @@ async def _terminate(engine: Client, workflow_id: str) -> None:
 
 
 async def _reconcile_downloads(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
-    """Start downloads again whose workflow is gone; mark those expired whose file is."""
+    """Start downloads again whose workflow is gone; mark those expired whose file is; count files of unknown ones."""
     unfinished = (DownloadState.PENDING, DownloadState.RUNNING)
     for row in await restored.list_downloads_in_states(parts.database, *unfinished):
         spec = DownloadSpec.model_validate(row.request)
@@ -157,6 +159,9 @@ async def _reconcile_downloads(parts: ClientsOfRestoredComponents) -> AsyncItera
             spec = DownloadSpec.model_validate(row.request)
             await catalogue.delete_file_and_mark_expired(parts.database, parts.objects, spec)
             yield f"Download {row.task_id}: its file {file.name} is not in the store, and it is marked as expired."
+    stored = {tuple(each.key.split("/")[1:3]) for each in await parts.objects.list(download_names.FILES)}
+    if unknown := len(stored - await restored.list_download_keys(parts.database)):
+        yield f"Files of {unknown} unknown downloads are in the store: only a rule of the bucket removes them."
 
 
 async def _reconcile_transfers(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,16 +13,13 @@ from pydantic import SecretStr
 from sqlmodel import select
 from temporalio.client import Client
 
-from cli.backups import backup, restore
-from cli.backups.backup import EngineDatabases
+from cli.backups import backup
 from cli.backups.reconcile import run_reconciliation
-from dev.embedded.components import ENGINE, ENGINE_FILE
-from dev.embedded.stack import EmbeddedStack, run_stack
+from dev.embedded.stack import EmbeddedStack
 from domain.downloads.models import DownloadSpec, StoredFile
-from domain.faults import Conflict
+from domain.faults import Conflict, Invalid
 from domain.tasks.activity_models import LaneInput
 from domain.tasks.messages import TaskTypeRules
-from domain.tasks.names import build_lane_workflow_id
 from domain.transfers.models import FailureReason, TransferState
 from domain.webhooks import WebhookEvent
 from infra import temporal
@@ -34,17 +28,14 @@ from infra.database import Database
 from infra.objects import ObjectStore
 from infra.secrets import SecretSealer
 from infra.settings import Settings
-from services import services
 from stores import migrate, table_copies
-from stores.table_copies import GAP
 from stores.tables.downloads import Download
 from stores.tables.orders import OrderPlatform
 from stores.tables.shared import Delivery, Project
 from stores.tables.tasks import OpenLaneHead, TaskType
-from stores.tables.transfers import TransferJobRow, TransferOpening, TransferShard, TransferTarget
-from tests.support.stack import ANY_PORTS, own_database
+from stores.tables.transfers import TransferJobRow, TransferShard, TransferTarget
+from tests.support.stack import own_database
 from tests.support.waiting import eventually
-from workflows import systems
 from workflows.tasks import handle as lanes
 
 pytestmark = pytest.mark.stack
@@ -55,80 +46,12 @@ LOST_DELIVERY = f"msg_{7:032x}"
 Json = dict[str, Any]
 
 
-async def test_an_installation_is_destroyed_and_restored() -> None:
-    """Rows, objects and running workflows of the moment are there; ids go on far above; nothing is restored twice."""
-    base = Path(tempfile.mkdtemp(prefix="haulage-backup-"))
-    first, second, copy = (base / name for name in ("first", "second", "copy"))
-    try:
-        async with run_stack(first, ui=False, ports=ANY_PORTS, for_tests=True) as stack:
-            await fill(stack)
-            await backup.back_up(stack.build_settings(), copy, EngineDatabases(file=first / ENGINE / ENGINE_FILE))
-            late = LaneInput(type=TASK_TYPE, pos=2, rules=TaskTypeRules())
-            await lanes.start_lane(await temporal.connect(stack.build_environment()), late, "after the backup")
-        second.mkdir()
-        shutil.copy(first / "secrets.json", second / "secrets.json")
-        shutil.rmtree(first)
-
-        found = await restore.restore_embedded(copy, second, ANY_PORTS)
-
-        assert found == []
-        async with run_stack(second, ui=False, ports=ANY_PORTS, for_tests=True) as stack:
-            await check(stack)
-        with pytest.raises(Conflict, match="has data already"):
-            await restore.restore_embedded(copy, second, ANY_PORTS)
-    finally:
-        await asyncio.to_thread(shutil.rmtree, base)
-
-
-def make_opening(biz_id: int) -> TransferOpening:
-    """A row whose id counts up."""
-    return TransferOpening(project_id="prj_1", biz_id=biz_id, path_prefixes=[], folder_prefixes=[], users=[], hosts=[])
-
-
 def make_task_type() -> TaskType:
     """A type whose first lane is open."""
     numbers = ("schedule_limit", "schedule_interval", "max_retry_num", "max_retry_interval", "max_processing_time")
     rules: Json = dict.fromkeys(numbers, 1)
     now = datetime.now(UTC)
     return TaskType(type=TASK_TYPE, project_id="prj_1", name="t", created_at=now, changed_at=now, **rules)
-
-
-async def fill(stack: EmbeddedStack) -> None:
-    """Have a project, a lane of tasks that runs, a file, and something staged."""
-    settings = stack.build_settings()
-    await services.prepare_installation(settings, systems.create_or_update_schedules, stack.build_environment(settings))
-    database, store = Database(settings.database), ObjectStore(settings.objects)
-    async with database.session() as session:
-        session.add(Project(project_id="prj_1", name="p", created_at=datetime.now(UTC)))
-    async with database.session() as session:
-        session.add_all([make_opening(1), make_task_type()])
-    await store.put("files/a", b"bytes", content_type="text/csv", metadata={"rows": "1"})
-    await store.put("staging/b", b"half of it")
-    engine = await temporal.connect(stack.build_environment(settings))
-    await lanes.start_lane(engine, LaneInput(type=TASK_TYPE, pos=1, rules=TaskTypeRules()), "before the backup")
-    await database.close()
-    await store.close()
-
-
-async def check(stack: EmbeddedStack) -> None:
-    """See that all but what is staged is there, and that processes may start."""
-    settings = stack.build_settings()
-    database, store = Database(settings.database), ObjectStore(settings.objects)
-    await migrate.require_supported_revision(database)
-    async with database.session() as session:
-        assert (await session.exec(select(Project.project_id))).all() == ["prj_1"]
-        session.add(opening := make_opening(2))
-        await session.flush()
-        assert (opening.id or 0) > GAP
-    head = await store.head("files/a")
-    assert head is not None
-    assert (await store.get("files/a"), head.content_type, head.metadata) == (b"bytes", "text/csv", {"rows": "1"})
-    assert await store.head("staging/b") is None
-    engine = await temporal.connect(stack.build_environment(settings))
-    runs = [run.id async for run in engine.list_workflows("WorkflowType = 'TaskLane' AND ExecutionStatus = 'Running'")]
-    assert runs == [build_lane_workflow_id((TASK_TYPE, 1))]
-    await database.close()
-    await store.close()
 
 
 async def test_no_process_starts_before_a_restore_is_reconciled(database_url: str) -> None:
@@ -144,9 +67,9 @@ async def test_no_process_starts_before_a_restore_is_reconciled(database_url: st
 
 
 async def test_rows_and_workflows_without_each_other_are_mended(
-    settings: Settings, environment: Mapping[str, str], database: Database
+    settings: Settings, environment: Mapping[str, str], database: Database, objects: ObjectStore
 ) -> None:
-    """Each is ended, started or reported once; a second time only the platform is left to be mentioned."""
+    """Each is ended, started or reported once; what nothing can mend is reported again."""
     renamed = settings.database.model_copy(update={"application_name": "renamed"})
     quiet = settings.model_copy(update={"database": renamed})
     engine = await temporal.connect(environment)
@@ -154,7 +77,9 @@ async def test_rows_and_workflows_without_each_other_are_mended(
     for lane in ((TASK_TYPE, 5), ("prj_gone/x", 1)):
         await lanes.start_lane(engine, LaneInput(type=lane[0], pos=lane[1], rules=TaskTypeRules()), "a lane")
     await eventually(lambda: count_runs(engine, 2))
+    await objects.put("files/prj_1/dl_late/data.csv", b"finished after the backup")
 
+    unknown_files = "Files of 1 unknown downloads are in the store: only a rule of the bucket removes them."
     first = await run_reconciliation(quiet, engine)
     await eventually(lambda: count_runs(engine, 4))
     second = await run_reconciliation(quiet, engine)
@@ -163,6 +88,7 @@ async def test_rows_and_workflows_without_each_other_are_mended(
         "tasks/prj_gone/x/1: ended, because its project prj_gone is not in the database.",
         "Download dl_lost: its workflow was gone, and it is begun anew.",
         "Download dl_file: its file a.csv is not in the store, and it is marked as expired.",
+        unknown_files,
         "Transfer job-lost: its workflow was gone; targets without a result end as Timeout.",
         "Platform shop: its schedule was gone, and is made again.",
         "Platform shop: its orders are read again from its start on.",
@@ -170,7 +96,7 @@ async def test_rows_and_workflows_without_each_other_are_mended(
         "Lane 5 of prj_1/t: the database did not know it, and does now.",
         f"Webhook {LOST_DELIVERY}: its workflow was gone, and it is attempted again.",
     ]
-    assert second == ["Platform shop: its orders are read again from its start on."]
+    assert second == [unknown_files, "Platform shop: its orders are read again from its start on."]
     async with database.session() as session:
         target = (await session.exec(select(TransferTarget))).one()
     assert (target.state, target.reason) == (TransferState.TIMEOUT, FailureReason.DEADLINE)
@@ -265,3 +191,32 @@ async def test_temporal_writes_nothing_while_its_moment_is_chosen(empty_database
             with pytest.raises(asyncpg.LockNotAvailableError):
                 await temporals.execute("SELECT range_id FROM shards FOR SHARE")
         assert await temporals.fetchval("SELECT range_id FROM shards FOR SHARE") == 1
+
+
+async def test_a_row_of_temporals_schema_is_replaced_by_that_of_the_backup(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    """Its schema tool inserts one into `namespace_metadata`: a database without any other row is a new one."""
+    settings = DatabaseSettings(url=SecretStr(empty_database_url))
+    async with table_copies.open_connection_without_limits(settings) as connection:
+        await connection.execute(
+            "CREATE TABLE shards (range_id int); INSERT INTO shards VALUES (1);"
+            "CREATE TABLE namespace_metadata (partition_id int, notification_version int);"
+            "INSERT INTO namespace_metadata VALUES (54321, 7)"
+        )
+        copied = await table_copies.copy_tables_to_files(connection, "temporal", tmp_path)
+        with pytest.raises(Conflict, match="its table shards has rows"):
+            await table_copies.copy_files_into_empty_tables(connection, copied, tmp_path)
+        await connection.execute("DELETE FROM shards; UPDATE namespace_metadata SET notification_version = 1")
+        await table_copies.copy_files_into_empty_tables(connection, copied, tmp_path)
+        assert [*map(tuple, await connection.fetch("SELECT * FROM namespace_metadata"))] == [(54321, 7)]
+        assert await connection.fetchval("SELECT count(*) FROM shards") == 1
+
+
+async def test_a_backup_without_the_workflows_of_temporal_is_refused(
+    settings: Settings, empty_database_url: str, tmp_path: Path
+) -> None:
+    """Its database of visibility alone would restore no work."""
+    engine = backup.build_engine_databases(settings, [empty_database_url])
+    with pytest.raises(Invalid, match=r"None of the databases .* has Temporal's table `shards`"):
+        await backup.back_up(settings, tmp_path / "copy", engine)

@@ -14,17 +14,19 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 import asyncpg
 from pydantic import SecretStr
 from temporalio.client import Client
 
+from dev.embedded.components import NAMESPACE
 from dev.embedded.stack import EmbeddedStack
 from dev.local import LocalInstallation, run_installation_on_stack
 from domain.addresses.messages import Topic
 from infra import temporal
+from infra.address_settings import AddressSettings
 from infra.settings import Settings
 from sims.gse.disks import HostDisks
 from sims.gse.server import running_gse
@@ -50,6 +52,9 @@ BOOK_MAX_ROWS = 12_000
 SIGNED = {"who": "tests", "reason": "another test begins"}
 IDLE = pubsub_scenarios.Scenario(wait_seconds=20)
 """Pulls of a subscription without messages return late, so that tests of other systems are not disturbed."""
+
+Changes: TypeAlias = Mapping[str, Mapping[str, Any]]
+RunProcesses: TypeAlias = Callable[[EmbeddedStack, Settings, str], AbstractAsyncContextManager[LocalInstallation]]
 
 
 @dataclass(frozen=True)
@@ -172,14 +177,49 @@ class Deployments:
         await self._held.aclose()
 
 
+@dataclass(frozen=True)
+class OutsideSystems:
+    """All stand-ins for outside systems, which know nothing of the deployment that calls them."""
+
+    folder: Path
+    """The disks of hosts, and the credentials with which a deployment calls the others."""
+    platforms: Platforms
+    world: GseWorld
+    disks: HostDisks
+    gse: str
+    oss: Oss
+    pubsub: PubSubSim
+    publisher: Publisher
+    receiver: Receiver
+
+
+@asynccontextmanager
+async def running_outside_systems() -> AsyncIterator[OutsideSystems]:
+    """Start all stand-ins."""
+    async with AsyncExitStack() as held:
+        folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="haulage-deployment-")))
+        (folder / "credentials").mkdir()
+        disks = HostDisks(folder / "hosts", links=True)
+        world = GseWorld(transfers.QUICK, disks)
+        sim = await held.enter_async_context(running_pubsub(Broker(IDLE)))
+        outside = OutsideSystems(
+            folder=folder,
+            platforms=await held.enter_async_context(running_platforms()),
+            world=world,
+            disks=disks,
+            gse=await held.enter_async_context(running_gse(world)),
+            oss=await held.enter_async_context(running_oss(folder)),
+            pubsub=sim,
+            publisher=await held.enter_async_context(pubsub.publisher(sim.base)),
+            receiver=await held.enter_async_context(running_receiver()),
+        )
+        await _subscribe(outside.publisher)
+        yield outside
+
+
 @asynccontextmanager
 async def running_deployment(
-    stack: EmbeddedStack,
-    template: str,
-    changes: Mapping[str, Mapping[str, Any]],
-    run: Callable[
-        [EmbeddedStack, Settings, str], AbstractAsyncContextManager[LocalInstallation]
-    ] = run_installation_on_stack,
+    stack: EmbeddedStack, template: str, changes: Changes, run: RunProcesses = run_installation_on_stack
 ) -> AsyncIterator[Deployment]:
     """Start stand-ins and processes in a namespace, a database and a key prefix of their own.
 
@@ -187,41 +227,61 @@ async def running_deployment(
         changes: By section, settings that replace those below.
         run: Runs the processes, with these settings and in this namespace.
     """
-    async with AsyncExitStack() as held:
-        folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="haulage-deployment-")))
-        database_url = await held.enter_async_context(own_database(stack, template))
+    async with own_database(stack, template) as database_url, running_outside_systems() as outside:
+        own: Changes = {
+            "database": {"url": SecretStr(database_url)},
+            "objects": {"prefix": f"{secrets.token_hex(6)}/"},
+        }
         namespace = await register_namespace(stack)
-        platforms = await held.enter_async_context(running_platforms())
-        disks = HostDisks(folder / "hosts", links=True)
-        world = GseWorld(transfers.QUICK, disks)
-        gse = await held.enter_async_context(running_gse(world))
-        oss = await held.enter_async_context(running_oss(folder))
-        sim = await held.enter_async_context(running_pubsub(Broker(IDLE)))
-        publisher = await held.enter_async_context(pubsub.publisher(sim.base))
-        receiver = await held.enter_async_context(running_receiver())
-        settings = with_receiver(_settings(stack, folder, database_url), receiver)
-        settings = transfers.with_gse(settings, gse, folder, window_seconds=WINDOW_SECONDS)
-        settings = _with_orders(settings, platforms, folder)
-        settings = _with_addresses(settings, oss, sim, folder)
-        await _subscribe(publisher, settings)
-        settings = settings.model_copy(
-            update={name: getattr(settings, name).model_copy(update=dict(each)) for name, each in changes.items()}
-        )
-        installation = await held.enter_async_context(run(stack, settings, namespace))
+        async with running_processes(stack, outside, {**own, **changes}, namespace, run) as deployment:
+            yield deployment
+
+
+@asynccontextmanager
+async def running_processes(
+    stack: EmbeddedStack,
+    outside: OutsideSystems,
+    changes: Changes,
+    namespace: str = NAMESPACE,
+    run: RunProcesses = run_installation_on_stack,
+) -> AsyncIterator[Deployment]:
+    """Start processes that work with running stand-ins.
+
+    Args:
+        changes: By section, settings that replace those below.
+        run: Runs the processes, with these settings and in this namespace.
+    """
+    settings = with_receiver(_settings(stack, outside.folder), outside.receiver)
+    settings = transfers.with_gse(settings, outside.gse, outside.folder, window_seconds=WINDOW_SECONDS)
+    settings = _with_orders(settings, outside.platforms, outside.folder)
+    settings = _with_addresses(settings, outside.oss, outside.pubsub, outside.folder)
+    settings = settings.model_copy(
+        update={name: getattr(settings, name).model_copy(update=dict(each)) for name, each in changes.items()}
+    )
+    async with run(stack, settings, namespace) as installation:
         headers = {"Authorization": f"Bearer {installation.admin_key}"}
-        session = await held.enter_async_context(aiohttp.ClientSession(headers=headers))
-        yield Deployment(installation, namespace, session, platforms, world, disks, oss, sim, publisher, receiver)
+        async with aiohttp.ClientSession(headers=headers) as session:
+            yield Deployment(
+                installation,
+                namespace,
+                session,
+                outside.platforms,
+                outside.world,
+                outside.disks,
+                outside.oss,
+                outside.pubsub,
+                outside.publisher,
+                outside.receiver,
+            )
 
 
-def _settings(stack: EmbeddedStack, folder: Path, database_url: str) -> Settings:
+def _settings(stack: EmbeddedStack, folder: Path) -> Settings:
     tree = stack.build_settings()
     small_books = {"excel_file_max_rows": BOOK_MAX_ROWS}
     return tree.model_copy(
         update={
             "data_dir": folder,
             "downloads": tree.downloads.model_copy(update=small_books),
-            "database": tree.database.model_copy(update={"url": SecretStr(database_url)}),
-            "objects": tree.objects.model_copy(update={"prefix": f"{secrets.token_hex(6)}/"}),
         }
     )
 
@@ -229,7 +289,6 @@ def _settings(stack: EmbeddedStack, folder: Path, database_url: str) -> Settings
 def _with_orders(settings: Settings, platforms: Platforms, folder: Path) -> Settings:
     allow = [*settings.guard.allow, platforms.base.removeprefix("http://")]
     orders = {"credentials_folder": folder / "credentials"}
-    (folder / "credentials").mkdir()
     return settings.model_copy(
         update={
             "guard": settings.guard.model_copy(update={"allow": allow}),
@@ -248,8 +307,8 @@ def _with_addresses(settings: Settings, oss: Oss, sim: PubSubSim, folder: Path) 
     return settings.model_copy(update={"addresses": pulling})
 
 
-async def _subscribe(publisher: Publisher, settings: Settings) -> None:
-    names = settings.addresses.pubsub.subscriptions
+async def _subscribe(publisher: Publisher) -> None:
+    names = AddressSettings().pubsub.subscriptions
     for topic, name in zip(Topic, (names.swap, names.create_update, names.delete), strict=True):
         await publisher.subscribe(topic, name, ackDeadlineSeconds=ACK_DEADLINE_SECONDS)
 
