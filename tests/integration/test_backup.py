@@ -29,6 +29,7 @@ from infra.objects import ObjectStore
 from infra.secrets import SecretSealer
 from infra.settings import Settings
 from stores import migrate, table_copies
+from stores.table_copies import GAP
 from stores.tables.downloads import Download
 from stores.tables.orders import OrderPlatform
 from stores.tables.shared import Delivery, Project
@@ -69,7 +70,7 @@ async def test_no_process_starts_before_a_restore_is_reconciled(database_url: st
 async def test_rows_and_workflows_without_each_other_are_mended(
     settings: Settings, environment: Mapping[str, str], database: Database, objects: ObjectStore
 ) -> None:
-    """Each is ended, started or reported once; what nothing can mend is reported again."""
+    """Each is ended, started or reported once, what nothing can mend again; ids go on far above."""
     renamed = settings.database.model_copy(update={"application_name": "renamed"})
     quiet = settings.model_copy(update={"database": renamed})
     engine = await temporal.connect(environment)
@@ -100,6 +101,8 @@ async def test_rows_and_workflows_without_each_other_are_mended(
     async with database.session() as session:
         target = (await session.exec(select(TransferTarget))).one()
     assert (target.state, target.reason) == (TransferState.TIMEOUT, FailureReason.DEADLINE)
+    async with database.connection() as connection:
+        assert await connection.fetchval("SELECT nextval('transfer_jobs_id_seq')") > GAP
 
 
 async def count_runs(engine: Client, count: int) -> bool:
