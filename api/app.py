@@ -29,6 +29,8 @@ from services.services import Services
 from systems import System, import_modules, protocol
 
 SystemApi: TypeAlias = protocol.SystemApi[Routes]
+RequestHandler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+HandlerAnswer: TypeAlias = BaseModel | web.StreamResponse | None
 
 GC_THRESHOLDS = (50_000, 20, 50)
 ANYBODY = Caller()
@@ -83,6 +85,8 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
         for route in group:
             path = build_aiohttp_path_excluding_words_of_other_paths(route.path, suffixes, route.slashes)
             handler = build_handler(route, services, authenticator, request_rates)
+            if route.reads_ahead:
+                handler = _wrap_reading_ahead(handler, route, services, authenticator, request_rates)
             expect_handler = server.build_expect_handler(route.body_max_bytes or settings.api.body_max_bytes)
             app.router.add_route(route.method, path, handler, expect_handler=expect_handler)
     return app
@@ -121,7 +125,7 @@ def build_aiohttp_path_excluding_words_of_other_paths(
 
 def build_handler(
     route: Route, services: Services, authenticator: auth.Authenticator, request_rates: rates.RequestRates
-) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+) -> RequestHandler:
     """Return the aiohttp handler of a route: authenticate, parse the inputs, call the route's handler.
 
     What a route's declaration alone decides is decided here, once, rather than for each request.
@@ -202,6 +206,40 @@ async def _identify_count_and_authorize(
     return caller
 
 
+def _wrap_reading_ahead(
+    handle: RequestHandler,
+    route: Route,
+    services: Services,
+    authenticator: auth.Authenticator,
+    request_rates: rates.RequestRates,
+) -> RequestHandler:
+    """Return a handler that reads while the key is checked, and responds once it is known to be what it was before."""
+
+    async def read_ahead_or_handle(request: web.Request) -> web.StreamResponse:
+        request[REQUEST_STATE].route = route
+        check = None if "?" in request.raw_path else authenticator.begin_key_check(request, route)
+        if check is None:
+            return await handle(request)
+        caller, checked = check
+        answer: HandlerAnswer = None
+        fault = None
+        try:
+            await authenticator.authorize(caller, request, route)
+            inputs = await _check_owner_and_parse_inputs(route, request, caller, services.settings.api)
+            answer = await route.handler(Call(request, caller, services, route), **inputs)
+        except Exception as error:  # noqa: BLE001 - it is raised once the key is known to be good
+            fault = error
+        if await checked != caller:
+            return await handle(request)
+        _bind_caller_to_log(caller)
+        request_rates.count_request_within_quota(caller)
+        if fault is not None:
+            raise fault
+        return _build_response(route, answer)
+
+    return read_ahead_or_handle
+
+
 def _bind_caller_to_log(caller: Caller) -> None:
     if caller.project_id:
         log.bind(project_id=caller.project_id, key_id=caller.key_id)
@@ -255,7 +293,7 @@ def _log_deprecation_once_per_key(actor: str, route: str, name: str, instead: st
     log.get(__name__).warning("deprecated_name_used", actor=actor, route=route, name=name, instead=instead)
 
 
-def _build_response(route: Route, answer: BaseModel | web.StreamResponse | None) -> web.StreamResponse:
+def _build_response(route: Route, answer: HandlerAnswer) -> web.StreamResponse:
     # `isinstance` of an abstract class, as both of these are, costs as much as the rest.
     if type(answer) is route.response:
         return _build_json_response(route, answer)

@@ -31,6 +31,7 @@ PAUSE_MAX_SECONDS: Final = 0.2
 FRESH_SECONDS: Final = 2.0
 COST_FACTOR: Final = 20
 """A result is kept for this many times as long as its read took, so that reads take a twentieth of the time at most."""
+GUESSES_MAX: Final = 1_000
 KEPT_MAX_SECONDS: Final = 60.0
 """But no longer than this: a read that took so long waited for a component, and what it found is old."""
 
@@ -207,13 +208,31 @@ class SharedReadByKey(Generic[Key, Result]):
         self._read = read
         self._pause_seconds = pause_seconds
         self._batchers: dict[Key, _SingleKeyReadBatcher[Key, Result]] = {}
+        # By the hash of their keys: these are secrets, which need not stay in memory.
+        self._last: dict[int, Result] = {}
 
     async def read_anew(self, key: Key) -> Result:
         """Return the value of a key by a read that starts after this call."""
+        return await self.begin_read(key)
+
+    def begin_read(self, key: Key) -> asyncio.Future[Result]:
+        """Return the future value of a key by a read that starts after this call."""
         batcher = self._batchers.get(key)
         if batcher is None:
-            batcher = self._batchers[key] = _SingleKeyReadBatcher(key, self._read, self._pause_seconds, self._batchers)
-        return await batcher.submit(key)
+            read = self._read_and_remember
+            batcher = self._batchers[key] = _SingleKeyReadBatcher(key, read, self._pause_seconds, self._batchers)
+        return batcher.submit(key)
+
+    def guess(self, key: Key) -> Result | None:
+        """Return what the last read of a key most likely found, however long ago; None without one."""
+        return self._last.get(hash(key))
+
+    async def _read_and_remember(self, key: Key) -> Result:
+        result = await self._read(key)
+        if len(self._last) >= GUESSES_MAX:
+            self._last.clear()
+        self._last[hash(key)] = result
+        return result
 
 
 class _SingleKeyReadBatcher(AbstractBatcher[Key, Result]):
@@ -255,12 +274,19 @@ class BatchedLookup(AbstractBatcher[Key, Result | None]):
     Args:
         read_all: Reads the values of several keys; keys without a value are left out of its result.
         max_keys: How many different keys one read takes.
+        pause_seconds: After a read that several callers shared, wait this long before the next one.
     """
 
-    def __init__(self, read_all: Callable[[Sequence[Key]], Awaitable[Mapping[Key, Result]]], max_keys: int) -> None:
+    def __init__(
+        self,
+        read_all: Callable[[Sequence[Key]], Awaitable[Mapping[Key, Result]]],
+        max_keys: int,
+        pause_seconds: float = 0.0,
+    ) -> None:
         super().__init__()
         self._read_all = read_all
         self._max_keys = max_keys
+        self._pause_seconds = pause_seconds
 
     async def look_up_in_next_batch(self, key: Key) -> Result | None:
         """Return the value of a key by a read that starts after this call; None if it has none."""
@@ -281,6 +307,8 @@ class BatchedLookup(AbstractBatcher[Key, Result | None]):
         found = await self._read_all(list(dict.fromkeys(item.value for item in batch)))
         for item in batch:
             item.resolve(found.get(item.value))
+        if self._pause_seconds and len(batch) > 1:
+            await asyncio.sleep(self._pause_seconds)
 
 
 class CachedRead(Generic[Result]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
@@ -10,6 +11,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import TypeAlias
 
 from aiohttp import hdrs, web
 from multidict import istr
@@ -50,6 +52,8 @@ TICKET_PARAMETER = "ticket"
 OVERRIDES_CACHE_MAX = 1_000
 """Different texts of quotas of projects whose parsed form is remembered."""
 
+KeyCheck: TypeAlias = tuple[Caller, asyncio.Future[Caller | None]]
+"""Whose key it was when it was last checked, and whose it is."""
 _PROJECT_ID = re.compile(secrets.PROJECT_ID_PATTERN, re.ASCII)
 
 ADMIN_KEY_NEEDED = "admin_key_needed"
@@ -125,7 +129,8 @@ class Authenticator:
             # The same whatever the path names, so that it says nothing of what there is.
             raise Forbidden(ADMIN_KEY_NEEDED, "This needs the admin key, and this is a key of a project.", _ADMIN_HINT)
         _require_permissions(caller, route)
-        if PROJECT_HEADER in request.headers or (request.query_string and _has_project_parameter(request, route)):
+        is_named = request.query_string and route.allows_project_in_query and PROJECT_PARAMETER in request.query
+        if PROJECT_HEADER in request.headers or is_named:
             return await self._switch_to_named_project(caller, _read_requested_project(request, route), route)
         if route.access is RouteAccess.PROJECT and caller.is_admin:
             raise Unauthenticated(
@@ -155,13 +160,16 @@ class Authenticator:
             raise _build_wrong_key_error(token)
         return caller
 
-    async def sign_in(self, token: str, address: str | None) -> tuple[Caller, ConsoleSession]:
-        """Return the caller to whom a key belongs, and a session that ends with the key at the latest.
+    def begin_key_check(self, request: web.Request, route: Route) -> KeyCheck | None:
+        """Begin to check a key that was good before; None for other requests, and those that name a project."""
+        token = _read_key(request, route) if hdrs.AUTHORIZATION in request.headers else ""
+        caller = self._callers.guess(token)
+        if caller is None or PROJECT_HEADER in request.headers:
+            return None
+        return caller, self._callers.begin_read(token)
 
-        Raises:
-            Unauthenticated: The key is malformed, unknown, revoked or expired.
-            QuotaExhausted: The same, and too many refusals of this address wait already.
-        """
+    async def sign_in(self, token: str, address: str | None) -> tuple[Caller, ConsoleSession]:
+        """Return the caller to whom a key belongs, and a session that ends with it at the latest; raises the same."""
         caller = await self.identify_by_key_and_delay_refusal(token, address)
         key = secrets.parse_api_key(token)
         if caller.is_admin or key is None:
@@ -233,7 +241,7 @@ class Authenticator:
         if key is None:
             return None
         record = await store.find_key_credential(self._database, key.key_id)
-        # An unknown id costs the same hash and comparison as a known one, so that timing reveals nothing.
+        # An unknown id costs the same hash and comparison as a known one: timing reveals nothing.
         stored = record.secret_hash if record else bytes(32)
         digests = [secrets.digest_secret(pepper, key.secret) for pepper in self._peppers]
         matches = max(hmac.compare_digest(stored, digest) for digest in digests)
@@ -357,10 +365,6 @@ def _read_requested_project(request: web.Request, route: Route) -> str:
     return named[0] if len(set(named)) == 1 else ""
 
 
-def _has_project_parameter(request: web.Request, route: Route) -> bool:
-    return route.allows_project_in_query and PROJECT_PARAMETER in request.query
-
-
 def _read_key(request: web.Request, route: Route) -> str:
     """Return the key of a request: a bearer token, or a Basic password on routes for clients that set no headers."""
     headers = request.headers.getall(hdrs.AUTHORIZATION, [])
@@ -383,10 +387,9 @@ def _read_password_or_user_name(credentials: str) -> str:
 
 
 def _list_push_tokens(request: web.Request) -> list[str]:
-    """Return all tokens of a push; a header that holds no bearer token counts as an empty token.
+    """Return all tokens of a push, an empty one for a header that holds none; the address, in no log, may hold one.
 
-    The address may hold the secret, because a subscription of Pub/Sub cannot set a header; no log shows the address.
-    The secret comes first: checking it needs no request to Google.
+    A subscription of Pub/Sub cannot set a header. The secret comes first: to check it needs no request to Google.
     """
     headers = request.headers.getall("Authorization", [])
     return [*request.query.getall("token", []), *map(_read_bearer_token_or_empty, headers)] or [""]

@@ -162,6 +162,7 @@ class RouteOptions(TypedDict, total=False):
     for_web_ui: bool  # whether pages of Temporal's Web UI may call it with the console's session
     is_audited: bool  # False for routes that only submit or do work, which has its own record, or that change nothing
     begins_work: bool  # whether it is refused while its system is paused
+    reads_ahead: bool  # whether the handler, which reads little and changes nothing, runs while the key is checked
     deprecated: Deprecated  # whether a later release will not have it
     also: Mapping[HTTPStatus, str]  # further successful statuses, with their media types
     problems: Mapping[str, type[Fault]]  # the problem codes that this handler raises
@@ -194,6 +195,7 @@ class Route:
     is_audited: bool = True
     for_web_ui: bool = False
     begins_work: bool = False
+    reads_ahead: bool = False
     headerless: bool = False
     deprecated: Deprecated | None = None
     also: Mapping[HTTPStatus, str] = field(default_factory=dict)
@@ -380,6 +382,9 @@ def _require_valid_route(route: Route, hints: Mapping[str, Any]) -> None:
         "the path and its model must have the same variables": variables ^ declared,
         "a route with RouteAccess.OWNER needs project_id in its path": (
             {"project_id"} - declared if route.access is RouteAccess.OWNER else set()
+        ),
+        "a route that reads ahead changes nothing, and has no query": (
+            {"reads_ahead"} if route.reads_ahead and (not route.is_read_only or route.query) else set()
         ),
         "a handler's docstring is its summary": set() if route.summary else {"docstring"},
     }

@@ -22,6 +22,7 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowQueryFailedError,
 from temporalio.service import RPCError
 
 from api.batching import BatchedLookup, SharedReadByKey
+from api.http.auth import SHARED_READ_PAUSE_SECONDS
 from api.http.routes import Call, Routes
 from api.transfers.joins import JobJoiner
 from api.transfers.quotas import OPEN_TRANSFERS, OpenTransferCounter
@@ -198,7 +199,7 @@ class BatchedTransferLookup:
         self._database = services.database
         self._engine = services.engine
         self._running: dict[str, asyncio.Task[bool]] = {}
-        self._targets = BatchedLookup(self._find_targets, TARGETS_AT_A_TIME)
+        self._targets = BatchedLookup(self._find_targets, TARGETS_AT_A_TIME, SHARED_READ_PAUSE_SECONDS)
         self._cancelled = BatchedLookup(self._find_cancelled, TARGETS_AT_A_TIME)
         # Of ended jobs: counting 50,000 targets for each page of them would take longer than the page.
         self._outcomes: BoundedCache[tuple[int, str | None], Sequence[TargetOutcomeCount]] = BoundedCache()

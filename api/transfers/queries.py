@@ -62,6 +62,7 @@ async def read_job(call: Call, path: TransferJobPath, query: JobTargetsQuery) ->
     "/v1/transfers/{task_id}",
     access=RouteAccess.PROJECT,
     slashes="task_id",
+    reads_ahead=True,
     problems={"not_found": Missing, EXPIRED: Gone},
 )
 async def read_task(call: Call, path: TransferTaskPath) -> TransferTaskResponse:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from api import batching
-from api.batching import AbstractBatcher, BatchItem, GrowingPausesUntilRetryTimeout
+from api.batching import (
+    AbstractBatcher,
+    BatchedLookup,
+    BatchItem,
+    GrowingPausesUntilRetryTimeout,
+    SharedReadByKey,
+)
 from infra.outages import Component, EngineUnresponsive, find_component_in_outage
 
 CAPACITY = 10
@@ -175,3 +181,37 @@ async def test_the_pause_is_shorter_for_a_message_that_may_soon_be_accepted() ->
 
     assert soon >= batching.PAUSE_MIN_SECONDS
     assert time.monotonic() - began >= batching.PAUSE_USUAL_SECONDS > batching.PAUSE_MIN_SECONDS
+
+
+async def test_a_guess_is_what_the_last_read_found() -> None:
+    """A read that begins later is not answered by it."""
+    values = iter([1, 2])
+
+    async def read(_key: str) -> int:
+        return next(values)
+
+    reads = SharedReadByKey(read)
+    assert reads.guess("a") is None
+    assert await reads.read_anew("a") == 1
+    later = reads.begin_read("a")
+
+    assert (reads.guess("a"), await later, reads.guess("a"), reads.guess("b")) == (1, 2, 2, None)
+
+
+async def test_lookups_gather_after_one_that_was_shared() -> None:
+    """One that comes alone is read at once; the pause after a shared read lets those that follow come together."""
+    read: list[Sequence[str]] = []
+
+    async def read_all(keys: Sequence[str]) -> dict[str, str]:
+        read.append(keys)
+        return {}
+
+    lookup = BatchedLookup(read_all, max_keys=10, pause_seconds=0.01)
+    await lookup.look_up_in_next_batch("a")
+    await asyncio.gather(*map(lookup.look_up_in_next_batch, "bc"))
+    first = lookup.submit("d")
+    await run_ready_tasks()
+    assert read == [["a"], ["b", "c"]]
+
+    await asyncio.gather(first, lookup.submit("e"))
+    assert read == [["a"], ["b", "c"], ["d", "e"]]
