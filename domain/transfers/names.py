@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import uuid
 from dataclasses import dataclass
 
 from domain.transfers.models import FileByBizAppAndPath, TransferSpec
@@ -90,7 +89,7 @@ def parse_task_id(text: str, secret: bytes, project_id: str) -> TransferTaskKey 
     match = _FORM.fullmatch(text)
     if match is None or match[1] != TASK or not _UUID.fullmatch(match[5]):
         return None
-    bits = _extract_bits(uuid.UUID(match[5]))
+    bits = _extract_bits(match[5])
     bits, check = _split_bits(bits, CHECK_BITS)
     bits, salt = _split_bits(bits, SALT_BITS)
     window_number, key = _split_bits(bits, KEY_BITS)
@@ -139,10 +138,11 @@ def _format_uuid(bits: int) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _extract_bits(name: uuid.UUID) -> int:
-    low = name.int & (1 << _LOW_BITS) - 1
-    middle = name.int >> 64 & (1 << _MIDDLE_BITS) - 1
-    return (name.int >> 80 << _MIDDLE_BITS | middle) << _LOW_BITS | low
+def _extract_bits(name: str) -> int:
+    number = int(name.replace("-", ""), 16)
+    low = number & (1 << _LOW_BITS) - 1
+    middle = number >> 64 & (1 << _MIDDLE_BITS) - 1
+    return (number >> 80 << _MIDDLE_BITS | middle) << _LOW_BITS | low
 
 
 def _split_bits(bits: int, width: int) -> tuple[int, int]:

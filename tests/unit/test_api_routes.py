@@ -102,6 +102,12 @@ def test_a_row_that_cannot_work_is_refused(
         Routes("items", "").get(path, access=access)(handler)
 
 
+def test_only_what_changes_nothing_reads_ahead_of_the_check_of_its_key() -> None:
+    """Whatever it did would be done for a key that may turn out to be revoked."""
+    with pytest.raises(TypeError, match="reads ahead changes nothing"):
+        Routes("items", "").post("/items", access=RouteAccess.PROJECT, reads_ahead=True)(plain)
+
+
 @pytest.mark.parametrize(
     ("path", "others", "pattern"),
     [
