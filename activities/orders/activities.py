@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -195,10 +195,11 @@ class PlatformActivities:
     @activity.defn(name="order_read")
     async def read_slice(self, params: ReadSliceInput) -> ReadSliceResult:
         """Make one attempt at a slice: read, confirm, and commit orders and the ledger's row in one transaction."""
-        async with send_heartbeats_during_block(at_once=False):
+        saver = slice_attempts.AnswerLogSaver(self._objects, params)
+        async with send_heartbeats_during_block(saver.list_heartbeat_details, at_once=False):
             until = time.monotonic() + min(FURTHER_SECONDS, params.settings.timeout / 2)
-            with slice_attempts.convert_platform_failures():
-                result = await self._take_and_read_slice_or_raise_attempt_failure(params)
+            with slice_attempts.convert_platform_failures(saver):
+                result = await self._take_and_read_slice_or_raise_attempt_failure(params, saver)
             further_done = (
                 await self._read_further_slices(params, until) if result.ending is SliceReadOutcome.DONE else 0
             )
@@ -212,7 +213,7 @@ class PlatformActivities:
             further = params.model_copy(update={"window": window, "resume_point": None, "further": []})
             try:
                 with slice_attempts.convert_platform_failures(), slice_attempts.convert_outages_to_lost_worker():
-                    read = await self._take_and_read_slice_or_raise_attempt_failure(further, is_further=True)
+                    read = await self._take_and_read_slice_or_raise_attempt_failure(further, None)
             except ApplicationError:
                 with suppress(*DATABASE_ERRORS):
                     await attempts.release_slice_unless_retaken(self._database, further)
@@ -222,10 +223,12 @@ class PlatformActivities:
         return len(params.further)
 
     async def _take_and_read_slice_or_raise_attempt_failure(
-        self, params: ReadSliceInput, *, is_further: bool = False
+        self, params: ReadSliceInput, saver: slice_attempts.AnswerLogSaver | None
     ) -> ReadSliceResult:
+        """Read a slice; a further one has no saver, because no later attempt continues it."""
+        began = time.monotonic()
         attempt = await attempts.take_slice_unless_ended_or_refused(
-            self._database, params, only_if_settings_unchanged=is_further
+            self._database, params, only_if_settings_unchanged=saver is None
         )
         state = attempt.state
         if attempt.refusal is not None:
@@ -237,16 +240,23 @@ class PlatformActivities:
         if attempt.taken is SliceStateWhenTaken.NOT:
             return ReadSliceResult(ending=SliceReadOutcome.OVER)
         answers = await slice_attempts.load_answers_of_earlier_attempts(self._objects, params, state.capability)
+        connector = self.build_connector(
+            state, params, answers, AttemptTimeBudget.for_attempt(params.settings.timeout, began)
+        )
         try:
-            return await self._read_window_and_commit(
-                state, params, answers, may_split=attempt.taken is SliceStateWhenTaken.OPEN
-            )
+            async with saver.save_during_block(answers) if saver else nullcontext():
+                result = await self._read_window_and_commit(
+                    state, params, connector, may_split=attempt.taken is SliceStateWhenTaken.OPEN
+                )
         except PlatformFailure as failure:
-            if is_further:
+            if saver is None:
                 raise
             raise slice_attempts.to_application_error(
                 await self._store_answers_and_build_failure(state.capability, params, answers, failure)
             ) from None
+        if saver is not None and result.ending is not SliceReadOutcome.OVER:
+            await saver.delete_stored_answers()
+        return result
 
     async def _store_answers_and_build_failure(
         self, capability: Capability, params: ReadSliceInput, answers: ReplayableAnswerLog, failure: PlatformFailure
@@ -264,14 +274,14 @@ class PlatformActivities:
         self,
         state: PlatformWithSettingsInForce,
         params: ReadSliceInput,
-        answers: ReplayableAnswerLog,
+        connector: PlatformConnector,
         *,
         may_split: bool,
     ) -> ReadSliceResult:
         query = state.capability.query
         halves = params.window.split_in_halves(query.window_min_seconds) if may_split else None
         reading = WindowReader(
-            self.build_connector(state, params, answers),
+            connector,
             params.window.with_overlap(params.settings.overlap, query.window_max_seconds),
             params.settings.max_rows_per_slice if halves else None,
         )
@@ -287,9 +297,7 @@ class PlatformActivities:
             state.row.zone_checked_at is None and await reading.confirm_zone_by_query_at_modification_second()
         )
         copies = await self._fetch_details_of_new_versions(state, reading, list(contents.copies.values()))
-        read = await self._store_pages_and_commit(state, params, contents, copies, is_zone_confirmed=is_zone_right)
-        await slice_attempts.delete_stored_answers(self._objects, params)
-        return read
+        return await self._store_pages_and_commit(state, params, contents, copies, is_zone_confirmed=is_zone_right)
 
     def build_connector(
         self,
@@ -302,7 +310,6 @@ class PlatformActivities:
         settings = slice_input.settings if slice_input else state.settings
         keys = build_credentials_reader(self._settings.credentials_folder, settings.credentials)
         capability = settings.apply_rate_and_api_version(state.capability)
-        budget = AttemptTimeBudget.for_attempt(settings.timeout) if slice_input else budget
         per_day = self._quotas.with_overrides(state.quotas).platform_requests_per_day
         quota = ProjectRequestQuota(state.row.project_id, per_day)
         return self._connectors.build_connector(

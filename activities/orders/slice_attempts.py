@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -67,12 +68,62 @@ async def store_answers_for_next_attempt(
     return SliceResumePoint(key=key, older=older, kept_at=datetime.now(UTC))
 
 
-async def delete_stored_answers(objects: ObjectStore, params: ReadSliceInput) -> None:
-    """Delete the stored answers."""
-    resume_point = params.resume_point
-    for key in (resume_point.key, resume_point.older) if resume_point else ():
-        if key is not None:
-            await objects.delete(key)
+SAVE_SECONDS: Final = 10.0
+SAVE_SHARE: Final = 1 / 10
+"""An attempt stores its answers this often, or after this share of its timeout where that is shorter; where it takes
+long, less often, so that no more than this share of the time goes by with it."""
+
+
+class AnswerLogSaver:
+    """Stores the answers of a running attempt every few seconds, so that one that is lost costs few requests.
+
+    Heartbeats carry the resume point, which the workflow finds in the error of an attempt that ended without a word.
+    """
+
+    def __init__(self, objects: ObjectStore, params: ReadSliceInput) -> None:
+        self._objects = objects
+        self._params = params
+        self.resume_point: SliceResumePoint | None = None
+
+    def list_heartbeat_details(self) -> Sequence[SliceResumePoint]:
+        """Return the resume point, if anything is stored."""
+        return () if self.resume_point is None else (self.resume_point,)
+
+    @asynccontextmanager
+    async def save_during_block(self, answers: ReplayableAnswerLog) -> AsyncIterator[None]:
+        """Store the answers every few seconds while the body runs."""
+        ended = asyncio.Event()
+        task = asyncio.create_task(self._save_until(ended, answers))
+        try:
+            yield
+        finally:
+            # Not cancelled: what is written next replaces or deletes the object, and must not be overtaken.
+            ended.set()
+            await task
+
+    async def _save_until(self, ended: asyncio.Event, answers: ReplayableAnswerLog) -> None:
+        pause = shortest = min(SAVE_SECONDS, self._params.settings.timeout * SAVE_SHARE)
+        saved = 0
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), pause)
+                return
+            began, gained = time.monotonic(), answers.gained
+            try:
+                if gained > saved:
+                    self.resume_point = await store_answers_for_next_attempt(self._objects, self._params, answers)
+                saved = gained
+            except Exception as error:
+                if not outages.is_outage(error):
+                    raise
+            pause = max(shortest, (time.monotonic() - began) / SAVE_SHARE)
+
+    async def delete_stored_answers(self) -> None:
+        """Delete what this attempt and the ones before have stored."""
+        points = [point for point in (self._params.resume_point, self.resume_point) if point is not None]
+        self.resume_point = None
+        for key in {key for point in points for key in (point.key, point.older) if key is not None}:
+            await self._objects.delete(key)
 
 
 CONTENT_TYPE: Final = "application/vnd.apache.parquet"
@@ -119,8 +170,12 @@ TIMEOUT_HINT: Final = "Raise `timeout`, or shorten `interval` or lower `max_rows
 
 
 @contextmanager
-def convert_platform_failures() -> Iterator[None]:
-    """Turn failures of a platform into application errors that carry a SliceAttemptFailure."""
+def convert_platform_failures(saver: AnswerLogSaver | None = None) -> Iterator[None]:
+    """Turn failures of a platform into application errors that carry a SliceAttemptFailure.
+
+    Args:
+        saver: Knows where the next attempt can continue if the worker is stopped.
+    """
     try:
         yield
     except PlatformFailure as failure:
@@ -130,7 +185,10 @@ def convert_platform_failures() -> Iterator[None]:
         if details is None or not details.worker_shutdown:
             raise
         fault = FaultRecord(code="worker_stopped", message="The worker was stopped in order.", retryable=True)
-        raise to_application_error(SliceAttemptFailure(kind=SliceFailureKind.CRASHED, fault=fault)) from None
+        stopped = SliceAttemptFailure(kind=SliceFailureKind.CRASHED, fault=fault)
+        raise to_application_error(
+            stopped.model_copy(update={"resume_point": saver.resume_point if saver else None})
+        ) from None
 
 
 @contextmanager

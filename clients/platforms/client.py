@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import codecs
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -211,22 +211,22 @@ class PlatformClient:
     async def _request_once(self, request: _Request, credentials: Credentials) -> PlatformAnswer:
         await self._wait_for_permit(request.permits)
         asked_at = datetime.now(UTC) + self.clock_skew
-        answer = await self._send_signed(request.url, request.parameters, credentials)
+        with self._budget.measure_answer():
+            answer = await self._send_signed(request.url, request.parameters, credentials)
         return self._parse_answer(answer, request.reader, asked_at)
 
     async def _wait_for_permit(self, permits: RequestPermits) -> None:
-        if self._budget.is_over:
+        began, left = time.monotonic(), self._budget.seconds_left
+        if left <= 0:
             raise AttemptTimeUsedUp(f"The whole slice of {self} could not be read within its timeout.")
-        clock = asyncio.get_running_loop().time
-        began = clock()
         try:
-            await permits.wait_for_permit(self._budget.patience_seconds)
+            await permits.wait_for_permit(min(left, self._budget.patience_seconds))
         except PlatformBusy:
             metrics.PLATFORM_QUOTA_REFUSALS.labels(self._account.platform).inc()
             raise
         finally:
-            self._budget.reduce_patience(clock() - began)
-            metrics.PLATFORM_WAITS.labels(self._account.platform).observe(clock() - began)
+            self._budget.reduce_patience(waited := time.monotonic() - began)
+            metrics.PLATFORM_WAITS.labels(self._account.platform).observe(waited)
 
     async def _send_signed(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> HttpResponse:
         signed = authenticate_request(

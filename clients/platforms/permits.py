@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Self
@@ -171,24 +174,40 @@ class AttemptTimeBudget:
 
     Args:
         patience_seconds: Limit of all waits together; a longer one is left to a timer of the workflow.
-        until: When to stop, by the clock of the event loop.
+        until: When to stop, by the monotonic clock.
         answer_seconds: Timeout of each request; that of the client by default.
+        slowest_answer_seconds: The longest that a request has taken so far; none begins that may end after `until`.
     """
 
     patience_seconds: float = PATIENCE_SECONDS
     until: float = math.inf
     answer_seconds: float | None = None
+    slowest_answer_seconds: float = 0.0
 
     @classmethod
-    def for_attempt(cls, timeout_seconds: float) -> Self:
-        """Build the budget of an attempt with this timeout."""
-        now = asyncio.get_running_loop().time()
-        return cls(timeout_seconds * WAITING_SHARE, now + timeout_seconds * READING_SHARE)
+    def for_attempt(cls, timeout_seconds: float, began: float) -> Self:
+        """Build the budget of an attempt with this timeout, of which some has gone by since it began.
+
+        Its end uses the same database and store as its beginning, so it is given as long, and a tenth at least; but no
+        more than half of what is left, so that some is read however slow they are.
+        """
+        used = time.monotonic() - began
+        end_seconds = min(max(used, timeout_seconds * (1 - READING_SHARE)), (timeout_seconds - used) / 2)
+        return cls(timeout_seconds * WAITING_SHARE, began + timeout_seconds - end_seconds)
 
     @property
-    def is_over(self) -> bool:
-        """Whether it is time to stop."""
-        return asyncio.get_running_loop().time() >= self.until
+    def seconds_left(self) -> float:
+        """How long it may still wait before it sends a request; negative where it is time to stop."""
+        return self.until - self.slowest_answer_seconds - time.monotonic()
+
+    @contextmanager
+    def measure_answer(self) -> Iterator[None]:
+        """Record how long a request takes."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.slowest_answer_seconds = max(self.slowest_answer_seconds, time.monotonic() - began)
 
     def reduce_patience(self, seconds: float) -> None:
         """Subtract a wait from the patience."""

@@ -12,6 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.orders import slice_attempts
 from activities.orders.activities import OrderActivities, PlatformActivities
+from clients.platforms import ReplayableAnswerLog
 from domain.faults import FaultRecord
 from domain.orders import names
 from domain.orders.activity_models import (
@@ -21,13 +22,14 @@ from domain.orders.activity_models import (
     ReadSliceInput,
     ReadSliceResult,
 )
-from domain.orders.slices import SliceReadOutcome, SliceReadPurpose
+from domain.orders.slices import SliceReadOutcome, SliceReadPurpose, SliceResumePoint
 from infra.settings import Settings
 from sims.platforms.clock import MICRO
 from sims.platforms.platform import Platform
 from sims.platforms.scenario import PlatformScenario
 from stores.orders import ledger
 from tests.support.orders import NUMBER, Orders, count_findings, running_orders, since
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -75,12 +77,22 @@ async def claim_one(orders: Orders, platform: Platform) -> Attempt:
     reader = PlatformActivities(orders.services)
 
     def attempt(
-        holder: str, purpose: SliceReadPurpose = SliceReadPurpose.FIRST
+        holder: str,
+        purpose: SliceReadPurpose = SliceReadPurpose.FIRST,
+        resume_point: SliceResumePoint | None = None,
+        send_heartbeat: Callable[..., None] = lambda *_: None,
     ) -> Coroutine[Any, Any, ReadSliceResult]:
         order = ReadSliceInput(
-            platform=NUMBER, window=job.window, purpose=purpose, settings=settings, holder=f"slice/{holder}"
+            platform=NUMBER,
+            window=job.window,
+            purpose=purpose,
+            settings=settings,
+            resume_point=resume_point,
+            holder=f"slice/{holder}",
         )
-        return environment().run(reader.read_slice, order)
+        running = environment()
+        running.on_heartbeat = send_heartbeat
+        return running.run(reader.read_slice, order)
 
     return attempt
 
@@ -107,6 +119,38 @@ async def test_what_it_read_is_not_written(orders: Orders, monkeypatch: pytest.M
     assert (await orders.read_orders(), await orders.slices(), await orders.row()) == before
     assert count_findings(await orders.findings()) == NOTHING
     assert (taken_over.ending, woken.ending) == (SliceReadOutcome.DONE, SliceReadOutcome.OVER)
+
+
+async def test_what_it_read_is_not_requested_again(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is lost in its commit: its heartbeats said where its answers are, and the next attempt replays them."""
+    held_up, saved_at = HeldUp(), list[SliceResumePoint]()
+    monkeypatch.setattr(slice_attempts, "store_raw_pages_as_parquet", held_up.keep)
+    monkeypatch.setattr(slice_attempts, "SAVE_SECONDS", 0.05)
+    platform = orders.play(PlatformScenario(orders=60, span_seconds=SPAN_SECONDS))
+    attempt = await claim_one(orders, platform)
+    lost = asyncio.create_task(attempt("lost", send_heartbeat=lambda *details: saved_at.extend(details)))
+    await held_up.is_waiting.wait()
+    requests = platform.calls["told"]
+    objects = orders.services.objects
+
+    async def has_saved_all() -> bool:
+        return bool(saved_at) and count_answers(await objects.get(saved_at[-1].key)) == requests
+
+    await eventually(has_saved_all)
+    lost.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await lost
+    ended = await attempt("next", resume_point=saved_at[-1])
+
+    assert ended.ending is SliceReadOutcome.DONE
+    assert platform.calls["told"] == requests
+    assert await objects.list(names.STAGING) == []
+    assert count_findings(await orders.findings()) == NOTHING
+
+
+def count_answers(log: bytes) -> int:
+    """Return the number of answers in a stored log."""
+    return len(ReplayableAnswerLog.decode(log)._kept)
 
 
 @pytest.mark.parametrize("purpose", [SliceReadPurpose.AGAIN, SliceReadPurpose.SWEEP])

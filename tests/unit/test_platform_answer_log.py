@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -86,11 +87,29 @@ async def test_an_attempt_stops_before_it_is_ended() -> None:
 
 async def test_the_time_of_an_attempt_is_shared_out() -> None:
     """Half of it may go by waiting for turns, and a part is left for the commit."""
-    budget = AttemptTimeBudget.for_attempt(100)
+    budget = AttemptTimeBudget.for_attempt(100, time.monotonic())
     assert budget.patience_seconds == 100 * WAITING_SHARE
-    assert not budget.is_over
+    assert budget.seconds_left == pytest.approx(100 * READING_SHARE, abs=5)
     budget.reduce_patience(30)
     budget.reduce_patience(30)
     assert budget.patience_seconds == 0
-    budget.until -= 100 * READING_SHARE + 0.001  # what rounding may leave
-    assert budget.is_over
+
+
+@pytest.mark.parametrize(("used", "end"), [(1, 10), (30, 30), (80, 10), (96, 2)])
+def test_an_attempt_ends_in_as_much_time_as_it_took_to_begin(used: float, end: float) -> None:
+    """A tenth at least, and half of what is left at most; its time counts from its beginning."""
+    began = time.monotonic() - used
+    budget = AttemptTimeBudget.for_attempt(100, began)
+    assert budget.until - began == pytest.approx(100 - end, abs=2)
+
+
+def test_no_request_begins_that_may_end_too_late() -> None:
+    """It is supposed to take as long as the slowest one so far."""
+    budget = AttemptTimeBudget.for_attempt(100, time.monotonic())
+    before = budget.seconds_left
+    budget.slowest_answer_seconds = 40
+    with budget.measure_answer():
+        pass
+    assert budget.seconds_left == pytest.approx(before - 40, abs=5)
+    budget.slowest_answer_seconds = 95
+    assert budget.seconds_left < 0

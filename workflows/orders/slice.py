@@ -36,6 +36,7 @@ with workflow.unsafe.imports_passed_through():
         SliceFailureKind,
         SliceReadOutcome,
         SliceReadPurpose,
+        SliceResumePoint,
         SliceRetryState,
     )
     from domain.orders.windows import LiveOrHistory
@@ -159,12 +160,14 @@ class OrderSliceWorkflow:
         return SliceResult(done=False, fault=fault)
 
     def _convert_to_attempt_failure(self, error: ActivityError) -> SliceAttemptFailure:
-        """Return what a failed attempt means; one that was lost keeps the resume point of the one before."""
+        """Return what a failed attempt means; one that was lost has the resume point of its last heartbeat, if any."""
         cause, resume_point = error.cause, self._resume_point
+        if isinstance(cause, EngineTimeout) and cause.last_heartbeat_details:
+            resume_point = SliceResumePoint.model_validate(cause.last_heartbeat_details[0])
         if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
             result = SliceAttemptFailure.model_validate(cause.details[0])
-            is_crash = result.kind is SliceFailureKind.CRASHED
-            return result.model_copy(update={"resume_point": resume_point}) if is_crash else result
+            is_without = result.kind is SliceFailureKind.CRASHED and result.resume_point is None
+            return result.model_copy(update={"resume_point": resume_point}) if is_without else result
         if isinstance(cause, EngineTimeout) and cause.type is TimeoutType.HEARTBEAT:
             fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
             return SliceAttemptFailure(kind=SliceFailureKind.CRASHED, fault=fault, resume_point=resume_point)
