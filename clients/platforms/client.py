@@ -216,17 +216,16 @@ class PlatformClient:
         return self._parse_answer(answer, request.reader, asked_at)
 
     async def _wait_for_permit(self, permits: RequestPermits) -> None:
-        began, left = time.monotonic(), self._budget.seconds_left
-        if left <= 0:
+        if self._budget.seconds_left <= 0:
             raise AttemptTimeUsedUp(f"The whole slice of {self} could not be read within its timeout.")
+        began = time.monotonic()
         try:
-            await permits.wait_for_permit(min(left, self._budget.patience_seconds))
+            await self._budget.wait_for_permit(permits)
         except PlatformBusy:
             metrics.PLATFORM_QUOTA_REFUSALS.labels(self._account.platform).inc()
             raise
         finally:
-            self._budget.reduce_patience(waited := time.monotonic() - began)
-            metrics.PLATFORM_WAITS.labels(self._account.platform).observe(waited)
+            metrics.PLATFORM_WAITS.labels(self._account.platform).observe(time.monotonic() - began)
 
     async def _send_signed(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> HttpResponse:
         signed = authenticate_request(

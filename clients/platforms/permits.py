@@ -183,6 +183,7 @@ class AttemptTimeBudget:
     until: float = math.inf
     answer_seconds: float | None = None
     slowest_answer_seconds: float = 0.0
+    waited_until: float = -math.inf
 
     @classmethod
     def for_attempt(cls, timeout_seconds: float, began: float) -> Self:
@@ -209,6 +210,21 @@ class AttemptTimeBudget:
         finally:
             self.slowest_answer_seconds = max(self.slowest_answer_seconds, time.monotonic() - began)
 
-    def reduce_patience(self, seconds: float) -> None:
-        """Subtract a wait from the patience."""
-        self.patience_seconds = max(0.0, self.patience_seconds - seconds)
+    async def wait_for_permit(self, permits: RequestPermits) -> None:
+        """Wait for a permit; raises PlatformBusy where that takes longer than the patience and time that are left."""
+        began = time.monotonic()
+        try:
+            await permits.wait_for_permit(min(self.patience_seconds, self.seconds_left))
+        except PlatformBusy as busy:
+            # The request is not repeated within an attempt: it would wait on, until its time is used up, which is a
+            # failure. A timer of the workflow waits instead.
+            busy.is_transient = self.until == math.inf
+            raise
+        finally:
+            self.reduce_patience(began)
+
+    def reduce_patience(self, began: float) -> None:
+        """Subtract a wait that ends now from the patience; time in which several requests wait counts once."""
+        now = time.monotonic()
+        self.patience_seconds = max(0.0, self.patience_seconds - (now - max(began, self.waited_until)))
+        self.waited_until = now

@@ -90,8 +90,11 @@ async def test_the_time_of_an_attempt_is_shared_out() -> None:
     budget = AttemptTimeBudget.for_attempt(100, time.monotonic())
     assert budget.patience_seconds == 100 * WAITING_SHARE
     assert budget.seconds_left == pytest.approx(100 * READING_SHARE, abs=5)
-    budget.reduce_patience(30)
-    budget.reduce_patience(30)
+    for waited in (30, 30):
+        budget.reduce_patience(time.monotonic() - waited)
+    assert budget.patience_seconds == pytest.approx(20, abs=5), "both waits were at the same time"
+    budget.waited_until = 0.0
+    budget.reduce_patience(time.monotonic() - 30)
     assert budget.patience_seconds == 0
 
 
