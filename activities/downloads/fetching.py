@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
@@ -16,6 +16,7 @@ from domain.downloads import plan, repeats, sinks
 from domain.downloads.activity_models import FetchRangeInput, FetchRangeResult
 from domain.downloads.models import NewColumnPolicy, RangeFetcherProgress
 from domain.downloads.pages import (
+    FirstPage,
     NewColumnsFound,
     build_new_column_fault,
     read_first_page,
@@ -66,12 +67,15 @@ class RangeFetcher:
         if self._pages.index == 0 and self._stager.has_nothing_stored:
             self._stager.add_head(self._sink.encode_head(self._fetch.probe.shape.columns))
         try:
-            try:
-                done = await self._stage_pages(deadline) or self._stager.next_page == self._pages.end
-                if done:
-                    await self._require_no_rows_behind_end()
-            except NewColumnsFound as found:
-                return self._build_result(done=True, new_columns=await self._list_new_columns_of_rest_of_range(found))
+            if not self._stager.new_columns:
+                try:
+                    done = await self._stage_pages(deadline) or self._stager.next_page == self._pages.end
+                    if done:
+                        await self._require_no_rows_behind_end()
+                except NewColumnsFound as found:
+                    self._add_new_columns_or_raise_fault(found)
+            if self._stager.new_columns:
+                done = await self._collect_new_columns(deadline)
         except SourceFault as fault:
             await self._stager.store_tail()
             await self._decide_transience_and_add_notes(fault)
@@ -82,7 +86,9 @@ class RangeFetcher:
         except RetryLater as later:
             await self._stager.store_tail()
             return self._build_result(done=False, wait=later.wait)
-        await (self._stager.finish_range() if done else self._stager.store_tail())
+        # Pages with new columns are read again with these: nothing of the range will be joined or rendered.
+        is_staged = done and not self._stager.new_columns
+        await (self._stager.finish_range() if is_staged else self._stager.store_tail())
         return self._build_result(done=done)
 
     async def _stage_pages(self, deadline: float) -> bool:
@@ -116,33 +122,31 @@ class RangeFetcher:
             fault.transient = not is_there and not is_timeout(fault)
         fault.notes = [progress]
 
-    def _build_result(
-        self, *, done: bool, new_columns: list[str] | None = None, wait: RetryWait | None = None
-    ) -> FetchRangeResult:
+    def _build_result(self, *, done: bool, wait: RetryWait | None = None) -> FetchRangeResult:
         return FetchRangeResult(
             number=self._pages.number_among_all_tables,
             rows=self._stager.rows,
             done=done,
-            new_columns=new_columns or [],
+            new_columns=self._stager.new_columns if done else [],
             left_out=self._encoder.reader.left_out_keys_beyond_shape,
             warnings=self._warnings,
             wait=wait,
         )
 
-    def _ends_source_without_total(self, page: EncodedPage) -> bool:
+    def _ends_source_without_total(self, page: EncodedPage | FirstPage) -> bool:
         """Return whether a page ends a source without a total: it is empty and announces no more."""
         if self._pages.end is not None:
             return False
         if self._is_empty_page_ending_open_range(page):
             return True
-        number = self._stager.next_page
-        plan.raise_if_source_seems_endless(number, self._extent.to_source_page_number(number), self._stager.marks)
+        position = self._stager.next_page
+        plan.raise_if_source_seems_endless(position, self._extent.to_source_page_number(position), self._stager.marks)
         return False
 
-    def _is_empty_page_ending_open_range(self, page: EncodedPage) -> bool:
+    def _is_empty_page_ending_open_range(self, page: EncodedPage | FirstPage) -> bool:
         return self._pages.end is None and not page.rows and not page.has_more
 
-    async def _confirm_end_of_source(self, number: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
+    async def _confirm_end_of_source(self, position: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
         """Request an empty page again, and the page behind it, since no total would show that rows are missing.
 
         Returns the page of the second answer, which may have rows.
@@ -151,17 +155,17 @@ class RangeFetcher:
             SourceFault: The page behind it has rows, so the empty page is not the end.
         """
         size = self._extent.page_size
-        page = await self._source.read_page(number, size, parse, self._tries)
+        page = await self._source.read_page(position, size, parse, self._tries)
         if not self._is_empty_page_ending_open_range(page):
             return page
 
         def require_no_rows(body: bytes) -> None:
             # Checked while parsing, so that it is retried: a cache may once answer another page in its place.
             if behind := read_row_texts(body):
-                raise _build_empty_page_fault(self._extent.to_source_page_number(number), len(behind))
+                raise _build_empty_page_fault(self._extent.to_source_page_number(position), len(behind))
 
         try:
-            await self._source.read_page(number + 1, size, require_no_rows, self._tries)
+            await self._source.read_page(position + 1, size, require_no_rows, self._tries)
         except SourceFault as fault:
             if not means_beyond_last_page(fault):
                 raise
@@ -243,55 +247,58 @@ class RangeFetcher:
                 raise
             return False
 
-    async def _list_new_columns_of_rest_of_range(self, found: NewColumnsFound) -> list[str]:
-        """Collect all new columns of the rest of the range, so that it is read again only once.
-
-        Raises:
-            NewColumnsFound: New columns are not allowed.
-        """
-        number = self._stager.next_page
+    def _add_new_columns_or_raise_fault(self, found: NewColumnsFound) -> None:
         if self._fetch.spec.columns is not NewColumnPolicy.OPEN:
-            raise build_new_column_fault(
-                found, self._fetch.probe.shape.columns, self._extent.to_source_page_number(number)
-            )
-        names = dict.fromkeys(found.names)
-        known = set(self._fetch.probe.shape.columns)
-        number += 1
-        marks: list[str] = []
-        while self._pages.end is None or number < self._pages.end:
-            page = await self._source.read_page(number, self._extent.page_size, read_first_page, self._tries)
-            if self._pages.end is None:
-                marks.append(repeats.build_page_mark(page.rows, blake2b(page.text).hexdigest()))
-                plan.raise_if_source_seems_endless(number, self._extent.to_source_page_number(number), marks)
-                repeats.require_no_endless_page(number, marks)
-            names.update(dict.fromkeys(key for key in page.columns if key not in known))
-            if not page.rows and not page.has_more and self._pages.end is None:
+            source_page = self._extent.to_source_page_number(self._stager.next_page)
+            raise build_new_column_fault(found, self._fetch.probe.shape.columns, source_page)
+        self._stager.add_new_columns(found.names)
+
+    async def _collect_new_columns(self, deadline: float) -> bool:
+        """Read on for all new columns of the range, so that it is read again only once; return whether it ended.
+
+        Like staging, this ends when the monotonic clock reads `deadline`, after one page at least, and goes on from
+        there in the next slice.
+        """
+        known, end = set(self._fetch.probe.shape.columns), self._pages.end
+        while end is None or self._stager.next_page < end:
+            position = self._stager.next_page
+            page = await self._source.read_page(position, self._extent.page_size, read_first_page, self._tries)
+            if self._ends_source_without_total(page):
+                return True
+            mark = repeats.build_page_mark(page.rows, blake2b(page.text).hexdigest())
+            if end is None:
+                repeats.require_no_endless_page(
+                    self._extent.to_source_page_number(position), [*self._stager.marks[-repeats.SAME_PAGES_MAX :], mark]
+                )
+            self._stager.add_new_columns(name for name in page.columns if name not in known)
+            await self._stager.skip_page(mark)
+            if time.monotonic() >= deadline:
                 break
-            number += 1
-        return list(names)
+        return self._stager.next_page == end
 
     async def _read_ahead(self, deadline: float) -> AsyncGenerator[EncodedPage]:
         """Yield the pages to come; while one is processed, the next is being requested.
 
         At least one page is read, so that a late start makes progress. A page that was requested is awaited.
         """
-        number, end = self._stager.next_page, self._pages.end
-        upcoming = self._start_page_read(number) if end is None or number < end else None
+        position, end, is_over = self._stager.next_page, self._pages.end, False
+        upcoming: asyncio.Task[EncodedPage] | None = None
         try:
-            while upcoming is not None:
+            while not is_over and (end is None or position < end):
+                upcoming = upcoming or self._start_page_read(position)
                 page = await self._wait_for_page_unless_too_slow(upcoming)
-                number += 1
+                position += 1
                 is_over = time.monotonic() >= deadline
                 # If the end is not known, the page ahead may not exist.
-                upcoming = self._start_page_read(number) if end is not None and number < end and not is_over else None
+                is_next_there = end is not None and position < end
+                upcoming = self._start_page_read(position) if is_next_there and not is_over else None
                 yield page
-                if end is None and not is_over:
-                    upcoming = self._start_page_read(number)
         finally:
             if upcoming is not None:
                 upcoming.cancel()
-                with suppress(asyncio.CancelledError, SourceFault, NewColumnsFound, RetryLater):
-                    await upcoming
+                # Awaiting the task itself would not distinguish its cancellation from that of this activity.
+                await asyncio.wait([upcoming])
+                _ = upcoming.cancelled() or upcoming.exception()
 
     async def _wait_for_page_unless_too_slow(self, upcoming: asyncio.Task[EncodedPage]) -> EncodedPage:
         if not self._fetch.leaves_slow_pages:
@@ -301,22 +308,22 @@ class RangeFetcher:
             raise PageTooSlow
         return upcoming.result()
 
-    def _start_page_read(self, number: int) -> asyncio.Task[EncodedPage]:
-        source_number = self._extent.to_source_page_number(number)
+    def _start_page_read(self, position: int) -> asyncio.Task[EncodedPage]:
+        source_page = self._extent.to_source_page_number(position)
 
         def encode_and_check_page(body: bytes) -> EncodedPage:
             page = self._encoder.encode(body)
-            if (number - self._pages.first) * self._extent.page_size * self._fetch.ranges < ROWS_REMEMBERED:
+            if (position - self._pages.first) * self._extent.page_size * self._fetch.ranges < ROWS_REMEMBERED:
                 page = replace(page, row_mark=repeats.build_rows_mark(read_raw_rows(body)))
-            self._extent.require_consistent_page(number, page.rows, page.total, has_more=page.has_more)
-            self._seen.require_no_repetition(source_number, repeats.build_page_mark(page.rows, page.digest))
+            self._extent.require_consistent_page(position, page.rows, page.total, has_more=page.has_more)
+            self._seen.require_no_repetition(source_page, repeats.build_page_mark(page.rows, page.digest))
             return page
 
         async def read_page_and_confirm_end() -> EncodedPage:
-            page = await self._source.read_page(number, self._extent.page_size, encode_and_check_page, self._tries)
+            page = await self._source.read_page(position, self._extent.page_size, encode_and_check_page, self._tries)
             if self._is_empty_page_ending_open_range(page):
-                page = await self._confirm_end_of_source(number, encode_and_check_page)
-            self._seen.add(source_number, repeats.build_page_mark(page.rows, page.digest))
+                page = await self._confirm_end_of_source(position, encode_and_check_page)
+            self._seen.add(source_page, repeats.build_page_mark(page.rows, page.digest))
             return page
 
         return asyncio.create_task(read_page_and_confirm_end())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from activities.downloads import books
@@ -65,6 +65,7 @@ class RangeStager:
         self.marks = list(ledger.marks)
         self.row_marks = list(ledger.row_marks)
         self.has_gaps = ledger.has_gaps
+        self.new_columns = list(ledger.new_columns)
         self._repeated_keys = ledger.repeated_keys
         self._lone_surrogate_page = ledger.lone_surrogate_page
         self._pieces: list[_StagedPiece] = []
@@ -121,6 +122,21 @@ class RangeStager:
         metrics.BYTES.inc(len(encoded))
         while self._pieces_bytes >= staging.CUT_AT_BYTES and await self._upload_part_if_full():
             pass
+        await self._store_tail_if_due()
+
+    def add_new_columns(self, names: Iterable[str]) -> None:
+        """Add columns that the first page does not have. What was collected is dropped, as it is read again."""
+        self.new_columns += [name for name in names if name not in self.new_columns]
+        self._pieces.clear()
+        self._pieces_bytes = 0
+
+    async def skip_page(self, mark: str) -> None:
+        """Go on to the next page without staging this one; secure the place if it is time."""
+        self.next_page += 1
+        self.marks.append(mark)
+        await self._store_tail_if_due()
+
+    async def _store_tail_if_due(self) -> None:
         if time.monotonic() - self._secured_at >= SECURE_EVERY_SECONDS:
             await self.store_tail()
 
@@ -220,6 +236,7 @@ class RangeStager:
                 "has_gaps": self.has_gaps,
                 "repeated_keys": self._repeated_keys,
                 "lone_surrogate_page": self._lone_surrogate_page,
+                "new_columns": self.new_columns,
             }
         )
 

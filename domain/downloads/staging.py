@@ -109,6 +109,8 @@ class RangeLedger(BaseModel):
     """The first page with a lone surrogate, as the source counts."""
     rendered: RenderedSegment | None = None
     """The books of all its rows, if the fetcher rendered them."""
+    new_columns: list[str] = []
+    """Columns that the first page does not have. From the first one on no page is staged: all are read again."""
 
 
 class AssemblyRecord(BaseModel):

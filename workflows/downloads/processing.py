@@ -112,7 +112,8 @@ class RangeFetchers:
             await cancel_and_wait(*fetching)
             raise
         self._publish_rows()
-        if len(self._progress.done) < sum(counts):
+        with_new_columns = {pages.number_among_all_tables for pages, result in self._results if result.new_columns}
+        if len(self._progress.done) + len(with_new_columns) < sum(counts):
             workflow.continue_as_new(DownloadInput(spec=self._spec, progress=self._progress))
         return self._collect_new_columns()
 
@@ -183,7 +184,8 @@ class RangeFetchers:
         left_out += [name for name in result.left_out if name not in left_out]
         warnings = self._progress.warnings
         warnings += [warning for warning in result.warnings if warning not in warnings]
-        if result.done:
+        # A run that continues this one has to ask a range with new columns for them again: its ledger has them.
+        if result.done and not result.new_columns:
             self._progress.done.append(result.number)
             self._progress.done_rows += result.rows
             self._under_way.pop(result.number, None)

@@ -10,7 +10,7 @@ DEFECTS = (
         "downloads",
         "activities/downloads/fetching.py",
         "                yield page\n",
-        "                if number != 3:\n                    yield page\n",
+        "                if position != 3:\n                    yield page\n",
         ("tests/integration/test_downloads.py", "-k", "file_equals_source"),
     ),
     Defect(
@@ -34,7 +34,7 @@ DEFECTS = (
         "downloads",
         "activities/downloads/fetching.py",
         "                yield page\n",
-        "                yield page\n                if number == 3:\n                    yield page\n",
+        "                yield page\n                if position == 3:\n                    yield page\n",
         ("tests/integration/test_downloads.py", "-k", "file_equals_source"),
     ),
     Defect(
