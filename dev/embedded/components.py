@@ -201,8 +201,8 @@ def _build_database_environment(folder: Path) -> dict[str, str]:
 async def _require_server_and_create_database(port: int, passwords: Sequence[str]) -> None:
     import asyncpg  # noqa: PLC0415 - the command line waits for what it imports
 
-    async def connect_to_database(database: str, password: str = passwords[0]) -> asyncpg.Connection[asyncpg.Record]:
-        return await asyncpg.connect(
+    async def connect_and_execute(database: str, statement: str = "SELECT 1", password: str = passwords[0]) -> None:
+        connection = await asyncpg.connect(
             host=LOOPBACK,
             port=port,
             user=DATABASE_USER,
@@ -211,23 +211,26 @@ async def _require_server_and_create_database(port: int, passwords: Sequence[str
             ssl=False,
             timeout=PROBE_TIMEOUT_SECONDS * processes.measure_load_per_core_at_least_one(),
         )
+        try:
+            await connection.execute(statement)
+        except BaseException:
+            # The supervisor cancels a probe that takes long.
+            connection.terminate()
+            raise
+        await connection.close()
 
     try:
-        connection = await connect_to_database(DATABASE_NAME)
+        await connect_and_execute(DATABASE_NAME)
     except asyncpg.InvalidCatalogNameError:
-        connection = await connect_to_database("postgres")
-        await connection.execute(f'CREATE DATABASE "{DATABASE_NAME}"')
+        await connect_and_execute("postgres", f'CREATE DATABASE "{DATABASE_NAME}"')
     except asyncpg.InvalidPasswordError as error:
         literal = passwords[0].replace("'", "''")
         for old in passwords[1:]:
             with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                connection = await connect_to_database("postgres", old)
-                await connection.execute(f"ALTER ROLE {DATABASE_USER} PASSWORD '{literal}'")
-                await connection.close()
+                await connect_and_execute("postgres", f"ALTER ROLE {DATABASE_USER} PASSWORD '{literal}'", old)
         raise NotReady(f"PostgreSQL on port {port} had another password: {error}") from error
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise NotReady(f"PostgreSQL on port {port} does not answer: {error}") from error
-    await connection.close()
 
 
 def build_store_process(
