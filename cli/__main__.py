@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import signal
@@ -18,7 +19,7 @@ if __name__ == "__main__":
 
     signal.signal(signal.SIGINT, exit_on_ctrl_c_while_loading)
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -332,7 +333,7 @@ def _load_settings_for_server() -> settings.Settings:
 def main() -> None:
     """Run the command of the arguments; a usage error is one sentence and the exit code 2."""
     try:
-        code = app(prog_name="haulage", standalone_mode=False)
+        code = _select_named_command(sys.argv[1:])(prog_name="haulage", standalone_mode=False)
     except typer.Abort:
         code = 130
     except TyperException as error:
@@ -340,6 +341,21 @@ def main() -> None:
             command.print_warning(_describe_usage_error(error))
         code = error.exit_code
     sys.exit(code)
+
+
+def _select_named_command(arguments: Sequence[str]) -> typer.Typer:
+    """Return an app with only the command or group that the arguments begin with; all of them if with none.
+
+    To build the others takes 50 ms and 6 MB in each process of an installation.
+    """
+    named = copy.copy(app)
+    named.registered_commands = [
+        each
+        for each in app.registered_commands
+        if (each.name or getattr(each.callback, "__name__", "")) in arguments[:1]
+    ]
+    named.registered_groups = [each for each in app.registered_groups if each.name in arguments[:1]]
+    return named if named.registered_commands or named.registered_groups else app
 
 
 def _describe_usage_error(error: TyperException) -> str:

@@ -17,7 +17,6 @@ from dev.embedded.preloading import ForkedPreloader
 from dev.local import LocalInstallation, run_installation
 from dev.stand_ins import PORTS
 from infra.settings import Settings, list_variables_with_unused_values
-from sims.repository import SAMPLE_SIGNATURE
 
 SAMPLE_CHANGE: Final = '{"uprn": 7, "address_id": 70, "record": {"street": "Main Street", "number": 1}}'
 
@@ -31,11 +30,16 @@ class SystemAndCommandBuilder:
     """Returns the arguments of `haulage`, for the addresses of the stand-ins."""
 
 
+def _build_transfer_arguments(_: Mapping[str, str]) -> str:
+    # With it comes an HTTP server, which `haulage up` without stand-ins does not need.
+    from sims.repository import SAMPLE_SIGNATURE  # noqa: PLC0415
+
+    return f"transfer send app.conf --signature {SAMPLE_SIGNATURE} --to host-1 --to host-2"
+
+
 EXAMPLES = (
     SystemAndCommandBuilder("downloads", lambda at: f'export "{at["source"]}/rows?rows=50000" --out customers.csv'),
-    SystemAndCommandBuilder(
-        "transfers", lambda _: f"transfer send app.conf --signature {SAMPLE_SIGNATURE} --to host-1 --to host-2"
-    ),
+    SystemAndCommandBuilder("transfers", _build_transfer_arguments),
     SystemAndCommandBuilder(
         "orders",
         lambda at: (

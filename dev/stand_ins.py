@@ -8,8 +8,6 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from domain.addresses.messages import Topic
-from domain.addresses.operations import Module
 from infra.address_settings import AddressSettings, AllModulesSettings, ModuleSettings
 from infra.settings import GseSettings, OrderSettings, Settings, TransferSettings
 
@@ -50,6 +48,8 @@ def add_stand_ins_to_settings(settings: Settings, ports: Mapping[str, int]) -> S
 
 def build_stand_in_arguments(settings: Settings, ports: Mapping[str, int]) -> list[str]:
     """Return the arguments of `python -m sims` for the stand-ins at these ports."""
+    from domain.addresses.messages import Topic  # noqa: PLC0415 - `haulage up` without stand-ins does not need it
+
     names = settings.addresses.pubsub.subscriptions
     project = f"projects/{PUBSUB_PROJECT}"
     subscriptions = zip(Topic, (names.swap, names.create_update, names.delete), strict=True)
@@ -90,6 +90,8 @@ def _set_credentials_folder(orders: OrderSettings, folder: Path) -> OrderSetting
 def _point_module_settings_to_stand_ins(
     addresses: AddressSettings, pubsub: str, modules: str, folder: Path
 ) -> AddressSettings:
+    from domain.addresses.operations import Module  # noqa: PLC0415 - as above
+
     called = {
         module.value: ModuleSettings(base_url=f"{modules}/{module}", credentials="modules", batch=500)
         for module in Module

@@ -11,12 +11,8 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import Script, ScriptDirectory
 from asyncpg.exceptions import LockNotAvailableError
 from sqlalchemy import Connection, NullPool, event, text
 from sqlalchemy.exc import DBAPIError
@@ -27,6 +23,9 @@ from domain.faults import Fault
 from infra import log
 from infra.database import Database, connect_or_raise_unreachable
 from stores.tables.shared import SchemaRevision
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK = 0x4861756C61676501
@@ -64,7 +63,7 @@ class WrongRevision(Fault):
                 "Run `haulage reconcile`, which ends it. If it broke off, begin anew with an empty database or folder.",
             )
             return
-        is_known = found is None or found in _list_known_revisions()
+        is_known = found is None or found in list_known_revisions()
         super().__init__(
             "wrong_revision",
             f"The database is at revision {found or 'none'}, this version of Haulage needs {needed}.",
@@ -85,21 +84,28 @@ async def migrate(database_url: str, options: Mapping[str, Any] = NO_OPTIONS) ->
     Raises:
         WrongRevision: The database is at a revision that this version does not know.
     """
+    from alembic import command  # noqa: PLC0415 - see `list_known_revisions`
+
     await _run_migration_under_lock(database_url, lambda config: command.upgrade(config, "head"), options)
 
 
 async def downgrade(database_url: str, target: str) -> None:
     """Migrate the database back to an older revision, or to `base`; data that only newer ones can hold is lost."""
+    from alembic import command  # noqa: PLC0415 - see `list_known_revisions`
+
     await _run_migration_under_lock(database_url, lambda config: command.downgrade(config, target))
 
 
 async def draft_migration(database_url: str, title: str) -> Path:
     """Write a migration from this version's revision to the present table models; read it before you commit it."""
+    from alembic import command  # noqa: PLC0415 - see `list_known_revisions`
+    from alembic.script import Script  # noqa: PLC0415
+
     written: list[Path] = []
 
     def autogenerate_numbered_revision(config: Config) -> None:
         words = "_".join(re.findall(r"[a-z0-9]+", title.lower()))
-        revision = f"{len(_list_known_revisions()) + 1:04d}_{words}"
+        revision = f"{len(list_known_revisions()) + 1:04d}_{words}"
         config.set_main_option("file_template", "%%(rev)s")
         script = command.revision(config, title, autogenerate=True, rev_id=revision)
         written.extend(Path(one.path) for one in [script] if isinstance(one, Script))
@@ -128,17 +134,16 @@ async def require_supported_revision(database: Database) -> None:
         supported = _list_revisions_from(OLDEST_REVISION)
         if found in supported:
             return
-        if found is not None and found not in _list_known_revisions():
+        if found is not None and found not in list_known_revisions():
             statement = select(SchemaRevision.oldest_code).where(SchemaRevision.revision == found)
-            if (await session.exec(statement)).first() in _list_known_revisions():
+            if (await session.exec(statement)).first() in list_known_revisions():
                 return
     raise WrongRevision(found, supported[-1])
 
 
 def get_head_revision() -> str:
     """Return this version's revision."""
-    [revision] = _open_script_directory().get_heads()
-    return revision
+    return list_known_revisions()[-1]
 
 
 async def _run_migration_under_lock(
@@ -154,7 +159,7 @@ async def _run_migration_under_lock(
     async with engine.connect() as connection:
         await connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": LOCK})
         before = await connection.run_sync(_read_current_revision)
-        if before is not None and before not in _list_known_revisions():
+        if before is not None and before not in list_known_revisions():
             raise WrongRevision(before, get_head_revision())
         # Within an open transaction, Alembic would leave the commit to the caller.
         await connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'"))
@@ -181,24 +186,28 @@ async def _repeat_while_locked(connection: AsyncConnection, step: Callable[[Conf
 
 
 def _build_alembic_config(connection: Connection) -> Config:
+    from alembic.config import Config  # noqa: PLC0415 - see `list_known_revisions`
+
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     return config
 
 
-def _open_script_directory() -> ScriptDirectory:
-    return ScriptDirectory(str(MIGRATIONS))
+def list_known_revisions() -> list[str]:
+    """Return all revisions, the oldest first: the names of their files, which a test compares with what is in them.
 
-
-def _list_known_revisions() -> list[str]:
-    """Return all revisions, the oldest first."""
-    return [script.revision for script in _open_script_directory().walk_revisions()][::-1]
+    API and workers check the revision at each start: that must not import Alembic and all migrations.
+    """
+    return sorted(path.stem for path in (MIGRATIONS / "versions").glob("*.py"))
 
 
 def _list_revisions_from(oldest: str) -> list[str]:
-    known = _list_known_revisions()
+    known = list_known_revisions()
     return known[known.index(oldest) :]
 
 
 def _read_current_revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+    if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
+        return None
+    revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return revision

@@ -265,6 +265,7 @@ def build_store_process(
             "HOME": str(folder),
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": secret_key,
+            **flags.build_weed_index_variables(folder),
             **flags.build_go_environment_variables(for_tests=for_tests),
         },
         folder=folder,

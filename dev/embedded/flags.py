@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 Value = bool | int | str
@@ -222,6 +223,21 @@ STORE_ALONE: tuple[ComponentFlag, ...] = (
         "Restarts: 0.5-0.8 s in 39 of 39; with resuming 0.5-0.8 s in 18 of 23, 5.6 s in 4, 15.9 s in one.",
     ),
 )
+STORE_INDEX: tuple[ComponentFlag, ...] = (
+    ComponentFlag(
+        "WEED_LEVELDB2_ENABLED",
+        False,
+        "By default the names of objects are in eight databases, each with 16 MiB for writes, and again at a restart.",
+        "PSS a minute after a restart: 116 MB instead of 180-187; after 1,500 objects and 256 MB: 440 instead of 600.",
+    ),
+    ComponentFlag(
+        "WEED_LEVELDB_ENABLED",
+        True,
+        "One database of the same kind, with the same files and the same durability.",
+        "Measured together. Processor time of each of 1,500 objects: 1.1 ms to write and 0.6 to read it, as before.",
+    ),
+)
+"""Variables of SeaweedFS: where it keeps the names of objects."""
 
 HEAD = """\
 # Generated from dev/embedded/flags.py, where each value has its reason and its measured effect; a test compares them.
@@ -265,6 +281,17 @@ def build_weed_mini_arguments() -> dict[str, str]:
 def build_single_weed_mini_arguments() -> dict[str, str]:
     """Arguments of a `weed mini` that is the whole cluster."""
     return {**build_weed_mini_arguments(), **{flag.name: _format_flag_value(flag.value) for flag in STORE_ALONE}}
+
+
+def build_weed_index_variables(folder: Path) -> dict[str, str]:
+    """Environment of a `weed mini` whose data are in a folder: which databases have the names of its objects.
+
+    A folder of an earlier version keeps the databases that it has.
+    """
+    if (folder / "filerldb2/00").exists():
+        return {}
+    chosen = {flag.name: _format_flag_value(flag.value) for flag in STORE_INDEX}
+    return {**chosen, "WEED_LEVELDB_DIR": str(folder / "filerldb")}
 
 
 def render_dynamic_configuration() -> str:

@@ -27,7 +27,7 @@ from typing import Any, Final, NoReturn
 from infra import settings
 from systems import SYSTEMS
 
-ENTRY: Final = ("cli.__main__", "app")
+ENTRY: Final = ("cli.__main__", "main")
 """The command line, as module and name: what it imports by itself is not needed by every command."""
 COMMON: Final = (
     "services.services",

@@ -20,6 +20,7 @@ TABLES = (
     *flags.DATABASE_LAYOUT,
     *flags.STORE,
     *flags.STORE_ALONE,
+    *flags.STORE_INDEX,
 )
 DYNAMIC_CONFIGURATION = Path(__file__).parents[2] / "deploy/temporal/dynamicconfig.yaml"
 
@@ -57,3 +58,12 @@ def test_values_are_written_as_the_engine_reads_them() -> None:
     arguments = flags.build_engine_arguments(ui=False, for_tests=False)
     assert 'history.timerProcessorMaxTimeShift="10ms"' in arguments
     assert "history.maxInFlightUpdates=1000" in arguments
+
+
+def test_a_store_of_an_earlier_version_keeps_its_index(tmp_path: Path) -> None:
+    """Otherwise all its objects would be gone; an empty folder of that name is made by each start."""
+    (tmp_path / "filerldb2").mkdir()
+    chosen = flags.build_weed_index_variables(tmp_path)
+    assert chosen["WEED_LEVELDB_DIR"] == str(tmp_path / "filerldb")
+    (tmp_path / "filerldb2" / "00").mkdir()
+    assert flags.build_weed_index_variables(tmp_path) == {}

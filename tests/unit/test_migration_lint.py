@@ -26,6 +26,11 @@ TYPES = ("ban-char-field", "prefer-bigint-over-int", "prefer-bigint-over-smallin
 SCRIPTS = list(ScriptDirectory(str(migrate.MIGRATIONS)).walk_revisions())
 
 
+def test_the_files_of_migrations_are_named_after_them_in_their_order() -> None:
+    """What API and workers take for the revisions, without Alembic, are those."""
+    assert migrate.list_known_revisions() == [script.revision for script in SCRIPTS][::-1]
+
+
 def render_sql(upgrade: Callable[[], None]) -> str:
     """Return what a migration sends to PostgreSQL, behind the time-outs that each is run with."""
     output = StringIO()
