@@ -131,7 +131,7 @@ def _count_attempt_and_log_end(progress: DeliveryStateAfterAttempt, pending_sinc
     log.get(__name__).info("webhook_ended", state=progress.state, seconds=seconds, **fields)
 
 
-class WebhookAndAuditHousekeeping:
+class WebhookAndSharedRecordHousekeeping:
     """Purges deliveries and the records that all systems share, past their retention."""
 
     def __init__(self, services: Services) -> None:
@@ -157,9 +157,14 @@ class WebhookAndAuditHousekeeping:
         now = datetime.now(UTC)
         actions = partial(audit.purge_entries, self._database, now - self._audit_retention)
         claims = partial(projects.purge_idempotency_keys, self._database, now - self._claim_retention)
-        purged = await remove_in_batches_within_time(actions, PURGE_BATCH) + await remove_in_batches_within_time(
-            claims, PURGE_BATCH
-        )
+        purged, failures = 0, list[Exception]()
+        for purge in (actions, claims):
+            try:
+                purged += await remove_in_batches_within_time(purge, PURGE_BATCH)
+            except Exception as error:  # noqa: BLE001 - raised below: one kind is purged though the other cannot be
+                failures.append(error)
         if purged:
             log.get(__name__).info("shared_records_purged", records=purged)
+        if failures:
+            raise failures[0]
         return purged

@@ -76,7 +76,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     app[pauses.CACHE] = pauses.CachedPauseCheckBySystem(services.database)
     app[pauses.RESUME_HOOKS] = {}
     app[daily_quotas.DAILY_QUOTAS] = daily_quotas.DailyQuotaCounter(services.database)
-    app.on_cleanup.append(daily_quotas.save_all)
+    app.on_cleanup.append(daily_quotas.save_daily_counts_at_stop)
     app[auth.PUSH_AUTHENTICATOR] = auth.PubSubPushAuthenticator(services.http, settings.addresses.push)
     suffixes = group_remainders_by_prefix({route.path for group in route_groups for route in group})
     for group in route_groups:

@@ -6,8 +6,11 @@ history must stay readable while the database is down.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Final
 
 from aiohttp import hdrs, web
@@ -26,6 +29,8 @@ from services.services import Services
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 METADATA_MAX: Final = 100
 PREFLIGHT_SECONDS: Final = 600
+PIECE_SECONDS: Final = 0.01
+"""How long payloads are converted before other requests of the process have their turn."""
 
 MetadataText = Annotated[str, StringConstraints(max_length=10_000)]
 
@@ -112,7 +117,7 @@ async def decode(call: Call, body: CodecRequest) -> CodecResponse:
     """
     codec = _get_or_create_codec(call)
     try:
-        response = _build_response([codec.decrypt(each) for each in _parse_payloads(body)])
+        response = await _convert_in_pieces(body, codec.decode)
     except PayloadKeyMissing as error:
         raise Conflict("payload_key_missing", str(error)) from error
     except PayloadDamaged as error:
@@ -134,7 +139,7 @@ async def encode(call: Call, body: CodecRequest) -> CodecResponse:
 
     Where encryption is off they are returned as they are.
     """
-    return _build_response(await _get_or_create_codec(call).encode(_parse_payloads(body)))
+    return await _convert_in_pieces(body, _get_or_create_codec(call).encode)
 
 
 def _get_or_create_codec(call: Call) -> EncryptingCodec:
@@ -142,29 +147,31 @@ def _get_or_create_codec(call: Call) -> EncryptingCodec:
     return codec if isinstance(codec, EncryptingCodec) else EncryptingCodec([], encrypts=False)
 
 
-def _parse_payloads(body: CodecRequest) -> list[Payload]:
+async def _convert_in_pieces(
+    body: CodecRequest, convert: Callable[[Sequence[Payload]], Awaitable[list[Payload]]]
+) -> CodecResponse:
+    converted: list[CodecPayloadResponse] = []
+    until = time.monotonic() + PIECE_SECONDS
+    for each in body.payloads:
+        [payload] = await convert([_parse_payload(each)])
+        converted.append(_build_response(payload))
+        if time.monotonic() >= until:
+            await asyncio.sleep(0)
+            until = time.monotonic() + PIECE_SECONDS
+    return CodecResponse(payloads=converted)
+
+
+def _parse_payload(payload: CodecPayload) -> Payload:
     try:
-        return [
-            Payload(
-                metadata={name: _decode_base64(value) for name, value in each.metadata.items()},
-                data=_decode_base64(each.data),
-            )
-            for each in body.payloads
-        ]
+        metadata = {name: _decode_base64(value) for name, value in payload.metadata.items()}
+        return Payload(metadata=metadata, data=_decode_base64(payload.data))
     except (binascii.Error, ValueError):
         raise Invalid("payload_malformed", "A payload holds something else than base64.", "") from None
 
 
-def _build_response(payloads: list[Payload]) -> CodecResponse:
-    return CodecResponse(
-        payloads=[
-            CodecPayloadResponse(
-                metadata={name: _encode_base64(value) for name, value in each.metadata.items()},
-                data=_encode_base64(each.data),
-            )
-            for each in payloads
-        ]
-    )
+def _build_response(payload: Payload) -> CodecPayloadResponse:
+    metadata = {name: _encode_base64(value) for name, value in payload.metadata.items()}
+    return CodecPayloadResponse(metadata=metadata, data=_encode_base64(payload.data))
 
 
 def _decode_base64(text: str) -> bytes:

@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from aiohttp import web
@@ -22,7 +23,10 @@ SAVE_SECONDS: Final = 1.0
 """How long amounts are gathered before they are saved."""
 STALE_SECONDS: Final = 5.0
 """A count that is older is read again before it is used."""
+FAILURE_PAUSE_SECONDS: Final = 5.0
+"""How long after a failed save the next one is tried."""
 COUNTS_MAX: Final = 3_000
+"""More are kept only while they hold amounts that are not saved."""
 
 _log = log.get(__name__)
 
@@ -52,7 +56,7 @@ class DailyQuotaCounter:
     def __init__(self, database: Database) -> None:
         self._limiter = DatabaseLimiter(database)
         self._known: OrderedDict[str, _DayCount] = OrderedDict()
-        self._saves = SharedReadByKey(self._save_and_read)
+        self._shared_saves = SharedReadByKey(self._save_and_read)
         self._saving: dict[str, asyncio.Task[None]] = {}
 
     async def count_within_quotas(self, project_id: str, amounts: Mapping[str, int], limits: QuotaLimits) -> None:
@@ -73,8 +77,10 @@ class DailyQuotaCounter:
                 )
         for name, count in counts.items():
             if amounts[name]:
-                count.unsaved += amounts[name]
-                self._save_later(build_day_bucket_name(name, project_id))
+                bucket = build_day_bucket_name(name, project_id)
+                # It may have been dropped while another was read.
+                self._known.setdefault(bucket, count).unsaved += amounts[name]
+                self._save_later(bucket)
 
     def release(self, project_id: str, amounts: Mapping[str, int]) -> None:
         """Count amounts no more, as what they were counted for was refused."""
@@ -84,49 +90,60 @@ class DailyQuotaCounter:
 
     async def read_usage(self, project_id: str, name: str) -> SingleQuotaUsage:
         """Return how much of a quota a project has used, by a read that saves what this process has counted."""
-        count = await self._saves.read_anew(build_day_bucket_name(name, project_id))
+        count = await self._shared_saves.read_anew(build_day_bucket_name(name, project_id))
         return SingleQuotaUsage(name, count.saved, count.resets_seconds)
 
     async def save_all(self) -> None:
         """Save what is not saved yet, as this process stops."""
-        await asyncio.gather(*(self._saves.read_anew(bucket) for bucket in self._saving), return_exceptions=True)
+        unsaved = [bucket for bucket, count in self._known.items() if count.unsaved > 0]
+        await asyncio.gather(*map(self._shared_saves.read_anew, unsaved), return_exceptions=True)
 
     async def _get_count(self, bucket: str) -> _DayCount:
         count = self._known.get(bucket)
         if count is None or time.monotonic() - count.read_at > STALE_SECONDS:
-            return await self._saves.read_anew(bucket)
+            count = await self._shared_saves.read_anew(bucket)
+        self._known.setdefault(bucket, count)
+        self._known.move_to_end(bucket)
         return count
 
     def _save_later(self, bucket: str) -> None:
         if bucket not in self._saving:
-            self._saving[bucket] = asyncio.create_task(self._save_after_a_second(bucket))
+            self._saving[bucket] = asyncio.create_task(self._save_until_nothing_is_left(bucket))
 
-    async def _save_after_a_second(self, bucket: str) -> None:
+    async def _save_until_nothing_is_left(self, bucket: str) -> None:
+        pause_seconds = SAVE_SECONDS
         try:
-            await asyncio.sleep(SAVE_SECONDS)
+            while self._known[bucket].unsaved > 0:
+                await asyncio.sleep(pause_seconds)
+                try:
+                    await self._shared_saves.read_anew(bucket)
+                    pause_seconds = SAVE_SECONDS
+                except Exception as error:  # noqa: BLE001 - the amount is still there
+                    _log.warning("daily_quota_not_saved", bucket=bucket, error=repr(error))
+                    pause_seconds = FAILURE_PAUSE_SECONDS
         finally:
             del self._saving[bucket]
-        try:
-            await self._saves.read_anew(bucket)
-        except Exception as error:  # noqa: BLE001 - the amount is still there, and saved with the next
-            _log.warning("daily_quota_not_saved", bucket=bucket, error=repr(error))
 
     async def _save_and_read(self, bucket: str) -> _DayCount:
         count = self._known.get(bucket)
         amount = max(0, count.unsaved) if count else 0
         saved, resets_seconds = await self._limiter.spend_and_read(SpendingBeyondLimit(bucket, amount, DAY_SECONDS))
         if count is None:
-            count = self._known[bucket] = _DayCount(saved, resets_seconds, time.monotonic())
-            if len(self._known) > COUNTS_MAX:
-                self._known.popitem(last=False)
+            count = self._known.setdefault(bucket, _DayCount(saved, resets_seconds, time.monotonic()))
+            self._drop_longest_unused_without_unsaved()
         count.saved, count.resets_seconds, count.read_at = saved, resets_seconds, time.monotonic()
         count.unsaved -= amount
         return count
+
+    def _drop_longest_unused_without_unsaved(self) -> None:
+        saved = (bucket for bucket, count in self._known.items() if count.unsaved <= 0 and bucket not in self._saving)
+        for bucket in [*islice(saved, max(0, len(self._known) - COUNTS_MAX))]:
+            del self._known[bucket]
 
 
 DAILY_QUOTAS = web.AppKey("daily_quotas", DailyQuotaCounter)
 
 
-async def save_all(app: web.Application) -> None:
+async def save_daily_counts_at_stop(app: web.Application) -> None:
     """Save what a process that stops has counted."""
     await app[DAILY_QUOTAS].save_all()

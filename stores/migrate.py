@@ -89,13 +89,6 @@ async def migrate(database_url: str, options: Mapping[str, Any] = NO_OPTIONS) ->
     await _run_migration_under_lock(database_url, lambda config: command.upgrade(config, "head"), options)
 
 
-async def downgrade(database_url: str, target: str) -> None:
-    """Migrate the database back to an older revision, or to `base`; data that only newer ones can hold is lost."""
-    from alembic import command  # noqa: PLC0415 - see `list_known_revisions`
-
-    await _run_migration_under_lock(database_url, lambda config: command.downgrade(config, target))
-
-
 async def draft_migration(database_url: str, title: str) -> Path:
     """Write a migration from this version's revision to the present table models; read it before you commit it."""
     from alembic import command  # noqa: PLC0415 - see `list_known_revisions`

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from domain.faults import Conflict
 from infra.component_settings import DatabaseSettings
 from infra.database import CONNECT_TIMEOUT_SECONDS, build_tls_arguments
-from stores.migrate import RESTORING, get_head_revision
+from stores.migrate import RESTORING
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -46,6 +46,10 @@ _SEQUENCES: Final = """
     WHERE schemaname = 'public'
 """
 _SET_SEQUENCE: Final = "SELECT setval(format('public.%I', $1::text)::regclass, $2::bigint)"
+# Its migrations wrote there which the last one was; this version of the code may have later ones.
+_NAME_REVISION: Final = """
+    UPDATE alembic_version SET version_num = (SELECT max(revision) FROM schema_revisions) WHERE version_num = $1
+"""
 _OTHERS: Final = """
     SELECT DISTINCT application_name FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = $1
@@ -204,10 +208,8 @@ async def skip_ids_possibly_used_after_backup(connection: Connection) -> None:
 
 
 async def allow_starts_on_restored_database(connection: Connection) -> None:
-    """Let processes start on a database that was restored."""
-    await connection.execute(
-        "UPDATE alembic_version SET version_num = $1 WHERE version_num = $2", get_head_revision(), RESTORING
-    )
+    """Let processes start on a database that was restored, at the revision that its schema has."""
+    await connection.execute(_NAME_REVISION, RESTORING)
 
 
 async def _list_tables_in_order(connection: Connection) -> Sequence[tuple[str, list[str]]]:

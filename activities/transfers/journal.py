@@ -23,7 +23,7 @@ from infra import log
 
 POLL_SECONDS = 0.1
 RETENTION = timedelta(days=2)
-"""Longer than any job; older entries belong to shards that another host took over."""
+"""Longer than any job, whose timeout is a day at most; older entries belong to shards that another host took over."""
 
 
 class JournaledTask(msgspec.Struct, frozen=True):
@@ -45,7 +45,8 @@ class LockedJournalEntry:
         """Write the id; log an error if the disk fails, since the database may still save the id."""
         line = msgspec.json.encode(JournaledTask(task_id, time.time())) + b"\n"
         try:
-            os.write(self.descriptor, line)
+            while line:  # a disk that is almost full takes a part, and refuses the rest
+                line = line[os.write(self.descriptor, line) :]
         except OSError as error:
             log.get(__name__).error("gse_task_journal_write_failed", task_id=task_id, error=str(error))
 
@@ -96,7 +97,7 @@ class GseTaskJournal:
         oldest = time.time() - RETENTION.total_seconds()
         for path in self._folder.glob("*"):
             with suppress(FileNotFoundError):  # another process purges, too
-                if path.stat().st_mtime < oldest:
+                if path.is_file() and path.stat().st_mtime < oldest:
                     path.unlink()
 
     def _is_locked(self, key: str) -> bool:

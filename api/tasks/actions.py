@@ -44,7 +44,7 @@ from api.tasks.responses import (
     process_concurrently_and_collect_outcomes,
 )
 from api.tasks.storage import STALE_SECONDS, TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
-from domain.faults import Conflict, Invalid, Missing, QuotaExhausted
+from domain.faults import Conflict, Invalid, Missing
 from domain.tasks.messages import (
     CreateOperation,
     OperationCode,
@@ -173,7 +173,7 @@ async def _count_new_tasks_against_quota(call: Call, tasks: int) -> None:
     await daily.count_within_quotas(call.project_id, amounts, limits)
     try:
         await get_task_context(call).open_tasks.count_new_tasks_within_quota(call.project_id, tasks, limits.tasks_open)
-    except QuotaExhausted:
+    except BaseException:  # also of an outage: no task is created
         daily.release(call.project_id, amounts)
         raise
 

@@ -31,6 +31,37 @@ PAGE_SIZE = 50
 PAGE_SIZE_MAX = 200
 WAIT_MAX_SECONDS = 300
 RETRY_NUM_MAX = 1_000
+START_MAX = timedelta(days=366)
+ORIGINAL_INTERVAL_SECONDS = 20
+"""Meaning of an interval of 0 to flowSvr's workers."""
+RUNNING = 2
+_ORIGINAL_FIELDS = frozenset({"order_time", "create_time"})
+"""Fields of a result that only flowSvr's client sends."""
+_IGNORED_IF_ZERO = frozenset({"task_stage", "context", "schedule_log", "crt_retry_num"})
+
+CREATE_IGNORES = (
+    *("status", "crt_retry_num", "max_retry_num", "max_retry_interval"),
+    *("schedule_log", "order_time", "create_time", "modify_time"),
+)
+"""Fields that flowSvr's client sends with every new task; Haulage computes them from the type."""
+SET_IGNORES = (
+    *("user_id", "priority", "max_retry_num", "max_retry_interval"),
+    *("order_time", "create_time", "modify_time"),
+)
+"""Fields that it sends with every result; the lane computes queue place and retry delay."""
+
+
+def _require_start_within_limit(moment: datetime) -> datetime:
+    if moment > datetime.now(UTC) + START_MAX:
+        raise ValueError(f"it is more than {START_MAX.days} days ahead; send an earlier time.")
+    return moment
+
+
+def _require_max_bytes(text: str, bytes_max: int) -> str:
+    if not text.isascii() and (length := len(text.encode())) > bytes_max:
+        raise ValueError(f"it has {length:,} bytes in UTF-8; send {bytes_max} at most.")
+    return text
+
 
 Type = Annotated[str, Field(pattern=TYPE_PATTERN, description="name of a registered task type")]
 TaskId = Annotated[str, Field(min_length=1, max_length=ID_MAX_CHARACTERS)]
@@ -55,47 +86,11 @@ Log = Annotated[str, Field(max_length=LOG_MAX_CHARACTERS)]
 Content = Annotated[str, Field(max_length=CONTENT_MAX_CHARACTERS)]
 Status = Annotated[int, Field(ge=1, le=4, description="1 pending, 2 running, 3 success, 4 failed")]
 Ignored = Annotated[Any, Field(description="accepted from flowSvr's own client with any value, and ignored")]
-
-CREATE_IGNORES = (
-    *("status", "crt_retry_num", "max_retry_num", "max_retry_interval"),
-    *("schedule_log", "order_time", "create_time", "modify_time"),
-)
-"""Fields that flowSvr's client sends with every new task; Haulage computes them from the type."""
-SET_IGNORES = (
-    *("user_id", "priority", "max_retry_num", "max_retry_interval"),
-    *("order_time", "create_time", "modify_time"),
-)
-"""Fields that it sends with every result; the lane computes queue place and retry delay."""
-
-
-def _require_start_within_limit(moment: datetime) -> datetime:
-    if moment > datetime.now(UTC) + START_MAX:
-        raise ValueError(f"it is more than {START_MAX.days} days ahead; send an earlier time.")
-    return moment
-
-
-ORIGINAL_INTERVAL_SECONDS = 20
-"""Meaning of an interval of 0 to flowSvr's workers."""
 ScheduleLimit = Annotated[int, Field(ge=0, le=HOLD_LIMIT_MAX), AfterValidator(lambda number: number or HOLD_LIMIT_MAX)]
 ScheduleInterval = Annotated[
     int, Field(ge=0, le=LEASE_MAX_SECONDS), AfterValidator(lambda number: number or ORIGINAL_INTERVAL_SECONDS)
 ]
-START_MAX = timedelta(days=366)
 Start = Annotated[AwareDatetime, AfterValidator(_require_start_within_limit)]
-RUNNING = 2
-_ORIGINAL_FIELDS = frozenset({"order_time", "create_time"})
-"""Fields of a result that only flowSvr's client sends."""
-_IGNORED_IF_ZERO = frozenset({"task_stage", "context", "schedule_log", "crt_retry_num"})
-
-
-def _require_max_bytes(text: str, bytes_max: int) -> str:
-    if not text.isascii() and (length := len(text.encode())) > bytes_max:
-        raise ValueError(f"it has {length:,} bytes in UTF-8; send {bytes_max} at most.")
-    return text
-
-
-def _build_alias_choices(*names: str) -> AliasChoices:
-    return AliasChoices(*names)
 
 
 class NewTask(Request):
@@ -108,15 +103,15 @@ class NewTask(Request):
         description="an id of your choice, or one that create_task returned: the same id is the same task",
     )
     user_id: UserId = ""
-    task_content: Content = Field(default="", validation_alias=_build_alias_choices("task_content", "context"))
+    task_content: Content = Field(default="", validation_alias=AliasChoices("task_content", "context"))
     task_priority: int | None = Field(
         default=0,
         ge=0,
         le=PRIORITY_MAX_SECONDS,
-        validation_alias=_build_alias_choices("task_priority", "priority"),
+        validation_alias=AliasChoices("task_priority", "priority"),
         description="seconds by which it moves ahead in the queue; null is 0",
     )
-    task_stage: Stage = Field(default="", validation_alias=_build_alias_choices("task_stage", "stage"))
+    task_stage: Stage = Field(default="", validation_alias=AliasChoices("task_stage", "stage"))
     start_time: Start | None = Field(
         default=None,
         description="the task is not held before this time, and queued as if created at it; 366 days ahead at most",
@@ -189,9 +184,7 @@ class TaskTypeConfiguration(Request):
 class RegisterTaskTypeRequest(Request):
     """Body of `register_task_type`: a configuration, under either of flowSvr's two names or without a name."""
 
-    task_type_data: TaskTypeConfiguration = Field(
-        validation_alias=_build_alias_choices("task_type_data", "task_config_data")
-    )
+    task_type_data: TaskTypeConfiguration = Field(validation_alias=AliasChoices("task_type_data", "task_config_data"))
 
     @model_validator(mode="before")
     @classmethod
@@ -228,7 +221,7 @@ class TaskResult(Request):
     lease: Lease | None = Field(
         default=None, description="the lease that hold_tasks returned; an expired one is refused"
     )
-    status: Status = Field(validation_alias=_build_alias_choices("status", "task_status"))
+    status: Status = Field(validation_alias=AliasChoices("status", "task_status"))
     schedule_log: Log | None = None
     crt_retry_num: int | None = Field(
         default=None,
@@ -237,8 +230,8 @@ class TaskResult(Request):
         description="with status 1: a higher number reports a failed attempt, and one higher than the type's "
         "max_retry_num ends the task; otherwise the next stage follows. With other statuses it is only stored",
     )
-    task_stage: Stage | None = Field(default=None, validation_alias=_build_alias_choices("task_stage", "stage"))
-    task_content: Content | None = Field(default=None, validation_alias=_build_alias_choices("task_content", "context"))
+    task_stage: Stage | None = Field(default=None, validation_alias=AliasChoices("task_stage", "stage"))
+    task_content: Content | None = Field(default=None, validation_alias=AliasChoices("task_content", "context"))
     user_id: Ignored = None
     priority: Ignored = None
     max_retry_num: Ignored = None
@@ -327,10 +320,10 @@ class TaskTypeActionRequest(TaskTypeQuery, OperatorRequest):
 class ListTasksQuery(Request):
     """Query of `get_task_list`: tasks that match every given field."""
 
-    task_type: Type | None = Field(default=None, validation_alias=_build_alias_choices("task_type", "taskType"))
+    task_type: Type | None = Field(default=None, validation_alias=AliasChoices("task_type", "taskType"))
     status: int | None = Field(default=None, ge=0, le=5, description="status of a task, as in responses; 0 matches any")
-    stage: Stage | None = Field(default=None, validation_alias=_build_alias_choices("stage", "task_stage"))
-    user_id: UserId | None = Field(default=None, validation_alias=_build_alias_choices("user_id", "userId"))
+    stage: Stage | None = Field(default=None, validation_alias=AliasChoices("stage", "task_stage"))
+    user_id: UserId | None = Field(default=None, validation_alias=AliasChoices("user_id", "userId"))
     limit: int = Field(default=LIST_MAX, ge=0, le=LIMIT_MAX, description="2,000 at most; 0 means 2,000")
 
     @property
@@ -344,7 +337,7 @@ class BrowseTasksQuery(Request):
 
     task_type: Type
     status: int | None = Field(default=None, ge=1, le=5, description="status of a task, as in responses")
-    stage: Stage | None = Field(default=None, validation_alias=_build_alias_choices("stage", "task_stage"))
+    stage: Stage | None = Field(default=None, validation_alias=AliasChoices("stage", "task_stage"))
     user_id: UserId | None = Field(default=None, description="only tasks of this user")
     archived: bool = Field(default=False, description="only tasks in the archive")
     limit: int = Field(default=PAGE_SIZE, ge=1, le=PAGE_SIZE_MAX)
@@ -378,4 +371,4 @@ class FindTasksQuery(Request):
 class GetTaskQuery(Request):
     """Query of `get_task`."""
 
-    task_id: TaskId = Field(validation_alias=_build_alias_choices("task_id", "taskId"))
+    task_id: TaskId = Field(validation_alias=AliasChoices("task_id", "taskId"))

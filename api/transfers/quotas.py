@@ -13,7 +13,7 @@ from aiohttp import web
 from api.batching import SharedReadByKey
 from api.daily_quotas import DAILY_QUOTAS
 from api.http.routes import Call
-from domain.faults import Invalid, QuotaExhausted
+from domain.faults import Invalid
 from domain.quotas import OPEN_RETRY_SECONDS, QuotaLimits, SingleQuotaUsage, build_quota_exceeded_fault
 from infra.database import Database
 from stores.transfers import jobs
@@ -205,7 +205,7 @@ async def count_targets_within_quotas(call: Call, job_id: str, targets: int, unt
     await transfers.count_targets_within_quota(call.project_id, job_id, targets, until, limits)
     try:
         await call.request.app[DAILY_QUOTAS].count_within_quotas(call.project_id, _build_daily_amounts(targets), limits)
-    except QuotaExhausted:
+    except BaseException:  # also of an outage: no target joins
         transfers.uncount_targets_that_did_not_join(call.project_id, job_id, targets)
         raise
 

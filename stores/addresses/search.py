@@ -23,6 +23,7 @@ _PLACE: Final = SqlOrderAndAfterCondition(("createdat", "id"))
 LOG: Final = AddressMessage.__tablename__
 HISTORY: Final = ArchivedMessage.__tablename__
 SUPERSEDED_MAX: Final = 1_000
+# proc_flag is null while a message waits, P while it is processed, N once it has failed, and Y when it is done.
 IDLE_FAILED: Final = f"(proc_flag = 'N' AND (topic <> '{Topic.SWAP}' OR next_attempt_at IS NOT NULL))"
 """SQL: whether a message has failed and no cycle is processing it."""
 
@@ -34,6 +35,7 @@ _LISTED_COLUMNS: Final = ", ".join(
     )
 )
 _ALL_COLUMNS: Final = ", ".join((_LISTED_COLUMNS, "payload::text", *(f"{module}_stack_trace" for module in Module)))
+# Every column that a condition on `gathered` uses: add_filter_conditions, _add_state_condition, and the order.
 _FILTERED: Final = ", ".join(
     (
         "id, createdat, topic, uprn_1, uprn_2, proc_flag, retry_times, next_attempt_at, wait_reason",
@@ -52,6 +54,26 @@ _SUPERSEDED: Final = f"""
     UNION ALL SELECT id FROM {HISTORY} WHERE uprn_1 = $2 AND superseded_by = $1 ORDER BY id LIMIT {SUPERSEDED_MAX}
     """  # noqa: S608 - constants only
 _ACTIONS: Final = "SELECT done_at, who, action, reason FROM addr_audit WHERE log_id = $1 ORDER BY id"
+_LATEST_MESSAGES: Final = """
+    SELECT given.uprn, (
+        SELECT max(each.id) FROM (
+            SELECT id FROM im_infi_addr_sync_log WHERE uprn_1 = given.uprn AND topic <> $2
+            UNION ALL SELECT id FROM im_infi_addr_sync_log_his WHERE uprn_1 = given.uprn AND topic <> $2
+        ) AS each
+    ) AS last, (
+        SELECT max(each.id) FROM (
+            SELECT id FROM im_infi_addr_sync_log
+            WHERE uprn_1 = given.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
+            UNION ALL SELECT id FROM im_infi_addr_sync_log
+            WHERE uprn_2 = given.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
+        ) AS each
+    ) AS open
+    FROM unnest($1::bigint[]) WITH ORDINALITY AS given (uprn, place) ORDER BY place
+    """
+_COPIED_COLUMNS: Final = (
+    *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "proc_flag", "retry_times"),
+    *("published_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +111,6 @@ class MessageRecord:
     acks: Mapping[Module, ModuleAcknowledgement]
     payload: str | None = None
     """The published text; omitted in lists."""
-
-
-_COPIED_COLUMNS: Final = (
-    *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "proc_flag", "retry_times"),
-    *("published_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,17 +210,17 @@ def build_search_query(query: MessageSearch) -> tuple[str, Sequence[object]]:
     """Return the query and its values."""
     table, archived = (HISTORY, "archived_at") if query.in_history else (LOG, _LIVE)
     where = WhereClauseWithValues()
-    gate = _build_selective_condition(query, where)
+    selective = _build_selective_condition(query, where)
     add_filter_conditions(query.filter, where)
     _add_state_condition(query, where)
     if query.after is not None:
         where.add_condition(_PLACE.format_after_condition("{}", "{}"), *query.after)
     limit, order = where.add_value_and_get_placeholder(query.limit), _PLACE.order_by
-    if gate is None:
+    if selective is None:
         text = f"SELECT {_LISTED_COLUMNS}, {archived} FROM {table} WHERE {where.where_text} {order} LIMIT {limit}"  # noqa: S608 - constants only
         return text, where.values
     text = f"""
-        WITH {build_materialized_subquery(gate, table)}
+        WITH {build_materialized_subquery(selective, table)}
         SELECT {_LISTED_COLUMNS}, {archived} FROM {table}
         WHERE id = ANY(ARRAY(SELECT id FROM gathered WHERE {where.where_text} {order} LIMIT {limit})) {order}
         """  # noqa: S608 - constants only
@@ -292,24 +308,6 @@ def _build_message_record(row: asyncpg.Record) -> MessageRecord:
         },
         payload=known.get("payload"),
     )
-
-
-_LATEST_MESSAGES: Final = """
-    SELECT given.uprn, (
-        SELECT max(each.id) FROM (
-            SELECT id FROM im_infi_addr_sync_log WHERE uprn_1 = given.uprn AND topic <> $2
-            UNION ALL SELECT id FROM im_infi_addr_sync_log_his WHERE uprn_1 = given.uprn AND topic <> $2
-        ) AS each
-    ) AS last, (
-        SELECT max(each.id) FROM (
-            SELECT id FROM im_infi_addr_sync_log
-            WHERE uprn_1 = given.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
-            UNION ALL SELECT id FROM im_infi_addr_sync_log
-            WHERE uprn_2 = given.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
-        ) AS each
-    ) AS open
-    FROM unnest($1::bigint[]) WITH ORDINALITY AS given (uprn, place) ORDER BY place
-    """
 
 
 @dataclass(frozen=True, slots=True)

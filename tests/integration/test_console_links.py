@@ -87,7 +87,7 @@ async def test_what_clients_and_parents_start_leads_back(api_client: ApiClient, 
     callback_id = await eventually(delivery)
     download_id = (await api_client.ask("GET", f"/v1/downloads/{task_id}", key=key)).body["workflow_id"]
     assert await details(engine, download_id) == build_link(f"/downloads/{task_id}?project={project_id}")
-    assert await details(engine, callback_id) == build_link(f"/downloads?project_id={project_id}")
+    assert await details(engine, callback_id) == build_link(f"/downloads/{task_id}?project={project_id}")
     assert (await details(engine, job_id) or "").startswith(f"[Open in the console]({BASE}/console/transfers/jobs/")
     assert await details(engine, f"tasks/{project_id}/video/1") == build_link(
         f"/tasks/types/video?project={project_id}"

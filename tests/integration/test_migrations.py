@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from pydantic import SecretStr
@@ -136,6 +137,11 @@ async def constraints(database: Database) -> set[tuple[str, str]]:
     return {(name, definition) for name, definition in found}
 
 
+async def downgrade(database_url: str, target: str) -> None:
+    """Migrate a database back to an older revision, or to `base`."""
+    await migrate._run_migration_under_lock(database_url, lambda config: command.downgrade(config, target))
+
+
 def test_every_state_that_the_domain_knows_can_be_stored() -> None:
     """The check constraint allows no fewer states than workflows end in."""
     assert {state.value for state in DownloadState} <= set(STATES)
@@ -145,7 +151,7 @@ async def test_migrations_go_up_and_down_and_up(empty: Database, empty_database_
     """Each way leaves exactly what it should."""
     await migrate.migrate(empty_database_url)
     assert await tables(empty) == TABLES
-    await migrate.downgrade(empty_database_url, "base")
+    await downgrade(empty_database_url, "base")
     assert await tables(empty) == {"alembic_version"}
     await migrate.migrate(empty_database_url)
     assert await tables(empty) == TABLES
@@ -254,7 +260,7 @@ async def test_old_and_new_code_work_while_one_replaces_the_other(
 
     with pytest.MonkeyPatch.context() as newer:
         newer.setattr(migrate, "MIGRATIONS", tmp_path / "migrations")
-        await migrate.downgrade(empty_database_url, HEAD)
+        await downgrade(empty_database_url, HEAD)
         await migrate.require_supported_revision(empty)
     await migrate.require_supported_revision(empty)
 

@@ -11,7 +11,7 @@ from sqlmodel import col, select
 from temporalio.testing import ActivityEnvironment
 
 from activities import webhooks
-from activities.webhooks import WebhookAndAuditHousekeeping
+from activities.webhooks import WebhookAndSharedRecordHousekeeping
 from domain.webhooks import WebhookDeliveryInput
 from infra.settings import Settings
 from stores.audit import NewAuditEntry, add_audit_entry
@@ -39,7 +39,9 @@ async def age_delivery(deliveries: Webhooks, order: WebhookDeliveryInput, days: 
 
 async def purge(deliveries: Webhooks) -> int:
     """Run the activity."""
-    return await ActivityEnvironment().run(WebhookAndAuditHousekeeping(deliveries.services).purge_expired_deliveries)
+    return await ActivityEnvironment().run(
+        WebhookAndSharedRecordHousekeeping(deliveries.services).purge_expired_deliveries
+    )
 
 
 async def test_what_ended_long_ago_goes_with_its_attempts(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +96,7 @@ async def test_shared_records_go_when_their_time_is_over(settings: Settings) -> 
             for days in (30.01, 29.99):
                 await claim_idempotency_key(database, "prj", f"key {days}", claim)
                 await connection.execute(_AGE_CLAIM, timedelta(days=days))
-        housekeeping = WebhookAndAuditHousekeeping(deliveries.services)
+        housekeeping = WebhookAndSharedRecordHousekeeping(deliveries.services)
         removed = [await ActivityEnvironment().run(housekeeping.purge_audit_log_and_idempotency_keys) for _ in range(2)]
         async with database.connection() as connection:
             left = [

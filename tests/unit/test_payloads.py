@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import itertools
 import os
 from collections.abc import Sequence
 
@@ -12,6 +14,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.exceptions import ApplicationError
 
+from api import codec as api_codec
 from domain.faults import Invalid
 from infra import outages, payloads, temporal
 from infra.component_settings import EngineClientSettings
@@ -176,3 +179,21 @@ def test_wrong_settings_are_refused(keys: Sequence[str], sentence: str) -> None:
     with pytest.raises(Invalid, match=sentence) as raised:
         payloads.build_codec(make_settings(keys, encrypts=True))
     assert all(key not in str(raised.value) for key in keys)
+
+
+async def test_many_payloads_are_converted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other requests of the process have their turns meanwhile."""
+    monkeypatch.setattr(api_codec, "PIECE_SECONDS", 0)
+    turns = itertools.count()
+
+    async def take_turns() -> None:
+        while True:
+            next(turns)
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    body = api_codec.CodecRequest(payloads=[api_codec.CodecPayload(data="YQ==") for _ in range(100)])
+    converted = await api_codec._convert_in_pieces(body, EncryptingCodec([], encrypts=False).decode)
+    other.cancel()
+    assert next(turns) >= 100
+    assert [each.data for each in converted.payloads] == ["YQ=="] * 100

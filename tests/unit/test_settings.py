@@ -70,6 +70,7 @@ def test_what_is_wrong_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch)
         ("DOWNLOADS__RETRY_PAUSE_SECONDS", "-0.5", "greater than or equal to 0"),
         ("WEBHOOKS__RETRY_PAUSES_SECONDS", "[5, -1]", "greater than or equal to 0"),
         ("API__BODY_MAX_BYTES", "0", "greater than or equal to 1"),
+        ("TRANSFERS__TIMEOUT_SECONDS", "86401", "less than or equal to 86400"),
         ("API__PORT", "65536", "less than or equal to 65535"),
     ],
 )

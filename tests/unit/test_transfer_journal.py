@@ -101,6 +101,26 @@ async def test_a_full_disk_does_not_lose_the_id(journal: GseTaskJournal, monkeyp
     assert await journal.wait_for_task_id_while_begun("key", 0) is None
 
 
+async def test_an_id_is_written_whole(journal: GseTaskJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the disk takes a part at a time; a part alone would read as not answered."""
+    write = os.write
+    with journal.open_entry("key") as entry:
+        monkeypatch.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:5]))
+        entry.write_task_id("GSE:5")
+    found = await journal.wait_for_task_id_while_begun("key", 0)
+    assert found is not None
+    assert found.task_id == "GSE:5"
+
+
+async def test_a_folder_in_the_journal_is_left_alone(journal: GseTaskJournal, tmp_path: Path) -> None:
+    """A worker starts all the same."""
+    folder = tmp_path / "journal" / "lost+found"
+    folder.mkdir(parents=True)
+    os.utime(folder, (0, 0))
+    journal.delete_expired_entries()
+    assert folder.is_dir()
+
+
 async def test_old_entries_are_swept(journal: GseTaskJournal, tmp_path: Path) -> None:
     """Those of shards that another host took over; what is younger stays."""
     journal.delete_expired_entries()

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from standardwebhooks import Webhook, WebhookVerificationError
+from temporalio.testing import ActivityEnvironment
 
+from activities.webhooks import PURGE_BATCH, WebhookAndSharedRecordHousekeeping
 from domain import webhooks
 from domain.secrets import SealedText
 from domain.webhooks import DeliveryState, ReceiverResponse, WebhookDeliveryInput, WebhookEvent, WebhookOwner
-from infra.settings import WebhookSettings
+from infra.settings import Settings, WebhookSettings
+
+if TYPE_CHECKING:
+    from services.services import Services
 
 SECRET = webhooks.format_secret(bytes(range(36)))
 OTHER = webhooks.format_secret(bytes(range(1, 37)))
@@ -233,3 +239,23 @@ def test_what_a_receiver_says_is_shown_safely(status: int, body: bytes) -> None:
 
     assert said.isprintable()
     assert len(said) <= webhooks.ERROR_MAX_CHARACTERS
+
+
+async def test_idempotency_keys_are_purged_though_the_audit_log_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The activity fails all the same, and is repeated."""
+    purged: list[int] = []
+
+    async def fail(*_: object) -> int:
+        raise ConnectionError("away")
+
+    async def purge(_database: object, _before: datetime, limit: int) -> int:
+        purged.append(limit)
+        return 0
+
+    monkeypatch.setattr("stores.audit.purge_entries", fail)
+    monkeypatch.setattr("stores.projects.purge_idempotency_keys", purge)
+    services = cast("Services", SimpleNamespace(database=None, settings=Settings()))
+    housekeeping = WebhookAndSharedRecordHousekeeping(services)
+    with pytest.raises(ConnectionError):
+        await ActivityEnvironment().run(housekeeping.purge_audit_log_and_idempotency_keys)
+    assert purged == [PURGE_BATCH]

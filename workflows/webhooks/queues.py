@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from activities.webhooks import WebhookActivities, WebhookAndAuditHousekeeping
+from activities.webhooks import WebhookActivities, WebhookAndSharedRecordHousekeeping
 from domain import webhooks
 from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
@@ -17,7 +17,7 @@ WORKFLOWS: Final = (WebhookDelivery,)
 def build_queues(services: Services) -> list[TaskQueue]:
     """Return the queue of deliveries."""
     activities = WebhookActivities(services.database, services.http, services.sealer, services.settings.webhooks)
-    housekeeping = WebhookAndAuditHousekeeping(services)
+    housekeeping = WebhookAndSharedRecordHousekeeping(services)
     return [
         TaskQueue(
             name=webhooks.QUEUE,
