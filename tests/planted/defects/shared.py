@@ -145,8 +145,8 @@ DEFECTS = (
         "a-dead-worker-s-workflows-wait-as-long-as-by-default",
         "shared",
         "infra/component_settings.py",
-        "    sticky_timeout_seconds: float = 1.0\n",
-        "    sticky_timeout_seconds: float = 10.0\n",
+        "    sticky_timeout_seconds: float = Field(default=1.0, gt=0)\n",
+        "    sticky_timeout_seconds: float = Field(default=10.0, gt=0)\n",
         ("tests/faults/test_recovery.py", "-k", "four_seconds"),
     ),
     Defect(
