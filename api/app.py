@@ -254,13 +254,13 @@ async def _check_owner_and_parse_inputs(
         inputs["path"] = parsing.parse_path(request, route.path_model)
     if route.access is RouteAccess.OWNER:
         auth.require_owner_or_admin(caller, inputs["path"].project_id)
-    # These parameters were read by the authenticator.
-    ignored = [auth.PROJECT_PARAMETER] if route.allows_project_in_query else []
-    ignored += [auth.TICKET_PARAMETER] if route.takes_ticket else []
-    if route.query:
-        inputs["query"] = parsing.parse_query(request, route.query, ignored)
-    elif request.query_string:
-        parsing.parse_query(request, EmptyQuery, ignored)
+    if route.query or request.query_string:
+        # These parameters were read by the authenticator.
+        ignored = [auth.PROJECT_PARAMETER] if route.allows_project_in_query else []
+        ignored += [auth.TICKET_PARAMETER] if route.takes_ticket else []
+        query = parsing.parse_query(request, route.query or EmptyQuery, ignored)
+        if route.query:
+            inputs["query"] = query
     if route.headers:
         inputs["headers"] = parsing.parse_headers(request, route.headers)
     if route.body and route.body_optional and not request.body_exists:

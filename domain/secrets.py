@@ -42,8 +42,10 @@ class KeyRight(StrEnum):
 
     def includes(self, other: KeyRight) -> bool:
         """Return whether a key with this right may do what needs the other."""
-        rights = list(KeyRight)
-        return rights.index(self) >= rights.index(other)
+        return _RANKS[self] >= _RANKS[other]
+
+
+_RANKS = {right: rank for rank, right in enumerate(KeyRight)}
 
 
 @dataclass(frozen=True, slots=True)
