@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,6 +20,7 @@ from cli.backups.backup import EngineDatabases
 from cli.backups.reconcile import run_reconciliation
 from dev.embedded.components import ENGINE, ENGINE_FILE
 from dev.embedded.stack import run_stack
+from dev.local import run_installation_on_stack
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.faults import Conflict
@@ -40,7 +42,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
-ROWS, SLOW_ROWS, SEED = 300, 2_000, 5
+ROWS, SLOW_ROWS, SEED = 300, 1_000, 5
 UPRNS = range(500, 508)
 PLATFORM = "shop"
 TYPE = "backed-up"
@@ -48,6 +50,7 @@ BUSY = 8036
 """The code of a request that may be repeated: no worker answered in time, as on a machine that is busy."""
 UNKNOWN, TOO_LATE = 8035, 8041
 
+RUN_WITHOUT_STAND_INS = partial(run_installation_on_stack, stand_in_names=())
 STORED, STAGED = f"transfers/2/{sha256(CONTENT)}", "staging/left-over"
 
 Json = dict[str, Any]
@@ -65,7 +68,7 @@ async def running_installation(data_dir: Path, outside: OutsideSystems, source: 
     }
     async with (
         run_stack(data_dir, ui=False, ports=ANY_PORTS, for_tests=True) as stack,
-        running_processes(stack, outside, changes) as deployment,
+        running_processes(stack, outside, changes, run=RUN_WITHOUT_STAND_INS) as deployment,
     ):
         yield deployment
 
