@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.common.v1 import Payload, WorkflowExecution
@@ -18,6 +19,9 @@ from temporalio.client import Client, WorkflowExecutionDescription
 
 from domain.faults import FaultRecord
 from infra.interceptors import FAULT_TYPE
+from infra.payloads import PayloadDamaged, PayloadKeyMissing
+
+T = TypeVar("T")
 
 EVENTS_A_PAGE = 500
 EVENTS_READ_MAX = 5_000
@@ -117,7 +121,7 @@ async def _build_activity_record(
     scheduled = event.activity_task_scheduled_event_attributes
     summary = ""
     if event.user_metadata.HasField("summary"):
-        [summary] = await engine.data_converter.decode([event.user_metadata.summary], [str])
+        summary = await decode_unless_key_missing(engine, [event.user_metadata.summary], str) or ""
     record = ActivityWithAttemptCount(
         scheduled.activity_type.name, summary, _to_datetime(event.event_time), ActivityState.WAITING
     )
@@ -145,14 +149,22 @@ async def _to_fault_visible_to_users(engine: Client, failure: Failure | None) ->
         return None
     for each in _iterate_causes(failure):
         if each.application_failure_info.type == FAULT_TYPE:
-            details = each.application_failure_info.details.payloads
-            [fault] = await engine.data_converter.decode(list(details), [FaultRecord])
-            return FaultRecord.model_validate(fault)
+            return await decode_unless_key_missing(engine, each.application_failure_info.details.payloads, FaultRecord)
     if failure.HasField("timeout_failure_info"):
         message = "The worker that ran this activity stopped answering, or took too long."
     else:
         message = "A component failed during this activity."
     return FaultRecord(code="internal", message=message, hint="It was retried automatically.", retryable=True)
+
+
+async def decode_unless_key_missing(engine: Client, payloads: Sequence[Payload], kind: type[T]) -> T | None:
+    """Decode one value; None where it was encrypted with a key that has been removed, or damaged since."""
+    try:
+        [value] = await engine.data_converter.decode(list(payloads), [kind])
+    except (PayloadKeyMissing, PayloadDamaged):
+        return None
+    decoded: T = value
+    return decoded
 
 
 def _iterate_causes(failure: Failure) -> Iterator[Failure]:

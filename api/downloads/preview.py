@@ -72,7 +72,7 @@ async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
             call.project_id, lambda: draw_preview(drawing, page, body.time_zone)
         )
     except SourceFault as fault:
-        _reject_field("data", fault.record.sentence)
+        _reject_field("template" if body.data is None else "data", fault.record.sentence)
     except UncoveredRows as uncovered:
         _reject_field("data", f"{uncovered} Add row heads of these names, or leave the rows out.")
     return web.Response(

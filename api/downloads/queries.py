@@ -173,8 +173,8 @@ async def _mark_unanswered_step_as_failed(engine: Client, step: history.Activity
     """Mark a step as failed that ended for the workflow to repeat its request later."""
     if step.activity not in _STEPS_OF_SOURCE or not step.result:
         return
-    [result] = await engine.data_converter.decode(step.result, [_ResultWithRetryWait])
-    wait = _ResultWithRetryWait.model_validate(result).wait
+    result = await history.decode_unless_key_missing(engine, step.result, _ResultWithRetryWait)
+    wait = result.wait if result is not None else None
     if wait is not None and wait.tries.fault is not None:
         step.state, step.fault = history.ActivityState.FAILED, wait.tries.fault
 

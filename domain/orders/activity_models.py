@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -194,7 +195,18 @@ class OrderCycleStatus(_ImmutableModelBase):
 
     running: list[TimeWindow] = []
     finished: int = 0
+    """Slices that were read."""
     failed: int = 0
+
+    def add_result(self, result: SliceResult) -> Self:
+        """Count the slices of a reading. One that replaced itself by its halves, or was taken over, is not finished."""
+        is_read = result.done and not result.halves
+        return self.model_copy(
+            update={
+                "finished": self.finished + is_read + result.further_done,
+                "failed": self.failed + (result.fault is not None),
+            }
+        )
 
 
 class PlatformAlarm(PlatformInput):

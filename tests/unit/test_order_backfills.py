@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from domain.faults import FaultRecord
+from domain.orders.activity_models import OrderCycleStatus, SliceResult
 from domain.orders.slices import FAILURES_STOP, BackfillProgress
 from domain.orders.windows import TimeWindow
 
@@ -63,3 +66,20 @@ def test_slice_after_slice_failed_is_hopeless() -> None:
     fault = progress(*[LIED] * FAILURES_STOP).fault
     assert fault is not None
     assert "the rest was not tried" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("result", "finished", "failed"),
+    [
+        (SliceResult(done=True, orders=9), 1, 0),
+        (SliceResult(done=True, further_done=2), 3, 0),
+        (SliceResult(done=True, halves=2), 0, 0),
+        (SliceResult(done=False), 0, 0),
+        (SliceResult(done=False, fault=LIED), 0, 1),
+    ],
+    ids=["read", "further ones", "split", "taken over", "failed"],
+)
+def test_a_cycle_counts_what_was_read(result: SliceResult, finished: int, failed: int) -> None:
+    """A slice that was split is finished by its halves, and one that was taken over by whichever reader has it."""
+    status = OrderCycleStatus().add_result(result)
+    assert (status.finished, status.failed) == (finished, failed)

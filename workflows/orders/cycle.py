@@ -52,8 +52,9 @@ FAILURES_STOP = 3
 """Consecutive failed slices after which this run stops claiming: the next one tries again in a minute."""
 
 _SCHEDULED = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
-_FRESH_SECONDS = timedelta(seconds=10)
-_ELSEWHERE_SECONDS = timedelta(seconds=30)
+_CLOCK_READING_VALID = timedelta(seconds=10)
+_CLAIM_INTERVAL_MAX = timedelta(seconds=10)
+_ELSEWHERE_VALID = timedelta(seconds=30)
 _BACKFILL_SECONDS = 600
 
 
@@ -109,7 +110,7 @@ class OrderCycleWorkflow:
         return None if self._params.continued else workflow.info().typed_search_attributes.get(_SCHEDULED)
 
     async def _measure_skew_and_claim_slices(self, scheduled_at: datetime | None = None) -> ClaimSlicesResult:
-        order = ClaimSlicesInput(
+        claim = ClaimSlicesInput(
             platform=self._params.platform,
             skew_seconds=await self._measure_skew_if_old(),
             heeds_pause=self._params.heeds_pause,
@@ -117,11 +118,11 @@ class OrderCycleWorkflow:
             running=sorted({*self._running, *self._list_slices_not_to_start()}, key=str),
         )
         self._has_left_slices_due = False
-        return await workflow.execute_activity_method(OrderActivities.claim_slices, order, **CLAIM)
+        return await workflow.execute_activity_method(OrderActivities.claim_slices, claim, **CLAIM)
 
     def _list_slices_not_to_start(self) -> set[TimeWindow]:
         """Return slices not to be started now; after a while it is checked again whether they run elsewhere."""
-        seen_after = workflow.now() - _ELSEWHERE_SECONDS
+        seen_after = workflow.now() - _ELSEWHERE_VALID
         self._running_elsewhere = {
             window: seen for window, seen in self._running_elsewhere.items() if seen > seen_after
         }
@@ -129,7 +130,7 @@ class OrderCycleWorkflow:
 
     async def _measure_skew_if_old(self) -> float | None:
         """Return how far the platform's clock is ahead of ours; read every few seconds, not at every claim."""
-        if self._skew is None or workflow.now() - self._skew_at > _FRESH_SECONDS:
+        if self._skew is None or workflow.now() - self._skew_at > _CLOCK_READING_VALID:
             try:
                 reading = await self._measure_clock_skew()
             except ActivityError as error:
@@ -169,8 +170,8 @@ class OrderCycleWorkflow:
 
     async def _start_slice_and_wait_for_end(self, project_id: str, job: SliceJob) -> None:
         """Start a slice and wait for its end; one that is already running is left alone."""
-        handle = await self._start_slice_workflow(project_id, job)
         try:
+            handle = await self._start_slice_workflow(project_id, job)
             if handle is None:
                 self._running_elsewhere[job.window] = workflow.now()
             else:
@@ -178,26 +179,26 @@ class OrderCycleWorkflow:
         except ChildWorkflowError:
             # It was terminated by an operator: this run does not start it again.
             self._terminated.add(job.window)
-        for window in job.windows:
-            del self._running[window]
-        self._has_changed = True
+        finally:
+            for window in job.windows:
+                del self._running[window]
+            self._has_changed = True
 
     def _count_slice_result_and_failures_in_row(self, job: SliceJob, sliced: SliceResult) -> None:
         has_ended = sliced.done or sliced.fault is not None
         if not has_ended or sliced.halves or sliced.further_done < len(job.further):
             self._has_left_slices_due = True
         self._failures_in_row = 0 if sliced.fault is None else self._failures_in_row + 1
-        self._status = self._status.model_copy(
-            update={
-                "finished": self._status.finished + (sliced.fault is None) + sliced.further_done,
-                "failed": self._status.failed + (sliced.fault is not None),
-            }
-        )
+        self._status = self._status.add_result(sliced)
 
     async def _start_backfill_of_slice_once(self, project_id: str, job: SliceJob) -> None:
-        """Start a backfill of one slice: once, however many runs of the schedule lie in its time."""
+        """Start a backfill of one slice, however many runs of the schedule lie in its time.
+
+        Runs in the same ten minutes of the clock start it once. Runs on both sides of their end read the slice twice,
+        which costs requests and changes nothing.
+        """
         suffix = f"{int(workflow.now().timestamp()) // _BACKFILL_SECONDS}"
-        order = BackfillInput(
+        backfill = BackfillInput(
             platform=self._params.platform,
             project_id=project_id,
             backfill_id=workflow.uuid4().hex,
@@ -208,7 +209,7 @@ class OrderCycleWorkflow:
         with suppress(WorkflowAlreadyStartedError):
             await workflow.start_child_workflow(
                 OrderBackfillWorkflow.run,
-                order,
+                backfill,
                 id=names.build_backfill_workflow_id(self._params.platform, job.window, suffix),
                 task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
@@ -242,13 +243,14 @@ class OrderCycleWorkflow:
         def count_readings() -> int:
             return len(set(self._running.values()))
 
-        few = min(count_readings() // 2, 2 * claimed.threads)
+        # Half of the readings have ended, so that a claim starts many; at least one a thread is left to go on.
+        readings_left_at_claim = max(claimed.threads, min(count_readings() // 2, 2 * claimed.threads))
 
         def is_due() -> bool:
-            return self._has_changed and count_readings() <= max(few, claimed.threads)
+            return self._has_changed and count_readings() <= readings_left_at_claim
 
         with suppress(TimeoutError):
-            await workflow.wait_condition(is_due, timeout=_FRESH_SECONDS)
+            await workflow.wait_condition(is_due, timeout=_CLAIM_INTERVAL_MAX)
         self._has_changed = False
         self._set_status_and_show_in_web_ui("slices are read")
 
