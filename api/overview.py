@@ -313,7 +313,7 @@ class OverviewSnapshotReader:
         now: datetime,
     ) -> SystemWorkload:
         overview = self._overviews[system]
-        period = overview.get_failure_count_period
+        period = overview.get_failure_count_period(self._services.settings)
         own_queues = [each for each in queues if each.room == system]
         workload = sum_workloads((workload, _derive_concerns(overview, workload, own_queues, paused.get(system), now)))
         return SystemWorkload(
@@ -322,7 +322,7 @@ class OverviewSnapshotReader:
             running=workload.running.count,
             waiting=workload.waiting.count,
             failed=workload.failed.count,
-            failed_since=None if period is None else now - period(self._services.settings),
+            failed_since=None if period is None else now - period,
             oldest_running_seconds=workload.running.compute_age(now),
             oldest_waiting_seconds=workload.waiting.compute_age(now),
             oldest_failed_seconds=workload.failed.compute_age(now),

@@ -198,6 +198,7 @@ async def find_api_address_and_key(url: str | None, data_dir: Path, *, as_admin:
 
     Raises:
         ApiNotFound: There is none, or no key for it.
+        CommandFault: A setting is wrong.
     """
     if url is not None:
         if KEY_VARIABLE not in os.environ:
@@ -208,7 +209,10 @@ async def find_api_address_and_key(url: str | None, data_dir: Path, *, as_admin:
             f"No API was named, and no `haulage up` runs in {data_dir}. Give --api (and {KEY_VARIABLE}), or start one."
         )
     settings.load_settings_from_environment.cache_clear()
-    api = settings.load_settings_from_environment().api
+    try:
+        api = settings.load_settings_from_environment().api
+    except Fault as fault:
+        raise CommandFault(fault.record.sentence) from None
     local, admin_key = f"http://{api.host}:{api.port}", api.admin_key.get_secret_value()
     if KEY_VARIABLE in os.environ:
         return ApiAddress(local, os.environ[KEY_VARIABLE])

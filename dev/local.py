@@ -57,14 +57,14 @@ class LocalInstallation:
 async def run_installation(
     settings: Settings,
     announce: Announce = announce_by_log,
-    stand_in_names: Collection[str] = (),
+    simulated_services: Collection[str] = (),
     forked: ForkedPreloader | None = None,
 ) -> AsyncIterator[LocalInstallation]:
     """Start an installation, yield when it serves, and stop it in order at the end.
 
     Args:
         announce: Gets a line about what takes long to start.
-        stand_in_names: The stand-ins to run, of `dev.stand_ins.PORTS`.
+        simulated_services: The stand-ins to run, by the names that have a preferred port.
         forked: The preloader, if it was forked from this process already.
     """
     async with AsyncExitStack() as held:
@@ -80,7 +80,7 @@ async def run_installation(
             )
             running = await held.enter_async_context(
                 _prepare_and_run_forks_and_stand_ins(
-                    stack, stack.build_settings(), preloader, NAMESPACE, stand_in_names
+                    stack, stack.build_settings(), preloader, NAMESPACE, simulated_services
                 )
             )
             variables = stack.build_environment(running.settings)
@@ -118,30 +118,30 @@ async def run_installation_on_stack(
     settings: Settings,
     namespace: str = NAMESPACE,
     *,
-    stand_in_names: Collection[str] = ("source",),
+    simulated_services: Collection[str] = ("source",),
 ) -> AsyncIterator[LocalInstallation]:
     """Prepare the components, then run API, workers and stand-ins on them; stop these at the end.
 
     Args:
         settings: The settings of the components; ports of processes and the addresses of stand-ins are set here.
         namespace: The Temporal namespace of all of them.
-        stand_in_names: The stand-ins to run.
+        simulated_services: The stand-ins to run.
     """
     preloader = Preloader()
     async with (
         stack.run_processes(_build_preloader_process(preloader)),
-        _prepare_and_run_forks_and_stand_ins(stack, settings, preloader, namespace, stand_in_names) as running,
+        _prepare_and_run_forks_and_stand_ins(stack, settings, preloader, namespace, simulated_services) as running,
     ):
         yield running
 
 
 @asynccontextmanager
 async def _prepare_and_run_forks_and_stand_ins(
-    stack: EmbeddedStack, settings: Settings, preloader: Preloader, namespace: str, stand_in_names: Collection[str]
+    stack: EmbeddedStack, settings: Settings, preloader: Preloader, namespace: str, simulated_services: Collection[str]
 ) -> AsyncIterator[LocalInstallation]:
     """Prepare the components and run the processes, all but the stand-ins as forks of the preloader."""
     simulated = {
-        name: stack.reserve_port(name, port) for name, port in stand_ins.PORTS.items() if name in stand_in_names
+        name: stack.reserve_port(name, port) for name, port in stand_ins.PORTS.items() if name in simulated_services
     }
     ports = {
         "api": stack.reserve_port("api", settings.api.port),

@@ -23,7 +23,7 @@ PORTS: Final[Mapping[str, int]] = {
 """The preferred port of each stand-in, by the name that `python -m sims` gives it."""
 PUBSUB_PROJECT: Final = "stand-in"
 WINDOW_SECONDS: Final = 3
-"""Requests of so many seconds share a transfer: whoever tries it waits less than in production."""
+"""Requests within this time share a transfer; less than in production, so that a trial is short."""
 
 
 def add_stand_ins_to_settings(settings: Settings, ports: Mapping[str, int]) -> Settings:

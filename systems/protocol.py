@@ -128,9 +128,8 @@ class SystemOverview(Protocol[Services_contra, Settings_contra, Workloads_co]):
     def STANDSTILL_SECONDS(self) -> int:  # noqa: N802 - a module's constant
         """What waits for longer stands still: the threshold of the alert `Haulage…StandStill`."""
 
-    @property
-    def get_failure_count_period(self) -> Callable[[Settings_contra], timedelta] | None:
-        """Returns how long a failure is counted; None where it counts until an operator resolves it."""
+    def get_failure_count_period(self, settings: Settings_contra, /) -> timedelta | None:
+        """Return how long a failure is counted; None where it counts until an operator resolves it."""
 
     def build_workload_counter(self, services: Services_contra) -> Callable[[], Awaitable[Workloads_co]]:
         """Return a function that counts the work of every project."""

@@ -22,6 +22,7 @@ from domain.workload import (
 from infra import log
 from infra.address_settings import AddressSettings
 from infra.database import Database
+from infra.settings import Settings
 from services import addresses
 from services.services import Services
 from stores.addresses import cycle
@@ -30,8 +31,10 @@ from stores.addresses.cycle import UnfinishedMessageCounts
 UNIT: Final = "messages"
 HAS_PROJECTS: Final = False
 STANDSTILL_SECONDS: Final = 900
-get_failure_count_period: Final = None
-"""A failed message counts until an operator handles it."""
+
+
+def get_failure_count_period(_: Settings) -> None:
+    """Return None: a failed message counts until an operator handles it."""
 
 
 def build_workload_counter(services: Services) -> Callable[[], Awaitable[WorkByProject]]:

@@ -13,6 +13,7 @@ from api.orders.requests import TimelineQuery
 from api.orders.responses import TimelinePartResponse, TimelineResponse
 from domain.faults import Invalid, Missing
 from domain.workload import WorkByProject
+from infra.settings import Settings
 from services.services import Services
 from stores.orders import health, ledger, platforms, slices
 from stores.tables.orders import OrderPlatform
@@ -20,8 +21,10 @@ from stores.tables.orders import OrderPlatform
 UNIT: Final = "slices"
 HAS_PROJECTS: Final = True
 STANDSTILL_SECONDS: Final = 7_200
-get_failure_count_period: Final = None
-"""A failed slice counts until an operator resolves it."""
+
+
+def get_failure_count_period(_: Settings) -> None:
+    """Return None: a failed slice counts until an operator resolves it."""
 
 
 def build_workload_counter(services: Services) -> Callable[[], Awaitable[WorkByProject]]:

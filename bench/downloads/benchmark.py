@@ -47,7 +47,7 @@ async def measure() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings().model_copy(update={"data_dir": Path(folder) / "installation"})
         async with (
-            run_installation(settings, stand_in_names=("source",)) as running,
+            run_installation(settings, simulated_services=("source",)) as running,
             aiohttp.ClientSession(base_url=running.api) as session,
         ):
             ours = await HaulageExport.register(running, session)

@@ -36,7 +36,7 @@ async def figures(*, small: bool) -> list[Figure]:
         await asyncio.to_thread(content.write_typed, rows, typed)
         settings = Settings().model_copy(update={"data_dir": Path(folder) / "installation"})
         async with (
-            run_installation(settings, stand_in_names=("source",)) as running,
+            run_installation(settings, simulated_services=("source",)) as running,
             aiohttp.ClientSession(base_url=running.api) as session,
         ):
             csv = await HaulageExport.register(running, session)

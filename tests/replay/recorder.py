@@ -65,7 +65,7 @@ async def recording(variables: Mapping[str, str], events_max: int | None = None)
                 patch.setattr(flags, "ENGINE_DYNAMIC", (*flags.ENGINE_DYNAMIC, soon))
             settings = Settings().model_copy(update={"data_dir": Path(folder)})
             async with (
-                run_installation(settings, stand_in_names=("source",)) as running,
+                run_installation(settings, simulated_services=("source",)) as running,
                 aiohttp.ClientSession(base_url=running.api) as session,
             ):
                 engine = await temporal.connect(running.stack.build_environment(running.settings))

@@ -13,6 +13,7 @@ import typer.main
 from cli import command
 from cli.__main__ import app, main
 from cli.export import choose_file_type
+from dev.embedded.environment import MARKER_VARIABLE
 from domain import VERSION
 from domain.faults import Invalid
 from haulage import FileType
@@ -124,6 +125,18 @@ def test_a_setting_that_is_none_ends_each_command_in_one_sentence(
     assert said.startswith("haulage: HAULAGE_API is a group of settings")
     assert "did you mean HAULAGE_API_URL?" in said
     assert said.count("\n") == 1
+
+
+async def test_a_wrong_setting_beside_a_named_folder_ends_a_command_with_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With `--data-dir` the settings are read only when the API is looked for; the exit code was 1."""
+    monkeypatch.setenv(MARKER_VARIABLE, "1")
+    monkeypatch.setenv("HAULAGE_API", "http://127.0.0.1:8080")
+
+    assert await command.send_request(tmp_path, None, "GET", "/v1/systems", None) == 2
+
+    assert capsys.readouterr().err.startswith("haulage: HAULAGE_API is a group of settings")
 
 
 @pytest.mark.parametrize(
