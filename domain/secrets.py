@@ -23,6 +23,10 @@ SECRET_LENGTH = 32  # 190 bits
 CHECK_LENGTH = 6  # 62**6 > 2**32
 PEPPER_MIN_CHARACTERS = 32
 ADMIN_KEY_MIN_CHARACTERS = 24
+LOCAL_KEYS_HINT = (
+    "`haulage up` keeps the admin key as `admin_key` in `.haulage/secrets.json`, "
+    "and a project's key in `.haulage/project-key`."
+)
 
 PROJECT_ID_PATTERN = rf"^prj_[0-9A-Za-z]{{{PROJECT_ID_LENGTH}}}$"
 KEY_ID_PATTERN = rf"^[0-9A-Za-z]{{{KEY_ID_LENGTH}}}$"

@@ -116,6 +116,12 @@ class AssetPath(Request):
     file: str = Field(max_length=200)
 
 
+@routes.get("/", access=RouteAccess.PUBLIC, status=HTTPStatus.FOUND)
+async def redirect_to_console(_call: Call) -> web.Response:
+    """Lead to the console, for those who know only the address of the API."""
+    return web.Response(status=HTTPStatus.FOUND, headers={"Location": "/console"})
+
+
 @routes.get("/console", access=RouteAccess.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
 async def open_console(call: Call, query: ConsoleStateQuery) -> web.Response:
     """Open the console."""

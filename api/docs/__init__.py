@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
 
 from aiohttp import web
@@ -49,6 +50,12 @@ async def read_document(call: Call) -> web.Response:
 async def open_page(_call: Call) -> web.Response:
     """Open this reference in a browser."""
     return _build_file_response("index.html")
+
+
+@routes.get("/docs/", access=RouteAccess.PUBLIC, status=HTTPStatus.FOUND)
+async def redirect_to_page(_call: Call) -> web.Response:
+    """Lead to this reference from its address with a slash at the end."""
+    return web.Response(status=HTTPStatus.FOUND, headers={"Location": "/docs"})
 
 
 @routes.get("/docs/docs.js", access=RouteAccess.PUBLIC, media_type="text/javascript")

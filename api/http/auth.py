@@ -58,9 +58,9 @@ _PROJECT_ID = re.compile(secrets.PROJECT_ID_PATTERN, re.ASCII)
 
 ADMIN_KEY_NEEDED = "admin_key_needed"
 KEY_NOT_ENOUGH = "key_not_enough"
-_ADMIN_HINT = "Use the admin key: HAULAGE_API__ADMIN_KEY, or one of HAULAGE_API__ADMIN_KEYS, of the server."
-KEY_HINT = "Send it as `Authorization: Bearer hlg_…`."
-HEADERLESS_KEY_HINT = f"{KEY_HINT[:-1]}, or in the address: `http://:hlg_…@host`."
+_ADMIN_HINT = f"Use that of the server: HAULAGE_API__ADMIN_KEY or HAULAGE_API__ADMIN_KEYS. {secrets.LOCAL_KEYS_HINT}"
+KEY_HINT = f"Send it as `Authorization: Bearer hlg_…`. {secrets.LOCAL_KEYS_HINT}"
+HEADERLESS_KEY_HINT = f"Put it into the address, `http://:hlg_…@host`, or: {KEY_HINT}"
 PUSH_HINT = (
     "Let the subscription push with a token for HAULAGE_ADDRESSES__PUSH__AUDIENCE by the account "
     "HAULAGE_ADDRESSES__PUSH__EMAIL, or with HAULAGE_ADDRESSES__PUSH__SECRET behind `?token=` in its endpoint."
@@ -137,7 +137,7 @@ class Authenticator:
                 "project_key_needed",
                 "The admin key belongs to no project, and this route works on one project.",
                 f"Name it in the header {PROJECT_HEADER}, or use a key of that project; "
-                "POST /v1/projects/{project_id}/keys makes one.",
+                f"POST /v1/projects/{{project_id}}/keys makes one. {secrets.LOCAL_KEYS_HINT}",
             )
         return caller
 
@@ -346,10 +346,10 @@ def build_missing_to_caller_fault() -> Missing:
 
 def _build_wrong_key_error(token: str) -> Unauthenticated:
     if secrets.parse_api_key(token) is None:
-        return Unauthenticated("key_malformed", "This is not a Haulage key, or a character of it was lost.", KEY_HINT)
-    return Unauthenticated(
-        "key_unknown", "This key is unknown, was revoked, or has expired.", "Ask for a new key of the project."
-    )
+        message = "This is neither the admin key nor a project's key, or a character of it was lost."
+        return Unauthenticated("key_malformed", message, secrets.LOCAL_KEYS_HINT)
+    hint = f"Ask for a new key of the project. {secrets.LOCAL_KEYS_HINT}"
+    return Unauthenticated("key_unknown", "This key is unknown, was revoked, or has expired.", hint)
 
 
 def _build_session_error() -> Unauthenticated:

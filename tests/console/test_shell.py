@@ -40,7 +40,7 @@ async def test_a_wrong_key_is_told_in_the_api_s_words(browser: Browser, console:
         await page.get_by_label("API key").fill("not-a-key")
         await page.get_by_role("button", name="Sign in").click()
 
-        await expect(page.get_by_role("alert")).to_contain_text("This is not a Haulage key")
+        await expect(page.get_by_role("alert")).to_contain_text("This is neither the admin key nor a project's key")
         await expect(page.get_by_role("alert")).to_contain_text("Request id")
 
 

@@ -109,6 +109,9 @@ async def test_what_needs_the_admin_key_says_so(api_client: ApiClient) -> None:
     project = await make_own_project(api_client)
     routes = [route for route in LOCKED if route.access is RouteAccess.ADMIN]
     assert await refusals(api_client, routes, project, project.key) == all_answer(routes, 403, "admin_key_needed")
+    detail = (await api_client.ask("GET", "/v1/projects", key=project.key)).body["detail"]
+    assert detail.startswith("This needs the admin key, and this is a key of a project. Use that of the server:")
+    assert "`haulage up` keeps the admin key as `admin_key` in `.haulage/secrets.json`" in detail
 
 
 async def test_the_admin_key_has_no_project_to_work_on(api_client: ApiClient) -> None:

@@ -175,3 +175,11 @@ async def test_the_reference_works_under_a_strict_policy(api_client: ApiClient) 
     assert not re.search(r"<script>|<style|style=|\son\w+=|https?://", page.body)
     assert "unsafe" not in policy
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'")
+
+
+@pytest.mark.parametrize(("path", "there"), [("/", "/console"), ("/docs/", "/docs")])
+async def test_addresses_that_people_type_lead_to_a_page(api_client: ApiClient, path: str, there: str) -> None:
+    """They were answered with 404."""
+    reply = await api_client.ask("GET", path)
+    assert (reply.status, reply.headers["Location"]) == (302, there)
+    assert (await api_client.ask("GET", there)).status == 200

@@ -94,6 +94,8 @@ async def test_a_wrong_key_begins_no_session(api_client: ApiClient) -> None:
         reply = await api_client.ask("POST", "/v1/session", json={"api_key": key})
         assert (reply.status, reply.code) == (401, code)
         assert "Set-Cookie" not in reply.headers
+        assert "`admin_key` in `.haulage/secrets.json`" in reply.body["detail"], "it says where keys are"
+        assert "`.haulage/project-key`" in reply.body["detail"]
 
 
 @pytest.mark.parametrize(

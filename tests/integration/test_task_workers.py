@@ -149,7 +149,7 @@ async def test_a_worker_ends_where_no_answer_can_get_better(settings: Settings) 
         with pytest.raises(TaskRequestRefused, match="There is no type 'audio' in this project"):
             await asyncio.wait_for(Worker(tasks, "audio", handlers).run(), 60)
         async with Tasks(url, f"{key[:-1]}{'0' if key[-1] != '0' else '1'}") as wrong:
-            with pytest.raises(RequestRefused, match="This is not a Haulage key"):
+            with pytest.raises(RequestRefused, match="This is neither the admin key nor a project's key"):
                 await asyncio.wait_for(Worker(wrong, TYPE, handlers).run(), 60)
         async with Tasks(f"{url}/elsewhere", key) as elsewhere:
             with pytest.raises(RequestRefused, match="nothing at this address"):

@@ -17,6 +17,8 @@ ROUTES = [route for group in ROUTE_GROUPS for route in group]
 
 # Every route that answers without a key. Think twice before this list grows.
 PUBLIC = {
+    "GET /",  # they lead to the next two pages
+    "GET /docs/",
     "GET /console",  # files that are the same for everybody; what they show they ask the API for
     "GET /console/",
     "GET /console/assets/{version}/{file}",
