@@ -32,7 +32,8 @@ COLUMNS: Final = (
     SealedColumn("alarm addresses of platforms", "order_platforms", "platform", "notify"),
     SealedColumn("requests of downloads", "downloads", "task_id", "request", is_request=True),
 )
-_REQUEST_FIELDS: Final = ("source_url", "source_headers", "callback")
+"""Every column that is marked as sealed in its table: rotation passes over others."""
+REQUEST_FIELDS: Final = ("source_url", "source_headers", "callback")
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ def reseal_values_in_download_request(sealer: SecretSealer, text: str) -> str | 
     request: dict[str, Any] = json.loads(text)
     is_changed = False
     for part in (request, *request.get("tables", ())):
-        for name in _REQUEST_FIELDS:
+        for name in REQUEST_FIELDS:
             sealed = part.get(name)
             resealed = sealer.reseal(SealedText.model_validate(sealed)) if sealed else None
             if resealed:

@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Text, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlmodel import Field
 
-from infra.database import TableRow, UtcTime
+from infra.database import SEALED, TableRow, UtcTime
 
 STATES = ("pending", "running", "succeeded", "failed", "cancelled", "expired")
 _KNOWN_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in STATES))
@@ -65,4 +65,4 @@ class Download(TableRow, table=True):
     expires_at: datetime | None = Field(default=None, sa_type=UtcTime)
     fetchers: int | None = None
     # The order as it was given, its secrets sealed: what a retry starts again from.
-    request: dict[str, Any] = Field(sa_column=Column(JSONB, nullable=False))
+    request: dict[str, Any] = Field(sa_column=Column(JSONB, nullable=False, info=SEALED))

@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field
 
-from infra.database import TableRow, UtcTime
+from infra.database import SEALED, TableRow, UtcTime
 
 TRACKS = ("live", "history")
 _KNOWN_TRACK = "track IN ({})".format(", ".join(f"'{track}'" for track in TRACKS))
@@ -42,7 +42,7 @@ class OrderPlatform(TableRow, table=True):
     base_url: str = Field(sa_type=Text)
     # What a platform can do whose kind is not built in.
     capability: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
-    notify: str | None = Field(default=None, sa_type=Text)  # sealed
+    notify: str | None = Field(default=None, sa_type=Text, sa_column_kwargs={"info": SEALED})
     created_at: datetime = Field(sa_type=UtcTime)
     starts_at: datetime | None = Field(default=None, sa_type=UtcTime)
     history_to: datetime | None = Field(default=None, sa_type=UtcTime)

@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field
 
-from infra.database import TableRow, UtcTime
+from infra.database import SEALED, TableRow, UtcTime
 
 DELIVERY_STATES = ("pending", "succeeded", "failed", "disabled")
 _KNOWN_DELIVERY_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in DELIVERY_STATES))
@@ -150,7 +150,7 @@ class WebhookSecret(TableRow, table=True):
 
     secret_id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
     project_id: str = Field(sa_type=Text, sa_column_args=[ForeignKey("projects.id")])
-    sealed: str = Field(sa_type=Text)
+    sealed: str = Field(sa_type=Text, sa_column_kwargs={"info": SEALED})
     last4: str = Field(sa_type=Text)
     created_at: datetime = Field(sa_type=UtcTime)
     expires_at: datetime | None = Field(default=None, sa_type=UtcTime)
@@ -175,7 +175,7 @@ class Delivery(TableRow, table=True):
     owner_id: str = Field(sa_column=Column("task_id", Text, key="owner_id", nullable=False))
     event_type: str = Field(sa_type=Text)
     body: str = Field(sa_type=Text)
-    url: str = Field(sa_type=Text)  # sealed
+    url: str = Field(sa_type=Text, sa_column_kwargs={"info": SEALED})
     receiver: str = Field(sa_type=Text)  # host and port of the URL, which may be shown
     endpoint: bytes = Field(sa_type=LargeBinary)  # a digest that is the same for the same URL of the same project
     state: str = Field(sa_type=Text)

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from systems import SYSTEMS
 from tests.console.browsing import Troubles, visiting
 from tests.console.installation import Console, Project
 
@@ -68,6 +69,17 @@ async def test_a_project_is_not_shown_what_only_the_admin_opens(page: Page, admi
         names.append(await each.get_by_role("navigation").get_by_role("link").all_inner_texts())
     ours, all_of_them = names
     assert set(all_of_them) - set(ours) == {"Addresses"}
+
+
+async def test_every_system_has_a_section(admin_page: Page) -> None:
+    """The navigation leads there, marks where the reader is, and the page is drawn without a problem."""
+    await admin_page.goto("/console")
+    for system in SYSTEMS:
+        link = admin_page.get_by_role("navigation").get_by_role("link", name=system.capitalize())
+        await link.click()
+        await expect(admin_page.get_by_role("heading", level=1)).to_have_text(system.capitalize())
+        await expect(link).to_have_attribute("aria-current", "page")
+        await expect(admin_page.get_by_role("alert")).to_have_count(0)
 
 
 async def test_language_and_theme_are_chosen_and_kept(page: Page) -> None:

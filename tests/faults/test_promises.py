@@ -18,6 +18,7 @@ from infra.objects import ObjectStore
 from sims import rows as sample
 from sims.oss import server as oss
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
+from stores import sealed
 from tests.support import secret_search
 from tests.support.address_log import AddressLog
 from tests.support.caller import Caller, running_caller
@@ -112,6 +113,7 @@ async def test_secrets_are_nowhere_in_clear(deployment: Deployment) -> None:
         assert route.encode() in logs, route
     assert b"POST /v1/create_task" in logs
     assert secret_search.find_secrets(planted, places) == []
+    assert await secret_search.find_sealed_columns(deployment) == {(each.table, each.column) for each in sealed.COLUMNS}
     for name in secret_search.MEANT:
         path = deployment.data_dir / name
         assert not path.exists() or path.stat().st_mode & 0o077 == 0

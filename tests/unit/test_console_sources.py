@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from api import console
+from api.overview import import_overviews
+from domain.quotas import STREAMS_QUOTA, QuotaLimits
+from systems import SYSTEMS, System
 
 FOLDER = console.FOLDER
 SOURCES = sorted(path for path in FOLDER.rglob("*") if path.suffix in {".js", ".css"})
@@ -99,3 +102,45 @@ def test_text_never_becomes_markup_or_code(path: Path) -> None:
 def test_markup_is_recognised(script: str) -> None:
     """The look at the sources sees what it looks for."""
     assert MARKUP.search(script)
+
+
+def read_word_groups(file: str, name: str) -> list[str]:
+    """The texts of a group of words, one for each language; braces in words are in pairs."""
+    text, groups = (FOLDER / "js/words" / file).read_text(), []
+    for begin in re.finditer(rf"^    {name}: {{", text, re.MULTILINE):
+        end, depth = begin.end(), 1
+        while depth:
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        groups.append(text[begin.end() : end])
+    return groups
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_system_has_its_place_in_the_console(system: System) -> None:
+    """A section with an icon and pages, and in both languages words for its name, its unit, pause and resume."""
+    navigation, router, icons, overview = (
+        (FOLDER / "js" / name).read_text() for name in ("navigation.js", "router.js", "icons.js", "pages/overview.js")
+    )
+    unit = import_overviews()[system].UNIT
+    assert f'{{ name: "{system}", href: `${{HOME}}/{system}`' in navigation
+    assert f'  {system}: () => import("./pages/{system}.js"),' in router
+    assert re.search(rf"^  {system}: ", icons, re.MULTILINE)
+    assert re.search(rf'const UNITS = .*\b{system}: "{unit}"', overview)
+    names = {"section": system, "pauseText": system, "resumeText": system, "unit": unit}
+    for group, name in names.items():
+        texts = read_word_groups("common.js" if group == "section" else "overview.js", group)
+        assert [bool(re.search(rf"\b{name}: ", text)) for text in texts] == [True, True], group
+
+
+def test_every_quota_has_its_words() -> None:
+    """In both languages."""
+    for text in read_word_groups("overview.js", "quotaNames"):
+        assert set(re.findall(r"^ +(\w+): ", text, re.MULTILINE)) == {*QuotaLimits.model_fields, STREAMS_QUOTA}
+
+
+def test_a_group_of_words_is_read_to_its_end() -> None:
+    """Whatever is nested in it."""
+    english, chinese = read_word_groups("overview.js", "unit")
+    assert "slices: {" in english
+    assert "pauseText" not in english + chinese

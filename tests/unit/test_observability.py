@@ -23,6 +23,15 @@ DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in (FOLDER / "das
 OF_THE_SDK = {"temporal_request"}
 """`test_metrics_count_requests_by_route_and_hold_the_sdk_s_figures` sees it in a running API."""
 
+OF_EVERY_SYSTEM = [
+    "HaulageQueueWithoutWorker",
+    "HaulageQueueWaits",
+    "HaulageActivitiesFail",
+    "HaulageActivitiesTimeOut",
+    "HaulageWorkflowsFail",
+    "HaulageSystemPaused",
+]
+
 METRIC = re.compile(r"\b(?:haulage|temporal)_[a-z_]+")
 LABEL = re.compile(r"\{([^}]*)\}")
 
@@ -54,6 +63,14 @@ def test_every_system_has_alerts_for_work_that_waits_and_that_fails() -> None:
     names = {rule["alert"] for rule in RULES}
     assert len(names) == len(RULES) >= 20
     assert {f"Haulage{system.capitalize()}{what}" for system in SYSTEMS for what in ("StandStill", "Fail")} <= names
+
+
+@pytest.mark.parametrize("name", OF_EVERY_SYSTEM)
+def test_some_alerts_look_at_every_system(name: str) -> None:
+    """Also at one that is new: they name no system and no queue."""
+    [rule] = [rule for rule in RULES if rule["alert"] == name]
+    named = re.findall(r'\b(?:system|queue|workflow_type|activity_type)[=~!]+"', rule["expr"])
+    assert named == []
 
 
 @pytest.mark.parametrize("name", ["overview", "engine", *SYSTEMS])

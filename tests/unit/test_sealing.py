@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import os
+import pkgutil
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import Column, MetaData, Table, Text
 
 from domain.downloads.models import DownloadSpec, TableSource
+from domain.secrets import SealedText
+from infra.database import SEALED, TableRow
 from infra.secrets import SealUnreadableError, SecretSealer
 from infra.settings import SecretSettings
-from stores import sealed
+from stores import sealed, tables
 
 OLD, NEW, OTHER = (base64.urlsafe_b64encode(os.urandom(32)).decode() for _ in range(3))
 
@@ -50,3 +55,35 @@ def test_every_sealed_value_of_a_request_is_sealed_anew() -> None:
     assert [make_sealer(NEW).open(value) for value in values if value] == ["callback", "url", "headers"]
     changed = {"callback": spec.callback, "tables": spec.tables}
     assert after.model_copy(update=changed) == spec
+
+
+def list_marked_columns(metadata: MetaData) -> set[tuple[str, str]]:
+    """The columns whose tables say that they are sealed."""
+    return {
+        (table.name, column.name)
+        for table in metadata.tables.values()
+        for column in table.columns
+        if column.info == SEALED
+    }
+
+
+def test_every_sealed_column_is_listed() -> None:
+    """What rotation passes over is lost with the old key; `find_sealed_columns` of a deployment sees unmarked ones."""
+    for module in pkgutil.iter_modules(tables.__path__, f"{tables.__name__}."):
+        importlib.import_module(module.name)
+    assert list_marked_columns(TableRow.metadata) == {(each.table, each.column) for each in sealed.COLUMNS}
+
+
+def test_a_sealed_column_of_a_new_table_is_seen() -> None:
+    """The look at the tables sees what it looks for."""
+    metadata = MetaData()
+    Table("checks", metadata, Column("check_id", Text), Column("token", Text, info=SEALED))
+    assert list_marked_columns(metadata) == {("checks", "token")}
+
+
+@pytest.mark.parametrize("model", [DownloadSpec, TableSource])
+def test_every_sealed_field_of_a_request_is_listed(model: type[DownloadSpec | TableSource]) -> None:
+    """By its type."""
+    fields = {name for name, field in model.model_fields.items() if field.annotation == SealedText | None}
+    assert fields <= set(sealed.REQUEST_FIELDS)
+    assert fields
