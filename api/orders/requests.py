@@ -118,14 +118,20 @@ class SlicesQuery(PageQuery):
 SLICES_MAX: Final = 1_000
 
 
-class SkipSliceRequest(Request):
-    """Why a slice is skipped."""
+class SliceActionRequest(Request):
+    """Who acts on slices, and why."""
 
     who: str | None = Field(default=None, max_length=200, description="your name, for the audit")
+    reason: str | None = Field(default=None, max_length=500, description="why, for the audit")
+
+
+class SkipSliceRequest(SliceActionRequest):
+    """Why a slice is skipped."""
+
     reason: str = Field(min_length=3, max_length=500, description="kept in the ledger, and for the audit")
 
 
-class SliceSelectionRequest(Request):
+class SliceSelectionRequest(SliceActionRequest):
     """Slices: by id, or those of the failed set that match."""
 
     slices: list[SliceName] | None = Field(default=None, min_length=1, max_length=SLICES_MAX)
@@ -134,8 +140,6 @@ class SliceSelectionRequest(Request):
     code: SliceCause | None = Field(default=None, description="of the failed set, those with this code")
     all: bool = Field(default=False, description="the whole failed set")
     dry_run: bool = Field(default=False, description="only say what would be done, and what would be left")
-    who: str | None = Field(default=None, max_length=200, description="your name, for the audit")
-    reason: str | None = Field(default=None, max_length=500, description="why, for the audit")
 
     @model_validator(mode="after")
     def _require_one_selection(self) -> Self:

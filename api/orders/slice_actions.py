@@ -10,7 +10,14 @@ from api.http.routes import Call, RouteAccess
 from api.orders import responses
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import build_missing_slice_fault, require_and_lock_slice
-from api.orders.requests import SLICES_MAX, SkipSliceRequest, SkipSlicesRequest, SlicePath, SliceSelectionRequest
+from api.orders.requests import (
+    SLICES_MAX,
+    SkipSliceRequest,
+    SkipSlicesRequest,
+    SliceActionRequest,
+    SlicePath,
+    SliceSelectionRequest,
+)
 from api.orders.responses import SliceResponse, SlicesActionResponse, UnchangedSliceAndReason
 from domain.faults import Conflict, Missing
 from domain.orders import names, windows
@@ -31,9 +38,10 @@ _PROBLEMS = {"not_found": Missing, _NOT_FAILED: Conflict}
     "/v1/platforms/{platform}/slices/{slice}/redo",
     access=RouteAccess.ADMIN,
     status=HTTPStatus.ACCEPTED,
+    body_optional=True,
     problems={"not_found": Missing, _NOT_ENDED: Conflict},
 )
-async def redo_slice(call: Call, path: SlicePath) -> SliceResponse:
+async def redo_slice(call: Call, path: SlicePath, body: SliceActionRequest) -> SliceResponse:
     """Read a slice again: one that failed is completed by it, one that is complete stays so.
 
     One that is open and pauses makes its next attempt at once.
@@ -54,9 +62,10 @@ async def redo_slice(call: Call, path: SlicePath) -> SliceResponse:
 @routes.post(
     "/v1/platforms/{platform}/slices/{slice}/split",
     access=RouteAccess.ADMIN,
+    body_optional=True,
     problems={**_PROBLEMS, _TOO_SHORT: Conflict},
 )
-async def split_slice(call: Call, path: SlicePath) -> SliceResponse:
+async def split_slice(call: Call, path: SlicePath, body: SliceActionRequest) -> SliceResponse:
     """Replace a failed slice by its halves, which are read at once."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)

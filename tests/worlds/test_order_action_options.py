@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -98,9 +99,22 @@ async def test_every_field_of_steering_makes_a_difference(shop: Shop) -> None:
                 pair.append(await _read_newest_audit(shop))
             unheeded += [f"{verb} {name}"] if pair[0] == pair[1] else []
         await _fail_again(shop, number)
+    unheeded += await _list_unheeded_fields_of_one_slice(shop, f"{base}/slices/{names[4]}")
     assert unheeded == []
     assert reasons == [REASON.one, REASON.other] * 2
     assert names_of_operators == [None, None, SIGNED["who"].one, SIGNED["who"].other]
+
+
+async def _list_unheeded_fields_of_one_slice(shop: Shop, path: str) -> list[str]:
+    """Redo and split it by each name and for each reason; the second split is refused, and in the audit log, too."""
+    unheeded = []
+    for verb, name in product(("redo", "split"), ("who", "reason")):
+        pair = []
+        for value in _both(SIGNED[name]):
+            await shop.orders.ask("POST", f"{path}/{verb}", json={name: value})
+            pair.append(await _read_newest_audit(shop))
+        unheeded += [f"{verb} {name}"] if pair[0] == pair[1] else []
+    return unheeded
 
 
 @pytest.mark.long
@@ -123,7 +137,7 @@ def _both(case: Case) -> tuple[Any, Any]:
     return case.one, case.other
 
 
-async def _read_newest_audit(shop: Shop) -> tuple[str | None, str]:
+async def _read_newest_audit(shop: Shop) -> tuple[str | None, str | None]:
     [entry] = (await shop.orders.ask("GET", "/v1/audit", params={"limit": "1"})).body["items"]
     return entry["who"], entry["reason"]
 

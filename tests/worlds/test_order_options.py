@@ -53,6 +53,7 @@ CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     (PlatformOptions, CONFIG),
     # What `paused` does is shown by tests/integration/test_order_standstill.py: others may claim at once.
     (requests.PlatformSetupRequest, SETUP | {"paused": Case(True, False)}),
+    (requests.SliceActionRequest, {name: SIGNED[name] for name in ("who", "reason")}),
     (requests.SkipSliceRequest, {"reason": REASON, "who": SIGNED["who"]}),
     (requests.TryPlatformRequest, TRIED),
     (OperatorRequest, {name: SIGNED[name] for name in ("who", "reason")}),
