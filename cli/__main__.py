@@ -22,13 +22,13 @@ if __name__ == "__main__":
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 import uvloop
 from typer.exceptions import TyperException
 
-from cli import addresses, command, downloads, installation, steering, transfers
+from cli import addresses, command, downloads, installation, steering, transfers, wording
 from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay, Reason, Who
 from dev.embedded.environment import load_environment_and_describe
 from domain import VERSION
@@ -52,8 +52,6 @@ for work in (
     installation.reconcile,
 ):
     app.command()(work)
-
-_PYDANTIC_WORDINGS: Final = {"Value error, ": "", "Input should be": "it should be"}
 
 Queues = Annotated[
     list[str] | None, typer.Option(help="Task queue to serve; may be given several times. All by default.")
@@ -338,7 +336,7 @@ def main() -> None:
         code = 130
     except TyperException as error:
         if error.format_message().strip():  # where a command is missing, the help was printed instead
-            command.print_warning(_describe_usage_error(error))
+            command.print_warning(wording.describe_usage_error(error))
         code = error.exit_code
     sys.exit(code)
 
@@ -356,15 +354,6 @@ def _select_named_command(arguments: Sequence[str]) -> typer.Typer:
     ]
     named.registered_groups = [each for each in app.registered_groups if each.name in arguments[:1]]
     return named if named.registered_commands or named.registered_groups else app
-
-
-def _describe_usage_error(error: TyperException) -> str:
-    context = getattr(error, "ctx", None)
-    text = " ".join(error.format_message().split())
-    for wording, plain in _PYDANTIC_WORDINGS.items():
-        text = text.replace(wording, plain)
-    sentence = text if text.endswith("?") else f"{text.rstrip('.')}."
-    return f"{sentence} See `{context.command_path if context else 'haulage'} --help`."
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from cli.wording import replace_routes_by_commands
 from dev.embedded.environment import MARKER_VARIABLE, set_environment_of_running_installation
 from domain.faults import ComponentUnreachable, Fault
 from haulage.errors import ApiUnreachable, FileDamaged, HaulageError, RequestRefused, WorkFailed
@@ -172,10 +173,15 @@ def configure_logging_and_resolve_data_dir(data_dir: Path | None) -> Path:
     log.configure_json_logging("WARNING")
     # The client library's lines, such as that a pause holds a request up, are for the person at the terminal.
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("haulage: %(message)s"))
+    handler.setFormatter(_CommandNamingFormatter("haulage: %(message)s"))
     library = logging.getLogger("haulage")
     library.handlers, library.propagate = [handler], False
     return (data_dir or load_settings_or_exit().data_dir).absolute()
+
+
+class _CommandNamingFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return replace_routes_by_commands(super().format(record))
 
 
 def load_settings_with_data_dir(data_dir: Path | None) -> settings.Settings:
@@ -244,10 +250,11 @@ def print_error_and_get_exit_code(error: Exception, *, as_json: bool) -> int:
             code = 4
         case _:
             code = 2
+    sentence = replace_routes_by_commands(str(error))
     if as_json:
-        print_line(json.dumps({"error": str(error), **facts}, ensure_ascii=False, default=str))
+        print_line(json.dumps({"error": sentence, **facts}, ensure_ascii=False, default=str))
     else:
-        print_warning(str(error))
+        print_warning(sentence)
     return code
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -196,7 +197,8 @@ def _build_refused_error(response: _Response, request: str) -> RequestRefused:
             response.status, "no_haulage_api", f"{request} answered {response.status}, not as Haulage does.", ""
         )
     problem = response.body
-    detail: str = problem["detail"]
+    # What it counts follows.
+    detail = re.sub(r" [\d,]+ more under `errors`\.", "", problem["detail"])
     # The detail names the first of them already, with its path or as the whole sentence.
     faults = [
         f"{each['path']}: {each['message']}"

@@ -64,7 +64,8 @@ async def trigger_cycle(call: Call, path: PlatformPath) -> PlatformScheduleRespo
     schedule = await _find_or_create_schedule(call, path)
     standing = await _build_schedule_response(path, schedule)
     if standing.paused:
-        raise Conflict("platform_paused", f"Platform {path.platform} is paused and claims nothing.", "Resume it.")
+        hint = f"Resume it: POST /v1/platforms/{path.platform}/resume."
+        raise Conflict("platform_paused", f"Platform {path.platform} is paused and claims nothing.", hint)
     await schedule.trigger()
     return standing
 
@@ -82,7 +83,8 @@ async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest)
     schedule = await _find_or_create_schedule(call, path)
     description = await schedule.describe()
     if not description.schedule.state.paused:
-        raise Conflict("platform_not_paused", f"Platform {path.platform} runs.", "Pause it first.")
+        hint = f"Pause it first: POST /v1/platforms/{path.platform}/pause."
+        raise Conflict("platform_not_paused", f"Platform {path.platform} runs.", hint)
     rereads = await backfills.list_running_backfills(call.services.database)
     async with call.services.database.session() as session:
         row = (await platforms.load_platform_with_settings(session, path.platform, lock=True)).row

@@ -102,7 +102,7 @@ class TypeCache:
             raise Conflict(
                 TYPE_AMBIGUOUS,
                 f"{len(found)} projects have a type {name!r}.",
-                "Name the project in the header Haulage-Project.",
+                "Name the project in the header Haulage-Project, or use a key of the project.",
             )
         return found[0]
 

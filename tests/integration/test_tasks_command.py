@@ -111,7 +111,12 @@ async def test_a_paused_type_is_resumed(queue: Tasks) -> None:
     [
         pytest.param(("create", "video"), 2, "No task was given.", id="no task"),
         pytest.param(("create", "unknown", "a"), 1, "There is no type 'unknown'", id="unknown type of many"),
-        pytest.param(("counts", "unknown"), 2, "There is no type 'unknown'", id="unknown type"),
+        pytest.param(
+            ("counts", "unknown"),
+            2,
+            "There is no type 'unknown' for this key. Register it with `haulage tasks register`.",
+            id="unknown type",
+        ),
         pytest.param(("list", "video", "--status", "odd"), 2, "odd is no state of a task", id="unknown state"),
         pytest.param(("create", "video", "--file", "/nowhere"), 2, "/nowhere cannot be read", id="no file"),
         pytest.param(("work", "video", "--", "no-such"), 2, "There is no program no-such", id="unknown program"),

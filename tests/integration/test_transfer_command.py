@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule
+from tests.support.command import start_command, wait_for_exit
 from tests.support.transfers import CONTENT, QUICK, Transfers, running_transfers, sha256
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.stack
 
@@ -92,6 +97,55 @@ async def test_hosts_that_fail_are_told_and_sent_to_again(transfers: Transfers) 
     assert code == 0, err
     assert out.startswith("1 of 1 hosts have the file.")
     assert transfers.sends["host-1", ""] == 1
+
+
+async def test_ctrl_c_leaves_the_transfer_and_says_how_to_go_on(transfers: Transfers) -> None:
+    """It goes on at the server; the two commands that are printed follow it and end it."""
+    transfers.world.set(QUICK.model_copy(update={"rules": (GseRule(action=GseAction.STUCK),)}))
+    address = {"HAULAGE_API_URL": transfers.api_client.address, "HAULAGE_API_KEY": transfers.key}
+    process = await start_command("transfer", "send", "/etc/app.conf", "--to", "host-1", *place(), env=address)
+    assert process.stderr
+    await asyncio.wait_for(process.stderr.readuntil(b"transfer: "), PATIENCE_SECONDS)
+
+    process.send_signal(signal.SIGINT)
+
+    ended = await wait_for_exit(process)
+    assert (ended.code, ended.out) == (130, "")
+    said = re.search(
+        r"haulage: The transfer goes on. `haulage transfer show (\S+)` follows it, "
+        r"`haulage transfer cancel (\S+)` ends it.",
+        ended.err,
+    )
+    assert said, ended.err
+    assert said[1] == said[2]
+    reply = await transfers.ask("GET", f"/v1/transfers/jobs/{quote(said[1], safe='')}")
+    assert (reply.status, reply.body["cancelling"]) == (200, False)
+    code, _, err = await type_transfer(transfers, "cancel", said[2])
+    assert code == 0, err
+    code, _, err = await type_transfer(transfers, "show", said[1])
+    assert (code, "0 of 1 hosts have the file." in err) == (1, True), err
+
+
+async def test_ctrl_c_while_the_server_is_asked_says_where_to_look(transfers: Transfers) -> None:
+    """Whether a transfer began is not known then."""
+    asked = asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(hold, "127.0.0.1", 0) as silent:
+        address = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+        env = {"HAULAGE_API_URL": address, "HAULAGE_API_KEY": transfers.key}
+        process = await start_command("transfer", "send", "/etc/app.conf", "--to", "host-1", *place(), env=env)
+        await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
+
+        process.send_signal(signal.SIGINT)
+
+        ended = await wait_for_exit(process)
+    assert ended.code == 130
+    assert "`haulage ask /v1/transfers/jobs` shows whether it began." in ended.err
 
 
 async def test_a_job_is_cancelled(transfers: Transfers) -> None:

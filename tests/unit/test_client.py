@@ -117,6 +117,18 @@ async def test_a_refusal_says_why(peer: ApiPeer, client: Client) -> None:
     assert len(peer.seen) == 1
 
 
+async def test_a_refusal_names_each_field_once(peer: ApiPeer, client: Client) -> None:
+    """Its sentence names the first and counts the others, which follow instead."""
+    errors = [{"path": "page_size", "message": "7 is under 100."}, {"path": "title", "message": "it is empty."}]
+    detail = "page_size: 7 is under 100. 1 more under `errors`."
+    peer.says(422, problem(422, "invalid_request", detail, errors=errors))
+
+    with pytest.raises(RequestRefused) as refused:
+        await client.create(REQUEST)
+
+    assert str(refused.value) == "page_size: 7 is under 100. title: it is empty."
+
+
 async def test_a_quota_that_outlasts_patience_is_a_refusal(peer: ApiPeer, client: Client) -> None:
     """Retry-After is believed: waiting less would be refused again."""
     peer.says(429, problem(429, "quota_exceeded", "60 a minute."), **{"Retry-After": "40"})

@@ -1,0 +1,28 @@
+"""What the API says to programs, as commands say it to people: with commands instead of routes."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.wording import replace_routes_by_commands
+
+
+@pytest.mark.parametrize(
+    ("said", "printed"),
+    [
+        ("Register it with POST /v1/register_task_type.", "Register it with `haulage tasks register`."),
+        ("GET /v1/platforms lists those that there are.", "`haulage ask /v1/platforms` lists those that there are."),
+        ("Resume it: POST /v1/platforms/shop-1/resume.", "Resume it: `haulage orders resume shop-1 --reason …`."),
+        ("Cancel it first: POST /v1/downloads/dl_1/cancel.", "Cancel it first: `haulage downloads cancel dl_1`."),
+        ("See `GET /v1/platforms/a/slices?stale=true`.", "See `haulage ask '/v1/platforms/a/slices?stale=true'`."),
+        (
+            "POST /v1/projects/{project_id}/keys makes one.",
+            "`haulage ask /v1/projects/{project_id}/keys --method POST` makes one.",
+        ),
+        ("The body: Name `slices`, or all of them.", "The request: Name `slices`, or all of them."),
+        ("limit: 0 is less than 1.", "limit: 0 is less than 1."),
+    ],
+)
+def test_a_sentence_names_commands(said: str, printed: str) -> None:
+    """The ones that do the same, and `haulage ask` where there is none; what needs no HTTP stays as it is."""
+    assert replace_routes_by_commands(said) == printed
