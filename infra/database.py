@@ -73,10 +73,6 @@ class TableRow(SQLModel):
     metadata = MetaData(naming_convention=CONSTRAINT_NAMES)
 
 
-SEALED: Final = {"is_sealed": True}
-"""The `info` of a column that holds sealed values; `stores/sealed.py` lists all of them."""
-
-
 class UtcTime(TypeDecorator[datetime]):
     """A `timestamptz` that takes only times with a time zone, and returns UTC."""
 

@@ -9,7 +9,8 @@ from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Text, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlmodel import Field
 
-from infra.database import SEALED, TableRow, UtcTime
+from infra.database import TableRow, UtcTime
+from stores.tables import SEALED
 
 STATES = ("pending", "running", "succeeded", "failed", "cancelled", "expired")
 _KNOWN_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in STATES))

@@ -20,7 +20,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field
 
-from infra.database import SEALED, TableRow, UtcTime
+from infra.database import TableRow, UtcTime
+from stores.tables import SEALED
 
 TRACKS = ("live", "history")
 _KNOWN_TRACK = "track IN ({})".format(", ".join(f"'{track}'" for track in TRACKS))

@@ -22,7 +22,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field
 
-from infra.database import SEALED, TableRow, UtcTime
+from infra.database import TableRow, UtcTime
+from stores.tables import SEALED
 
 DELIVERY_STATES = ("pending", "succeeded", "failed", "disabled")
 _KNOWN_DELIVERY_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in DELIVERY_STATES))

@@ -14,10 +14,11 @@ from sqlalchemy import Column, MetaData, Table, Text
 
 from domain.downloads.models import DownloadSpec, TableSource
 from domain.secrets import SealedText
-from infra.database import SEALED, TableRow
+from infra.database import TableRow
 from infra.secrets import SealUnreadableError, SecretSealer
 from infra.settings import SecretSettings
 from stores import sealed, tables
+from stores.tables import SEALED
 
 OLD, NEW, OTHER = (base64.urlsafe_b64encode(os.urandom(32)).decode() for _ in range(3))
 
