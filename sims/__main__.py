@@ -76,8 +76,8 @@ async def _run_gse(place: Place) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _run_platforms(place: Place) -> AsyncIterator[None]:
-    async with running_platforms(place.port) as platforms:
-        shop = platforms.add("shop", SHOP)
+    async with running_platforms(place.port, place.folder / "platforms.json") as platforms:
+        shop = platforms.by_number.get("shop") or platforms.add("shop", SHOP)
         place.write_credentials("shop", dict(shop.credentials))
         yield
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, unquote_plus
 
 from aiohttp import BasicAuth, web
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from sims.common import PageTable, add_lie, add_page
 from sims.platforms import login
@@ -31,6 +33,8 @@ class Platforms:
 
     base: str = ""
     by_number: dict[str, Platform] = field(default_factory=dict)
+    file: Path | None = None
+    """Where the scenarios are kept, if they are."""
 
     def url(self, number: str) -> str:
         """The base address of a platform."""
@@ -40,6 +44,27 @@ class Platforms:
         """Begin a platform, or begin it anew."""
         self.by_number[number] = Platform(scenario)
         return self.by_number[number]
+
+    def load(self) -> None:
+        """Begin each platform of the file again: the same orders by the same seed, up to the real time with a skew."""
+        try:
+            kept = _SCENARIOS.validate_json(self.file.read_bytes()) if self.file and self.file.exists() else {}
+        except ValidationError as error:
+            # Of another version, perhaps; without it the other stand-ins would not start either.
+            sys.stderr.write(f"{self.file} is ignored: {error}\n")
+            kept = {}
+        for number, scenario in kept.items():
+            self.add(number, scenario)
+
+    def save(self) -> None:
+        """Keep the scenarios of all platforms for the next start."""
+        if self.file is None:
+            return
+        scenarios = {number: each.scenario for number, each in self.by_number.items()}
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        written = self.file.with_suffix(".new")
+        written.write_bytes(_SCENARIOS.dump_json(scenarios, exclude_unset=True, indent=2))
+        written.replace(self.file)
 
     def set_lying(self, lies: bool) -> None:
         """Begin or end to leave a row out of each page."""
@@ -66,14 +91,16 @@ class Platforms:
         return [PageTable("Platforms", rows), *newest]
 
 
+_SCENARIOS = TypeAdapter(dict[str, PlatformScenario])
 ORDERS_SHOWN = 20
 PLATFORMS = web.AppKey("platforms", Platforms)
 
 
 @asynccontextmanager
-async def running_platforms(port: int = 0) -> AsyncIterator[Platforms]:
-    """Serve on 127.0.0.1; port 0 picks a free one."""
-    platforms = Platforms()
+async def running_platforms(port: int = 0, file: Path | None = None) -> AsyncIterator[Platforms]:
+    """Serve on 127.0.0.1; port 0 picks a free one. With a file, scenarios that are set over HTTP outlive a restart."""
+    platforms = Platforms(file=file)
+    platforms.load()
     app = web.Application()
     app[PLATFORMS] = platforms
     app.router.add_get("/stats", _all)
@@ -135,11 +162,15 @@ async def _broken_off(request: web.Request, reply: Reply) -> web.StreamResponse:
 async def _begin(request: web.Request) -> web.Response:
     platforms, number = request.app[PLATFORMS], request.match_info["number"]
     platforms.add(number, await _scenario(request))
+    platforms.save()
     return web.json_response({"url": platforms.url(number)})
 
 
 async def _set(request: web.Request) -> web.Response:
-    _platform(request).set(await _scenario(request))
+    platform, sent = _platform(request), await _scenario(request)
+    # What is not sent stays, above all the kind.
+    platform.set(platform.scenario.model_copy(update={name: getattr(sent, name) for name in sent.model_fields_set}))
+    request.app[PLATFORMS].save()
     return web.json_response({})
 
 

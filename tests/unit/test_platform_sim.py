@@ -227,3 +227,29 @@ async def test_limits_and_faults_change_while_orders_stay() -> None:
         headers = {"Authorization": "Bearer token-of-this-shop-1"}
         assert (await session.get("/p/7/orders", headers=headers)).status == 500
         assert platform.ledger()["modified_us"] == before
+
+
+async def test_platforms_that_were_set_outlive_a_restart(tmp_path: Path) -> None:
+    """With their kind, orders and faults; a mended one stays mended."""
+    file = tmp_path / "stand-ins" / "platforms.json"
+    async with running_platforms(file=file) as platforms, aiohttp.ClientSession(platforms.base) as session:
+        for number in ("good", "bad"):
+            sent = {"kind": "shopify", "orders": 30, "seed": 7, "faults": {"total_off": 2}}
+            await session.put(f"/_sim/{number}", json=sent)
+        await session.patch("/_sim/good", json={"faults": {}})
+        before = {number: each.ledger() for number, each in platforms.by_number.items()}
+
+    async with running_platforms(file=file) as platforms:
+        assert {number: each.ledger() for number, each in platforms.by_number.items()} == before
+        scenarios = {number: each.scenario for number, each in platforms.by_number.items()}
+    assert {each.kind for each in scenarios.values()} == {"shopify"}
+    assert {number: each.faults.total_off for number, each in scenarios.items()} == {"good": 0, "bad": 2}
+
+
+async def test_scenarios_of_another_version_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The stand-ins start without them, and the log says so."""
+    file = tmp_path / "platforms.json"
+    file.write_text('{"shop": {"colour": "blue"}}')
+    async with running_platforms(file=file) as platforms:
+        assert platforms.by_number == {}
+    assert f"{file} is ignored" in capsys.readouterr().err
