@@ -14,73 +14,39 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.downloads.activities import DownloadActivities
 from activities.downloads.stager import RangeStager
 from domain.downloads import names, plan, staging
 from domain.downloads.activity_models import (
-    AssembleInput,
-    FetchRangeInput,
     FetchRangeResult,
     ProbeInput,
     ProbeResult,
-    SourcesProbe,
 )
 from domain.downloads.models import DownloadSpec
 from domain.downloads.plan import PageRange
 from domain.downloads.staging import RangeLedger, StagedPartsInvalid, StagedRowsTooOld
-from infra.objects import ObjectMissing, ObjectStore
+from infra.objects import ObjectMissing
 from infra.settings import DownloadSettings, Settings
 from services import services
 from services.services import Services
 from sims.source import Source, running_source
+from tests.support.download_steps import (
+    PAGE_SIZE,
+    Crash,
+    CrashAfterCompletion,
+    CrashingStore,
+    assemble,
+    build_fetch,
+    build_spec,
+    fetch_all,
+    make_activities,
+    probe,
+    probe_source,
+    read_ledger,
+)
 from tests.support.downloads import expected_rows, parse_csv
 from tests.support.waiting import eventually
 
 SEED = 9
-PAGE_SIZE = 1_000
-
-
-class Crash(BaseException):
-    """The process is gone, as far as the step is concerned: nothing catches this."""
-
-
-class CrashingStore:
-    """A store that lets the caller die before or after one of its calls."""
-
-    CALLS: tuple[str, ...] = ("put", "put_part", "delete", "get", "complete", "head", "delete_prefix")
-
-    def __init__(self, store: ObjectStore, at: int) -> None:
-        self._store = store
-        self._left = at
-        self.crashed = False
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-        if name not in self.CALLS:
-            return method
-
-        async def call(*args: Any, **options: Any) -> Any:
-            self._tick()
-            result = await method(*args, **options)
-            self._tick()
-            return result
-
-        return call
-
-    def _tick(self) -> None:
-        if not self.crashed and self._left == 0:
-            self.crashed = True
-            raise Crash
-        self._left -= 1
-
-
-class CrashAfterCompletion(CrashingStore):
-    """A store whose caller dies between the completion of the upload and the manifest."""
-
-    CALLS = ("complete",)
-
-    def __init__(self, store: ObjectStore) -> None:
-        super().__init__(store, at=1)
 
 
 @pytest.fixture
@@ -97,46 +63,6 @@ async def held(settings: Settings, source: Source) -> AsyncIterator[Services]:
     downloads = settings.downloads.model_copy(update={"small_file_max_bytes": 0})
     async with services.open_services(settings.model_copy(update={"guard": guard, "downloads": downloads})) as opened:
         yield opened
-
-
-def make_activities(held: Services, store: Any = None) -> DownloadActivities:
-    return DownloadActivities(replace(held, objects=store) if store else held)
-
-
-def build_spec(held: Services, url: str) -> DownloadSpec:
-    return DownloadSpec(
-        task_id="dl_test",
-        project_id="prj_test",
-        source_url=held.sealer.seal(url),
-        file_name="x.csv",
-        page_size=PAGE_SIZE,
-    )
-
-
-def build_fetch(
-    spec: DownloadSpec, sources: SourcesProbe, pages: PageRange, ranges: int = 1, slice_seconds: float = 60.0
-) -> FetchRangeInput:
-    return FetchRangeInput(spec=spec, probe=sources.tables[0], pages=pages, ranges=ranges, slice_seconds=slice_seconds)
-
-
-async def fetch_all(
-    doing: DownloadActivities, spec: DownloadSpec, sources: SourcesProbe, ranges: list[PageRange]
-) -> None:
-    for pages in ranges:
-        await ActivityEnvironment().run(doing.fetch_range, build_fetch(spec, sources, pages, len(ranges)))
-
-
-async def probe(doing: DownloadActivities, ask: ProbeInput) -> SourcesProbe:
-    looked: ProbeResult = await ActivityEnvironment().run(doing.probe_and_begin_uploads_or_make_small_file, ask)
-    assert looked.sources is not None
-    return looked.sources
-
-
-async def assemble(doing: DownloadActivities, spec: DownloadSpec, sources: SourcesProbe, ranges: int) -> None:
-    extent = sources.tables[0].extent
-    firsts = [pages.first for pages in plan.plan_ranges(extent.total, extent.page_size, ranges)]
-    whole = AssembleInput(spec=spec, sources=sources, ranges=[ranges], pages=[firsts])
-    await ActivityEnvironment().run(doing.assemble_ranges, whole)
 
 
 async def test_resume_goes_on_where_the_ledger_ends(
@@ -438,11 +364,3 @@ async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source, mon
     assert [(part.bytes, part.sha256, part.rows) for part in ledger.parts] == [
         (part.bytes, part.sha256, part.rows) for part in at_once.parts
     ]
-
-
-async def probe_source(held: Services, spec: DownloadSpec) -> SourcesProbe:
-    return await probe(make_activities(held), ProbeInput(spec=spec, processings=1))
-
-
-async def read_ledger(held: Services, spec: DownloadSpec) -> RangeLedger:
-    return RangeLedger.model_validate_json(await held.objects.get(names.build_range_ledger_key(spec, 0)))

@@ -14,11 +14,8 @@ from domain.transfers.models import (
     FailureReason,
     TargetEndAndReason,
     TransferState,
-    derive_job_outcome,
-    normalize_folder,
 )
 from domain.transfers.shards import REFUSALS_MIN, GseTask, RetryAndSilenceLimits, ShardProgress, ShardTarget
-from stores.tables.transfers import STATES
 
 SOURCE = GseAgentWithUser("source", "", "root")
 RULES = RetryAndSilenceLimits(retries=2, retry_pause_seconds=5)
@@ -359,46 +356,3 @@ def test_polls_come_often_at_first_and_when_targets_finish() -> None:
     assert pauses == [1] * 2 + [2] * 9 + [5] * 56 + [10] * 3
     assert cadence.advance_to_next_pause(any_just_ended=True) == 1
     assert [cadence.advance_to_next_pause(any_just_ended=False) for _ in range(2)] == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("counts", "state", "partial"),
-    [
-        ({}, TransferState.PENDING, False),
-        ({TransferState.PENDING: 2}, TransferState.PENDING, False),
-        ({TransferState.PENDING: 2, TransferState.SUCCESS: 1}, TransferState.RUNNING, False),
-        ({TransferState.RUNNING: 1, TransferState.FAILED: 1}, TransferState.RUNNING, False),
-        ({TransferState.SUCCESS: 3}, TransferState.SUCCESS, False),
-        ({TransferState.SUCCESS: 3, TransferState.FAILED: 1}, TransferState.FAILED, True),
-        ({TransferState.TIMEOUT: 3, TransferState.FAILED: 1}, TransferState.FAILED, False),
-        ({TransferState.TIMEOUT: 3, TransferState.SUCCESS: 1, TransferState.FAILED: 0}, TransferState.TIMEOUT, True),
-    ],
-)
-def test_a_job_in_one_word(counts: dict[TransferState, int], state: TransferState, partial: bool) -> None:
-    """Any failed target makes it Failed; `partial` says that others succeeded."""
-    whole = derive_job_outcome(counts)
-
-    assert (whole.state, whole.partial) == (state, partial)
-    assert {each: count for each, count in whole.counts.items() if count} == {k: n for k, n in counts.items() if n}
-
-
-def test_every_state_can_be_stored() -> None:
-    """The table's check knows all of them, and no others."""
-    assert set(STATES) == {state.value for state in TransferState}
-
-
-@pytest.mark.parametrize(
-    ("folder", "meant"),
-    [
-        ("/d", "/d"),
-        ("/d/", "/d"),
-        ("//d///e//", "/d/e"),
-        ("/", "/"),
-        ("C:\\d\\", "C:\\d"),
-        ("C:/", "C:/"),
-        ("c:\\d\\e", "c:\\d\\e"),
-    ],
-)
-def test_a_folder_is_one_folder_however_it_is_written(folder: str, meant: str) -> None:
-    """Otherwise one file would be sent to one place twice."""
-    assert normalize_folder(folder) == meant
