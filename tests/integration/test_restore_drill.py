@@ -50,7 +50,7 @@ BUSY = 8036
 """The code of a request that may be repeated: no worker answered in time, as on a machine that is busy."""
 UNKNOWN, TOO_LATE = 8035, 8041
 
-RUN_WITHOUT_STAND_INS = partial(run_installation_on_stack, stand_in_names=())
+RUN_WITHOUT_STAND_INS = partial(run_installation_on_stack, simulated_services=())
 STORED, STAGED = f"transfers/2/{sha256(CONTENT)}", "staging/left-over"
 
 Json = dict[str, Any]
