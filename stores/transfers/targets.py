@@ -28,8 +28,8 @@ IS_IN_TROUBLE = "t.ended_at IS NULL AND t.sending = (s.gse_trouble ->> 'task_num
 ProjectTarget: TypeAlias = tuple[str, int, str]
 """A target of a project in a job: the job's id, the target's key, the project's id."""
 
-# LATERAL with LIMIT makes one index lookup for each target. Right after a window the planner has no statistics of the
-# new rows, and would read them all.
+# LATERAL with LIMIT makes one lookup for each target, and OFFSET 0 one by the primary key. Right after a window the
+# planner has no statistics of the new rows, and would read them all, or all of a shard.
 FIND = f"""
     SELECT n.job_id, n.project_id, found.*
     FROM unnest($1::text[], $2::bigint[], $3::text[]) AS n (job_id, key, project_id)
@@ -43,8 +43,10 @@ FIND = f"""
                 WHERE c.job_id = n.job_id AND c.project_id = n.project_id AND c.key IN (n.key, -1)
             ) AS is_cancelling
         FROM transfer_jobs j
-        JOIN transfer_targets t ON t.job = j.id AND t.key = n.key
-        JOIN transfer_shards s ON s.job = j.id AND s.number = t.shard AND s.project_id = n.project_id
+        CROSS JOIN LATERAL (SELECT * FROM transfer_targets WHERE job = j.id AND key = n.key OFFSET 0) t
+        CROSS JOIN LATERAL (
+            SELECT * FROM transfer_shards WHERE job = t.job AND number = t.shard AND project_id = n.project_id OFFSET 0
+        ) s
         LEFT JOIN LATERAL (
             SELECT each ->> 'task_id' AS gse_task_id, to_timestamp((each ->> 'sent_at')::float8) AS sent_at,
                 to_timestamp((each ->> 'fetched_at')::float8) AS fetched_at,
