@@ -162,7 +162,7 @@ def build_handler(
                 return _build_response(route, await route.handler(call, **inputs))
         if not is_audited or audit.is_dry_run(inputs.get("body")):
             return _build_response(route, await route.handler(call, **inputs))
-        async with audit.record_action(call, inputs.get("body")) as entry:
+        async with audit.record_action_before_and_status_after(call, inputs.get("body")) as entry:
             response = _build_response(route, await route.handler(call, **inputs))
             entry.status = response.status
         return response

@@ -113,7 +113,9 @@ def is_dry_run(body: BaseModel | None) -> bool:
 
 
 @asynccontextmanager
-async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[AuditedActionOutcome]:
+async def record_action_before_and_status_after(
+    call: Call, body: BaseModel | None
+) -> AsyncIterator[AuditedActionOutcome]:
     """Write an action before it is done, and the status of its answer afterwards.
 
     An action that cannot be written is not done. A status that cannot be written stays null.

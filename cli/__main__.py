@@ -167,7 +167,9 @@ def doctor(
     async def run_checks_and_exit() -> None:
         # At once: a check that hangs would keep the process for minutes.
         command.flush_and_exit(
-            await checks.run_checks(command.load_settings_with_data_dir(data_dir), components, as_json=as_json)
+            await checks.run_and_print_checks(
+                command.load_settings_with_data_dir(data_dir), components, as_json=as_json
+            )
         )
 
     command.run_and_exit(run_checks_and_exit())

@@ -62,7 +62,7 @@ class CheckResult:
     """Whether a person should look although it is well."""
 
 
-async def run_checks(settings: Settings, components: str, *, as_json: bool = False) -> int:
+async def run_and_print_checks(settings: Settings, components: str, *, as_json: bool = False) -> int:
     """Run every check and print a line for each, or all as one JSON object; return 0 if all succeed, else 1.
 
     Args:
@@ -73,7 +73,7 @@ async def run_checks(settings: Settings, components: str, *, as_json: bool = Fal
     results: list[CheckResult] = []
     if not as_json:
         console.print(f"Looking at {components}.")
-    async for result in iterate_results(settings):
+    async for result in iterate_check_results(settings):
         results.append(result)
         if not as_json:
             mark = ("wrong", "red") if not result.ok else ("look ", "yellow") if result.look else ("ok   ", "green")
@@ -85,7 +85,7 @@ async def run_checks(settings: Settings, components: str, *, as_json: bool = Fal
     return 0 if ok else 1
 
 
-async def iterate_results(settings: Settings, names: Collection[str] = ()) -> AsyncIterator[CheckResult]:
+async def iterate_check_results(settings: Settings, names: Collection[str] = ()) -> AsyncIterator[CheckResult]:
     """Yield the outcome of each check, or of the named ones only, as it becomes known."""
     checks: dict[str, Check] = {
         "engine": _require_search_attributes_and_format_engine_version,

@@ -45,7 +45,7 @@ class DownloadSelection:
     ended_as: str | None = None
     """The only state that the command is for: it narrows what conditions choose, and is no condition."""
 
-    def raise_if_everything_would_be_chosen(self) -> None:
+    def require_either_ids_or_conditions(self) -> None:
         """Raise CommandFault where it would choose everything."""
         conditions = (self.state, self.cause, self.operator, self.host, self.after, self.before)
         if bool(self.task_ids) == any(each is not None for each in conditions):
@@ -207,7 +207,7 @@ def _apply_action_to_chosen_downloads(
         return CommandOutput({"task_ids": changed, "left": len(chosen) - len(allowed)}, (sentence,))
 
     def require_choice_and_known_state() -> None:
-        choice.raise_if_everything_would_be_chosen()
+        choice.require_either_ids_or_conditions()
         _require_known_state(choice.state)
 
     _run_with_client(apply_or_describe_dry_run, api, data_dir, as_json=as_json, check=require_choice_and_known_state)

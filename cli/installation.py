@@ -72,8 +72,10 @@ def backup(folder: Folder, engine_database: EngineDatabase = None, data_dir: Dat
     loaded = command.load_settings_with_data_dir(data_dir)
 
     async def run() -> int:
-        engine = backing_up.choose_databases(loaded, folder_of_data, engine_database or [], is_embedded=is_embedded)
-        return await backing_up.print_backup(loaded, folder, engine)
+        engine = backing_up.choose_engine_databases(
+            loaded, folder_of_data, engine_database or [], is_embedded=is_embedded
+        )
+        return await backing_up.back_up_and_print_summary(loaded, folder, engine)
 
     command.run_and_exit(run())
 
@@ -87,7 +89,7 @@ def restore(folder: Folder, engine_database: EngineDatabase = None, data_dir: Da
 
     log.configure_json_logging("WARNING")
     loaded = command.load_settings_with_data_dir(data_dir)
-    command.run_and_exit(restoring.print_restore(loaded, folder, engine_database or []))
+    command.run_and_exit(restoring.restore_and_print_findings(loaded, folder, engine_database or []))
 
 
 def reconcile() -> None:
@@ -98,4 +100,4 @@ def reconcile() -> None:
     from cli.backups import reconcile as reconciling
 
     log.configure_json_logging("WARNING")
-    command.run_and_exit(reconciling.print_reconciliation(command.load_settings_or_exit()))
+    command.run_and_exit(reconciling.reconcile_and_print_findings(command.load_settings_or_exit()))

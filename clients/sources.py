@@ -80,7 +80,7 @@ class SourceClient:
             raise _build_status_fault(answer, page)
         return answer.body
 
-    def release_large_page_slot(self) -> None:
+    def release_large_page_slot_if_held(self) -> None:
         """Release the slot for large pages."""
         if self._has_slot:
             self._has_slot = False
@@ -100,7 +100,7 @@ class SinglePageRequester(Protocol):
     async def fetch_page(self, page: int, page_size: int) -> bytes:
         """Return the body of a page."""
 
-    def release_large_page_slot(self) -> None:
+    def release_large_page_slot_if_held(self) -> None:
         """Release what was reserved for large pages."""
 
 
@@ -219,7 +219,7 @@ class RetryingPageReader:
             with self._redact_faults():
                 yield
         finally:
-            self._pages.release_large_page_slot()
+            self._pages.release_large_page_slot_if_held()
 
     @contextmanager
     def _redact_faults(self) -> Iterator[None]:
@@ -248,7 +248,7 @@ class InlineRowsPageClient:
         self._objects = objects
         self._key = key
 
-    def release_large_page_slot(self) -> None:
+    def release_large_page_slot_if_held(self) -> None:
         """Do nothing: the API limits the size of such rows."""
 
     async def fetch_page(self, page: int, page_size: int) -> bytes:

@@ -116,11 +116,11 @@ def parse_concerns(kind: ConcernKind, rows: Iterable[RowByColumnName]) -> WorkBy
     """Read one concern from rows with `project_id`, `subject`, `cause` and `count`."""
     return {
         project: replace(each, concerns=+Counter({kind: each.details.total()}))
-        for project, each in parse_concern_details(kind, rows).items()
+        for project, each in parse_uncounted_concerns(kind, rows).items()
     }
 
 
-def parse_concern_details(kind: ConcernKind, rows: Iterable[RowByColumnName]) -> WorkByProject:
+def parse_uncounted_concerns(kind: ConcernKind, rows: Iterable[RowByColumnName]) -> WorkByProject:
     """Read what a concern is about, without counting it, from rows with `project_id`, `subject`, `cause`, `count`."""
     found: defaultdict[str, Counter[ConcernKindSubjectAndCause]] = defaultdict(Counter)
     for row in rows:

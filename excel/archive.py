@@ -107,7 +107,7 @@ class ZipArchive:
             for data in part.read_all_and_close() if isinstance(part, SpooledPieces) else (part.data,):
                 self._write_and_advance(data)
 
-    def finish(self) -> int:
+    def write_directory_and_get_file_size(self) -> int:
         """Write the directory and return the size of the whole file."""
         start, directory = self._position, b"".join(self._directory)
         entries = len(self._directory)

@@ -127,7 +127,7 @@ class AreasAroundTableBody:
 
 
 @dataclass(frozen=True)
-class PlacedTable:
+class TableFrameAndBodySize:
     """A table of a sheet with its number of rows and their row heads."""
 
     frame: AreasAroundTableBody

@@ -129,7 +129,7 @@ class RowEncoder:
         """
         with _ENCODING_LOCK:
             builder, tally = ChunkRowsXmlBuilder(first_row + 1, rows), RowCountsAndLinks()
-            needed = self._encode_cells(builder, cells, first_row, heads, tally)
+            needed = self._encode_cells_and_compute_heights(builder, cells, first_row, heads, tally)
             if heights is not None:
                 needed = heights if needed is None else np.maximum(needed, heights)
             attributes, tally.grown = encode_row_heights(self._height, needed, first_row)
@@ -151,7 +151,7 @@ class RowEncoder:
         workspace.thread = get_ident()
         return workspace
 
-    def _encode_cells(
+    def _encode_cells_and_compute_heights(
         self,
         builder: ChunkRowsXmlBuilder,
         cells: Sequence[pa.Array | None],
@@ -165,13 +165,13 @@ class RowEncoder:
             builder.begin_cell(place)
             builder.add_varying_texts(head)
         for place, column in enumerate(cells):
-            lines = self._encode_column(builder, place, column, first_row, tally)
+            lines = self._encode_column_and_count_lines(builder, place, column, first_row, tally)
             if lines is not None:
                 highest = lines if highest is None else np.maximum(highest, lines)
         builder.add_text("</row>")
         return None if highest is None else to_row_heights(highest)
 
-    def _encode_column(
+    def _encode_column_and_count_lines(
         self, builder: ChunkRowsXmlBuilder, place: int, cells: pa.Array | None, first_row: int, tally: RowCountsAndLinks
     ) -> Lines | None:
         """Encode the cells of a column; return the lines of each, or None if all take one."""

@@ -16,7 +16,7 @@ from xlsxwriter import Workbook
 from xlsxwriter.format import Format
 from xlsxwriter.worksheet import Worksheet
 
-from excel.areas import MergedCellArea, PlacedTable, compute_row_heights
+from excel.areas import MergedCellArea, TableFrameAndBodySize, compute_row_heights
 from excel.columns import CellFormatRegistry
 from excel.html import TextRun
 from excel.template.models import CellStyle, ChartKind, ChartOfTemplate
@@ -41,7 +41,7 @@ _ESCAPE_LIKE = re.compile("(?<=_)(?=x[0-9A-Fa-f]{4}_)")
 def draw_frames_and_set_up_sheet(
     workbook: Workbook,
     worksheet: Worksheet,
-    tables: Sequence[PlacedTable],
+    tables: Sequence[TableFrameAndBodySize],
     styles: CellFormatRegistry,
     *,
     freeze: bool = True,
@@ -71,7 +71,7 @@ def draw_frames_and_set_up_sheet(
         worksheet.set_row(row, height)
     if len(tables) == 1:
         _freeze_and_filter_heads(worksheet, tables[0], heights, column_widths, freeze=freeze, filtered=filtered)
-    charted = add_charts(workbook, worksheet, tables, heights)
+    charted = add_charts_and_check_if_any(workbook, worksheet, tables, heights)
     _set_up_printing(worksheet, column_widths, charted=charted)
 
 
@@ -83,7 +83,7 @@ def set_document_title(workbook: Workbook, title: str | None) -> None:
         )
 
 
-def compute_sheet_column_widths(tables: Sequence[PlacedTable]) -> list[float]:
+def compute_sheet_column_widths(tables: Sequence[TableFrameAndBodySize]) -> list[float]:
     """Return the width of each column of a sheet: of several tables, the widest."""
     count = max((table.frame.last_column + 1 for table in tables), default=0)
     found = [0.0] * count
@@ -139,7 +139,7 @@ def _build_font(run: TextRun, style: CellStyle) -> Format:
 
 def _freeze_and_filter_heads(
     worksheet: Worksheet,
-    table: PlacedTable,
+    table: TableFrameAndBodySize,
     heights: dict[int, float],
     column_widths: Sequence[float],
     *,
@@ -190,8 +190,8 @@ _POINT_PIXELS = 4 / 3
 _MOVES_BUT_KEEPS_ITS_SIZE = 2
 
 
-def add_charts(
-    workbook: Workbook, worksheet: Worksheet, tables: Sequence[PlacedTable], heights: Mapping[int, float]
+def add_charts_and_check_if_any(
+    workbook: Workbook, worksheet: Worksheet, tables: Sequence[TableFrameAndBodySize], heights: Mapping[int, float]
 ) -> bool:
     """Add the charts of all tables of a sheet without overlap, and return whether there is any.
 
@@ -215,7 +215,7 @@ def add_charts(
     return bottom > 0
 
 
-def _build_chart(workbook: Workbook, sheet: str, table: PlacedTable, spec: ChartOfTemplate) -> Any:
+def _build_chart(workbook: Workbook, sheet: str, table: TableFrameAndBodySize, spec: ChartOfTemplate) -> Any:
     """Return the chart, or None if there is nothing to show."""
     columns = [column for key in spec.values if (column := _find_sheet_column_of_key(table, key)) is not None]
     if not columns or not table.body_rows:
@@ -236,7 +236,9 @@ def _build_chart(workbook: Workbook, sheet: str, table: PlacedTable, spec: Chart
     return chart
 
 
-def _build_valueless_series(sheet: str, table: PlacedTable, spec: ChartOfTemplate, column: int) -> dict[str, Any]:
+def _build_valueless_series(
+    sheet: str, table: TableFrameAndBodySize, spec: ChartOfTemplate, column: int
+) -> dict[str, Any]:
     """Return the series of a column of data. Its values are left out, as xlsxwriter does not know them."""
     frame = table.frame
     first, last = frame.first_body_row, frame.first_body_row + min(table.body_rows, CHART_POINTS_MAX) - 1
@@ -256,14 +258,14 @@ def _build_valueless_series(sheet: str, table: PlacedTable, spec: ChartOfTemplat
     return series
 
 
-def _choose_category_column(table: PlacedTable, spec: ChartOfTemplate) -> int | None:
+def _choose_category_column(table: TableFrameAndBodySize, spec: ChartOfTemplate) -> int | None:
     """Return the column of categories: the one that is named, else the row heads next to the body."""
     if spec.categories is not None:
         return _find_sheet_column_of_key(table, spec.categories)
     return table.frame.row_depth - 1 if table.frame.row_depth else None
 
 
-def _find_sheet_column_of_key(table: PlacedTable, key: str) -> int | None:
+def _find_sheet_column_of_key(table: TableFrameAndBodySize, key: str) -> int | None:
     """Return the sheet column of a key; None if there is none."""
     places = (place for place, column in enumerate(table.frame.columns) if column.key == key)
     place = next(places, None)
@@ -278,7 +280,7 @@ def _build_chart_title(spec: ChartOfTemplate, rows: int) -> str | None:
     return title or shown or None
 
 
-def _compute_top_pixels(row: int, tables: Sequence[PlacedTable], heights: Mapping[int, float]) -> int:
+def _compute_top_pixels(row: int, tables: Sequence[TableFrameAndBodySize], heights: Mapping[int, float]) -> int:
     """Return the top of a row, in pixels."""
     pixels = _ROW_PIXELS * row
     pixels += sum(_to_pixels(height) - _ROW_PIXELS for place, height in heights.items() if place < row)
@@ -290,13 +292,15 @@ def _compute_top_pixels(row: int, tables: Sequence[PlacedTable], heights: Mappin
     return pixels
 
 
-def _compute_body_row_pixels(table: PlacedTable) -> int:
+def _compute_body_row_pixels(table: TableFrameAndBodySize) -> int:
     """Return the height of a row of data that has not grown, in pixels."""
     height = table.frame.requested_body_row_height
     return _ROW_PIXELS if height is None else _to_pixels(height)
 
 
-def _declare_body_heights_for_charts(worksheet: Worksheet, tables: Sequence[PlacedTable], bottom_pixels: int) -> None:
+def _declare_body_heights_for_charts(
+    worksheet: Worksheet, tables: Sequence[TableFrameAndBodySize], bottom_pixels: int
+) -> None:
     """Give xlsxwriter the heights of rows that it does not write, or charts beside them would be stretched."""
     for table in tables:
         if table.frame.requested_body_row_height is not None:

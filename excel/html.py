@@ -87,7 +87,7 @@ def parse_html(text: str) -> list[TextRun]:
         plain = replace_invalid_characters(_decode_entities(text))
         return [TextRun(plain)] if plain else []
     reader.read_text(text[position:])
-    return reader.finish()
+    return reader.list_runs_without_trailing_line_feeds()
 
 
 def truncate_runs(pieces: Sequence[TextRun]) -> tuple[list[TextRun], bool]:
@@ -174,7 +174,7 @@ class _HtmlTextRunCollector:
         elif name and name not in _VOID and len(self._open) < NESTING_MAX:
             self._open_element(name, attributes)
 
-    def finish(self) -> list[TextRun]:
+    def list_runs_without_trailing_line_feeds(self) -> list[TextRun]:
         """Return all runs, without line feeds at the end."""
         found = [replace(look, text=replace_invalid_characters("".join(texts))) for look, texts in self._pieces]
         while found and not found[-1].text.rstrip("\n"):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from xlsxwriter.utility import xl_rowcol_to_cell
 
 from excel.archive import CheckedDeflatedPiece, SplicedTableBody, SpooledPieces, deflate
-from excel.areas import AreasAroundTableBody, MergedCellArea, PlacedTable, compute_heights_beside_row_heads
+from excel.areas import AreasAroundTableBody, MergedCellArea, TableFrameAndBodySize, compute_heights_beside_row_heads
 from excel.columns import CellFormatRegistry
 from excel.encoder import CellHyperlink, RowCountsAndLinks, RowEncoder
 from excel.layout import lay_out_row_heads
@@ -123,7 +123,7 @@ class TableBodyWriter:
         for chunk in self._chunks.add(batch):
             self._submit_chunk_for_encoding(chunk, _count_rows(chunk))
 
-    def finish(self, *, footer: bool = True) -> PlacedTable:
+    def pack_last_rows_and_get_frame(self, *, footer: bool = True) -> TableFrameAndBodySize:
         """Pack the last rows and return the placed table.
 
         Raises:
@@ -136,7 +136,7 @@ class TableBodyWriter:
             for batch, heads in arranged:
                 self._submit_chunk_for_encoding([] if batch is None else [batch], len(heads[0]), heads)
         self._encode_buffered_rows_and_wait()
-        return self._build_placed_table(footer=footer)
+        return self._build_frame_and_body_size(footer=footer)
 
     def to_spliced_body(self) -> SplicedTableBody:
         """Return the packed rows, to be spliced into the sheet."""
@@ -182,15 +182,17 @@ class TableBodyWriter:
         The footer, or another table of the sheet, may widen them later: then rows turn out higher than need be, but
         never too low.
         """
-        column_widths = self._build_placed_table(footer=False).column_widths
+        column_widths = self._build_frame_and_body_size(footer=False).column_widths
         first = self._frame.first_body_column
         self._encoder.set_column_widths(column_widths[first : first + len(self._frame.columns)])
         if self._row_heads:
             rows = max(area.last_row for area in self._row_heads) + 1
             self._head_points = compute_heights_beside_row_heads(self._row_heads, column_widths, rows)
 
-    def _build_placed_table(self, *, footer: bool) -> PlacedTable:
-        return PlacedTable(self._frame, self._body_rows, self._samples, self._row_heads, footer, self.tally.grown)
+    def _build_frame_and_body_size(self, *, footer: bool) -> TableFrameAndBodySize:
+        return TableFrameAndBodySize(
+            self._frame, self._body_rows, self._samples, self._row_heads, footer, self.tally.grown
+        )
 
     def _get_heights_beside_row_heads(self, rows: int) -> Points | None:
         """Return the least heights of the next rows for the row heads."""

@@ -79,7 +79,7 @@ class Workbook:
                 _SheetWithTableBodies(self._workbook.add_worksheet(choose_sheet_name(table.sheet, taken)), [])
             )
         bodies = self._sheets[-1].bodies
-        first_row = bodies[-1].finish().end_row + GAP_ROWS if bodies else 0
+        first_row = bodies[-1].pack_last_rows_and_get_frame().end_row + GAP_ROWS if bodies else 0
         template = None if is_empty_template(table.template) else read_template(table.template)
         columns = build_columns(template, keys, self._drawing)
         body = TableBodyWriter(lay_out_table(table, columns, template, first_row), template, keys, self._resources)
@@ -98,7 +98,7 @@ class Workbook:
         """
         plain_links = 0
         for sheet in self._sheets:
-            placed = [body.finish(footer=footer) for body in sheet.bodies]
+            placed = [body.pack_last_rows_and_get_frame(footer=footer) for body in sheet.bodies]
             draw_frames_and_set_up_sheet(
                 self._workbook,
                 sheet.worksheet,
@@ -128,7 +128,7 @@ class Workbook:
                     )
                 else:
                     archive.write_entry(name, [deflate(content, last=True)])
-        return archive.finish()
+        return archive.write_directory_and_get_file_size()
 
     def _build_report(self, size: int, plain_links: int) -> WorkbookSizeAndCellChanges:
         bodies = [body for sheet in self._sheets for body in sheet.bodies]

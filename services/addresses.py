@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 
 from clients.modules import ModulesClient
 from domain.addresses import names
-from domain.addresses.operations import AddressPage, Module, ModuleLookupAnswer, Operation, OperationResult
+from domain.addresses.operations import AddressPage, LiveUprnsAndAppliedOps, Module, Operation, OperationResult
 from infra import log
 from infra.address_settings import AddressSettings, AllModulesSettings
 from infra.database import Database
@@ -24,7 +24,7 @@ from stores.pauses import PauseRecord
 
 
 @dataclass(frozen=True, slots=True)
-class EffectiveAddressConfiguration:
+class VersionedAddressSettingsAndClient:
     """The settings of a cycle, from its beginning to its end."""
 
     version: int
@@ -81,19 +81,19 @@ class ConfigurationLoader:
         self._modules = modules
         self._defaults = defaults
 
-    async def load_newest(self) -> EffectiveAddressConfiguration:
+    async def load_newest(self) -> VersionedAddressSettingsAndClient:
         """Return the configuration for a cycle that begins now."""
         return self._build_effective(await versions.load_newest_version(self._database))
 
-    async def load_options_version(self, version: int) -> EffectiveAddressConfiguration:
+    async def load_options_version(self, version: int) -> VersionedAddressSettingsAndClient:
         """Return the configuration of a cycle that began under this version."""
         if version == 0:
             return self._build_effective(NO_VERSION)
         return self._build_effective(await versions.load_options_version(self._database, version))
 
-    def _build_effective(self, version: AddressOptionsAndVersion) -> EffectiveAddressConfiguration:
+    def _build_effective(self, version: AddressOptionsAndVersion) -> VersionedAddressSettingsAndClient:
         settings = apply_options_to_settings(self._defaults, version.options)
-        return EffectiveAddressConfiguration(version.version, settings, self._modules.copy_with_settings(settings))
+        return VersionedAddressSettingsAndClient(version.version, settings, self._modules.copy_with_settings(settings))
 
 
 class ModulesClientWithNewestSettings:
@@ -108,7 +108,7 @@ class ModulesClientWithNewestSettings:
     async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
         return await (await self._load_client_with_newest_settings()).list_addresses(module, after, limit)
 
-    async def look_up_operations(self, module: Module, operations: Sequence[Operation]) -> ModuleLookupAnswer:
+    async def look_up_operations(self, module: Module, operations: Sequence[Operation]) -> LiveUprnsAndAppliedOps:
         return await (await self._load_client_with_newest_settings()).look_up_operations(module, operations)
 
     async def list_addresses_with_open_orders(self, module: Module, address_ids: Collection[int]) -> set[int]:

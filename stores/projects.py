@@ -184,8 +184,8 @@ async def count_live_keys(session: Session, project_id: str) -> int:
         .select_from(ApiKey)
         .where(
             ApiKey.project_id == project_id,
-            build_live_condition(ApiKey.revoked_at),
-            build_live_condition(ApiKey.expires_at),
+            build_null_or_future_condition(ApiKey.revoked_at),
+            build_null_or_future_condition(ApiKey.expires_at),
         )
     )
     return (await session.exec(live)).one()
@@ -242,7 +242,7 @@ async def purge_idempotency_keys(database: Database, before: datetime, limit: in
     return int(deleted.rpartition(" ")[2])
 
 
-def build_live_condition(ended_at: datetime | None) -> ColumnElement[bool]:
+def build_null_or_future_condition(ended_at: datetime | None) -> ColumnElement[bool]:
     """Return the condition that the end of a row, by revocation or expiry, has not come yet."""
     return or_(col(ended_at).is_(None), col(ended_at) > func.now())
 

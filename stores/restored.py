@@ -14,7 +14,7 @@ from stores.tables.downloads import Download
 from stores.tables.orders import OrderPlatform
 from stores.tables.shared import Delivery, Project
 from stores.tables.tasks import OpenLaneHead, TaskType
-from stores.tables.transfers import TransferJobRow, TransferShard
+from stores.tables.transfers import TransferJobTimesRow, TransferShard
 
 
 class PlatformWithProjectAndWatermark(NamedTuple):
@@ -48,9 +48,9 @@ async def list_download_keys(database: Database) -> set[tuple[str, ...]]:
 async def list_unfinished_jobs(database: Database) -> list[UnfinishedTransferJobShards]:
     """Return the jobs that have not ended and are not purged."""
     query = (
-        select(TransferJobRow.job_id, TransferShard.number)
-        .join(TransferShard, col(TransferShard.job) == col(TransferJobRow.id))
-        .where(col(TransferJobRow.finished_at).is_(None), col(TransferJobRow.purged_at).is_(None))
+        select(TransferJobTimesRow.job_id, TransferShard.number)
+        .join(TransferShard, col(TransferShard.job) == col(TransferJobTimesRow.id))
+        .where(col(TransferJobTimesRow.finished_at).is_(None), col(TransferJobTimesRow.purged_at).is_(None))
     )
     shards: dict[str, list[int]] = {}
     async with database.session() as session:
@@ -65,7 +65,7 @@ async def list_pending_deliveries(database: Database) -> Sequence[Delivery]:
         return (await session.exec(select(Delivery).where(col(Delivery.finished_at).is_(None)))).all()
 
 
-async def list_platform_marks(database: Database) -> list[PlatformWithProjectAndWatermark]:
+async def list_platforms_with_project_and_watermark(database: Database) -> list[PlatformWithProjectAndWatermark]:
     """Return the platforms that were not removed."""
     query = select(OrderPlatform.platform, OrderPlatform.project_id, OrderPlatform.complete_to)
     async with database.session() as session:

@@ -56,7 +56,7 @@ _OTHERS: Final = """
 """
 
 
-class TableCopy(BaseModel):
+class DumpedTable(BaseModel):
     """The rows of a table, in a compressed file of COPY's text."""
 
     name: str
@@ -65,13 +65,13 @@ class TableCopy(BaseModel):
     file: str
 
 
-class DatabaseCopy(BaseModel):
+class DumpedDatabase(BaseModel):
     """The tables of a database, in an order in which rows can be inserted, and its sequences."""
 
     name: str
     revision: str
     """Of its schema."""
-    tables: list[TableCopy]
+    tables: list[DumpedTable]
     sequences: dict[str, int]
 
 
@@ -112,7 +112,7 @@ async def begin_snapshot_and_get_time(connection: Connection) -> datetime:
     return now
 
 
-async def copy_tables_to_files(connection: Connection, name: str, folder: Path) -> DatabaseCopy:
+async def copy_tables_to_files(connection: Connection, name: str, folder: Path) -> DumpedDatabase:
     """Write all rows that the connection's transaction sees into files of a folder."""
     tables = []
     for table, columns in await _list_tables_in_order(connection):
@@ -123,14 +123,14 @@ async def copy_tables_to_files(connection: Connection, name: str, folder: Path) 
                 await asyncio.to_thread(file.write, data)
 
             status = await connection.copy_from_table(table, columns=columns, output=write)
-        tables.append(TableCopy(name=table, columns=columns, rows=int(status.split()[-1]), file=path.name))
+        tables.append(DumpedTable(name=table, columns=columns, rows=int(status.split()[-1]), file=path.name))
     sequences = {row["name"]: row["last_value"] for row in await connection.fetch(_SEQUENCES) if row["last_value"]}
-    return DatabaseCopy(
+    return DumpedDatabase(
         name=name, revision=await read_haulage_or_temporal_revision(connection), tables=tables, sequences=sequences
     )
 
 
-async def copy_files_into_empty_tables(connection: Connection, copy: DatabaseCopy, folder: Path) -> None:
+async def copy_files_into_empty_tables(connection: Connection, copy: DumpedDatabase, folder: Path) -> None:
     """Insert the rows of a copy into empty tables of the same revision: all of them, or none.
 
     Raises:

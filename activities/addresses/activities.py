@@ -19,19 +19,19 @@ from clients.modules import ModuleFailure
 from clients.pubsub import PubSubClient, PubSubFailure, ReceivedMessage
 from domain.addresses import activity_models, names
 from domain.addresses.activity_models import (
+    AddressIdsByPurgeOutcome,
     ApplyStepInput,
     ApplyStepResult,
-    ArchiveCycleInput,
-    BeginCycleInput,
     CyclePlanResult,
+    EndedCycleToArchive,
+    IdOfCycleToBegin,
     IntakeMessageCounts,
     ListWaitingSwapsInput,
-    ListWaitingSwapsResult,
-    LogicalDeleteCheckResult,
+    LogicalDeleteCheckCounts,
+    PulledMessageCountsOrOff,
     PullTopicInput,
-    PullTopicResult,
     PurgeAddressesInput,
-    PurgeAddressesResult,
+    StepsOfWaitingSwaps,
 )
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, Operation, OperationResult
@@ -66,7 +66,7 @@ class AddressCycleActivities:
         self._configuration = configuration
 
     @activity.defn(name="address_load")
-    async def resume_or_begin_cycle_unless_paused(self, params: BeginCycleInput) -> CyclePlanResult:
+    async def resume_or_begin_cycle_unless_paused(self, params: IdOfCycleToBegin) -> CyclePlanResult:
         """Load the messages of a cycle; none while the schedule is paused, which also ends a running cycle's run."""
         async with send_heartbeats_during_block():
             if await self._is_system_or_cycle_paused():
@@ -75,7 +75,7 @@ class AddressCycleActivities:
             plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
             if not plan.loaded:
                 await delivery.confirm_unconfirmed_messages(self._database, config.modules)
-                if await delivery.retry_swaps_no_longer_missing_side(
+                if await delivery.allow_retry_of_swaps_no_longer_missing_side(
                     self._database, config.settings.retries, config.modules
                 ):
                     plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
@@ -102,16 +102,16 @@ class AddressCycleActivities:
         return applied
 
     @activity.defn(name="address_waiting")
-    async def list_waiting_swaps(self, params: ListWaitingSwapsInput) -> ListWaitingSwapsResult:
+    async def list_waiting_swaps(self, params: ListWaitingSwapsInput) -> StepsOfWaitingSwaps:
         """List the swaps of the cycle to be tried once more."""
         async with send_heartbeats_during_block():
             config = await self._configuration.load_options_version(params.config_version)
-            return ListWaitingSwapsResult(
+            return StepsOfWaitingSwaps(
                 steps=await cycle.list_unfinished_swaps(self._database, config.settings, params.cycle_id)
             )
 
     @activity.defn(name="address_archive")
-    async def confirm_and_archive_messages(self, ended: ArchiveCycleInput | None = None) -> int:
+    async def confirm_and_archive_messages(self, ended: EndedCycleToArchive | None = None) -> int:
         """Ask about unconfirmed messages, then move done messages to the history.
 
         Args:
@@ -153,15 +153,17 @@ class AddressIntakeActivities:
         self._trigger = CycleTrigger(services.engine, self._settings.pause_seconds)
 
     @activity.defn(name="address_pull")
-    async def pull_messages(self, params: PullTopicInput) -> PullTopicResult:
+    async def pull_messages(self, params: PullTopicInput) -> PulledMessageCountsOrOff:
         """Pull for a number of seconds, or until this worker stops."""
         if not self._settings.pubsub.project:
-            return PullTopicResult(is_off=True)
+            return PulledMessageCountsOrOff(is_off=True)
         async with send_heartbeats_during_block(), PubSubClient(self._settings.pubsub) as pubsub:
             slice_ = _ConcurrentTopicPuller(
                 pubsub, self._inbox, self._trigger, params, get_subscription_name(self._settings, params.topic)
             )
-            return PullTopicResult(taken=await slice_.pull_concurrently_until_stopped(self._settings.pubsub.pulls))
+            return PulledMessageCountsOrOff(
+                taken=await slice_.pull_concurrently_until_stopped(self._settings.pubsub.pulls)
+            )
 
 
 def get_subscription_name(settings: AddressSettings, topic: Topic) -> str:
@@ -271,9 +273,9 @@ class LogicalDeleteActivities:
         self._settings = settings
 
     @activity.defn(name="address_check")
-    async def check_logical_deletes_and_purge_if_configured(self) -> LogicalDeleteCheckResult:
+    async def check_logical_deletes_and_purge_if_configured(self) -> LogicalDeleteCheckCounts:
         """Ask modules about every listed address, and purge the removable ones where that is configured."""
-        report = LogicalDeleteCheckResult(checked_at=await self._database.now())
+        report = LogicalDeleteCheckCounts(checked_at=await self._database.now())
         auto_purge = (await addresses.load_effective_settings(self._database, self._settings)).auto_purge
         last = 0
         async with send_heartbeats_during_block(lambda: [last]):
@@ -284,21 +286,21 @@ class LogicalDeleteActivities:
         return report
 
     @activity.defn(name="address_purge")
-    async def purge_addresses(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
+    async def purge_addresses(self, params: PurgeAddressesInput) -> AddressIdsByPurgeOutcome:
         """Remove addresses from all modules, unless one has orders in flight at this moment."""
         async with send_heartbeats_during_block():
             found = await logical_deletes.find_unpurged(self._database, params.address_ids)
             return await self._purge_unneeded(found, params.who, params.reason)
 
     async def _check_and_purge_page(
-        self, report: LogicalDeleteCheckResult, page: Sequence[ListedLogicalDelete], *, auto_purge: bool
-    ) -> LogicalDeleteCheckResult:
+        self, report: LogicalDeleteCheckCounts, page: Sequence[ListedLogicalDelete], *, auto_purge: bool
+    ) -> LogicalDeleteCheckCounts:
         checked, silent = await self._ask_modules_about_open_orders_and_save(page)
         removable = [each for each in checked if each.is_removable]
         purged = (
             await self._purge_unneeded(removable, AUTO_PURGE_ACTOR, None, is_already_checked=True)
             if auto_purge
-            else PurgeAddressesResult()
+            else AddressIdsByPurgeOutcome()
         )
         return report.model_copy(
             update={
@@ -331,10 +333,10 @@ class LogicalDeleteActivities:
 
     async def _purge_unneeded(
         self, listed: Sequence[ListedLogicalDelete], who: str, reason: str | None, *, is_already_checked: bool = False
-    ) -> PurgeAddressesResult:
+    ) -> AddressIdsByPurgeOutcome:
         """Remove addresses that no module needs; ask the modules first unless they were asked already."""
         if not listed:
-            return PurgeAddressesResult()
+            return AddressIdsByPurgeOutcome()
         checked = listed if is_already_checked else (await self._ask_modules_about_open_orders_and_save(listed))[0]
         endings = {
             each: PurgeOutcome.BUSY if each.busy else PurgeOutcome.FAILED for each in checked if not each.is_removable
@@ -352,7 +354,7 @@ class LogicalDeleteActivities:
         ids = {
             kind: sorted(each.address_id for each, ending in endings.items() if ending is kind) for kind in PurgeOutcome
         }
-        return PurgeAddressesResult(**{kind.value: found for kind, found in ids.items()})
+        return AddressIdsByPurgeOutcome(**{kind.value: found for kind, found in ids.items()})
 
     async def _send_purges(self, removable: Sequence[ListedLogicalDelete]) -> dict[ListedLogicalDelete, PurgeResults]:
         """Send the purges under an attempt id of their own, so that a refused one can be tried again."""

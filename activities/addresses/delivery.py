@@ -20,7 +20,7 @@ from clients.modules import ModuleFailure
 from domain.addresses import ordering
 from domain.addresses.activity_models import ApplyStepInput, ApplyStepResult
 from domain.addresses.messages import Topic
-from domain.addresses.operations import Module, ModuleLookupAnswer, Operation, OperationResult
+from domain.addresses.operations import LiveUprnsAndAppliedOps, Module, Operation, OperationResult
 from domain.addresses.ordering import FailedLookup
 from domain.addresses.results import MessageLogUpdate, combine_module_results
 from infra import log
@@ -45,7 +45,7 @@ class ModulesClientForSendingAndLookups(Protocol):
         """Return one result for each operation, whatever happens on the way."""
         ...
 
-    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookupAnswer:
+    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> LiveUprnsAndAppliedOps:
         """Return what the module has of these operations and their UPRNs.
 
         Raises:
@@ -99,7 +99,7 @@ async def _look_up_swaps_that_must_not_be_sent(
 ) -> ResultsByMessage:
     """Return the swaps that must not be sent, with the reason by module."""
 
-    async def look_up_or_describe_failure(module: Module) -> ModuleLookupAnswer | FailedLookup:
+    async def look_up_or_describe_failure(module: Module) -> LiveUprnsAndAppliedOps | FailedLookup:
         try:
             return await modules.look_up_operations(module, swaps)
         except ModuleFailure as failure:
@@ -235,7 +235,7 @@ def _left_any_message_unanswered(
 GIVEN_UP_PAGE: Final = 500
 
 
-async def retry_swaps_no_longer_missing_side(
+async def allow_retry_of_swaps_no_longer_missing_side(
     database: Database, retries: int, modules: ModulesClientForSendingAndLookups
 ) -> int:
     """Give one more try to each given-up swap whose waiting modules have both sides, and return their number.
@@ -257,7 +257,7 @@ async def retry_swaps_no_longer_missing_side(
 
 async def _look_up_in_all_modules(
     modules: ModulesClientForSendingAndLookups, swaps: Sequence[UnfinishedLogMessage]
-) -> Mapping[Module, ModuleLookupAnswer] | None:
+) -> Mapping[Module, LiveUprnsAndAppliedOps] | None:
     operations = [each.operation for each in swaps]
     try:
         lookups = await asyncio.gather(*(modules.look_up_operations(module, operations) for module in Module))
@@ -267,7 +267,9 @@ async def _look_up_in_all_modules(
     return dict(zip(Module, lookups, strict=True))
 
 
-def _waiting_modules_have_both_sides(swap: UnfinishedLogMessage, lookups: Mapping[Module, ModuleLookupAnswer]) -> bool:
+def _waiting_modules_have_both_sides(
+    swap: UnfinishedLogMessage, lookups: Mapping[Module, LiveUprnsAndAppliedOps]
+) -> bool:
     """Whether each module that has not acknowledged it has both sides."""
     return all(
         uprn in lookups[module].live for module in swap.waits_for for uprn in swap.as_message_about_to_be_sent.uprns

@@ -22,7 +22,7 @@ from temporalio import activity
 
 from clients.modules import ModuleFailure
 from domain.addresses import names
-from domain.addresses.activity_models import CompareModulesInput, CompareModulesResult
+from domain.addresses.activity_models import ComparisonNameInput, ModuleComparisonCounts
 from domain.addresses.names import WORKBOOK_CONTENT_TYPE
 from domain.addresses.operations import AddressEntry, AddressPage, Module
 from infra.database import Database
@@ -264,7 +264,7 @@ class DriftActivities:
         self._modules = modules
 
     @activity.defn(name="address_drift")
-    async def write_drift_report(self, params: CompareModulesInput) -> CompareModulesResult:
+    async def write_drift_report(self, params: ComparisonNameInput) -> ModuleComparisonCounts:
         """Compare all modules, check differences a second time, and write the workbook and its manifest."""
         findings = DriftCountsAndListedDifferences()
         async with send_heartbeats_during_block(lambda: [findings.compared, findings.different]):
@@ -298,13 +298,13 @@ class DriftActivities:
 
     async def _store_workbook_and_manifest(
         self,
-        params: CompareModulesInput,
+        params: ComparisonNameInput,
         findings: DriftCountsAndListedDifferences,
         known: Sequence[LatestMessageIdsOfUprn],
-    ) -> CompareModulesResult:
+    ) -> ModuleComparisonCounts:
         made_at = await self._database.now()
         key = names.build_comparison_workbook_key(params.report)
-        report = CompareModulesResult(
+        report = ModuleComparisonCounts(
             report=params.report,
             made_at=made_at,
             compared=findings.compared,
@@ -323,7 +323,7 @@ class DriftActivities:
 
 
 def render_drift_workbook(
-    report: CompareModulesResult, shown: Sequence[AddressDifference], known: Sequence[LatestMessageIdsOfUprn]
+    report: ModuleComparisonCounts, shown: Sequence[AddressDifference], known: Sequence[LatestMessageIdsOfUprn]
 ) -> bytes:
     """Return the figures, and the addresses that differ with what each module has, as a workbook."""
     # Workflows import activities for their signatures, and must not pay for pandas and Arrow.

@@ -22,16 +22,16 @@ from clients.sources import SLOT_HELD_MAX_SECONDS, InlineRowsPageClient, Retryin
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
     AssembleInput,
-    AssembleResult,
     CombineBooksInput,
     FetchRangeInput,
     FetchRangeResult,
+    FileOrSegments,
+    ProbedSourcesOrWaitOrFile,
     ProbeInput,
-    ProbeResult,
     RecordEndInput,
+    RemovedStagingCounts,
     RenderSegmentInput,
     SourcesProbe,
-    StagingCleanupResult,
     TableProbe,
 )
 from domain.downloads.models import DownloadSpec, DownloadState, RangeFetcherProgress, StoredFile
@@ -69,7 +69,7 @@ class DownloadActivities:
         self._small_files = asyncio.Semaphore(services.settings.worker.fetch_slots)
 
     @activity.defn(name="download_probe")
-    async def probe_and_begin_uploads_or_make_small_file(self, request: ProbeInput) -> ProbeResult:
+    async def probe_and_begin_uploads_or_make_small_file(self, request: ProbeInput) -> ProbedSourcesOrWaitOrFile:
         """Record in the catalogue that a processing begins, and probe the sources.
 
         Staged rows are kept if they may be used; otherwise they are deleted, and new uploads begin. A small file is
@@ -82,7 +82,7 @@ class DownloadActivities:
             try:
                 return await self._probe_and_resume_or_start_over(request)
             except RetryLater as later:
-                return ProbeResult(wait=later.wait)
+                return ProbedSourcesOrWaitOrFile(wait=later.wait)
 
     @activity.defn(name="download_fetch_range")
     async def fetch_range(self, fetch: FetchRangeInput) -> FetchRangeResult:
@@ -113,7 +113,7 @@ class DownloadActivities:
         return report
 
     @activity.defn(name="download_assemble")
-    async def assemble_ranges(self, assemble: AssembleInput) -> AssembleResult:
+    async def assemble_ranges(self, assemble: AssembleInput) -> FileOrSegments:
         """Join the staged ranges into one object and write the manifest, or plan the books to render."""
         async with send_heartbeats_during_block():
             with _convert_missing_to_staging_error():
@@ -158,7 +158,7 @@ class DownloadActivities:
         await catalogue.record_result_and_notify(self._database, finish)
         _count_and_log_end(finish)
 
-    async def _probe_and_resume_or_start_over(self, request: ProbeInput) -> ProbeResult:
+    async def _probe_and_resume_or_start_over(self, request: ProbeInput) -> ProbedSourcesOrWaitOrFile:
         spec, earlier, began = request.spec, request.earlier, time.monotonic()
         tables = [await self._probe_table(request, table) for table in range(spec.table_count)]
         probes, drawing = [table.probe for table in tables], _build_drawing(spec, tables)
@@ -170,7 +170,7 @@ class DownloadActivities:
             and _have_sources_same_extent_and_first_rows(earlier.tables, probes)
             and await self._was_staged_within_resume_window_or_none(spec)
         ):
-            return ProbeResult(sources=earlier.model_copy(update={"resumed": True, "is_slow": is_slow}))
+            return ProbedSourcesOrWaitOrFile(sources=earlier.model_copy(update={"resumed": True, "is_slow": is_slow}))
         if drawing is not None and not request.single_fetcher:
             probes[0].books = await books.count_books_rendered_by_fetchers(spec, drawing, probes[0], tables[0].sample)
         # An attempt that died after it began an upload left that behind.
@@ -190,12 +190,12 @@ class DownloadActivities:
                         self._build_page_reader_of_source_or_inline_rows(spec, pause_max_seconds=0.0)
                     )
                 ) is not None:
-                    return ProbeResult(sources=SourcesProbe(tables=probes), file=file)
+                    return ProbedSourcesOrWaitOrFile(sources=SourcesProbe(tables=probes), file=file)
         sources = await self._begin_upload_of_each_table_or_archive(spec, probes)
         sources.is_slow = is_slow or (small is not None and small.is_slow)
         if small is not None:
-            await small.stage_for_fetchers(probes[0].upload_id)
-        return ProbeResult(sources=sources, wait=small.wait if small else None)
+            await small.stage_read_pages_for_fetchers(probes[0].upload_id)
+        return ProbedSourcesOrWaitOrFile(sources=sources, wait=small.wait if small else None)
 
     async def _load_ledger_and_build_stager(self, fetch: FetchRangeInput) -> RangeStager:
         ledger, gathered = await load_ledger_and_tail(self._objects, fetch)
@@ -290,7 +290,7 @@ class DownloadHousekeeping:
         return len(rows)
 
     @activity.defn(name=names.SWEEP)
-    async def remove_abandoned_staging_and_old_rows(self) -> StagingCleanupResult:
+    async def remove_abandoned_staging_and_old_rows(self) -> RemovedStagingCounts:
         """Remove staging and uploads that are a day old and whose workflow has ended, and rows past their retention."""
         await DatabaseLimiter(self._database).delete_expired()
         ended = datetime.now(UTC) - self._retention
@@ -318,7 +318,7 @@ class DownloadHousekeeping:
             log.get(__name__).info("abandoned_staging_removed", uploads=len(stale), objects=swept)
         if rows:
             log.get(__name__).info("download_rows_purged", rows=rows)
-        return StagingCleanupResult(uploads=len(stale), objects=swept, rows=rows)
+        return RemovedStagingCounts(uploads=len(stale), objects=swept, rows=rows)
 
     async def _is_workflow_of_key_running(self, key: str) -> bool:
         """Return whether the workflow of the download that a key belongs to is running."""

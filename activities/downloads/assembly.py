@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from activities.downloads import books
 from activities.downloads.books import read_manifest_and_delete_staging, write_manifest_and_delete_staging
 from domain.downloads import names, repeats, sinks, staging
-from domain.downloads.activity_models import AssembleInput, AssembleResult, FileManifest, SourcesProbe, TableProbe
+from domain.downloads.activity_models import AssembleInput, FileManifest, FileOrSegments, SourcesProbe, TableProbe
 from domain.downloads.models import DownloadSpec, FileType, StoredFile
 from domain.downloads.staging import (
     AssemblyRecord,
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 GROUP_BYTES = 16 * 1024 * 1024
 
 
-async def join_ranges_or_plan_books(objects: ObjectStore, assemble: AssembleInput) -> AssembleResult:
+async def join_ranges_or_plan_books(objects: ObjectStore, assemble: AssembleInput) -> FileOrSegments:
     """Join the rows of every table. A repeated call finds what an earlier attempt did."""
     spec, sources = assemble.spec, assemble.sources
     if (manifest := await read_manifest_and_delete_staging(objects, spec)) is not None:
-        return AssembleResult(file=manifest.file)
+        return FileOrSegments(file=manifest.file)
     ledgers = [
         await _read_ledgers(objects, spec.build_table_spec(table), count) for table, count in enumerate(assemble.ranges)
     ]
     warnings = assemble.warnings + require_allowed_repeats_and_collect_warnings(spec, sources, assemble.pages, ledgers)
-    known = AssembleResult(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
+    known = FileOrSegments(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
     if sources.archive:
         return known.model_copy(
             update={"rendered": _require_all_rendered_segments(ledgers[0]), "archive": sources.archive}
@@ -57,7 +57,7 @@ async def join_ranges_or_plan_books(objects: ObjectStore, assemble: AssembleInpu
             objects, spec, sources, [table.rows for table in joined]
         )
         return shared.model_copy(update={"warnings": known.warnings, "has_gaps": known.has_gaps})
-    return AssembleResult(
+    return FileOrSegments(
         file=await _render_if_needed_and_write_manifest(objects, spec, sources.tables[0], joined[0], warnings)
     )
 
@@ -286,7 +286,7 @@ async def render_parquet(
 async def _stream_parquet(objects: ObjectStore, staged_key: str, renderer: ParquetRenderer) -> AsyncIterator[bytes]:
     async for pages in _read_row_groups(objects, staged_key):
         yield await asyncio.to_thread(renderer.write_row_group, pages)
-    yield await asyncio.to_thread(renderer.finish)
+    yield await asyncio.to_thread(renderer.write_footer_and_take_bytes)
 
 
 async def _read_head_frame(objects: ObjectStore, staged_key: str) -> StagedFrame:

@@ -47,7 +47,7 @@ class TemporaryBookFile:
         """Close and delete the file."""
         self._file.close()
 
-    async def stream(self) -> AsyncIterator[bytes]:
+    async def stream_once_and_close(self) -> AsyncIterator[bytes]:
         """Yield the bytes once; the file is closed behind them."""
         with self._file:
             self._file.seek(0)
@@ -140,7 +140,7 @@ class BookRenderer:
 async def _write_book_to_temporary_file(book: Workbook, *, footer: bool) -> TemporaryBookFile:
     """Finish a book."""
     file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (the book file closes it)
-    counted = _ChecksumWriter(file)
+    counted = _Crc32Writer(file)
     try:
         report = await asyncio.to_thread(book.finish, counted.write, footer=footer)
     except BaseException:
@@ -149,7 +149,7 @@ async def _write_book_to_temporary_file(book: Workbook, *, footer: bool) -> Temp
     return TemporaryBookFile(report, counted.crc32, file)
 
 
-class _ChecksumWriter:
+class _Crc32Writer:
     """Writes to a file, and computes the checksum that a zip archive needs."""
 
     def __init__(self, file: IO[bytes]) -> None:

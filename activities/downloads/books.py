@@ -15,10 +15,10 @@ from activities.downloads.book_rendering import (
 )
 from domain.downloads import names, plan, staging
 from domain.downloads.activity_models import (
-    AssembleResult,
     CombineBooksInput,
     FetchRangeInput,
     FileManifest,
+    FileOrSegments,
     RenderSegmentInput,
     SourcesProbe,
     TableProbe,
@@ -89,7 +89,7 @@ async def count_books_rendered_by_fetchers(
 
 async def plan_staged_books_and_begin_archive(
     objects: ObjectStore, spec: DownloadSpec, sources: SourcesProbe, rows: Sequence[int]
-) -> AssembleResult:
+) -> FileOrSegments:
     """Divide the staged rows among books.
 
     Args:
@@ -97,15 +97,15 @@ async def plan_staged_books_and_begin_archive(
     """
     drawing = await read_drawing(objects, spec)
     if _must_be_single_book(drawing):
-        return AssembleResult(segments=_plan_single_book(sum(rows), spec.file_max_rows))
+        return FileOrSegments(segments=_plan_single_book(sum(rows), spec.file_max_rows))
     (count,) = rows
     row_bytes = 0.0
     if count > ROWS_OF_ONE_BOOK:
         row_bytes = await _open_renderer(objects, spec, sources, drawing).measure_row_bytes(0, count // 2)
     found = _plan_segments(spec, count, row_bytes)
     if not _can_be_archive_parts(spec, found, row_bytes):
-        return AssembleResult(segments=found)
-    return AssembleResult(segments=found, archive=await abort_old_and_begin_archive_upload(objects, spec))
+        return FileOrSegments(segments=found)
+    return FileOrSegments(segments=found, archive=await abort_old_and_begin_archive_upload(objects, spec))
 
 
 async def render_segment(objects: ObjectStore, render: RenderSegmentInput) -> RenderedSegment:
@@ -210,7 +210,7 @@ class _SegmentBookWriter:
         async for file in files:
             stored = await self._objects.put_stream(
                 names.build_book_key(spec, self._segment.number, len(books)),
-                file.stream(),
+                file.stream_once_and_close(),
                 content_type=build_sink(spec).content_type,
                 metadata={"task": spec.task_id},
             )
@@ -225,7 +225,7 @@ class _SegmentBookWriter:
         async for file in files:
             books.append(self._build_rendered_book(file, len(books)))
             pieces.append(encode_local_header(books[-1].member, self._spec.archive_timestamp))
-            pieces += [piece async for piece in file.stream()]
+            pieces += [piece async for piece in file.stream_once_and_close()]
         data = b"".join(pieces)
         if len(data) < staging.PART_MIN_BYTES:
             return RenderedSegment(books=books)

@@ -23,7 +23,7 @@ from domain.downloads.pages import (
     read_raw_rows,
     read_row_texts,
 )
-from domain.downloads.repeats import ROWS_REMEMBERED, SeenPages
+from domain.downloads.repeats import ROWS_REMEMBERED, SeenPageMarks
 from domain.downloads.retries import RetryWait, is_timeout
 from domain.faults import SourceFault
 
@@ -55,7 +55,7 @@ class RangeFetcher:
         self._warnings: list[str] = []
         self._sink = sinks.build_sink(fetch.spec)
         self._encoder = PageEncoder(fetch.probe.shape, self._sink)
-        self._seen = SeenPages(
+        self._seen = SeenPageMarks(
             self._extent.to_source_page_number(fetch.pages.first),
             stager.marks,
             is_allowed=fetch.spec.allow_repeats,
@@ -69,7 +69,7 @@ class RangeFetcher:
         try:
             if not self._stager.new_columns:
                 try:
-                    done = await self._stage_pages(deadline) or self._stager.next_page == self._pages.end
+                    done = await self._stage_pages_and_check_if_last(deadline) or self._stager.next_page == self._pages.end
                     if done:
                         await self._require_no_rows_behind_end()
                 except NewColumnsFound as found:
@@ -78,7 +78,7 @@ class RangeFetcher:
                 done = await self._collect_new_columns(deadline)
         except SourceFault as fault:
             await self._stager.store_tail()
-            await self._decide_transience_and_add_notes(fault)
+            await self._add_transience_progress_and_advice(fault)
             raise
         except PageTooSlow:
             await self._stager.store_tail()
@@ -91,7 +91,7 @@ class RangeFetcher:
         await (self._stager.finish_range() if is_staged else self._stager.store_tail())
         return self._build_result(done=done)
 
-    async def _stage_pages(self, deadline: float) -> bool:
+    async def _stage_pages_and_check_if_last(self, deadline: float) -> bool:
         """Stage pages until the monotonic clock reads `deadline`; return whether one of them is the last."""
         async with aclosing(self._read_ahead(deadline)) as answers:
             async for page in answers:
@@ -110,7 +110,7 @@ class RangeFetcher:
                 )
         return False
 
-    async def _decide_transience_and_add_notes(self, fault: SourceFault) -> None:
+    async def _add_transience_progress_and_advice(self, fault: SourceFault) -> None:
         """Add to a fault the progress of the range, and what may help: waiting for the source, or smaller pages."""
         progress = RangeFetcherProgress(range=self._pages.number_among_all_tables, rows=self._stager.rows)
         if fault.transient:
@@ -146,7 +146,7 @@ class RangeFetcher:
     def _is_empty_page_ending_open_range(self, page: EncodedPage | FirstPage) -> bool:
         return self._pages.end is None and not page.rows and not page.has_more
 
-    async def _confirm_end_of_source(self, position: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
+    async def _request_empty_page_again_and_require_none_behind(self, position: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
         """Request an empty page again, and the page behind it, since no total would show that rows are missing.
 
         Returns the page of the second answer, which may have rows.
@@ -315,14 +315,14 @@ class RangeFetcher:
             page = self._encoder.encode(body)
             if (position - self._pages.first) * self._extent.page_size * self._fetch.ranges < ROWS_REMEMBERED:
                 page = replace(page, row_mark=repeats.build_rows_mark(read_raw_rows(body)))
-            self._extent.require_consistent_page(position, page.rows, page.total, has_more=page.has_more)
+            self._extent.require_page_fits_total_and_size(position, page.rows, page.total, has_more=page.has_more)
             self._seen.require_no_repetition(source_page, repeats.build_page_mark(page.rows, page.digest))
             return page
 
         async def read_page_and_confirm_end() -> EncodedPage:
             page = await self._source.read_page(position, self._extent.page_size, encode_and_check_page, self._tries)
             if self._is_empty_page_ending_open_range(page):
-                page = await self._confirm_end_of_source(position, encode_and_check_page)
+                page = await self._request_empty_page_again_and_require_none_behind(position, encode_and_check_page)
             self._seen.add(source_page, repeats.build_page_mark(page.rows, page.digest))
             return page
 

@@ -116,14 +116,14 @@ class _SourceProber:
         """Return the first page, complete with the total and template, and the extent of the source."""
         while True:
             try:
-                return await self._make_first_requests()
+                return await self._request_first_page_and_determine_extent()
             except SourceFault as fault:
                 smaller = reduce_page_size_to_a_tenth(self._page_size)
                 if not self._honours_page_size or not is_timeout(fault) or smaller is None:
                     raise
                 self._page_size = smaller
 
-    async def _make_first_requests(self) -> tuple[FirstPage, SourceExtent]:
+    async def _request_first_page_and_determine_extent(self) -> tuple[FirstPage, SourceExtent]:
         if self._spec.inline_key is not None:
             # Rows that were sent with the request are one page, whatever their number.
             first = await self._read_first_page(0, self._page_size)
@@ -143,7 +143,7 @@ class _SourceProber:
             has_more=first.has_more or around.has_more,
         )
         if self._spec.first_page:
-            await self._require_no_page_before(first)
+            await self._require_no_other_rows_on_page_zero(first)
         elif not first.rows:
             await self._require_second_page_empty()
         if first.rows > self._page_size:
@@ -200,7 +200,7 @@ class _SourceProber:
         # Its total says that there are more rows, so it caps its pages.
         return first, self._build_extent(first, page_size=first.rows)
 
-    async def _require_no_page_before(self, first: FirstPage) -> None:
+    async def _require_no_other_rows_on_page_zero(self, first: FirstPage) -> None:
         """Check that page 0 has no rows of its own if the source counts from 1."""
         rows = await parse_in_thread_if_large(read_row_texts, first.text)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from activities.downloads import assembly
 from activities.downloads.fetching import RangeFetcher
-from activities.downloads.stager import WholeFileStager
+from activities.downloads.stager import InMemoryFileStager
 from clients.sources import RetryingPageReader
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import FetchRangeInput, FetchRangeResult, FileManifest, SourcesProbe, TableProbe
@@ -47,12 +47,12 @@ class SmallFileMaker:
     """The pause before a page is requested again, where the file could not be made for that."""
     is_slow: bool = False
     """Whether a page took too long."""
-    _stager: WholeFileStager = field(init=False)
+    _stager: InMemoryFileStager = field(init=False)
 
     def __post_init__(self) -> None:
         pages = self.fetch.pages
         ledger = RangeLedger(upload_id="", range=pages.index, next_page=pages.first)
-        self._stager = WholeFileStager(self.objects, self.fetch, ledger)
+        self._stager = InMemoryFileStager(self.objects, self.fetch, ledger)
 
     @classmethod
     def create(cls, objects: ObjectStore, spec: DownloadSpec, probe: TableProbe) -> SmallFileMaker:
@@ -83,7 +83,7 @@ class SmallFileMaker:
             # A fetcher meets the fault again, and says how far it came and what helps.
             return None
 
-    async def stage_for_fetchers(self, upload_id: str) -> None:
+    async def stage_read_pages_for_fetchers(self, upload_id: str) -> None:
         """Stage what was read, so that a fetcher goes on from there."""
         await self._stager.stage_collected_pages(upload_id)
 

@@ -153,13 +153,12 @@ class RangeStager:
         self._pieces.append(_StagedPiece(tail_content[start:], self.next_page, self.rows))
         self._pieces_bytes = len(tail_content)
 
-    async def finish_range(self) -> RangeLedger:
+    async def on_last_page_added(self) -> None:
         """Upload the rest as a part, or store it as the tail of a range that is too small for one."""
         if self._pieces_bytes and (self.ledger.parts or self._pieces_bytes >= staging.PART_MIN_BYTES):
             await self._upload_pieces_as_part(len(self._pieces))
         else:
             await self.store_tail()
-        return self.ledger
 
     async def _upload_part_if_full(self) -> bool:
         """Upload whole pages of at least `PART_BYTES` if that leaves enough for another part; return whether it did."""
@@ -259,7 +258,7 @@ class BookRenderingStager(RangeStager):
         super().__init__(objects, fetch, ledger, tail_content)
         self._render_slots = render_slots
 
-    async def finish_range(self) -> RangeLedger:
+    async def on_last_page_added(self) -> None:
         """Render the rows to books, unless an earlier attempt did."""
         if self.ledger.rendered is None:
             async with self._render_slots:
@@ -268,18 +267,16 @@ class BookRenderingStager(RangeStager):
             await self._write_ledger_and_delete_old_tail(
                 self._build_ledger([], None, self.next_page, self.rows, rendered)
             )
-        return self.ledger
 
     async def _upload_part_if_full(self) -> bool:
         return False
 
 
-class WholeFileStager(RangeStager):
+class InMemoryFileStager(RangeStager):
     """A stager that collects all pages of a small file, which is stored at once, or staged later."""
 
-    async def finish_range(self) -> RangeLedger:
+    async def on_last_page_added(self) -> None:
         """Store nothing."""
-        return self.ledger
 
     async def store_tail(self) -> None:
         """Store nothing."""

@@ -25,9 +25,9 @@ from clients.platforms import (
 from clients.platforms.credentials import build_credentials_reader
 from domain.orders import names
 from domain.orders.activity_models import (
-    AlarmsResult,
+    AlarmsToAnnounce,
     BackfillBatchInput,
-    BackfillBatchResult,
+    BackfillSlicesToRead,
     BackfillInput,
     ClaimSlicesInput,
     ClaimSlicesResult,
@@ -80,33 +80,33 @@ class OrderActivities:
             return await ledger.claim_slices(self._database, params, is_paused=is_paused, slices_ahead=ahead)
 
     @activity.defn(name="order_clock_failed")
-    async def record_clock_failure(self, params: PlatformFaultInput) -> AlarmsResult:
+    async def record_clock_failure(self, params: PlatformFaultInput) -> AlarmsToAnnounce:
         """Record that a platform's clock cannot be read; return an alarm once that has lasted."""
-        failure = await health.record_clock_failure_and_get_duration(self._database, params, CLOCK_PATIENCE)
+        failure = await health.record_unreadable_clock_and_decide_alarm(self._database, params, CLOCK_PATIENCE)
         row = failure.row
         if failure.is_first or failure.is_due:
             log.get(__name__).error("order_clock_unread", platform=params.platform, code=params.fault.code)
         if not failure.is_due or row.notify is None or row.clock_failed_since is None:
-            return AlarmsResult()
+            return AlarmsToAnnounce()
         message = (
             f"The clock of platform {params.platform} cannot be read since {row.clock_failed_since.isoformat()}: "
             f"{params.fault.sentence} Nothing new is claimed until it can; what is claimed is read."
         )
-        return AlarmsResult(alarms=[build_alarm(row, row.notify, "orders.clock_unread", message)])
+        return AlarmsToAnnounce(alarms=[build_alarm(row, row.notify, "orders.clock_unread", message)])
 
     @activity.defn(name="order_credentials_failed")
-    async def record_refused_credentials(self, params: PlatformFaultInput) -> AlarmsResult:
+    async def record_refused_credentials(self, params: PlatformFaultInput) -> AlarmsToAnnounce:
         """Record that a platform refuses the credentials; return an alarm the first time, until others work."""
         row = await health.record_refused_credentials_and_find_due_alarm(self._database, params)
         if row is not None:
             log.get(__name__).error("order_credentials_refused", platform=params.platform, code=params.fault.code)
         if row is None or row.notify is None:
-            return AlarmsResult()
+            return AlarmsToAnnounce()
         message = (
             f"Platform {params.platform} refuses the credentials of its account: {params.fault.sentence} Its slices "
             "wait, none is lost, and nothing more is claimed; all goes on by itself once the credentials are good."
         )
-        return AlarmsResult(alarms=[build_alarm(row, row.notify, "orders.credentials_refused", message)])
+        return AlarmsToAnnounce(alarms=[build_alarm(row, row.notify, "orders.credentials_refused", message)])
 
     @activity.defn(name="order_settings")
     async def load_settings(self, params: PlatformInput) -> PlatformSettings:
@@ -116,16 +116,16 @@ class OrderActivities:
         ).settings
 
     @activity.defn(name="order_fail")
-    async def record_failed_slice_or_sweep(self, params: FailSliceInput) -> AlarmsResult:
+    async def record_failed_slice_or_sweep(self, params: FailSliceInput) -> AlarmsToAnnounce:
         """Move a slice into the failed set and return an alarm; a failed sweep is recorded, and repeated later."""
         state = await attempts.record_failed_slice_or_sweep(self._database, params)
         event = "order_sweep_failed" if params.purpose is SliceReadPurpose.SWEEP else "order_slice_failed"
         log.get(__name__).warning(event, platform=params.platform, window=str(params.window), code=params.fault.code)
         metrics.SLICES_ENDED.labels(params.platform, params.purpose.value, "failed", params.fault.code).inc()
         if state is None or state.row.notify is None:
-            return AlarmsResult()
+            return AlarmsToAnnounce()
         if params.purpose is SliceReadPurpose.SWEEP:
-            return AlarmsResult(
+            return AlarmsToAnnounce(
                 alarms=[
                     build_alarm(
                         state.row,
@@ -140,7 +140,7 @@ class OrderActivities:
             f"The slice {params.window} failed after {params.attempts} attempts: {params.fault.sentence} "
             f"{redo}, split or skip it at /v1/platforms/{params.platform}/slices/{params.window}."
         )
-        return AlarmsResult(alarms=[build_alarm(state.row, state.row.notify, "orders.slice_failed", message)])
+        return AlarmsToAnnounce(alarms=[build_alarm(state.row, state.row.notify, "orders.slice_failed", message)])
 
 
 class PlatformActivities:
@@ -189,7 +189,7 @@ class PlatformActivities:
         """Record a failure that the next attempt may end; the workflow sends the alarm once it has lasted."""
         fault = slice_attempts.to_attempt_failure(failure).fault
         order = PlatformFaultInput(platform=params.platform, fault=fault, asked_at=datetime.now(UTC))
-        if (await health.record_clock_failure_and_get_duration(self._database, order, timedelta.max)).is_first:
+        if (await health.record_unreadable_clock_and_decide_alarm(self._database, order, timedelta.max)).is_first:
             log.get(__name__).error("order_clock_unread", platform=params.platform, code=fault.code)
 
     @activity.defn(name="order_read")
@@ -239,7 +239,7 @@ class PlatformActivities:
             )
         if attempt.taken is SliceStateWhenTaken.NOT:
             return ReadSliceResult(ending=SliceReadOutcome.OVER)
-        answers = await slice_attempts.load_answers_of_earlier_attempts(self._objects, params, state.capability)
+        answers = await slice_attempts.load_unexpired_answers_of_earlier_attempts(self._objects, params, state.capability)
         connector = self.build_connector(
             state, params, answers, AttemptTimeBudget.for_attempt(params.settings.timeout, began)
         )
@@ -264,7 +264,9 @@ class PlatformActivities:
         """Build the failure of the attempt, and store the received answers where the next one may build on them."""
         result = slice_attempts.to_attempt_failure(failure)
         if slice_attempts.are_received_answers_still_valid(failure):
-            resume_point = await slice_attempts.store_answers_for_next_attempt(self._objects, params, answers)
+            resume_point = await slice_attempts.store_gained_answers_and_get_resume_point(
+                self._objects, params, answers
+            )
             return slice_attempts.add_resume_point_and_decide_retryable(result, failure, resume_point, answers.gained)
         if answers.has_logged_answers and result.kind is SliceFailureKind.REFUSED:
             return slice_attempts.make_midway_refusal_retryable_unless_numbered(result, capability.paging.kind)
@@ -373,18 +375,18 @@ class BackfillActivities:
         self._engine = services.engine
 
     @activity.defn(name="order_backfill_begin")
-    async def begin_backfill(self, params: BackfillInput) -> None:
+    async def insert_backfill_if_new(self, params: BackfillInput) -> None:
         """Insert the backfill's record, unless it exists."""
         await backfills.insert_backfill_if_new(self._database, params, activity.info().workflow_id or "")
 
     @activity.defn(name="order_backfill_step")
-    async def advance_backfill(self, params: BackfillBatchInput) -> BackfillBatchResult:
+    async def save_progress_and_list_next(self, params: BackfillBatchInput) -> BackfillSlicesToRead:
         """Save the progress of a backfill, and return its next slices."""
-        return BackfillBatchResult(jobs=await backfills.save_progress_and_list_next(self._database, params))
+        return BackfillSlicesToRead(jobs=await backfills.save_progress_and_list_next(self._database, params))
 
     @activity.defn(name="order_backfill_end")
-    async def end_backfill(self, params: EndBackfillInput) -> AlarmsResult:
+    async def end_backfill(self, params: EndBackfillInput) -> AlarmsToAnnounce:
         """Close the record once, and return an alarm if the backfill has failed."""
         fault = params.fault or params.progress.fault
         clock = await backfills.end_backfill(self._database, params.backfill_id, params.progress, fault)
-        return AlarmsResult(alarms=[clock] if clock else [])
+        return AlarmsToAnnounce(alarms=[clock] if clock else [])

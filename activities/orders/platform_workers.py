@@ -39,7 +39,7 @@ REPORT_SLOTS: Final = 1
 _log = log.get(__name__)
 
 
-class AdjustableSlots(CustomSlotSupplier):
+class AdjustableActivitySlots(CustomSlotSupplier):
     """Activity slots whose number can change: a raised limit applies at once, a lowered one as slices end.
 
     The SDK releases slots from threads of its own.
@@ -88,7 +88,7 @@ class WorkersOfOnePlatform:
     """Workers of one platform: slices, reports beside them, and control activities that answer at once."""
 
     def __init__(self, services: Services, steps: PlatformActivities, platform: str, threads: int) -> None:
-        self.threads = AdjustableSlots(threads)
+        self.threads = AdjustableActivitySlots(threads)
         report = ReportActivities(services, steps)
         control = WorkerTuner.create_fixed(activity_slots=CONTROL_SLOTS)
         reports = WorkerTuner.create_fixed(activity_slots=REPORT_SLOTS)
@@ -131,7 +131,7 @@ async def serve_platforms(services: Services, queues: Sequence[str], stop: async
         listening = group.create_task(_set_event_at_each_change_of_platforms(services, changed))
         while not stop.is_set():
             changed.clear()
-            for platform, threads in (await _read_threads_or_empty(services)).items():
+            for platform, threads in (await _load_threads_by_platform_or_empty_in_outage(services)).items():
                 if platform in counters:
                     counters[platform].threads.set_limit(threads)
                 elif platform in named or names.PLATFORM_QUEUES in queues:
@@ -155,7 +155,7 @@ async def _set_event_at_each_change_of_platforms(services: Services, changed: as
         changed.set()
 
 
-async def _read_threads_or_empty(services: Services) -> dict[str, int]:
+async def _load_threads_by_platform_or_empty_in_outage(services: Services) -> dict[str, int]:
     """Return the configured threads by platform; empty while the database is out."""
     try:
         return await platforms.load_threads_by_platform(services.database)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from activities.orders.window_checks import (
-    PagesSortedByModification,
+    ModificationSortCheck,
     WindowCompleteness,
     check_window_completeness,
     confirm_zone_by_query_at_modification_second,
@@ -103,7 +103,7 @@ class _PassListing:
     repeated: int = 0
     is_unsorted: bool = False
     may_hold_page_of_other_request: bool = False
-    sequence: PagesSortedByModification = field(default_factory=PagesSortedByModification)
+    sequence: ModificationSortCheck = field(default_factory=ModificationSortCheck)
     identical_pages_error: IdenticalPages | None = None
     """Raised if the page that came each time turns out not to be the whole window."""
 

@@ -35,7 +35,7 @@ from stores.orders.attempts import SliceReadingResult
 from stores.orders.platforms import PlatformWithSettingsInForce
 
 
-async def load_answers_of_earlier_attempts(
+async def load_unexpired_answers_of_earlier_attempts(
     objects: ObjectStore, params: ReadSliceInput, capability: Capability
 ) -> ReplayableAnswerLog:
     """Load the answers of earlier attempts; empty where the platform's page tokens have expired since."""
@@ -55,7 +55,7 @@ async def load_answers_of_earlier_attempts(
     return await asyncio.to_thread(ReplayableAnswerLog.decode, body)
 
 
-async def store_answers_for_next_attempt(
+async def store_gained_answers_and_get_resume_point(
     objects: ObjectStore, params: ReadSliceInput, answers: ReplayableAnswerLog
 ) -> SliceResumePoint | None:
     """Store the received answers for the next attempt, and return where."""

@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from domain.orders import names
-from domain.orders.activity_models import AlarmsResult, PlatformAlarm, PlatformNumbersResult, ServedPlatformsResult
+from domain.orders.activity_models import AlarmsToAnnounce, PlatformAlarm, PlatformNumbersResult, ServedPlatformsResult
 from domain.orders.slices import BACKFILL_TERMINATED
 from infra import log, outages, starts
 from infra.database import Database
@@ -36,9 +36,9 @@ class PlatformPresenceActivities:
         return PlatformNumbersResult(platforms=await platforms.list_platform_numbers(self._database))
 
     @activity.defn(name="order_note_presence")
-    async def record_presence(self, presence: ServedPlatformsResult) -> AlarmsResult:
+    async def record_presence(self, presence: ServedPlatformsResult) -> AlarmsToAnnounce:
         """Record since when platforms are unserved; return an alarm for each that has just become so."""
-        alarms = AlarmsResult()
+        alarms = AlarmsToAnnounce()
         for row in await health.record_served_and_find_newly_unserved(self._database, presence):
             log.get(__name__).error("platform_unserved", platform=row.platform)
             if row.notify is not None:
@@ -61,10 +61,10 @@ class OverdueScanActivities:
         self._stale_after = timedelta(hours=services.settings.orders.stale_hours)
 
     @activity.defn(name="order_scan")
-    async def report_overdue(self) -> AlarmsResult:
+    async def report_stale_slices_and_close_lost_backfills(self) -> AlarmsToAnnounce:
         """Return an alarm for each stale slice and each lost backfill, once."""
         alarms = await self._report_stale_slices()
-        return AlarmsResult(alarms=[*alarms, *await self._close_lost_backfills()])
+        return AlarmsToAnnounce(alarms=[*alarms, *await self._close_lost_backfills()])
 
     async def _report_stale_slices(self) -> list[PlatformAlarm]:
         """Mark slices that take too long as reported, and return their alarms."""
@@ -176,12 +176,12 @@ class OrderHousekeeping:
         copies = await remove_in_batches_within_time(
             partial(order_copies.delete_expired_replaced_copies, self._database, kept), PURGE_BATCH
         )
-        pages = await self._purge_objects(names.RAW, self._settings.raw_kept_days)
-        pages += await self._purge_objects(names.STAGING, STAGED_DAYS)
+        pages = await self._delete_objects_older_than(names.RAW, self._settings.raw_kept_days)
+        pages += await self._delete_objects_older_than(names.STAGING, STAGED_DAYS)
         if copies or pages:
             log.get(__name__).info("orders_purged", copies=copies, pages=pages)
 
-    async def _purge_objects(self, prefix: str, days: int) -> int:
+    async def _delete_objects_older_than(self, prefix: str, days: int) -> int:
         before = datetime.now(UTC) - timedelta(days=days)
         past = [each.key for each in await self._objects.list(prefix) if each.modified < before]
         for key in past:

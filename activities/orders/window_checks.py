@@ -40,7 +40,7 @@ class WindowCompleteness(Enum):
 
 
 @dataclass
-class PagesSortedByModification:
+class ModificationSortCheck:
     """Whether the pages of one pass were sorted by modification."""
 
     rises: bool = True
@@ -59,7 +59,7 @@ async def check_window_completeness(
     window: TimeWindow,
     copies: Mapping[str, FetchedOrder],
     largest_page: int,
-    sort_check: PagesSortedByModification,
+    sort_check: ModificationSortCheck,
     total: int | None = None,
     *,
     is_doubted: bool = False,
@@ -103,7 +103,7 @@ def _list_parts_beyond_last_order(
     capability: Capability,
     window: TimeWindow,
     copies: Mapping[str, FetchedOrder],
-    sort_check: PagesSortedByModification,
+    sort_check: ModificationSortCheck,
 ) -> Iterator[TimeWindow]:
     """List the parts of the window beyond the last order, in the direction in which it is sorted."""
     if capability.query.field is FilteredTimestamp.CREATED:

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from domain.tasks import names
-from domain.tasks.activity_models import CheckpointInput, CheckpointResult, CloseLaneInput
+from domain.tasks.activity_models import CheckpointInput, CloseLaneInput, LanePassedByTypeResult
 from domain.tasks.messages import FINAL, Task, TaskLookup, TaskLookupReply, TaskStatus
 from domain.tasks.names import LaneName, TaskId, parse_task_id, split_type_id
 from infra import log, metrics, outages
@@ -44,7 +44,7 @@ class LaneActivities:
         self._database = services.database
 
     @activity.defn(name="task_save_checkpoint")
-    async def save_checkpoint(self, checkpoint: CheckpointInput) -> CheckpointResult:
+    async def save_checkpoint(self, checkpoint: CheckpointInput) -> LanePassedByTypeResult:
         """Save a lane's head and its ended tasks in one transaction."""
         result = await lanes.save_checkpoint(self._database, checkpoint)
         _count_and_log_ended_tasks(checkpoint)

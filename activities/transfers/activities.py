@@ -171,7 +171,7 @@ class TransferActivities:
         await targets.save_cancellation(self._database, input_.job.job_id, input_.project_ids)
 
     @activity.defn(name="transfer_finish_job")
-    async def finish_job(self, job: TransferJobInput) -> JobStateAndTargetCounts:
+    async def mark_job_ended_and_get_outcome(self, job: TransferJobInput) -> JobStateAndTargetCounts:
         """Save that the job has ended, and until when it is kept; return its outcome."""
         retention = timedelta(seconds=self._settings.kept_seconds)
         end = await jobs.mark_job_ended(self._database, job.job_id, retention)

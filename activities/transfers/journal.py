@@ -62,7 +62,7 @@ class GseTaskJournal:
         self._folder = folder
 
     @contextmanager
-    def open_entry(self, key: str) -> Iterator[LockedJournalEntry]:
+    def create_and_lock_entry(self, key: str) -> Iterator[LockedJournalEntry]:
         """Create and lock an entry under a new key; it stays until it is discarded."""
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / key
@@ -73,7 +73,7 @@ class GseTaskJournal:
         finally:
             os.close(descriptor)
 
-    async def wait_for_task_id_while_begun(self, key: str, max_wait_seconds: float) -> JournaledTask | None:
+    async def read_task_or_wait_while_locked(self, key: str, max_wait_seconds: float) -> JournaledTask | None:
         """Return the GSE task of an entry; None if GSE has not answered, or answered another host.
 
         Args:

@@ -100,11 +100,11 @@ class ShardSender:
         for task in unconfirmed:
             left = max(0.0, self._context.deadline - time.time())
             wait = min(left, self._context.journal_wait_seconds)
-            if found := await self._journal.wait_for_task_id_while_begun(task.journal_key, wait):
+            if found := await self._journal.read_task_or_wait_while_locked(task.journal_key, wait):
                 _log.warning("gse_task_recovered", task_id=found.task_id)
-                self._progress.record_id_of_recovered_task(task, found.task_id, found.answered_at)
+                self._progress.set_id_of_recovered_task_and_unschedule(task, found.task_id, found.answered_at)
         if unconfirmed:
-            await self._save_until_deadline()
+            await self._save_and_retry_until_deadline()
             for task in unconfirmed:
                 self._journal.delete_entry(task.journal_key)
 
@@ -150,7 +150,7 @@ class ShardSender:
             return 0
         task = self._progress.assign_new_task(due, self._gse.source_agent, uuid.uuid4().hex, self._context.fetched_at)
         # The entry exists, and is locked, before another process can read of the task.
-        with self._journal.open_entry(task.journal_key) as entry:
+        with self._journal.create_and_lock_entry(task.journal_key) as entry:
             await self._save_changed_targets_and_tasks(tasks=True)
             await finish_despite_cancellation(self._request_task_and_save(task, due, entry))
         return task.number
@@ -161,22 +161,22 @@ class ShardSender:
         """Ask GSE to begin a task, and save the result."""
         try:
             task_id = await self._gse.begin_transfer(self._build_request(due), entry.write_task_id)
-            self._progress.record_id_of_accepted_task(task, task_id, time.time())
+            self._progress.set_id_of_accepted_task(task, task_id, time.time())
         except GseRefused as error:
             reason = FailureReason.GSE_REFUSED
             outcome = TargetEndAndReason(state=TransferState.FAILED, reason=reason, code=error.code, message=str(error))
             self._progress.end_targets(due, outcome)
         except GseUnavailable as error:
             pause = max(BEGIN_PAUSE_SECONDS, error.retry_after_seconds or 0)
-            self._progress.remove_unaccepted_task(task, time.time() + pause, str(error))
+            self._progress.remove_unaccepted_task_and_reschedule(task, time.time() + pause, str(error))
         except GseFailure as error:
             # GSE may have begun the task: each further request may send the file once more.
             pause = min(BEGIN_PAUSE_MAX_SECONDS, BEGIN_PAUSE_SECONDS * 2**self._unsure_begins)
             self._unsure_begins += 1
-            self._progress.remove_unaccepted_task(task, time.time() + pause, str(error))
+            self._progress.remove_unaccepted_task_and_reschedule(task, time.time() + pause, str(error))
         else:
             self._unsure_begins = 0
-        await self._save_until_deadline()
+        await self._save_and_retry_until_deadline()
         entry.delete_file()
 
     async def _poll_active_tasks(self, *, except_task: int) -> None:
@@ -264,7 +264,7 @@ class ShardSender:
             saved = list(self._progress.tasks.values()) if tasks else None
             await self._lease.write_changes(changes, saved, self._progress.trouble)
 
-    async def _save_until_deadline(self) -> None:
+    async def _save_and_retry_until_deadline(self) -> None:
         """Save changes and tasks, and repeat that during outages of the database until the deadline."""
         changes, tasks = self._progress.list_and_clear_changed_targets(), list(self._progress.tasks.values())
         while True:

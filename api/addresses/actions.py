@@ -246,7 +246,7 @@ async def pause_cycle(call: Call, body: OperatorRequest) -> CycleResponse:
     """Pause the cycle: a running one ends, and no other begins; intake goes on."""
     handle = await find_or_create_cycle_schedule(call)
     await starts.set_schedule_paused(handle, f"{body.who}: {body.reason}", is_paused=True)
-    await actions.record_action(call.services.database, "pause", ActorWithReason(body.who, body.reason))
+    await actions.record_action_of_all_messages(call.services.database, "pause", ActorWithReason(body.who, body.reason))
     return await build_cycle_response(call, handle)
 
 
@@ -255,6 +255,8 @@ async def resume_cycle(call: Call, body: OperatorRequest) -> CycleResponse:
     """Resume a paused cycle; messages received meanwhile are loaded at once."""
     handle = await find_or_create_cycle_schedule(call)
     await starts.set_schedule_paused(handle, f"{body.who}: {body.reason}", is_paused=False)
-    await actions.record_action(call.services.database, "resume", ActorWithReason(body.who, body.reason))
+    await actions.record_action_of_all_messages(
+        call.services.database, "resume", ActorWithReason(body.who, body.reason)
+    )
     call.request.app[CYCLE_TRIGGER].request_cycle()
     return await build_cycle_response(call, handle)

@@ -15,7 +15,7 @@ from api.addresses.context import routes
 from api.http.models import Request, Response
 from api.http.routes import Call, RouteAccess
 from domain.addresses import names
-from domain.addresses.activity_models import CompareModulesInput, CompareModulesResult
+from domain.addresses.activity_models import ComparisonNameInput, ModuleComparisonCounts
 from domain.addresses.names import WORKBOOK_CONTENT_TYPE
 from domain.addresses.operations import Module
 from domain.faults import Missing
@@ -99,7 +99,7 @@ async def list_comparisons(call: Call) -> ComparisonsResponse:
 async def start_comparison(call: Call) -> ComparisonResponse:
     """Compare all addresses of the four modules; this reads each address once."""
     report = datetime.now(UTC).strftime(_NAME_FORMAT)
-    await handle.start_comparison(call.services.engine, CompareModulesInput(report=report))
+    await handle.start_comparison(call.services.engine, ComparisonNameInput(report=report))
     return ComparisonResponse(report=report, progress=WorkflowProgress.RUNNING, fault=None, found=None)
 
 
@@ -144,14 +144,14 @@ async def _build_comparison_summary_with_progress(call: Call, report: str) -> Co
     )
 
 
-async def _load_result_of_finished_comparison(call: Call, report: str) -> CompareModulesResult | None:
+async def _load_result_of_finished_comparison(call: Call, report: str) -> ModuleComparisonCounts | None:
     try:
         written = await call.services.objects.get(
             names.build_comparison_manifest_key(names.build_comparison_workbook_key(report))
         )
     except ObjectMissing:
         return None
-    return CompareModulesResult.model_validate_json(written)
+    return ModuleComparisonCounts.model_validate_json(written)
 
 
 async def _load_comparison_counts_with_link(call: Call, report: str) -> ComparisonCounts | None:

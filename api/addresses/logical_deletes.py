@@ -15,7 +15,7 @@ from api.http.models import OperatorRequest, Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Call, RouteAccess
 from domain.addresses import names
-from domain.addresses.activity_models import PURGE_MAX, PurgeAddressesInput, PurgeAddressesResult
+from domain.addresses.activity_models import PURGE_MAX, AddressIdsByPurgeOutcome, PurgeAddressesInput
 from domain.addresses.operations import Module
 from domain.addresses.results import IN_FLIGHT_MODULES
 from domain.faults import Invalid, Missing
@@ -117,7 +117,7 @@ async def start_purge(call: Call, body: PurgeAddressesRequest) -> PurgeResponse:
     purge_id = secrets.token_hex(12)
     params = PurgeAddressesInput(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason)
     await addresses_handle.start_purge(call.services.engine, purge_id, params)
-    return _build_purge_response(purge_id, WorkflowProgress.RUNNING, PurgeAddressesResult())
+    return _build_purge_response(purge_id, WorkflowProgress.RUNNING, AddressIdsByPurgeOutcome())
 
 
 @routes.get(
@@ -134,15 +134,15 @@ async def read_purge(call: Call, path: PurgePath) -> PurgeResponse:
                 "GET /v1/addresses/logical-deletes?purged=true lists what was removed.",
             )
         case WorkflowProgress.DONE:
-            report: PurgeAddressesResult = await engine.get_workflow_handle(
-                workflow_id, result_type=PurgeAddressesResult
+            report: AddressIdsByPurgeOutcome = await engine.get_workflow_handle(
+                workflow_id, result_type=AddressIdsByPurgeOutcome
             ).result()
             return _build_purge_response(path.purge_id, WorkflowProgress.DONE, report)
         case progress:
-            return _build_purge_response(path.purge_id, progress, PurgeAddressesResult())
+            return _build_purge_response(path.purge_id, progress, AddressIdsByPurgeOutcome())
 
 
-def _build_purge_response(purge_id: str, progress: WorkflowProgress, report: PurgeAddressesResult) -> PurgeResponse:
+def _build_purge_response(purge_id: str, progress: WorkflowProgress, report: AddressIdsByPurgeOutcome) -> PurgeResponse:
     return PurgeResponse(purge_id=purge_id, progress=progress, **report.model_dump())
 
 

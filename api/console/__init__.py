@@ -99,7 +99,7 @@ CACHE_REVALIDATE = "no-cache"
 routes = Routes("console", "The pages of every system in a browser; they call this API and nothing else.")
 
 
-class ConsoleStateQuery(LenientRequest):
+class IgnoredConsoleQuery(LenientRequest):
     """The query of a page of the console, which only the page's script reads."""
 
 
@@ -123,13 +123,13 @@ async def redirect_to_console(_call: Call) -> web.Response:
 
 
 @routes.get("/console", access=RouteAccess.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
-async def open_console(call: Call, query: ConsoleStateQuery) -> web.Response:
+async def open_console(call: Call, query: IgnoredConsoleQuery) -> web.Response:
     """Open the console."""
     return _build_file_response(call.request, load_console_files().index, CACHE_REVALIDATE)
 
 
 @routes.get("/console/", access=RouteAccess.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
-async def open_console_with_slash(call: Call, query: ConsoleStateQuery) -> web.Response:
+async def open_console_with_slash(call: Call, query: IgnoredConsoleQuery) -> web.Response:
     """Open the console with a slash at the end."""
     return _build_file_response(call.request, load_console_files().index, CACHE_REVALIDATE)
 
@@ -141,7 +141,7 @@ async def open_console_with_slash(call: Call, query: ConsoleStateQuery) -> web.R
     media_type="text/html",
     also={HTTPStatus.NOT_MODIFIED: ""},
 )
-async def open_console_page(call: Call, path: PagePath, query: ConsoleStateQuery) -> web.Response:
+async def open_console_page(call: Call, path: PagePath, query: IgnoredConsoleQuery) -> web.Response:
     """Open the console at one of its pages."""
     return _build_file_response(call.request, load_console_files().index, CACHE_REVALIDATE)
 

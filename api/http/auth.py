@@ -24,8 +24,8 @@ from api.http.sessions import (
     COOKIE_NAME,
     TICKET_SECONDS,
     ConsoleSession,
+    PathTicket,
     SessionCookiesAndTickets,
-    Ticket,
     read_cookies_or_empty,
 )
 from clients.http import GuardedClient
@@ -197,7 +197,7 @@ class Authenticator:
         record = await self._keys.read_anew(caller.key_id) if caller.key_id else None
         credential = record.secret_hash if record else self._admin_keys[caller.admin_name]
         session = ConsoleSession(caller.key_id or "", self.cookies.digest_credential(credential), until)
-        return self.cookies.seal_ticket(Ticket(session, caller.project_id or "", path)), until
+        return self.cookies.seal_ticket(PathTicket(session, caller.project_id or "", path)), until
 
     async def _identify_by_ticket(self, request: web.Request, *, is_response_started: bool) -> Caller:
         ticket = self.cookies.read_ticket_even_if_ended(request.query[TICKET_PARAMETER])

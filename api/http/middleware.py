@@ -154,10 +154,10 @@ async def set_response_headers(request: web.Request, response: web.StreamRespons
     response.headers[REQUEST_ID_HEADER] = state.id
     if state.headers:
         response.headers.update(state.headers)
-    set_security_headers(response.headers)
+    add_security_headers_and_remove_server_name(response.headers)
 
 
-def set_security_headers(headers: CIMultiDict[str]) -> None:
+def add_security_headers_and_remove_server_name(headers: CIMultiDict[str]) -> None:
     """Add the security headers and remove the name of the server."""
     headers.merge(SECURITY_HEADERS)
     headers.popall(hdrs.SERVER, None)

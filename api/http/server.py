@@ -61,7 +61,7 @@ def build_expect_handler(body_max_bytes: int) -> Callable[[web.Request], Awaitab
 
 
 class _ProblemAnsweringAppRunner(web.AppRunner):
-    """Creates connections of class `_ProblemAnsweringConnection`, and surrounds every request."""
+    """Creates connections of class `_ProblemAnsweringAndHalfClosingConnection`, and surrounds every request."""
 
     async def _make_server(self) -> web.Server:
         server = await super()._make_server()
@@ -71,10 +71,10 @@ class _ProblemAnsweringAppRunner(web.AppRunner):
 
 class _ProblemAnsweringServer(web.Server):
     def __call__(self) -> RequestHandler:
-        return _ProblemAnsweringConnection(self, loop=self._loop, **self._kwargs)
+        return _ProblemAnsweringAndHalfClosingConnection(self, loop=self._loop, **self._kwargs)
 
 
-class _ProblemAnsweringConnection(RequestHandler):
+class _ProblemAnsweringAndHalfClosingConnection(RequestHandler):
     """A connection that answers malformed HTTP with problems, and sends errors to callers that are still sending."""
 
     async def finish_response(
@@ -128,4 +128,4 @@ class _ProblemResponseWithoutRequest(web.Response):
 
     async def _prepare_headers(self) -> None:
         await super()._prepare_headers()
-        middleware.set_security_headers(self.headers)
+        middleware.add_security_headers_and_remove_server_name(self.headers)

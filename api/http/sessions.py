@@ -43,7 +43,7 @@ class ConsoleSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class PathTicket:
     """The permission to read one path without a key, for a page whose script must not hold one."""
 
     session: ConsoleSession
@@ -92,7 +92,7 @@ class SessionCookiesAndTickets:
         session = ConsoleSession(key_id, bytes.fromhex(digest), datetime.fromtimestamp(int(until), UTC))
         return session if session.until > datetime.now(UTC) else None
 
-    def seal_ticket(self, ticket: Ticket) -> str:
+    def seal_ticket(self, ticket: PathTicket) -> str:
         """Return a ticket as a text for a query."""
         session = ticket.session
         text = (
@@ -101,7 +101,7 @@ class SessionCookiesAndTickets:
         )
         return self._sealer.seal(text).token.rstrip("=")
 
-    def read_ticket_even_if_ended(self, token: str) -> Ticket | None:
+    def read_ticket_even_if_ended(self, token: str) -> PathTicket | None:
         """Return a ticket, also one that has ended; None if it is forged."""
         text = self._unseal_or_empty(token)
         purpose, _, rest = text.partition(" ")
@@ -109,7 +109,7 @@ class SessionCookiesAndTickets:
             return None
         until, digest, key_id, project_id, path = rest.split(" ", 4)
         session = ConsoleSession(key_id, bytes.fromhex(digest), datetime.fromtimestamp(int(until), UTC))
-        return Ticket(session, project_id, path)
+        return PathTicket(session, project_id, path)
 
     def _unseal_or_empty(self, token: str) -> str:
         """Return a sealed text; an empty one if it was not sealed by this installation."""

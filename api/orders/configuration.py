@@ -101,7 +101,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
         if project is None:
             raise Missing("not_found", f"There is no project {body.project_id!r}.", "Make it with POST /v1/projects.")
         require_not_revoked(project)
-        before = await platforms.find_including_removed(session, path.platform, lock=True)
+        before = await platforms.find_platform_including_removed(session, path.platform, lock=True)
         if before is None or before.project_id != body.project_id or before.removed_at is not None:
             await quotas.require_quota_for_one_more_platform(session, project, call.services.settings.quotas)
         if before is not None and (before.starts_at is not None or before.removed_at is not None):

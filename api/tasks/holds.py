@@ -19,8 +19,8 @@ from api.tasks.requests import (
     HeartbeatTasksRequest,
     HoldTasksQuery,
     HoldTasksRequest,
-    SetTaskRequest,
-    SetTasksRequest,
+    SetTaskResultRequest,
+    SetTaskResultsRequest,
     TaskLease,
     TaskResult,
 )
@@ -86,7 +86,7 @@ async def hold_task(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) -
 
 
 @routes.post("/v1/set_task", access=RouteAccess.PROJECT, is_audited=False, problems=_SET_PROBLEMS)
-async def set_task(call: Call, body: SetTaskRequest) -> TaskIdResponse | web.Response:
+async def set_task(call: Call, body: SetTaskResultRequest) -> TaskIdResponse | web.Response:
     """Set the result of a held task.
 
     Status 3 and 4 end it. Status 1 returns it to the queue: with a higher `crt_retry_num` the attempt has failed, and
@@ -99,7 +99,7 @@ async def set_task(call: Call, body: SetTaskRequest) -> TaskIdResponse | web.Res
 
 
 @routes.post("/v1/set_tasks", access=RouteAccess.PROJECT, is_audited=False)
-async def set_tasks(call: Call, body: SetTasksRequest) -> TaskOutcomesResponse:
+async def set_tasks(call: Call, body: SetTaskResultsRequest) -> TaskOutcomesResponse:
     """Set the results of many held tasks; each has an outcome of its own."""
     return await process_concurrently_and_collect_outcomes(
         body.task_list, lambda result: _store_task_result_in_lane(call, result)

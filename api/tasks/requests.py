@@ -255,13 +255,13 @@ class TaskResult(Request):
         return bool(_ORIGINAL_FIELDS & self.model_fields_set)
 
 
-class SetTaskRequest(Request):
+class SetTaskResultRequest(Request):
     """Body of `set_task`."""
 
     task_data: TaskResult
 
 
-class SetTasksRequest(Request):
+class SetTaskResultsRequest(Request):
     """Body of `set_tasks`."""
 
     task_list: list[TaskResult] = Field(min_length=1, max_length=BATCH_MAX)

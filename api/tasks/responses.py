@@ -19,7 +19,7 @@ from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
 from domain.faults import Fault
 from domain.quotas import QUOTA_EXCEEDED
 from domain.tasks import attempts
-from domain.tasks.attempts import ATTEMPTS_MAX, AttemptOutcome
+from domain.tasks.attempts import ATTEMPTS_MAX, NonFinalAttemptOutcome
 from domain.tasks.messages import Task, TaskStatus
 from domain.tasks.names import build_lane_workflow_id
 from infra import log, outages
@@ -36,10 +36,10 @@ OutcomeName: TypeAlias = Literal["failed", "timed_out", "next_stage", "put_back"
 Item = TypeVar("Item")
 
 _OUTCOME_NAMES: Mapping[int, OutcomeName] = {
-    AttemptOutcome.FAILED: "failed",
-    AttemptOutcome.TIMED_OUT: "timed_out",
-    AttemptOutcome.NEXT_STAGE: "next_stage",
-    AttemptOutcome.PUT_BACK: "put_back",
+    NonFinalAttemptOutcome.FAILED: "failed",
+    NonFinalAttemptOutcome.TIMED_OUT: "timed_out",
+    NonFinalAttemptOutcome.NEXT_STAGE: "next_stage",
+    NonFinalAttemptOutcome.PUT_BACK: "put_back",
 }
 _encode = msgspec.json.Encoder().encode
 _log = log.get(__name__)
@@ -336,7 +336,7 @@ def build_task_details_fields(
     return build_task_state_fields(task_id, task, texts, task_type, archived=archived) | members
 
 
-def _format_attempt_as_texts(attempt: attempts.TaskAttempt) -> dict[str, str]:
+def _format_attempt_as_texts(attempt: attempts.NonFinalTaskAttempt) -> dict[str, str]:
     return {
         "held_time": _format_time(attempt.held_time),
         "end_time": _format_time(attempt.end_time),

@@ -35,7 +35,7 @@ from domain.transfers.openings import SendPermission
 from infra import outages
 from services.services import Services
 from stores.transfers import jobs, openings, targets
-from stores.transfers.jobs import JobRow, TargetOutcomeCount
+from stores.transfers.jobs import TargetOutcomeCount, TransferJobIdAndTimes
 from stores.transfers.targets import ProjectTarget, TargetDetails
 from workflows.transfers import handle as transfers_handle
 
@@ -179,7 +179,7 @@ class BoundedCache(Generic[Key, Value]):
 class SavedJobAndOutcomes:
     """A job whose window has ended, as a project sees it."""
 
-    row: JobRow
+    row: TransferJobIdAndTimes
     outcomes: Sequence[TargetOutcomeCount]
     """The number of targets by state, reason and code."""
 
@@ -287,7 +287,7 @@ class UnsavedAndSavedJobLister:
         self._counts: BoundedCache[tuple[int, str | None], dict[TransferState, int]] = BoundedCache()
 
     async def count_targets_by_state(
-        self, rows: Sequence[JobRow], project_id: str | None
+        self, rows: Sequence[TransferJobIdAndTimes], project_id: str | None
     ) -> dict[int, dict[TransferState, int]]:
         """Return the number of targets by state for each job."""
         cached = {row.id: counts for row in rows if (counts := self._counts.get((row.id, project_id)))}

@@ -197,11 +197,11 @@ class JobJoiner:
                 left, full = refused, full + 1
             # Where answers take longer than a window lasts, the next one would be over as well, and all that follow.
             following = max(window_number + 1, self._get_current_window_number())
-            self._update_first_open_window(batcher, window_number, result, following)
+            self._advance_batcher_if_window_closed_or_full(batcher, window_number, result, following)
             window_number = following
         return window_numbers
 
-    def _update_first_open_window(
+    def _advance_batcher_if_window_closed_or_full(
         self, batcher: _JoinBatcher, window_number: int, result: JoinResult | None, following: int
     ) -> None:
         # A window that has refused only some groups is tried again with the next batch.

@@ -27,7 +27,7 @@ from domain.workload import WorkByProject
 from infra.settings import Settings
 from services.services import Services
 from stores.transfers import jobs, targets
-from stores.transfers.jobs import JobFilter, JobRow
+from stores.transfers.jobs import JobFilter, TransferJobIdAndTimes
 from stores.transfers.targets import TargetFilter
 from stores.transfers.workloads import TransferTargetCounter
 
@@ -94,7 +94,9 @@ def _build_unsaved_job_summary(call: Call, collecting: UnsavedJob) -> TransferJo
     return TransferJobSummary(**build_unsaved_job_summary_fields(call, collecting.job, collecting.targets))
 
 
-def _build_saved_job_summary(job: TransferJobKey, row: JobRow, counts: dict[TransferState, int]) -> TransferJobSummary:
+def _build_saved_job_summary(
+    job: TransferJobKey, row: TransferJobIdAndTimes, counts: dict[TransferState, int]
+) -> TransferJobSummary:
     return TransferJobSummary(
         **build_job_summary_fields(job, counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
     )

@@ -32,7 +32,7 @@ from infra.objects import ObjectMissing, ObjectStore
 from infra.objects.store import WRITE_CHECK_KEY
 from infra.settings import Settings
 from stores import table_copies
-from stores.table_copies import DatabaseCopy
+from stores.table_copies import DumpedDatabase
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
@@ -69,7 +69,7 @@ class BackupManifest(BaseModel):
     taken_at: AwareDatetime
     key_ids: list[str]
     """Ids of the sealing keys and peppers, which are not in the backup themselves."""
-    databases: list[DatabaseCopy]
+    databases: list[DumpedDatabase]
     files: dict[str, FileSizeAndDigest]
 
     @property
@@ -77,7 +77,7 @@ class BackupManifest(BaseModel):
         """Whether the engine is Temporal's dev server with its SQLite file."""
         return ENGINE_FILE in self.files
 
-    def find_database(self, name: str) -> DatabaseCopy | None:
+    def find_database(self, name: str) -> DumpedDatabase | None:
         """Return the copy of a database by its name."""
         return next((copy for copy in self.databases if copy.name == name), None)
 
@@ -90,7 +90,9 @@ class EngineDatabases:
     databases: Sequence[DatabaseSettings] = ()
 
 
-def choose_databases(settings: Settings, data_dir: Path, urls: Sequence[str], *, is_embedded: bool) -> EngineDatabases:
+def choose_engine_databases(
+    settings: Settings, data_dir: Path, urls: Sequence[str], *, is_embedded: bool
+) -> EngineDatabases:
     """Return the databases of the engine: those that were named, or the file of the `haulage up` that runs.
 
     Raises:
@@ -121,7 +123,7 @@ def build_engine_databases(settings: Settings, urls: Sequence[str]) -> EngineDat
         ) from None
 
 
-async def print_backup(settings: Settings, folder: Path, engine: EngineDatabases) -> int:
+async def back_up_and_print_summary(settings: Settings, folder: Path, engine: EngineDatabases) -> int:
     """Back up, and print what was copied."""
     manifest = await back_up(settings, folder, engine)
     rows = sum(table.rows for copy in manifest.databases for table in copy.tables)
@@ -170,7 +172,7 @@ async def back_up(settings: Settings, folder: Path, engine: EngineDatabases) -> 
         databases = [await _copy_database(ours, HAULAGE, folder)]
         for connection, each in zip(theirs, engine.databases, strict=True):
             databases.append(await _copy_database(connection, get_database_name(each), folder))
-    await _copy_objects_out(settings, folder)
+    await _copy_all_objects_into_backup(settings, folder)
     manifest = BackupManifest(
         taken_at=taken_at,
         key_ids=list_key_ids(settings),
@@ -219,7 +221,7 @@ def copy_sqlite_database(reader: sqlite3.Connection, path: Path) -> None:
         reader.backup(copy)
 
 
-async def _copy_database(connection: table_copies.Connection, name: str, folder: Path) -> DatabaseCopy:
+async def _copy_database(connection: table_copies.Connection, name: str, folder: Path) -> DumpedDatabase:
     (folder / name).mkdir()
     return await table_copies.copy_tables_to_files(connection, name, folder / name)
 
@@ -228,7 +230,7 @@ def get_database_name(settings: DatabaseSettings) -> str:
     return settings.url.get_secret_value().rpartition("/")[2].partition("?")[0]
 
 
-async def _copy_objects_out(settings: Settings, folder: Path) -> None:
+async def _copy_all_objects_into_backup(settings: Settings, folder: Path) -> None:
     """Copy every object but what is staged; one that is removed meanwhile is left out."""
     store = ObjectStore(settings.objects)
     (folder / "objects").mkdir()
@@ -237,7 +239,7 @@ async def _copy_objects_out(settings: Settings, folder: Path) -> None:
     async def copy(number: int, key: str) -> ObjectRecord | None:
         async with permits:
             try:
-                return await _copy_object_out(store, key, folder, f"objects/{number:08d}")
+                return await _download_object_into_backup(store, key, folder, f"objects/{number:08d}")
             except ObjectMissing:
                 (folder / f"objects/{number:08d}").unlink(missing_ok=True)
                 return None
@@ -250,7 +252,7 @@ async def _copy_objects_out(settings: Settings, folder: Path) -> None:
     (folder / INDEX).write_text("".join(f"{record.model_dump_json()}\n" for record in records if record))
 
 
-async def _copy_object_out(store: ObjectStore, key: str, folder: Path, name: str) -> ObjectRecord | None:
+async def _download_object_into_backup(store: ObjectStore, key: str, folder: Path, name: str) -> ObjectRecord | None:
     if (head := await store.head(key)) is None:
         return None
     digest = hashlib.sha256()
@@ -298,7 +300,7 @@ def write_manifest(folder: Path, manifest: BackupManifest) -> None:
     draft.replace(folder / MANIFEST)
 
 
-def load_and_verify(folder: Path) -> BackupManifest:
+def load_manifest_and_verify_files(folder: Path) -> BackupManifest:
     """Return the manifest of a backup whose files are all as they were written.
 
     Raises:

@@ -88,7 +88,7 @@ class ClientsOfRestoredComponents:
         return description.status is WorkflowExecutionStatus.RUNNING
 
 
-async def run_reconciliation(settings: Settings, engine: Client | None = None) -> list[str]:
+async def reconcile_all_systems(settings: Settings, engine: Client | None = None) -> list[str]:
     """Reconcile all systems, and let processes start; return a sentence for each thing that was found. Repeatable.
 
     Raises:
@@ -112,9 +112,9 @@ async def run_reconciliation(settings: Settings, engine: Client | None = None) -
     return found
 
 
-async def print_reconciliation(settings: Settings) -> int:
+async def reconcile_and_print_findings(settings: Settings) -> int:
     """Reconcile, and print what was found."""
-    print_findings(await run_reconciliation(settings))
+    print_findings(await reconcile_all_systems(settings))
     return 0
 
 
@@ -176,7 +176,7 @@ async def _reconcile_transfers(parts: ClientsOfRestoredComponents) -> AsyncItera
 
 async def _reconcile_orders(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """Make schedules of platforms that are missing, and remove those of platforms that are not there."""
-    marks = await restored.list_platform_marks(parts.database)
+    marks = await restored.list_platforms_with_project_and_watermark(parts.database)
     kept = {order_names.build_cycle_schedule_id(mark.platform) for mark in marks}
     known: set[str] = set()
     async for listed in await parts.engine.list_schedules():

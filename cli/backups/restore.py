@@ -21,7 +21,7 @@ from cli.backups.backup import (
     build_key_ids,
     get_database_name,
     list_key_ids,
-    load_and_verify,
+    load_manifest_and_verify_files,
 )
 from cli.command import print_line
 from dev.embedded.components import ENGINE_FILE
@@ -37,10 +37,10 @@ from infra.settings import EmbeddedPortSettings, Settings
 from stores import migrate, table_copies
 
 
-async def print_restore(settings: Settings, folder: Path, engine_urls: Sequence[str]) -> int:
+async def restore_and_print_findings(settings: Settings, folder: Path, engine_urls: Sequence[str]) -> int:
     """Restore for `haulage up`, or into the databases that were named; print what was found and what is to be done."""
     engine = build_engine_databases(settings, engine_urls)
-    taken_at = (await asyncio.to_thread(load_and_verify, folder)).taken_at
+    taken_at = (await asyncio.to_thread(load_manifest_and_verify_files, folder)).taken_at
     if engine.databases:
         await restore_deployed(settings, folder, engine)
         print_line(f"Restored as of {taken_at:%Y-%m-%d %H:%M:%S} UTC.")
@@ -53,7 +53,7 @@ async def print_restore(settings: Settings, folder: Path, engine_urls: Sequence[
     return 0
 
 
-def require_keys(manifest: BackupManifest, key_ids: Collection[str], place: str) -> None:
+def require_all_keys_of_backup(manifest: BackupManifest, key_ids: Collection[str], place: str) -> None:
     """Require the keys that open what is sealed in a backup.
 
     Raises:
@@ -73,22 +73,22 @@ async def restore_embedded(folder: Path, data_dir: Path, ports: EmbeddedPortSett
     Raises:
         Conflict: Something runs in the folder, or it has data, or lacks the secrets of the backup.
     """
-    manifest = await asyncio.to_thread(load_and_verify, folder)
+    manifest = await asyncio.to_thread(load_manifest_and_verify_files, folder)
     if not manifest.is_embedded:
         raise Conflict(
             "backup_other_kind",
             f"{folder} is of an installation whose engine is on PostgreSQL.",
             "Name its new databases by --engine-database.",
         )
-    _prepare_data_folder(manifest, folder, data_dir)
+    _put_engine_file_into_data_folder(manifest, folder, data_dir)
     async with run_stack(data_dir, ui=False, ports=ports) as stack:
         settings = stack.build_settings()
         await _restore_database_and_objects(settings, manifest, folder)
         environment = stack.build_environment(settings)
-        return await reconcile.run_reconciliation(settings, await temporal.connect(environment))
+        return await reconcile.reconcile_all_systems(settings, await temporal.connect(environment))
 
 
-def _prepare_data_folder(manifest: BackupManifest, folder: Path, data_dir: Path) -> None:
+def _put_engine_file_into_data_folder(manifest: BackupManifest, folder: Path, data_dir: Path) -> None:
     """Put the engine's file into a data folder that has secrets, and nothing else of an installation."""
     data_dir = create_data_folder(data_dir)
     if not (data_dir / SECRETS_FILE).exists():
@@ -106,7 +106,7 @@ def _prepare_data_folder(manifest: BackupManifest, folder: Path, data_dir: Path)
         held = build_key_ids(
             [secrets.seal, *secrets.old.get("seal", [])], [secrets.pepper, *secrets.old.get("pepper", [])]
         )
-        require_keys(manifest, held, str(data_dir / SECRETS_FILE))
+        require_all_keys_of_backup(manifest, held, str(data_dir / SECRETS_FILE))
         (data_dir / ENGINE).mkdir()
         shutil.copyfile(folder / ENGINE_FILE, data_dir / ENGINE / ENGINE_FILE)
 
@@ -117,7 +117,7 @@ async def restore_deployed(settings: Settings, folder: Path, engine: EngineDatab
     Raises:
         Conflict: A database or the bucket has data, or the settings lack a key of the backup.
     """
-    manifest = await asyncio.to_thread(load_and_verify, folder)
+    manifest = await asyncio.to_thread(load_manifest_and_verify_files, folder)
     names = {get_database_name(each) for each in engine.databases}
     if manifest.is_embedded or (unknown := names ^ {copy.name for copy in manifest.databases[1:]}):
         which = "that of `haulage up`" if manifest.is_embedded else f"not that of: {', '.join(sorted(unknown))}"
@@ -126,7 +126,7 @@ async def restore_deployed(settings: Settings, folder: Path, engine: EngineDatab
             f"The engine in {folder} is {which}.",
             "Name by --engine-database new databases with the names of those that were backed up.",
         )
-    require_keys(manifest, list_key_ids(settings), "this installation")
+    require_all_keys_of_backup(manifest, list_key_ids(settings), "this installation")
     for each in engine.databases:
         copy = manifest.find_database(get_database_name(each))
         async with table_copies.open_connection_without_limits(each) as connection:
@@ -150,7 +150,7 @@ async def _restore_database_and_objects(settings: Settings, manifest: BackupMani
             await migrate.migrate(settings.database.url.get_secret_value(), build_tls_arguments(settings.database))
             await table_copies.copy_files_into_empty_tables(connection, manifest.databases[0], folder / HAULAGE)
         for record in _iterate_object_records(folder):
-            await _copy_object_in(store, record, folder)
+            await _upload_object_from_backup(store, record, folder)
     finally:
         await store.close()
 
@@ -161,7 +161,7 @@ def _iterate_object_records(folder: Path) -> Iterator[ObjectRecord]:
             yield ObjectRecord.model_validate_json(line)
 
 
-async def _copy_object_in(store: ObjectStore, record: ObjectRecord, folder: Path) -> None:
+async def _upload_object_from_backup(store: ObjectStore, record: ObjectRecord, folder: Path) -> None:
     async def read() -> AsyncIterator[bytes]:
         with (folder / record.file).open("rb") as file:
             while piece := await asyncio.to_thread(file.read, table_copies.READ_BYTES):

@@ -18,8 +18,8 @@ from clients.modules.connection import ModuleConnection, ModuleConnections, Modu
 from domain.addresses.operations import (
     BATCH_MAX,
     AddressPage,
+    LiveUprnsAndAppliedOps,
     Module,
-    ModuleLookupAnswer,
     Operation,
     OperationKind,
     OperationOutcome,
@@ -141,7 +141,7 @@ class ModulesClient:
 
     async def look_up_operations(
         self, module: Module, operations: Sequence[Operation], *, is_probe: bool = False
-    ) -> ModuleLookupAnswer:
+    ) -> LiveUprnsAndAppliedOps:
         """Return what the module has of these operations and their UPRNs; a probe is sent although the breaker is open.
 
         Raises:
@@ -154,11 +154,11 @@ class ModulesClient:
             uprns = [uprn for each in asked for uprn in (each.uprn, each.uprn_2) if uprn]
             body = msgspec.json.encode({"uprns": uprns, "op_ids": [each.op_id for each in asked]})
             answered = await connection.call_with_retries(
-                "POST", "/lookup", ModuleLookupAnswer.model_validate_json, body, is_probe=is_probe
+                "POST", "/lookup", LiveUprnsAndAppliedOps.model_validate_json, body, is_probe=is_probe
             )
             live |= answered.live
             applied |= answered.applied
-        return ModuleLookupAnswer(live=frozenset(live), applied=frozenset(applied))
+        return LiveUprnsAndAppliedOps(live=frozenset(live), applied=frozenset(applied))
 
     async def list_addresses_with_open_orders(self, module: Module, address_ids: Collection[int]) -> set[int]:
         """Return those of the addresses that have orders in flight.
@@ -209,7 +209,7 @@ class ModulesClient:
                         module, part, failure, all_calls_answered=all_answered
                     )
                 else:
-                    parts[:0] = part.split()
+                    parts[:0] = part.split_in_halves()
         return results
 
     async def _resend_operation_and_build_failed_result(
@@ -284,7 +284,7 @@ class _OperationBatch:
     def op_ids(self) -> list[str]:
         return [each.op_id for each in self.operations]
 
-    def split(self) -> tuple[_OperationBatch, _OperationBatch]:
+    def split_in_halves(self) -> tuple[_OperationBatch, _OperationBatch]:
         middle = len(self.operations) // 2
         return _OperationBatch(self.operations[:middle]), _OperationBatch(self.operations[middle:])
 

@@ -34,7 +34,7 @@ from clients.platforms.failures import (
 )
 from clients.platforms.permits import AttemptTimeBudget, PlatformStateSharedByConnectors, RequestPermits
 from domain.faults import SourceFault
-from domain.orders.access import Account, AuthenticationMethod, Credentials, CredentialsReader, authenticate_request
+from domain.orders.access import Account, AuthenticationMethod, Credentials, CredentialsReader, add_authentication
 from domain.orders.capability import CODE, MESSAGE, Capability
 from domain.orders.declarations import ErrorRule, ReactionToPlatformError
 from domain.orders.jsonpath import JsonReader, UnreadableJson, replace_lone_surrogates_in_json
@@ -228,7 +228,7 @@ class PlatformClient:
             metrics.PLATFORM_WAITS.labels(self._account.platform).observe(time.monotonic() - began)
 
     async def _send_signed(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> HttpResponse:
-        signed = authenticate_request(
+        signed = add_authentication(
             self._capability.access, credentials, parameters, datetime.now(UTC) + self.clock_skew
         )
         query = urlencode(signed.parameters)

@@ -31,7 +31,7 @@ class IntakeMessageCounts(BaseModel):
         )
 
 
-class IntakeWorkflowInput(BaseModel):
+class IntakeTopicAndCarriedCounts(BaseModel):
     """The topic to pull, and the counts of the runs that this one continues."""
 
     model_config = ConfigDict(frozen=True)
@@ -50,7 +50,7 @@ class PullTopicInput(BaseModel):
     seconds: float
 
 
-class PullTopicResult(BaseModel):
+class PulledMessageCountsOrOff(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     taken: IntakeMessageCounts = IntakeMessageCounts()
@@ -105,7 +105,7 @@ class CycleMessageTotals(_ImmutableModelBase):
         )
 
 
-class ArchiveCycleInput(_ImmutableModelBase):
+class EndedCycleToArchive(_ImmutableModelBase):
     """A cycle that is over but for its archive: its id, its counts, and how long it took."""
 
     cycle_id: str
@@ -113,7 +113,7 @@ class ArchiveCycleInput(_ImmutableModelBase):
     seconds: float
 
 
-class AddressCycleInput(_ImmutableModelBase):
+class CarriedCycleTotals(_ImmutableModelBase):
     so_far: CycleMessageTotals = CycleMessageTotals()
     """Totals of the runs that this one continues."""
 
@@ -125,7 +125,7 @@ class AddressCycleStatus(_ImmutableModelBase):
     paused: bool = False
 
 
-class BeginCycleInput(_ImmutableModelBase):
+class IdOfCycleToBegin(_ImmutableModelBase):
     cycle_id: str
 
 
@@ -174,7 +174,7 @@ class ListWaitingSwapsInput(_ImmutableModelBase):
     config_version: int = 0
 
 
-class ListWaitingSwapsResult(_ImmutableModelBase):
+class StepsOfWaitingSwaps(_ImmutableModelBase):
     """Those swaps, in steps to run one after the other."""
 
     steps: list[CycleStep] = []
@@ -183,7 +183,7 @@ class ListWaitingSwapsResult(_ImmutableModelBase):
 PURGE_MAX: Final = 500
 
 
-class LogicalDeleteCheckResult(BaseModel):
+class LogicalDeleteCheckCounts(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     checked_at: AwareDatetime
@@ -202,7 +202,7 @@ class PurgeAddressesInput(BaseModel):
     reason: str | None = None
 
 
-class PurgeAddressesResult(BaseModel):
+class AddressIdsByPurgeOutcome(BaseModel):
     """The outcome for each address; one that is in no list was no longer listed."""
 
     model_config = ConfigDict(frozen=True)
@@ -213,14 +213,14 @@ class PurgeAddressesResult(BaseModel):
     failed: list[int] = []
 
 
-class CompareModulesInput(BaseModel):
+class ComparisonNameInput(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     report: str
     """The name of the comparison."""
 
 
-class CompareModulesResult(BaseModel):
+class ModuleComparisonCounts(BaseModel):
     """The counts of a comparison; the addresses are in the workbook."""
 
     model_config = ConfigDict(frozen=True)

@@ -23,8 +23,8 @@ delete that was sent and has no final answer yet: the sender must hold a swap ba
 delete of one of its UPRNs is unfinished, and the other way round, or modules may come to differ.
 
 **Sides.** A swap that one module applied while another misses a side of it would be on both sides of the upsert that
-brings this side. So the sender looks both sides up in all modules first (`ModuleLookupAnswer`), and sends a swap to all
-of them or to none.
+brings this side. So the sender looks both sides up in all modules first (`LiveUprnsAndAppliedOps`), and sends a swap to
+all of them or to none.
 
 **Deletes name no id.** A delete that spared an address with another id would spare it only in those modules that still
 miss an upsert, which the delete itself supersedes.
@@ -153,7 +153,7 @@ _SETTLED: Final = frozenset(
 )
 
 
-class ModuleLookupAnswer(BaseModel):
+class LiveUprnsAndAppliedOps(BaseModel):
     """What a module has of the UPRNs and operations that it was asked about."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -25,8 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from domain.addresses.messages import Topic
 from domain.addresses.operations import (
+    LiveUprnsAndAppliedOps,
     Module,
-    ModuleLookupAnswer,
     Operation,
     OperationOutcome,
     OperationResult,
@@ -277,7 +277,7 @@ class FailedLookup(NamedTuple):
 
 
 def find_swap_obstacles(
-    swap: Operation, lookups: Mapping[Module, ModuleLookupAnswer | FailedLookup]
+    swap: Operation, lookups: Mapping[Module, LiveUprnsAndAppliedOps | FailedLookup]
 ) -> dict[Module, OperationResult]:
     """Return why an unacknowledged swap must not be sent: the modules that miss a side or cannot be asked.
 
@@ -290,12 +290,16 @@ def find_swap_obstacles(
     """
     answers = {module: _build_swap_obstacle_if_any(swap, each) for module, each in lookups.items()}
     found = {module: answer for module, answer in answers.items() if answer}
-    has_begun = any(isinstance(each, ModuleLookupAnswer) and swap.op_id in each.applied for each in lookups.values())
-    all_asked = all(isinstance(each, ModuleLookupAnswer) for each in lookups.values())
+    has_begun = any(
+        isinstance(each, LiveUprnsAndAppliedOps) and swap.op_id in each.applied for each in lookups.values()
+    )
+    all_asked = all(isinstance(each, LiveUprnsAndAppliedOps) for each in lookups.values())
     return {} if has_begun and all_asked else found
 
 
-def _build_swap_obstacle_if_any(swap: Operation, lookup: ModuleLookupAnswer | FailedLookup) -> OperationResult | None:
+def _build_swap_obstacle_if_any(
+    swap: Operation, lookup: LiveUprnsAndAppliedOps | FailedLookup
+) -> OperationResult | None:
     if isinstance(lookup, FailedLookup):
         return UnansweredResult(op_id=swap.op_id, outcome=OperationOutcome.FAILED, **lookup._asdict())
     missing = [uprn for uprn in (swap.uprn, swap.uprn_2) if uprn and uprn not in lookup.live]

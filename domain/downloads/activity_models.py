@@ -105,7 +105,7 @@ class ProbeInput(BaseModel):
     """Failed attempts of each request before the last wait."""
 
 
-class ProbeResult(BaseModel):
+class ProbedSourcesOrWaitOrFile(BaseModel):
     """The probed sources, or how long to wait before probing again; of both, the wait comes before fetching."""
 
     sources: SourcesProbe | None = None
@@ -162,7 +162,7 @@ class AssembleInput(BaseModel):
     """Warnings of the fetchers."""
 
 
-class AssembleResult(BaseModel):
+class FileOrSegments(BaseModel):
     """The file, or the segments to render."""
 
     file: StoredFile | None = None
@@ -228,7 +228,7 @@ class FileManifest(StoredFile):
         return StoredFile.model_validate(self.model_dump(include=set(StoredFile.model_fields)))
 
 
-class StagingCleanupResult(BaseModel):
+class RemovedStagingCounts(BaseModel):
     """What housekeeping removed."""
 
     uploads: int

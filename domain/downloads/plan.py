@@ -81,7 +81,7 @@ class SourceExtent(BaseModel):
         """A smaller page size to retry with after a timeout; None if no smaller one helps."""
         return reduce_page_size_to_a_tenth(self.page_size) if self.honours_page_size and not self.is_whole else None
 
-    def require_consistent_page(
+    def require_page_fits_total_and_size(
         self, number: int, rows: int, reported_total: int | None, *, has_more: bool = False
     ) -> None:
         """Check the rows of a page against the total and the page size.

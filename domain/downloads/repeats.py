@@ -241,15 +241,15 @@ def add_repeated_keys_with_first_page(before: Mapping[str, int], keys: Iterable[
     return merged
 
 
-def build_warning_for_each_repeated_key(pages: Mapping[str, int]) -> list[str]:
+def build_warning_for_each_repeated_key(first_page_by_key: Mapping[str, int]) -> list[str]:
     """Return a warning about each repeated key.
 
     Args:
-        pages: The first page with each key, as the source counts.
+        first_page_by_key: Its number as the source counts.
     """
     return [
         f"Rows of the source have the key `{key[:200]}` twice, first on page {page}; the file has the last value."
-        for key, page in sorted(pages.items(), key=lambda item: (item[1], item[0]))
+        for key, page in sorted(first_page_by_key.items(), key=lambda item: (item[1], item[0]))
     ]
 
 

@@ -102,7 +102,7 @@ class AuthenticatedRequest:
     headers: Mapping[str, str]
 
 
-def authenticate_request(
+def add_authentication(
     access: PlatformAccess, credentials: Credentials, parameters: Mapping[str, str], now: datetime
 ) -> AuthenticatedRequest:
     """Return a request with the account's authentication; `now` is the platform's time, which some check."""

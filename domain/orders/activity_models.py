@@ -39,7 +39,7 @@ class MeasureClockSkewInput(PlatformInput):
     """Not while an earlier reading of the same cycle is good enough."""
 
 
-class OrderCycleInput(PlatformInput):
+class PlatformAndCycleRunFlags(PlatformInput):
     """One run of a platform's schedule."""
 
     heeds_pause: bool = False
@@ -232,14 +232,14 @@ class ServedPlatformsResult(_ImmutableModelBase):
     unserved: list[str] = []
 
 
-class OrderWatchInput(_ImmutableModelBase):
+class OrderWatchPatienceInput(_ImmutableModelBase):
     """Input of the watch."""
 
     patience_seconds: float = 20.0
     """Seconds to wait for an answer, twice, before a platform counts as unserved."""
 
 
-class AlarmsResult(_ImmutableModelBase):
+class AlarmsToAnnounce(_ImmutableModelBase):
     """Alarms to announce."""
 
     alarms: list[PlatformAlarm] = []

@@ -261,7 +261,7 @@ class Capability(PlatformDeclarationBase):
         last = end - kept if self.query.end_inclusive else end
         return _floor_to_resolution(first, asked), _ceil_to_resolution(last, asked)
 
-    def compute_newest_end(self, now: datetime) -> datetime:
+    def compute_latest_answerable_window_end(self, now: datetime) -> datetime:
         """Return the latest end of a window that the platform answers at this time of its clock."""
         return _floor_to_resolution(now - timedelta(seconds=self.query.newest_seconds), self.query.moments.resolution)
 

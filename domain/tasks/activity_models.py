@@ -76,7 +76,7 @@ class CheckpointInput(Struct):
         return self.is_first and not self.head.number
 
 
-class CheckpointResult(Struct):
+class LanePassedByTypeResult(Struct):
     """Result of saving a checkpoint."""
 
     is_past: bool = False

@@ -35,7 +35,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(tuple[int, ...]).decode
 
 
-class AttemptOutcome(IntEnum):
+class NonFinalAttemptOutcome(IntEnum):
     """Why an attempt ended without ending its task."""
 
     FAILED = 1
@@ -44,7 +44,7 @@ class AttemptOutcome(IntEnum):
     PUT_BACK = 4
 
 
-class TaskAttempt(NamedTuple):
+class NonFinalTaskAttempt(NamedTuple):
     """An attempt that did not end its task; times are milliseconds since 1970."""
 
     held_time: int
@@ -52,14 +52,14 @@ class TaskAttempt(NamedTuple):
     outcome: int
 
 
-def decode_attempts(task: Task) -> tuple[list[TaskAttempt], int]:
+def decode_attempts(task: Task) -> tuple[list[NonFinalTaskAttempt], int]:
     """Return the stored attempts, oldest first, and the number of earlier ones that were left out."""
     row = task.attempts
     if not row:
         return [], 0
     indexes = range(1, len(row) - _NUMBERS + 1, _NUMBERS)
     starts = [(task.create_time + row[at], row[at + 1], row[at + 2]) for at in indexes]
-    return [TaskAttempt(start, start + duration, outcome) for start, duration, outcome in starts], row[0]
+    return [NonFinalTaskAttempt(start, start + duration, outcome) for start, duration, outcome in starts], row[0]
 
 
 def encode_attempts_for_archive(task: Task) -> str:
@@ -72,15 +72,15 @@ def decode_attempts_from_archive(text: str) -> tuple[int, ...]:
     return _decode(text) if text else ()
 
 
-def record_attempt_end(task: Task, now: int, outcome: AttemptOutcome) -> None:
+def record_attempt_end(task: Task, now: int, outcome: NonFinalAttemptOutcome) -> None:
     """Record the end of a running task's attempt; call it before `modify_time` changes."""
-    record_attempt_start(task)
+    record_attempt_start_if_missing(task)
     *before, start = task.attempts
     row = (*before, start, now - task.create_time - start, int(outcome))
     task.attempts = _truncate_attempts(row, ATTEMPTS_MAX)
 
 
-def record_attempt_start(task: Task) -> None:
+def record_attempt_start_if_missing(task: Task) -> None:
     """Record when a running task was held, before a change of `modify_time` overwrites it."""
     row = task.attempts or (0,)
     if len(row) % _NUMBERS != _WITH_ONE_UNDER_WAY:

@@ -76,7 +76,7 @@ class Lane:
         """Whether the lane accepts no more tasks and has none left."""
         return self.state.is_full and not self.state.tasks
 
-    def build_result(self) -> FinishedTaskCounts:
+    def count_finished_tasks(self) -> FinishedTaskCounts:
         """Return how many tasks ended in which state."""
         head = self.state.build_head()
         return FinishedTaskCounts(success=head.success, failed=head.failed, cancelled=head.cancelled)

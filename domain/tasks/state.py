@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from domain.tasks import attempts
 from domain.tasks.activity_models import FULL_BYTES, SNAPSHOT_MAX_BYTES, LaneSnapshot
-from domain.tasks.attempts import AttemptOutcome
+from domain.tasks.attempts import NonFinalAttemptOutcome
 from domain.tasks.messages import (
     CreateOperation,
     HeartbeatOperation,
@@ -91,7 +91,7 @@ class LaneState:
             self._head.timeouts += 1
             # The former holder must not match, even if no other worker holds the task meanwhile.
             task.lease = self._issue_lease()
-            self._fail_attempt_or_end_task(task, task.crt_retry_num + 1, AttemptOutcome.TIMED_OUT)
+            self._fail_attempt_or_end_task(task, task.crt_retry_num + 1, NonFinalAttemptOutcome.TIMED_OUT)
             self.increment_head_number()
 
     def increment_head_number(self) -> None:
@@ -227,19 +227,19 @@ class LaneState:
         before = task.crt_retry_num
         retries = before if set_operation.crt_retry_num is None else set_operation.crt_retry_num
         if set_operation.status == _PENDING and (set_operation.failed or retries > before):
-            self._fail_attempt_or_end_task(task, max(retries, before + 1), AttemptOutcome.FAILED)
+            self._fail_attempt_or_end_task(task, max(retries, before + 1), NonFinalAttemptOutcome.FAILED)
             return OperationCode.OK
         task.crt_retry_num = retries
         match set_operation.status:
             case TaskStatus.PENDING:
                 attempts.record_attempt_end(
-                    task, self.now, AttemptOutcome.NEXT_STAGE if is_next else AttemptOutcome.PUT_BACK
+                    task, self.now, NonFinalAttemptOutcome.NEXT_STAGE if is_next else NonFinalAttemptOutcome.PUT_BACK
                 )
                 self._return_to_queue(task, compute_order_time(self.now, task.priority))
             case TaskStatus.SUCCESS | TaskStatus.FAILED:
                 self._end_task(task, set_operation.status)
             case _:
-                attempts.record_attempt_start(task)
+                attempts.record_attempt_start_if_missing(task)
                 self._renew_lease(task, None)
         task.modify_time = self.now
         return OperationCode.OK
@@ -299,7 +299,7 @@ class LaneState:
             task.lease_end = end
             self._leases.record_renewed_lease(task)
 
-    def _fail_attempt_or_end_task(self, task: Task, retries: int, outcome: AttemptOutcome) -> None:
+    def _fail_attempt_or_end_task(self, task: Task, retries: int, outcome: NonFinalAttemptOutcome) -> None:
         """Fail an attempt: the task waits for its retry delay, or ends."""
         if has_used_all_retries(self.rules, retries - 1):
             self._end_task(task, _FAILED)

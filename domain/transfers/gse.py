@@ -90,7 +90,7 @@ class FolderAndFileName:
     folder: str
     name: str
 
-    def matches(self, reported: FolderAndFileName | None) -> bool:
+    def matches_reported_parts(self, reported: FolderAndFileName | None) -> bool:
         """Return whether a record's location may be this one; what the record leaves out matches."""
         if reported is None:
             return True
@@ -225,7 +225,7 @@ class GseRecordsByAgent:
         for record in records:
             if record.side is UploadOrDownload.UPLOAD:
                 upload = _choose_more_final_record(upload, record)
-            elif file is None or file.matches(record.target):
+            elif file is None or file.matches_reported_parts(record.target):
                 downloads[record.key] = _choose_more_final_record(downloads.get(record.key), record)
         return cls(upload, downloads)
 

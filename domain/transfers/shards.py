@@ -193,20 +193,20 @@ class ShardProgress:
             self._mark_changed(target)
         return task
 
-    def record_id_of_accepted_task(self, task: GseTask, task_id: str, now: float | None = None) -> None:
+    def set_id_of_accepted_task(self, task: GseTask, task_id: str, now: float | None = None) -> None:
         """Note the id of a task that GSE accepted."""
         for target in self.list_unfinished_of_task(task):
             self._begin_errors.pop(target.key, None)
         self._clear_trouble_of_task(task)
         self.tasks[task.number] = task.model_copy(update={"task_id": task_id, "sent_at": now})
 
-    def record_id_of_recovered_task(self, task: GseTask, task_id: str, answered_at: float) -> None:
+    def set_id_of_recovered_task_and_unschedule(self, task: GseTask, task_id: str, answered_at: float) -> None:
         """Note the id of a task that GSE accepted from a process that died before it saved the id."""
-        self.record_id_of_accepted_task(task, task_id, answered_at)
+        self.set_id_of_accepted_task(task, task_id, answered_at)
         for target in self.list_unfinished_of_task(task):
             target.due_at = None
 
-    def remove_unaccepted_task(self, task: GseTask, again_at: float, error: str = "") -> None:
+    def remove_unaccepted_task_and_reschedule(self, task: GseTask, again_at: float, error: str = "") -> None:
         """Remove a task that GSE did not accept, or may not have accepted; its targets are due again at a time."""
         del self.tasks[task.number]
         for target in self.list_unfinished_of_task(task):

@@ -44,7 +44,7 @@ class HostRequestLimiter:
         self._limiter = limiter
         ttl = timedelta(seconds=ttl_seconds)
         self._rules = PermitSharingRules(limit, turn=ttl / RENEWALS, ttl=ttl)
-        self._hosts: dict[str, HostPermitPool] = {}
+        self._hosts: dict[str, ProcessShareOfHostPermits] = {}
 
     async def __aenter__(self) -> HostRequestLimiter:
         return self
@@ -61,13 +61,13 @@ class HostRequestLimiter:
         """Return a permit for one request, to be held until its answer has been read."""
         return HostRequestPermit(self, host.lower().rstrip("."))
 
-    def get_or_create_pool(self, host: str) -> HostPermitPool:
+    def get_or_create_pool(self, host: str) -> ProcessShareOfHostPermits:
         """Return what this process holds for a host; create it if there is none."""
         permits = self._hosts.get(host)
         if permits is None or permits.has_ended:
             self._hosts = {name: each for name, each in self._hosts.items() if not each.has_ended}
             ask = partial(self._limiter.renew_share, f"host:{host}", self.holder, rules=self._rules)
-            permits = self._hosts[host] = HostPermitPool(ask, self._rules)
+            permits = self._hosts[host] = ProcessShareOfHostPermits(ask, self._rules)
         return permits
 
 
@@ -88,7 +88,7 @@ class HostRequestPermit:
         self._permits.return_permit()
 
 
-class HostPermitPool:
+class ProcessShareOfHostPermits:
     """The permits for one host that this process holds; they end when the process has needed none for a while.
 
     Args:

@@ -185,7 +185,7 @@ async def find_last_cycle_pause_in_audit(database: Database) -> PauseRecord | No
     return None if row is None else PauseRecord(row["done_at"], row["who"], row["reason"] or "")
 
 
-async def record_action(database: Database, action: str, actor: ActorWithReason) -> None:
+async def record_action_of_all_messages(database: Database, action: str, actor: ActorWithReason) -> None:
     """Record an action that concerns all messages."""
     async with database.connection() as connection:
         await connection.execute(_RECORD, actor.who, action, actor.reason)

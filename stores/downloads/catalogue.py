@@ -16,11 +16,11 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from domain.downloads import names
 from domain.downloads.activity_models import RecordEndInput
 from domain.downloads.models import DownloadSpec, DownloadState, FileType
-from domain.workload import ConcernKind, WorkByProject, merge_workloads, parse_concern_details, parse_workloads
+from domain.workload import ConcernKind, WorkByProject, merge_workloads, parse_uncounted_concerns, parse_workloads
 from infra.database import Database
 from infra.objects import ObjectStore
 from stores import keyset
-from stores.projects import build_live_condition
+from stores.projects import build_null_or_future_condition
 from stores.tables.downloads import CAUSE, Download
 from stores.tables.shared import Project
 
@@ -179,7 +179,7 @@ async def find_download_of_live_project(database: Database, project_id: str, tas
         select(Download)
         .join(Project, col(Project.project_id) == Download.project_id)
         .where(Download.task_id == task_id, Download.project_id == project_id)
-        .where(build_live_condition(Project.revoked_at))
+        .where(build_null_or_future_condition(Project.revoked_at))
     )
     async with database.session() as session:
         return (await session.exec(query)).one_or_none()
@@ -234,7 +234,7 @@ async def count_downloads(database: Database) -> WorkByProject:
     async with database.connection() as connection:
         counts = parse_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))
         causes = await connection.fetch(_CAUSES, FAILED_WITHIN)
-    return merge_workloads(counts, parse_concern_details(ConcernKind.FAILED, causes))
+    return merge_workloads(counts, parse_uncounted_concerns(ConcernKind.FAILED, causes))
 
 
 def _build_state_condition(state: DownloadState) -> ColumnElement[bool]:

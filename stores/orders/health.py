@@ -20,8 +20,8 @@ from domain.workload import (
     ConcernKind,
     WorkByProject,
     merge_workloads,
-    parse_concern_details,
     parse_concerns,
+    parse_uncounted_concerns,
     parse_workloads,
 )
 from infra.database import Database
@@ -50,7 +50,7 @@ class ClockSkewNowAndBefore:
     skew_before: float | None
 
 
-async def record_clock_failure_and_get_duration(
+async def record_unreadable_clock_and_decide_alarm(
     database: Database, params: PlatformFaultInput, patience: timedelta
 ) -> PlatformClockFailureAndAlarmDue:
     """Record since when a platform's clock cannot be read; an alarm is due once that has lasted."""
@@ -261,6 +261,6 @@ async def count_workloads(database: Database) -> WorkByProject:
     """Count slices that are unfinished, stale or whose sweep failed, and platforms that are not being fetched."""
     async with database.connection() as connection:
         unfinished = parse_workloads(await connection.fetch(_SLICES))
-        failed = parse_concern_details(ConcernKind.FAILED, await connection.fetch(_FAILED))
+        failed = parse_uncounted_concerns(ConcernKind.FAILED, await connection.fetch(_FAILED))
         standstills = [parse_concerns(kind, await connection.fetch(query)) for kind, query in _STANDSTILLS.items()]
     return merge_workloads(unfinished, failed, *standstills)

@@ -237,7 +237,7 @@ async def _claim_settled_slices(
     """Claim the next slices, as far as the platform's orders have settled. Its row must be locked."""
     settings, row = state.settings, state.row
     settled = platform_now - timedelta(seconds=settings.settle_lag)
-    horizon = windows.floor_to_second(min(settled, state.capability.compute_newest_end(platform_now)))
+    horizon = windows.floor_to_second(min(settled, state.capability.compute_latest_answerable_window_end(platform_now)))
     standing = build_watermarks(row)
     if standing is None:
         starts_at = config.resolve_starttime(settings.starttime, platform_now)

@@ -144,11 +144,13 @@ def combine_platform_with_options(
 
 async def find_platform(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
     """Return a platform's row, or None; locked, no other transaction claims or completes meanwhile."""
-    row = await find_including_removed(session, platform, lock=lock)
+    row = await find_platform_including_removed(session, platform, lock=lock)
     return None if row is None or row.removed_at is not None else row
 
 
-async def find_including_removed(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
+async def find_platform_including_removed(
+    session: Session, platform: str, *, lock: bool = False
+) -> OrderPlatform | None:
     """Return a platform's row, also that of a removed one."""
     return await session.get(OrderPlatform, platform, with_for_update=lock or None)
 

@@ -203,7 +203,7 @@ _TIMELINE = """
 
 
 @dataclass(frozen=True, slots=True)
-class TimelinePart:
+class SliceCountsOfTimelinePart:
     """Counts of the slices that overlap a part of a time."""
 
     number: int
@@ -224,12 +224,12 @@ class TimelinePart:
 
 async def count_slices_by_part(
     database: Database, platform: str, start: datetime, end: datetime, parts: int
-) -> list[TimelinePart]:
+) -> list[SliceCountsOfTimelinePart]:
     """List the parts of a time that a platform's slices overlap."""
     part_seconds = (end - start).total_seconds() / parts
     async with database.connection() as connection:
         rows = await connection.fetch(_TIMELINE, platform, start, end, part_seconds, parts, SLICE_MAX)
-    return [TimelinePart(**dict(row)) for row in rows]
+    return [SliceCountsOfTimelinePart(**dict(row)) for row in rows]
 
 
 def build_failed_sweep_condition() -> ColumnElement[bool]:

@@ -88,7 +88,7 @@ class OpenLaneHead(TableRow, table=True):
     updated_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
 
 
-class TaskKey(TableRow, table=True):
+class ChosenTaskKeyRow(TableRow, table=True):
     """A task id that a caller chose: creating with it again returns the same task."""
 
     __tablename__ = "task_keys"

@@ -29,7 +29,7 @@ ALL_TARGETS: Final = -1
 """Instead of a target's key: all targets of a project in a job."""
 
 
-class TransferJobRow(TableRow, table=True):
+class TransferJobTimesRow(TableRow, table=True):
     """One file in one time window; inserted when the window has ended."""
 
     __tablename__ = "transfer_jobs"
@@ -119,7 +119,7 @@ class TransferCancellation(TableRow, table=True):
     cancelled_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
 
 
-class TransferOpening(TableRow, table=True):
+class SendPermissionRow(TableRow, table=True):
     """Some transfers that a project may send; see `domain.transfers.openings`. A project's list is replaced whole."""
 
     __tablename__ = "transfer_openings"

@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import ARRAY, Text, bindparam, text
 
-from domain.tasks.activity_models import CheckpointInput, CheckpointResult, CloseLaneInput
+from domain.tasks.activity_models import CheckpointInput, CloseLaneInput, LanePassedByTypeResult
 from domain.tasks.messages import LaneHead, TaskStatus
 from domain.workload import (
     ConcernKind,
     WorkByProject,
     merge_workloads,
-    parse_concern_details,
     parse_concerns,
+    parse_uncounted_concerns,
     parse_workloads,
 )
 from infra.database import Database, Session
@@ -196,7 +196,7 @@ async def sum_open_lanes_by_type(database: Database) -> list[TaskTypeTotals]:
         return [TaskTypeTotals(*row) for row in await session.execute(_TOTALS)]
 
 
-async def save_checkpoint(database: Database, checkpoint: CheckpointInput) -> CheckpointResult:
+async def save_checkpoint(database: Database, checkpoint: CheckpointInput) -> LanePassedByTypeResult:
     """Save a lane's head and its ended tasks in one transaction, and notify the API.
 
     A lane that was started ahead of time is not added to its type before it receives a batch.
@@ -204,13 +204,13 @@ async def save_checkpoint(database: Database, checkpoint: CheckpointInput) -> Ch
     type_, pos = checkpoint.type, checkpoint.pos
     async with database.session() as session:
         if checkpoint.has_no_batch_yet and await _is_beyond_open_lanes(session, type_, pos):
-            return CheckpointResult()
+            return LanePassedByTypeResult()
         if checkpoint.ended:
             await archive.archive_ended_tasks_and_delete_unused_texts(session, type_, pos, checkpoint.ended)
-        is_past = await add_lanes_and_check_if_past(session, type_, pos) if checkpoint.is_first else False
+        is_past = await add_lanes_and_check_if_type_is_past(session, type_, pos) if checkpoint.is_first else False
         await _save_head_if_newer(session, type_, pos, checkpoint.head)
         await database.notify_on_commit(session, HEADS_CHANNEL, f"{type_}/{pos}")
-    return CheckpointResult(is_past=is_past)
+    return LanePassedByTypeResult(is_past=is_past)
 
 
 async def remove_lane_and_advance_type(database: Database, lane: CloseLaneInput) -> None:
@@ -222,7 +222,7 @@ async def remove_lane_and_advance_type(database: Database, lane: CloseLaneInput)
         await database.notify_on_commit(session, HEADS_CHANNEL, f"{lane.type}/{lane.pos}")
 
 
-async def add_lanes_and_check_if_past(session: Session, type_: str, pos: int) -> bool:
+async def add_lanes_and_check_if_type_is_past(session: Session, type_: str, pos: int) -> bool:
     """Add a lane, and those before it that have no row yet; return whether the type has gone past the position."""
     begin, end = (await session.execute(_LOCK_TYPE, {"type": type_})).one()
     await _insert_lanes_and_extend_range(session, type_, end, max(end, pos))
@@ -261,6 +261,6 @@ async def count_workloads(database: Database) -> WorkByProject:
         paused = parse_concerns(ConcernKind.PAUSED, await connection.fetch(_PAUSED))
         failed_rows = await connection.fetch(_FAILED, TaskStatus.FAILED, failed_ms)
     overdue = parse_concerns(ConcernKind.OVERDUE, queues)
-    waiting = parse_concern_details(ConcernKind.WAITING, [{**row, "count": row["due"]} for row in queues])
-    causes = parse_concern_details(ConcernKind.FAILED, failed_rows)
+    waiting = parse_uncounted_concerns(ConcernKind.WAITING, [{**row, "count": row["due"]} for row in queues])
+    causes = parse_uncounted_concerns(ConcernKind.FAILED, failed_rows)
     return merge_workloads(parse_workloads(queues), parse_workloads(failed_rows), overdue, waiting, paused, causes)

@@ -65,7 +65,7 @@ _SELECT_SAVED = "SELECT job_id FROM transfer_jobs WHERE job_id = ANY($1::text[])
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
+class TransferJobIdAndTimes:
     """A row of a job."""
 
     id: int
@@ -112,14 +112,14 @@ class JobFilter:
     closes_before: datetime | None = None
 
 
-_NAMES = tuple(JobRow.__slots__)
+_NAMES = tuple(TransferJobIdAndTimes.__slots__)
 
 
-async def find_job(database: Database, job_id: str, project_id: str | None) -> JobRow | None:
+async def find_job(database: Database, job_id: str, project_id: str | None) -> TransferJobIdAndTimes | None:
     """Return a job that the project has targets in."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_FIND, job_id, project_id)
-    return None if row is None else JobRow(*(row[name] for name in _NAMES))
+    return None if row is None else TransferJobIdAndTimes(*(row[name] for name in _NAMES))
 
 
 async def count_outcomes(database: Database, job_key: int, project_id: str | None) -> list[TargetOutcomeCount]:
@@ -164,7 +164,7 @@ async def list_retry_job_ids(database: Database, job_id: str, project_id: str | 
 
 async def list_job_page_plus_one(
     database: Database, project_id: str | None, filters: JobFilter, before: int | None, limit: int
-) -> list[JobRow]:
+) -> list[TransferJobIdAndTimes]:
     """Return a page of jobs within their retention, newest first, and one more if another page follows.
 
     Args:
@@ -173,7 +173,7 @@ async def list_job_page_plus_one(
     values = (filters.search, filters.ended, filters.reason, filters.closes_after, filters.closes_before)
     async with database.connection() as connection:
         rows = await connection.fetch(_LIST, before, project_id, *values, limit + 1)
-    return [JobRow(*(row[name] for name in _NAMES)) for row in rows]
+    return [TransferJobIdAndTimes(*(row[name] for name in _NAMES)) for row in rows]
 
 
 async def count_unfinished_targets_by_open_job(database: Database, project_id: str) -> dict[str, int]:

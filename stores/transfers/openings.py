@@ -10,7 +10,7 @@ from sqlmodel import col, delete, exists, select
 
 from domain.transfers.openings import SendPermission
 from infra.database import Session
-from stores.tables.transfers import TransferOpening
+from stores.tables.transfers import SendPermissionRow
 
 _LOCK: Final = text("LOCK TABLE transfer_openings IN SHARE ROW EXCLUSIVE MODE")
 
@@ -22,8 +22,8 @@ async def lock_openings(session: Session) -> None:
 
 async def list_openings_of_project(session: Session, project_id: str) -> list[SendPermission]:
     """Return the openings of a project, in the order of the request that set them."""
-    statement = select(TransferOpening).where(TransferOpening.project_id == project_id)
-    rows = await session.exec(statement.order_by(col(TransferOpening.id)))
+    statement = select(SendPermissionRow).where(SendPermissionRow.project_id == project_id)
+    rows = await session.exec(statement.order_by(col(SendPermissionRow.id)))
     return [_build_opening(row) for row in rows]
 
 
@@ -31,26 +31,26 @@ async def list_openings_of_other_projects(
     session: Session, project_id: str, biz_ids: Collection[int]
 ) -> list[tuple[str, SendPermission]]:
     """Return the openings of other projects for these businesses, each with its project."""
-    statement = select(TransferOpening).where(
-        TransferOpening.project_id != project_id, col(TransferOpening.biz_id).in_(biz_ids)
+    statement = select(SendPermissionRow).where(
+        SendPermissionRow.project_id != project_id, col(SendPermissionRow.biz_id).in_(biz_ids)
     )
-    rows = await session.exec(statement.order_by(col(TransferOpening.id)))
+    rows = await session.exec(statement.order_by(col(SendPermissionRow.id)))
     return [(row.project_id, _build_opening(row)) for row in rows]
 
 
 async def has_any_opening(session: Session) -> bool:
     """Return whether any project has an opening."""
-    return bool((await session.exec(select(exists(select(TransferOpening.id))))).one())
+    return bool((await session.exec(select(exists(select(SendPermissionRow.id))))).one())
 
 
 async def replace_openings(session: Session, project_id: str, openings: Sequence[SendPermission]) -> None:
     """Replace the openings of a project."""
-    await session.exec(delete(TransferOpening).where(col(TransferOpening.project_id) == project_id))
+    await session.exec(delete(SendPermissionRow).where(col(SendPermissionRow.project_id) == project_id))
     session.add_all(_build_row(project_id, each) for each in openings)
     await session.flush()
 
 
-def _build_opening(row: TransferOpening) -> SendPermission:
+def _build_opening(row: SendPermissionRow) -> SendPermission:
     return SendPermission(
         biz_id=row.biz_id,
         app_id=row.app_id,
@@ -61,8 +61,8 @@ def _build_opening(row: TransferOpening) -> SendPermission:
     )
 
 
-def _build_row(project_id: str, opening: SendPermission) -> TransferOpening:
-    return TransferOpening(
+def _build_row(project_id: str, opening: SendPermission) -> SendPermissionRow:
+    return SendPermissionRow(
         project_id=project_id,
         biz_id=opening.biz_id,
         app_id=opening.app_id,

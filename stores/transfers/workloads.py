@@ -15,8 +15,8 @@ from domain.workload import (
     ConcernKind,
     WorkByProject,
     merge_workloads,
-    parse_concern_details,
     parse_concerns,
+    parse_uncounted_concerns,
     parse_workloads,
 )
 from infra.database import Database
@@ -81,7 +81,7 @@ class TransferTargetCounter:
         counted: dict[tuple[int, int | None], WorkByProject] = {}
         for job in new:
             rows = [row for row in found if row["id"] == job[0]]
-            counted[job] = merge_workloads(parse_workloads(rows), parse_concern_details(ConcernKind.FAILED, rows))
+            counted[job] = merge_workloads(parse_workloads(rows), parse_uncounted_concerns(ConcernKind.FAILED, rows))
         known = self._ended | counted
         self._ended = {job: known[job] for job in ended if job in known}
         return merge_workloads(open_jobs, parse_concerns(ConcernKind.GSE_FAILS, failing), *self._ended.values())

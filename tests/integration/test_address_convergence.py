@@ -13,7 +13,7 @@ import pytest
 from temporalio.client import Client
 
 from domain.addresses import names
-from domain.addresses.activity_models import AddressCycleInput, CompareModulesInput, CompareModulesResult
+from domain.addresses.activity_models import CarriedCycleTotals, ComparisonNameInput, ModuleComparisonCounts
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from infra.settings import Settings
@@ -102,9 +102,9 @@ async def test_modules_agree_when_all_are_well_again(
                 await _cycle(engine)
             oss.set(OssScenario())
             left = await _retry_until_settled(engine, database)
-            report: CompareModulesResult = await engine.execute_workflow(
+            report: ModuleComparisonCounts = await engine.execute_workflow(
                 ModuleComparison.run,
-                CompareModulesInput(report="1"),
+                ComparisonNameInput(report="1"),
                 id=names.build_comparison_workflow_id("1"),
                 task_queue=names.QUEUE,
             )
@@ -127,7 +127,7 @@ _RETRY = "UPDATE im_infi_addr_sync_log SET retry_times = 0, next_attempt_at = no
 async def _cycle(engine: Client) -> None:
     """Cycles until nothing is left to do."""
     await engine.execute_workflow(
-        AddressCycle.run, AddressCycleInput(), id=names.CYCLE_SCHEDULE, task_queue=names.QUEUE
+        AddressCycle.run, CarriedCycleTotals(), id=names.CYCLE_SCHEDULE, task_queue=names.QUEUE
     )
 
 

@@ -14,7 +14,7 @@ from activities.addresses import drift
 from activities.addresses.drift import DriftActivities
 from clients.modules import ModuleFailure, ModulesClient
 from domain.addresses import names
-from domain.addresses.activity_models import CompareModulesInput, CompareModulesResult
+from domain.addresses.activity_models import ComparisonNameInput, ModuleComparisonCounts
 from domain.addresses.operations import AddressPage, Module
 from infra.database import Database
 from infra.objects import ObjectStore
@@ -25,7 +25,7 @@ from tests.support.modules import call_fault, running_modules
 
 pytestmark = pytest.mark.stack
 
-ORDER = CompareModulesInput(report="20261120T120000Z")
+ORDER = ComparisonNameInput(report="20261120T120000Z")
 ADDRESSES = 30
 
 
@@ -52,7 +52,7 @@ async def test_modules_that_agree_have_no_drift(database: Database, objects: Obj
     """The report counts what was compared."""
     async with running_modules(tmp_path, batch=500) as (_, client):
         await fill(client)
-        report: CompareModulesResult = await ActivityEnvironment().run(
+        report: ModuleComparisonCounts = await ActivityEnvironment().run(
             DriftActivities(database, objects, client).write_drift_report, ORDER
         )
 
@@ -73,14 +73,14 @@ async def test_each_difference_is_found_and_explained(database: Database, object
         oss.modules["wfm"].spoil([102])
         await client.apply_operations(Module.IM, [swap(50, 3, 4)])
 
-        report: CompareModulesResult = await ActivityEnvironment().run(
+        report: ModuleComparisonCounts = await ActivityEnvironment().run(
             DriftActivities(database, objects, client).write_drift_report, ORDER
         )
 
     assert (report.different, report.presence, report.address_id, report.record) == (4, 1, 2, 3)
     assert (report.under_way, report.live[Module.OD], report.compared) == (1, ADDRESSES - 1, ADDRESSES)
     manifest = await objects.get(names.build_comparison_manifest_key(report.key))
-    assert CompareModulesResult.model_validate_json(manifest) == report
+    assert ModuleComparisonCounts.model_validate_json(manifest) == report
     book = await objects.get(report.key)
     rows = {row["uprn"]: row for row in sheet(book, "addresses")}
     assert {row["figure"]: row["value"] for row in sheet(book, "drift")}["different"] == 4
@@ -112,7 +112,7 @@ async def test_what_agrees_at_the_second_look_did_not_differ(
                     await client.apply_operations(Module.OD, [swap(50, 3, 4)])
                 return await client.list_addresses(module, after, limit)
 
-        report: CompareModulesResult = await ActivityEnvironment().run(
+        report: ModuleComparisonCounts = await ActivityEnvironment().run(
             DriftActivities(database, objects, Late()).write_drift_report, ORDER
         )
 
@@ -127,7 +127,7 @@ async def test_more_differences_than_fit_are_counted(
     async with running_modules(tmp_path, batch=500) as (oss, client):
         await fill(client)
         oss.modules["ed"].spoil(range(111, 121))
-        report: CompareModulesResult = await ActivityEnvironment().run(
+        report: ModuleComparisonCounts = await ActivityEnvironment().run(
             DriftActivities(database, objects, client).write_drift_report, ORDER
         )
 

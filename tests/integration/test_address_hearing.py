@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from activities.addresses import delivery
 from dev.embedded.stack import EmbeddedStack
 from domain.addresses import names
-from domain.addresses.activity_models import AddressCycleInput
+from domain.addresses.activity_models import CarriedCycleTotals
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra.database import Database
@@ -224,7 +224,7 @@ async def test_a_run_without_work_asks_about_what_was_not_heard(
             async def run(*said: Said) -> None:
                 await inbox.publish(said)
                 await engine.execute_workflow(
-                    AddressCycle.run, AddressCycleInput(), id=names.CYCLE_SCHEDULE, task_queue=names.QUEUE
+                    AddressCycle.run, CarriedCycleTotals(), id=names.CYCLE_SCHEDULE, task_queue=names.QUEUE
                 )
 
             await run(create("first", GONE))

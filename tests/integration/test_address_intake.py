@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from clients.pubsub import PubSubClient, PubSubFailure
 from domain.addresses import names
-from domain.addresses.activity_models import IntakeMessageCounts, IntakeWorkflowInput
+from domain.addresses.activity_models import IntakeMessageCounts, IntakeTopicAndCarriedCounts
 from domain.addresses.messages import Topic
 from infra import temporal
 from infra.database import Database
@@ -177,7 +177,9 @@ async def test_an_intake_tells_how_much_it_took_in(settings: Settings, monkeypat
         await world.publisher.publish(Topic.CREATE_UPDATE, create_update(1, event_id="e"))
         handle = await running.services.engine.start_workflow(
             AddressIntake.run,
-            IntakeWorkflowInput(topic=Topic.CREATE_UPDATE, slice_seconds=0.5, taken=IntakeMessageCounts(new=100)),
+            IntakeTopicAndCarriedCounts(
+                topic=Topic.CREATE_UPDATE, slice_seconds=0.5, taken=IntakeMessageCounts(new=100)
+            ),
             id="intake-test",
             task_queue=names.INTAKE_QUEUE,
         )
@@ -193,7 +195,10 @@ async def test_where_nothing_is_pulled_an_intake_ends(settings: Settings) -> Non
     """An installation that is pushed to starts none, and one that was switched over ends those that run."""
     async with running_worker(settings, QUEUES) as running:
         taken = await running.services.engine.execute_workflow(
-            AddressIntake.run, IntakeWorkflowInput(topic=Topic.SWAP), id="intake-test", task_queue=names.INTAKE_QUEUE
+            AddressIntake.run,
+            IntakeTopicAndCarriedCounts(topic=Topic.SWAP),
+            id="intake-test",
+            task_queue=names.INTAKE_QUEUE,
         )
         found = [each.id async for each in running.services.engine.list_workflows()]
 

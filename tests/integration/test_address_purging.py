@@ -15,7 +15,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.addresses.activities import LogicalDeleteActivities
 from clients.modules import ModulesClient
-from domain.addresses.activity_models import LogicalDeleteCheckResult, PurgeAddressesInput, PurgeAddressesResult
+from domain.addresses.activity_models import AddressIdsByPurgeOutcome, LogicalDeleteCheckCounts, PurgeAddressesInput
 from domain.addresses.operations import Module
 from infra.address_settings import AddressSettings
 from infra.database import Database
@@ -55,11 +55,11 @@ class PurgeSetup:
         async with self.database.session() as session:
             session.add_all(build_delete(id_, id_, DELETE_SEQ + id_, busy) for id_ in address_ids)
 
-    async def check(self, **changes: Any) -> LogicalDeleteCheckResult:
+    async def check(self, **changes: Any) -> LogicalDeleteCheckCounts:
         """One check."""
         return await ActivityEnvironment().run(self._deletes(**changes).check_logical_deletes_and_purge_if_configured)
 
-    async def purge(self, *address_ids: int) -> PurgeAddressesResult:
+    async def purge(self, *address_ids: int) -> AddressIdsByPurgeOutcome:
         """What an operator orders."""
         order = PurgeAddressesInput(address_ids=list(address_ids), who="ann", reason="tidy")
         return await ActivityEnvironment().run(self._deletes().purge_addresses, order)
@@ -138,13 +138,13 @@ async def test_an_operator_purges(database: Database, tmp_path: Path) -> None:
 
         report = await here.purge(1, 2, 99)
 
-        assert report == PurgeAddressesResult(purged=[1], busy=[2])
+        assert report == AddressIdsByPurgeOutcome(purged=[1], busy=[2])
         assert here.list_kept() == {"ed": [], "im": [], "wfm": [], "od": [2]}
         rows = await here.rows()
         assert (rows[1].purged_at is not None, rows[2].purged_at, rows[2].od_flag) == (True, None, "Y")
         (action,) = await here.actions()
         assert (action.who, action.action, action.address_id, action.reason) == ("ann", "purge", 1, "tidy")
-        assert await here.purge(1) == PurgeAddressesResult()
+        assert await here.purge(1) == AddressIdsByPurgeOutcome()
 
 
 async def test_orders_that_come_at_the_last_moment_are_seen(
@@ -164,7 +164,7 @@ async def test_orders_that_come_at_the_last_moment_are_seen(
         monkeypatch.setattr(ModulesClient, "list_addresses_with_open_orders", and_then)
         report = await here.purge(1)
 
-        assert report == PurgeAddressesResult(busy=[1])
+        assert report == AddressIdsByPurgeOutcome(busy=[1])
         assert here.list_kept()["od"] == [1]
         row = (await here.rows())[1]
         assert (row.purged_at, row.removable_at, row.od_flag) == (None, None, "Y")
@@ -178,7 +178,7 @@ async def test_an_address_that_lives_again_is_not_purged(database: Database, tmp
         for module in Module:
             await here.client.apply_operations(module, [upsert(900, 1, 1, street="again")])
 
-        assert await here.purge(1) == PurgeAddressesResult(alive=[1])
+        assert await here.purge(1) == AddressIdsByPurgeOutcome(alive=[1])
         assert here.list_kept() == {module.value: [1] for module in Module}
         assert 1 not in await here.rows()
 
@@ -200,7 +200,7 @@ async def test_a_check_without_an_answer_takes_no_mark_back(database: Database, 
         assert before[1].removable_at is not None
         assert (after[1].removable_at, after[1].checked_at) == (before[1].removable_at, before[1].checked_at)
         assert (after[2].removable_at, after[2].ed_flag) == (None, "Y")
-        assert await here.purge(1) == PurgeAddressesResult(failed=[1])
+        assert await here.purge(1) == AddressIdsByPurgeOutcome(failed=[1])
         assert (await here.rows())[1].removable_at == before[1].removable_at
 
 
@@ -215,7 +215,7 @@ async def test_a_module_that_says_nothing_holds_back(database: Database, tmp_pat
 
         row = (await here.rows())[1]
         assert (report.unanswered, report.removable, row.checked_at, row.removable_at) == ([Module.WFM], 0, None, None)
-        assert await here.purge(1) == PurgeAddressesResult(failed=[1])
+        assert await here.purge(1) == AddressIdsByPurgeOutcome(failed=[1])
         assert here.list_kept()["od"] == [1]
 
 
@@ -228,9 +228,9 @@ async def test_a_purge_that_broke_off_is_finished_by_the_next(database: Database
         lost = call_fault(OssAction.LOST, modules=frozenset({"od"}), skip=1)
         here.oss.set(OssScenario(rules=(lost,)))
 
-        assert await here.purge(1) == PurgeAddressesResult(failed=[1])
+        assert await here.purge(1) == AddressIdsByPurgeOutcome(failed=[1])
         here.oss.set(OssScenario())
-        assert await here.purge(1) == PurgeAddressesResult(purged=[1])
+        assert await here.purge(1) == AddressIdsByPurgeOutcome(purged=[1])
         assert here.list_kept()["od"] == []
         assert len(await here.actions()) == 1
 
@@ -274,7 +274,7 @@ async def test_no_two_purges_have_one_id(database: Database, tmp_path: Path, mon
             async with database.session() as session:
                 await session.merge(build_delete(1, 1, seq + 1, Module.OD))
             here.oss.modules["od"].end_orders([1])
-            assert await here.purge(1) == PurgeAddressesResult(purged=[1])
+            assert await here.purge(1) == AddressIdsByPurgeOutcome(purged=[1])
             async with database.session() as session:
                 await session.delete(await session.get_one(LogicalDelete, 1))
 

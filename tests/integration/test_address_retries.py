@@ -161,16 +161,36 @@ async def test_what_was_given_up_is_tried_again_however_its_address_came(world: 
     """Modules are asked when there is nothing else to do; one that cannot be asked may be the one that lacks it."""
     await world.publish([create("a", 1), swap("s", 1, 2), swap("hopeless", 1, 99)])
     await settle(world)
-    assert await delivery.retry_swaps_no_longer_missing_side(world.database, world.settings.retries, world.modules) == 0
+    assert (
+        await delivery.allow_retry_of_swaps_no_longer_missing_side(
+            world.database, world.settings.retries, world.modules
+        )
+        == 0
+    )
 
     for module in (Module.ED, Module.IM, Module.WFM):
         world.modules.books[module].live[2] = (1_002, {"n": 0})
-    assert await delivery.retry_swaps_no_longer_missing_side(world.database, world.settings.retries, world.modules) == 0
+    assert (
+        await delivery.allow_retry_of_swaps_no_longer_missing_side(
+            world.database, world.settings.retries, world.modules
+        )
+        == 0
+    )
     world.modules.books[Module.OD].live[2] = (1_002, {"n": 0})
     world.modules.faults = [None, Fault.AWAY]
-    assert await delivery.retry_swaps_no_longer_missing_side(world.database, world.settings.retries, world.modules) == 0
+    assert (
+        await delivery.allow_retry_of_swaps_no_longer_missing_side(
+            world.database, world.settings.retries, world.modules
+        )
+        == 0
+    )
     world.modules.faults = []
-    assert await delivery.retry_swaps_no_longer_missing_side(world.database, world.settings.retries, world.modules) == 1
+    assert (
+        await delivery.allow_retry_of_swaps_no_longer_missing_side(
+            world.database, world.settings.retries, world.modules
+        )
+        == 1
+    )
     await settle(world)
 
     rows = await load_by_number(world)

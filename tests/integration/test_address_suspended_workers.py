@@ -9,7 +9,7 @@ import pytest
 
 from activities.addresses import delivery
 from domain.addresses.activity_models import ApplyStepInput, ApplyStepResult, CyclePhase
-from domain.addresses.operations import Module, ModuleLookupAnswer, Operation, OperationOutcome, OperationResult
+from domain.addresses.operations import LiveUprnsAndAppliedOps, Module, Operation, OperationOutcome, OperationResult
 from stores.addresses import actions, cycle
 from stores.addresses.actions import ActorWithReason
 from tests.support.address_said import create, swap
@@ -45,7 +45,7 @@ class SleepingModules(PythonModules):
         await self.woken.wait()
         return answers if self._is_sent else await self._world.modules.apply_operations(module, operations)
 
-    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookupAnswer:
+    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> LiveUprnsAndAppliedOps:
         """See base class."""
         return await self._world.modules.look_up_operations(module, operations)
 

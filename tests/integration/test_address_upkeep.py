@@ -12,10 +12,10 @@ from temporalio.client import Client
 
 from domain.addresses import names
 from domain.addresses.activity_models import (
-    CompareModulesInput,
-    CompareModulesResult,
+    AddressIdsByPurgeOutcome,
+    ComparisonNameInput,
+    ModuleComparisonCounts,
     PurgeAddressesInput,
-    PurgeAddressesResult,
 )
 from domain.addresses.operations import Module
 from infra import temporal
@@ -69,17 +69,17 @@ async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database
         session.add(build_delete(1, 1, 60, Module.OD))
     async with serving(settings, tmp_path) as (_, engine):
         purge = PurgeAddressesInput(address_ids=[1], who="ann")
-        purged: PurgeAddressesResult = await engine.execute_workflow(
+        purged: AddressIdsByPurgeOutcome = await engine.execute_workflow(
             SelectedAddressesPurge.run, purge, id=names.build_purge_workflow_id("1"), task_queue=names.QUEUE
         )
-        report: CompareModulesResult = await engine.execute_workflow(
+        report: ModuleComparisonCounts = await engine.execute_workflow(
             ModuleComparison.run,
-            CompareModulesInput(report="1"),
+            ComparisonNameInput(report="1"),
             id=names.build_comparison_workflow_id("1"),
             task_queue=names.QUEUE,
         )
 
-    assert purged == PurgeAddressesResult(purged=[1])
+    assert purged == AddressIdsByPurgeOutcome(purged=[1])
     assert (report.compared, report.different) == (0, 0)
 
 

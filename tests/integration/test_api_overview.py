@@ -242,7 +242,7 @@ async def test_a_worker_that_is_suspended_counts_no_more(
     async with running_worker(api_client.settings, ["tasks"]):
 
         async def check_workers() -> CheckResult:
-            [found] = [each async for each in doctor.iterate_results(api_client.settings, ["workers"])]
+            [found] = [each async for each in doctor.iterate_check_results(api_client.settings, ["workers"])]
             return found
 
         async def is_served() -> bool:

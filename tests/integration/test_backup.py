@@ -14,7 +14,7 @@ from sqlmodel import select
 from temporalio.client import Client
 
 from cli.backups import backup
-from cli.backups.reconcile import run_reconciliation
+from cli.backups.reconcile import reconcile_all_systems
 from dev.embedded.stack import EmbeddedStack
 from domain.downloads.models import DownloadSpec, StoredFile
 from domain.faults import Conflict, Invalid
@@ -34,7 +34,7 @@ from stores.tables.downloads import Download
 from stores.tables.orders import OrderPlatform
 from stores.tables.shared import Delivery, Project
 from stores.tables.tasks import OpenLaneHead, TaskType
-from stores.tables.transfers import TransferJobRow, TransferShard, TransferTarget
+from stores.tables.transfers import TransferJobTimesRow, TransferShard, TransferTarget
 from tests.support.stack import own_database
 from tests.support.waiting import eventually
 from workflows.tasks import handle as lanes
@@ -81,9 +81,9 @@ async def test_rows_and_workflows_without_each_other_are_mended(
     await objects.put("files/prj_1/dl_late/data.csv", b"finished after the backup")
 
     unknown_files = "Files of 1 unknown downloads are in the store: only a rule of the bucket removes them."
-    first = await run_reconciliation(quiet, engine)
+    first = await reconcile_all_systems(quiet, engine)
     await eventually(lambda: count_runs(engine, 4))
-    second = await run_reconciliation(quiet, engine)
+    second = await reconcile_all_systems(quiet, engine)
 
     assert first == [
         "tasks/prj_gone/x/1: ended, because its project prj_gone is not in the database.",
@@ -136,7 +136,7 @@ async def insert_rows_of_lost_workflows(sealer: SecretSealer, database: Database
     rows = [
         Download(**shared, task_id="dl_lost", state="running", request=spec.model_dump(mode="json")),
         Download(**shared, **finished, task_id="dl_file", request=other.model_dump(mode="json")),
-        TransferJobRow(job_id="job-lost", closes_at=now, deadline_at=now, expires_at=now + timedelta(hours=1)),
+        TransferJobTimesRow(job_id="job-lost", closes_at=now, deadline_at=now, expires_at=now + timedelta(hours=1)),
         OrderPlatform(platform="shop", project_id="prj_1", kind="plain", shop="s", base_url="http://s", created_at=now),
         make_task_type(),
         Delivery(**delivery, body=event.body.decode(), url=sealer.seal("http://127.0.0.1/").token),
@@ -146,7 +146,7 @@ async def insert_rows_of_lost_workflows(sealer: SecretSealer, database: Database
     async with database.session() as session:
         session.add_all(rows)
     async with database.session() as session:
-        job = (await session.exec(select(TransferJobRow.id))).one()
+        job = (await session.exec(select(TransferJobTimesRow.id))).one()
         assert job is not None
         shard: Json = {"signature": "s", "target_user": "u", "folder": "/f", "file_name": "n", "project_id": "prj_1"}
         session.add(TransferShard(job=job, number=0, **shard))

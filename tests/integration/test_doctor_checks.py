@@ -192,7 +192,7 @@ async def test_workers_of_another_version_are_named(settings: Settings) -> None:
     async with Worker(engine, task_queue=names.QUEUE, workflows=[TaskLane], build_id="haulage-0.0.0"):
 
         async def is_named() -> bool:
-            checks = {result.name: result async for result in doctor.iterate_results(settings)}
+            checks = {result.name: result async for result in doctor.iterate_check_results(settings)}
             assert not checks["skew"].ok
             assert f"haulage-0.0.0 polls {names.QUEUE}" in checks["skew"].found
             return True
@@ -211,7 +211,7 @@ async def test_what_hangs_is_named_and_the_rest_is_checked(settings: Settings, m
     monkeypatch.setattr(doctor, "ANSWER_SECONDS", 1.0)
     monkeypatch.setattr(doctor, "ORDERLY_SECONDS", 0.0)
     chosen = ["bucket", "versions", "disk"]
-    checks = {result.name: result async for result in doctor.iterate_results(settings, chosen)}
+    checks = {result.name: result async for result in doctor.iterate_check_results(settings, chosen)}
 
     assert list(checks)[-1] == "bucket"
     assert {name: each.ok for name, each in checks.items()} == {"bucket": False, "versions": True, "disk": True}

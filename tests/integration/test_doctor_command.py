@@ -63,7 +63,7 @@ async def test_queues_with_work_and_without_workers_are_named_in_json(
     await engine.start_workflow("none", id="waits", task_queue=names.QUEUE)
 
     async def is_named() -> bool:
-        code = await doctor.run_checks(settings, "a test", as_json=True)
+        code = await doctor.run_and_print_checks(settings, "a test", as_json=True)
         document = json.loads(capsys.readouterr().out)
         [workers] = [each for each in document["checks"] if each["name"] == "workers"]
         assert (code, document["ok"], workers["ok"]) == (1, False, False)

@@ -18,8 +18,9 @@ from activities.downloads.stager import RangeStager
 from domain.downloads import names, plan, staging
 from domain.downloads.activity_models import (
     FetchRangeResult,
+    ProbedSourcesOrWaitOrFile,
     ProbeInput,
-    ProbeResult,
+    ProbedSourcesOrWaitOrFile,
 )
 from domain.downloads.models import DownloadSpec
 from domain.downloads.plan import PageRange
@@ -138,7 +139,7 @@ async def test_every_crash_point_of_a_small_file_is_survived(held: Services, sou
     while crashed:
         spec = build_spec(held, source.url(rows=rows, seed=SEED))
         store = CrashingStore(held.objects, at=crash_points)
-        looked: ProbeResult | None = None
+        looked: ProbedSourcesOrWaitOrFile | None = None
         while looked is None:
             with suppress(Crash):
                 doing = make_activities(allow_small_files(held), store)
@@ -162,7 +163,7 @@ async def test_what_was_read_of_a_small_file_is_staged_where_it_takes_too_long(h
     """A fetcher goes on behind the pages that were read, and makes the same file."""
     spec = build_spec(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"slice_seconds": 0})
     doing = make_activities(allow_small_files(held))
-    looked: ProbeResult = await ActivityEnvironment().run(
+    looked: ProbedSourcesOrWaitOrFile = await ActivityEnvironment().run(
         doing.probe_and_begin_uploads_or_make_small_file, ProbeInput(spec=spec, processings=1)
     )
     assert looked.sources is not None

@@ -150,7 +150,7 @@ async def test_a_process_without_a_key_does_not_start(settings: Settings, capsys
         async with services.open_services(held) as connected:
             with pytest.raises(Invalid, match=rf"the key {lost}, .*PAYLOADS does not have it. Put it back"):
                 await services.require_ready_and_record_key_use(connected)
-    await doctor.run_checks(with_keys(settings, new), "a test", as_json=True)
+    await doctor.run_and_print_checks(with_keys(settings, new), "a test", as_json=True)
     [found] = [each for each in json.loads(capsys.readouterr().out)["checks"] if each["name"] == "database"]
     assert (found["ok"], lost in found["found"]) == (False, True)
     given_up = with_keys(settings, new)

@@ -208,8 +208,12 @@ async def test_a_backfill_that_is_ended_by_hand_has_failed(settings: Settings) -
         await orders.engine.get_workflow_handle(terminated["workflow_id"]).terminate()
 
         assert (await wait_for_end(orders, cancelled))["fault"]["code"] == "backfill_ended"
-        found = await ActivityEnvironment().run(OverdueScanActivities(orders.services).report_overdue)
-        again = await ActivityEnvironment().run(OverdueScanActivities(orders.services).report_overdue)
+        found = await ActivityEnvironment().run(
+            OverdueScanActivities(orders.services).report_stale_slices_and_close_lost_backfills
+        )
+        again = await ActivityEnvironment().run(
+            OverdueScanActivities(orders.services).report_stale_slices_and_close_lost_backfills
+        )
 
         assert [each.type for each in found.alarms] == ["orders.backfill_failed"]
         assert again.alarms == []

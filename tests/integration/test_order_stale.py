@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.orders.watch import OverdueScanActivities
 from domain.orders import names
-from domain.orders.activity_models import OrderWatchInput, PlatformAlarm
+from domain.orders.activity_models import OrderWatchPatienceInput, PlatformAlarm
 from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
@@ -51,7 +51,11 @@ def ago(**distance: float) -> Any:
 
 async def scan(orders: Orders) -> list[PlatformAlarm]:
     """One scan; returns the alarms that it sends."""
-    return (await ActivityEnvironment().run(OverdueScanActivities(orders.services).report_overdue)).alarms
+    return (
+        await ActivityEnvironment().run(
+            OverdueScanActivities(orders.services).report_stale_slices_and_close_lost_backfills
+        )
+    ).alarms
 
 
 async def list_stale_slices(orders: Orders) -> list[str]:
@@ -69,7 +73,7 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
         for turn in range(2):
             await orders.engine.execute_workflow(
                 OrderWatchWorkflow.run,
-                OrderWatchInput(patience_seconds=30),
+                OrderWatchPatienceInput(patience_seconds=30),
                 id=f"watch-{turn}",
                 task_queue=names.QUEUE,
             )

@@ -8,7 +8,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 
 from domain.orders import names
-from domain.orders.activity_models import OrderWatchInput, ServedPlatformsResult
+from domain.orders.activity_models import OrderWatchPatienceInput, ServedPlatformsResult
 from infra.settings import Settings
 from sims.platforms.scenario import PlatformScenario
 from tests.support.orders import Orders, running_orders
@@ -59,7 +59,7 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
     """As on a busy machine: the second question in a row decides."""
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
         await _set_up(orders)
-        order = OrderWatchInput(patience_seconds=10 * measure_pace())
+        order = OrderWatchPatienceInput(patience_seconds=10 * measure_pace())
         watch = await orders.engine.start_workflow(
             OrderWatchWorkflow.run, order, id="watch-busy", task_queue=names.QUEUE
         )
@@ -79,7 +79,7 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
 
 
 async def _run_watch(orders: Orders, name: str, *, patience_seconds: float) -> ServedPlatformsResult:
-    order = OrderWatchInput(patience_seconds=patience_seconds)
+    order = OrderWatchPatienceInput(patience_seconds=patience_seconds)
     return await orders.engine.execute_workflow(
         OrderWatchWorkflow.run, order, id=f"watch-{name}", task_queue=names.QUEUE
     )

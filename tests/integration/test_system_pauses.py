@@ -10,7 +10,7 @@ from domain.addresses import names as address_names
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.orders import names as order_names
-from domain.orders.activity_models import OrderCycleInput
+from domain.orders.activity_models import PlatformAndCycleRunFlags
 from sims.platforms.scenario import PlatformScenario
 from tests.support.addresses import Addresses
 from tests.support.api import ApiClient
@@ -114,7 +114,7 @@ async def test_no_slice_is_claimed_while_orders_are_paused(orders: Orders) -> No
     async def run_cycle(name: str) -> None:
         await orders.engine.execute_workflow(
             OrderCycleWorkflow.run,
-            OrderCycleInput(platform=NUMBER, heeds_pause=True),
+            PlatformAndCycleRunFlags(platform=NUMBER, heeds_pause=True),
             id=f"{order_names.build_cycle_schedule_id(NUMBER)}-{name}",
             task_queue=order_names.QUEUE,
             search_attributes=build_search_attributes(orders.project_id),

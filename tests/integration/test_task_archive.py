@@ -123,7 +123,7 @@ async def test_positions_neither_get_lost_nor_go_back(database: Database) -> Non
 
     async def begin(pos: int) -> bool:
         async with database.session() as session:
-            return await lanes.add_lanes_and_check_if_past(session, TYPE, pos)
+            return await lanes.add_lanes_and_check_if_type_is_past(session, TYPE, pos)
 
     async def end(pos: int) -> None:
         await lanes.remove_lane_and_advance_type(database, CloseLaneInput(type=TYPE, pos=pos))

@@ -14,7 +14,7 @@ from temporalio.worker import Replayer
 import worker
 from activities.addresses.activities import LogicalDeleteActivities
 from domain.addresses import names
-from domain.addresses.activity_models import PurgeAddressesInput, PurgeAddressesResult
+from domain.addresses.activity_models import AddressIdsByPurgeOutcome, PurgeAddressesInput
 from infra import temporal
 from tests.replay import fingerprints
 from workflows.activity_calls import ADDRESS_BATCH
@@ -52,7 +52,7 @@ class StepAdded(SelectedAddressesPurge):
     """The purge of addresses with one more step before the others."""
 
     @workflow.run
-    async def run(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
+    async def run(self, params: PurgeAddressesInput) -> AddressIdsByPurgeOutcome:
         """Wait, and do as before."""
         await workflow.sleep(1)
         return await SelectedAddressesPurge.run(self, params)
@@ -63,7 +63,7 @@ class StepMoved(SelectedAddressesPurge):
     """The purge of addresses whose last step comes first."""
 
     @workflow.run
-    async def run(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
+    async def run(self, params: PurgeAddressesInput) -> AddressIdsByPurgeOutcome:
         """Show the state before there is one."""
         workflow.upsert_search_attributes([temporal.STATE.value_set(names.SUCCEEDED)])
         return await workflow.execute_activity_method(

@@ -22,8 +22,8 @@ from clients.modules import ModuleFailure
 from domain.addresses.activity_models import ApplyStepInput, CyclePhase, CyclePlanResult
 from domain.addresses.messages import PublishedMessage, Topic
 from domain.addresses.operations import (
+    LiveUprnsAndAppliedOps,
     Module,
-    ModuleLookupAnswer,
     Operation,
     OperationOutcome,
     OperationResult,
@@ -134,14 +134,14 @@ class PythonModules:
         self.fuse.burn()
         return [_build_failure(each) for each in operations] if fault is Fault.LOST else results
 
-    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookupAnswer:
+    async def look_up_operations(self, module: Module, operations: Sequence[Operation], /) -> LiveUprnsAndAppliedOps:
         """In the place of `clients.modules.Modules.lookup`."""
         self.fuse.burn()
         self.arrive(module)
         if self.faults and self.faults.pop(0):
             raise ModuleFailure("There is no answer.", is_transient=True)
         book = self.books[module]
-        return ModuleLookupAnswer(live=frozenset(book.live), applied=frozenset(book.done))
+        return LiveUprnsAndAppliedOps(live=frozenset(book.live), applied=frozenset(book.done))
 
     def arrive(self, *modules: Module) -> None:
         """What was on the way to these modules, or to all, gets there."""

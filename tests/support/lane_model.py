@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from domain.tasks.attempts import AttemptOutcome, TaskAttempt
+from domain.tasks.attempts import NonFinalAttemptOutcome, NonFinalTaskAttempt
 from domain.tasks.messages import CreateOperation, OperationCode, SetOperation, TaskStatus, TaskTypeRules
 
 FINAL = (TaskStatus.SUCCESS, TaskStatus.FAILED, TaskStatus.CANCELLED)
@@ -26,7 +26,7 @@ class ModelTask:
     log: str = ""
     was_touched: bool = False
     held_time: int = 0
-    attempts: list[TaskAttempt] = field(default_factory=list)
+    attempts: list[NonFinalTaskAttempt] = field(default_factory=list)
 
 
 @dataclass
@@ -47,7 +47,7 @@ class LaneModel:
             if task.lease_end <= self.now:
                 self.leases += 1
                 task.lease = self.leases
-                self.fail(task, task.retries + 1, AttemptOutcome.TIMED_OUT)
+                self.fail(task, task.retries + 1, NonFinalAttemptOutcome.TIMED_OUT)
 
     def of(self, *statuses: int) -> list[ModelTask]:
         """Return the live tasks with one of these statuses."""
@@ -88,7 +88,9 @@ class LaneModel:
             task.lease_end = self.now + 1_000 * (seconds or self.rules.max_processing_time)
         return given
 
-    def fail(self, task: ModelTask, retries: int, outcome: AttemptOutcome = AttemptOutcome.FAILED) -> None:
+    def fail(
+        self, task: ModelTask, retries: int, outcome: NonFinalAttemptOutcome = NonFinalAttemptOutcome.FAILED
+    ) -> None:
         """N retries are N + 1 attempts; delays double up to a longest, or are all the same."""
         if retries > self.rules.max_retry_num:
             task.status = TaskStatus.FAILED
@@ -96,7 +98,7 @@ class LaneModel:
         longest = self.rules.max_retry_interval
         seconds = -longest if longest < 0 else min(2 ** min(retries - 1, 40), longest)
         task.retries = retries
-        task.attempts.append(TaskAttempt(task.held_time, self.now, outcome))
+        task.attempts.append(NonFinalTaskAttempt(task.held_time, self.now, outcome))
         self.queue(task, self.now + 1_000 * seconds)
 
     def set(self, setting: SetOperation) -> str:
@@ -114,20 +116,24 @@ class LaneModel:
             return OperationCode.FINAL if task.status in FINAL else OperationCode.STALE
         if setting.lease not in (None, task.lease):
             return OperationCode.STALE
-        outcome = AttemptOutcome.PUT_BACK if setting.stage in (None, task.stage) else AttemptOutcome.NEXT_STAGE
+        outcome = (
+            NonFinalAttemptOutcome.PUT_BACK
+            if setting.stage in (None, task.stage)
+            else NonFinalAttemptOutcome.NEXT_STAGE
+        )
         for name, value in said.items():
             setattr(task, name, value)
         self._settle(task, setting, outcome)
         return OperationCode.OK
 
-    def _settle(self, task: ModelTask, setting: SetOperation, outcome: AttemptOutcome) -> None:
+    def _settle(self, task: ModelTask, setting: SetOperation, outcome: NonFinalAttemptOutcome) -> None:
         told = task.retries if setting.crt_retry_num is None else setting.crt_retry_num
         if setting.status == TaskStatus.PENDING and (setting.failed or told > task.retries):
             self.fail(task, max(told, task.retries + 1))
             return
         task.retries = told
         if setting.status == TaskStatus.PENDING:
-            task.attempts.append(TaskAttempt(task.held_time, self.now, outcome))
+            task.attempts.append(NonFinalTaskAttempt(task.held_time, self.now, outcome))
             self.queue(task, self.now - task.new.priority * 1_000)
         elif setting.status in FINAL:
             task.status = setting.status

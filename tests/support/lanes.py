@@ -166,7 +166,7 @@ async def add_type(database: Database) -> None:
     async with database.session() as session:
         await session.execute(_PROJECT)
         await session.execute(_TYPE, {"type": TYPE, "name": NAME})
-        await lanes.add_lanes_and_check_if_past(session, TYPE, 1)
+        await lanes.add_lanes_and_check_if_type_is_past(session, TYPE, 1)
 
 
 @asynccontextmanager

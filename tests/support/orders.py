@@ -18,7 +18,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from dev.embedded.ports import reserve_ports
 from domain import webhooks
 from domain.orders import names
-from domain.orders.activity_models import OrderCycleInput, OrderCycleStatus
+from domain.orders.activity_models import OrderCycleStatus, PlatformAndCycleRunFlags
 from infra.settings import Settings
 from services.services import Services
 from sims.platforms import checker
@@ -104,7 +104,7 @@ class Orders:
         """Start a cycle, as the schedule would."""
         return await self.engine.start_workflow(
             OrderCycleWorkflow.run,
-            OrderCycleInput(platform=number),
+            PlatformAndCycleRunFlags(platform=number),
             id=f"{names.build_cycle_schedule_id(number)}-test{name}",
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,

@@ -9,16 +9,16 @@ import openpyxl
 
 from activities.addresses import drift
 from activities.addresses.drift import AddressFingerprint, Fingerprints, render_drift_workbook
-from domain.addresses.activity_models import CompareModulesResult
+from domain.addresses.activity_models import ModuleComparisonCounts
 from domain.addresses.operations import Module
 from stores.addresses.search import LatestMessageIdsOfUprn
 
 LIVE = AddressFingerprint(2**53 + 1, "ab" * 32)
 
 
-def build_report(shown: int) -> CompareModulesResult:
+def build_report(shown: int) -> ModuleComparisonCounts:
     """A report with this number of differences."""
-    return CompareModulesResult(
+    return ModuleComparisonCounts(
         report="20260301T120000",
         made_at=datetime(2026, 3, 1, 12, tzinfo=UTC),
         compared=9,

@@ -8,8 +8,8 @@ import pytest
 
 from domain.addresses.messages import Topic
 from domain.addresses.operations import (
+    LiveUprnsAndAppliedOps,
     Module,
-    ModuleLookupAnswer,
     Operation,
     OperationKind,
     OperationOutcome,
@@ -92,22 +92,22 @@ SIDES = frozenset({1, 2})
 @pytest.mark.parametrize(
     ("wfm", "im", "outcomes"),
     [
-        pytest.param(ModuleLookupAnswer(live=SIDES, applied=frozenset()), None, {}, id="all-there"),
+        pytest.param(LiveUprnsAndAppliedOps(live=SIDES, applied=frozenset()), None, {}, id="all-there"),
         pytest.param(
-            ModuleLookupAnswer(live=frozenset({2}), applied=frozenset()),
+            LiveUprnsAndAppliedOps(live=frozenset({2}), applied=frozenset()),
             None,
             {Module.WFM: OperationOutcome.MISSING},
             id="missing-in-one",
         ),
-        pytest.param(ModuleLookupAnswer(live=frozenset({2}), applied=frozenset({"5"})), None, {}, id="has-begun"),
+        pytest.param(LiveUprnsAndAppliedOps(live=frozenset({2}), applied=frozenset({"5"})), None, {}, id="has-begun"),
         pytest.param(
-            ModuleLookupAnswer(live=SIDES, applied=frozenset()),
+            LiveUprnsAndAppliedOps(live=SIDES, applied=frozenset()),
             "away",
             {Module.IM: OperationOutcome.FAILED},
             id="not-asked",
         ),
         pytest.param(
-            ModuleLookupAnswer(live=frozenset(), applied=frozenset({"5"})),
+            LiveUprnsAndAppliedOps(live=frozenset(), applied=frozenset({"5"})),
             "away",
             {Module.WFM: OperationOutcome.MISSING, Module.IM: OperationOutcome.FAILED},
             id="has-begun-but-not-all-asked",
@@ -115,10 +115,10 @@ SIDES = frozenset({1, 2})
     ],
 )
 def test_a_swap_goes_to_all_modules_or_to_none(
-    wfm: ModuleLookupAnswer, im: str | None, outcomes: dict[Module, OperationOutcome]
+    wfm: LiveUprnsAndAppliedOps, im: str | None, outcomes: dict[Module, OperationOutcome]
 ) -> None:
     """Unless one has applied it, its sides must be there in each."""
-    there = ModuleLookupAnswer(live=SIDES, applied=frozenset())
+    there = LiveUprnsAndAppliedOps(live=SIDES, applied=frozenset())
     told = {Module.ED: there, Module.IM: FailedLookup(im) if im else there, Module.WFM: wfm, Module.OD: there}
 
     found = find_swap_obstacles(operation(OperationKind.SWAP), told)

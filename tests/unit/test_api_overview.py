@@ -16,8 +16,8 @@ from domain.workload import (
     CountAndOldestTime,
     CountsAndConcerns,
     merge_workloads,
-    parse_concern_details,
     parse_concerns,
+    parse_uncounted_concerns,
     sum_workloads,
 )
 from infra import temporal
@@ -161,7 +161,7 @@ def test_a_concern_has_its_subjects_and_causes() -> None:
     seen = parse_concerns(ConcernKind.STALE, rows)
     assert seen["a"] == CountsAndConcerns(concerns=Counter({ConcernKind.STALE: 3}), details=details)
     assert seen["b"] == CountsAndConcerns()
-    assert parse_concern_details(ConcernKind.STALE, rows)["a"] == CountsAndConcerns(details=details)
+    assert parse_uncounted_concerns(ConcernKind.STALE, rows)["a"] == CountsAndConcerns(details=details)
 
 
 @pytest.mark.parametrize(

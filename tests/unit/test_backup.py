@@ -17,7 +17,7 @@ from dev.embedded.run_file import lock_data_dir
 from dev.embedded.secrets import load_or_create_secrets
 from domain.faults import Fault
 from infra.settings import SecretSettings, Settings
-from stores.table_copies import DatabaseCopy
+from stores.table_copies import DumpedDatabase
 
 
 def make_backup(folder: Path, key_ids: list[str]) -> Path:
@@ -28,7 +28,7 @@ def make_backup(folder: Path, key_ids: list[str]) -> Path:
     manifest = backup.BackupManifest(
         taken_at=datetime.now(UTC),
         key_ids=key_ids,
-        databases=[DatabaseCopy(name=backup.HAULAGE, revision="r", tables=[], sequences={})],
+        databases=[DumpedDatabase(name=backup.HAULAGE, revision="r", tables=[], sequences={})],
         files=backup.compute_size_and_digest_of_files(folder),
     )
     backup.write_manifest(folder, manifest)
@@ -111,11 +111,13 @@ async def test_a_backup_is_made_into_a_new_folder_only(tmp_path: Path) -> None:
 def test_an_engine_is_named_or_runs(tmp_path: Path) -> None:
     """A backup without the engine would have no tasks."""
     with pytest.raises(Fault, match=r"No `haulage up` runs in .*--engine-database"):
-        backup.choose_databases(Settings(), tmp_path, [], is_embedded=False)
-    named = backup.choose_databases(Settings(), tmp_path, ["postgresql://u:p@h:5432/temporal"], is_embedded=False)
+        backup.choose_engine_databases(Settings(), tmp_path, [], is_embedded=False)
+    named = backup.choose_engine_databases(
+        Settings(), tmp_path, ["postgresql://u:p@h:5432/temporal"], is_embedded=False
+    )
     assert [backup.get_database_name(each) for each in named.databases] == ["temporal"]
     with pytest.raises(Fault, match="is no address of PostgreSQL"):
-        backup.choose_databases(Settings(), tmp_path, ["mysql://u:p@h/temporal"], is_embedded=False)
+        backup.choose_engine_databases(Settings(), tmp_path, ["mysql://u:p@h/temporal"], is_embedded=False)
 
 
 def test_ids_of_keys_tell_keys_apart() -> None:

@@ -86,22 +86,22 @@ def test_pages_are_held_against_what_is_known(
     extent = SourceExtent(total=total, page_size=100, gaps_allowed=gaps_allowed)
 
     if code is None:
-        extent.require_consistent_page(1, rows, told)
+        extent.require_page_fits_total_and_size(1, rows, told)
         return
     with pytest.raises(SourceFault) as caught:
-        extent.require_consistent_page(1, rows, told)
+        extent.require_page_fits_total_and_size(1, rows, told)
     assert (caught.value.record.code, caught.value.transient, caught.value.doubtful) == (code, False, True)
 
 
 def test_a_short_page_that_says_that_more_follows_is_right() -> None:
     """The answer's own flag counts, whatever the request says."""
-    SourceExtent(total=250, page_size=100).require_consistent_page(1, 3, 250, has_more=True)
+    SourceExtent(total=250, page_size=100).require_page_fits_total_and_size(1, 3, 250, has_more=True)
 
 
 def test_pages_are_told_by_the_source_s_own_numbers() -> None:
     """A source that counts from 1 calls the second page 2."""
     with pytest.raises(SourceFault, match="Page 2 holds 3 rows"):
-        SourceExtent(total=250, page_size=100, first_page=1).require_consistent_page(1, 3, 250)
+        SourceExtent(total=250, page_size=100, first_page=1).require_page_fits_total_and_size(1, 3, 250)
 
 
 @pytest.mark.parametrize(("total", "looks"), [(0, False), (None, False), (99, False), (100, True), (101, False)])

@@ -31,7 +31,7 @@ class WorldPages:
             raise SourceFault("source_timeout", f"{page_size} rows take too long", "", transient=True)
         return answer.body
 
-    def release_large_page_slot(self) -> None:
+    def release_large_page_slot_if_held(self) -> None:
         """Nothing is remembered."""
 
 

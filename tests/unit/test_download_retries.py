@@ -50,7 +50,7 @@ def test_a_changed_total_is_asked_for_twice_or_three_times() -> None:
 
     def make_changed_total(total: int) -> SourceFault:
         with pytest.raises(SourceFault) as caught:
-            SourceExtent(total=100, page_size=10).require_consistent_page(1, 10, total)
+            SourceExtent(total=100, page_size=10).require_page_fits_total_and_size(1, 10, total)
         return caught.value
 
     assert list_pauses(make_changed_total(101), make_changed_total(101)) == [0.5, None]

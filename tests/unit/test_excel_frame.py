@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from python_calamine import CalamineWorkbook
 from xlsxwriter import Workbook
 
-from excel.areas import MergedCellArea, PlacedTable
+from excel.areas import MergedCellArea, TableFrameAndBodySize
 from excel.columns import CellFormatRegistry, build_columns
 from excel.frame import (
     CHART_HEIGHT_PIXELS,
@@ -48,15 +48,17 @@ SAMPLE = "2026-01-01"
 
 def table(
     template: JsonValue = None, keys: Sequence[str] = ("a", "b"), rows: int = 3, first: int = 0, **drawing: Any
-) -> PlacedTable:
+) -> TableFrameAndBodySize:
     """A table with a number of equal rows of data."""
     read = None if template is None else read_template(template)
     placed = lay_out_table(TableTextsAndTemplate(**drawing), build_columns(read, keys, WorkbookLayout()), read, first)
     heads = lay_out_row_heads(read, [1] * rows) if read and read.rows else ()
-    return PlacedTable(placed, rows, [[SAMPLE] * rows for _ in placed.columns], heads)
+    return TableFrameAndBodySize(placed, rows, [[SAMPLE] * rows for _ in placed.columns], heads)
 
 
-def draw_book(*tables: PlacedTable, title: str | None = None, freeze: bool = True, filtered: bool = True) -> bytes:
+def draw_book(
+    *tables: TableFrameAndBodySize, title: str | None = None, freeze: bool = True, filtered: bool = True
+) -> bytes:
     """A book of one sheet with these tables, without their data."""
     content = io.BytesIO()
     workbook = Workbook(content, {"in_memory": True})
@@ -229,7 +231,9 @@ def test_heads_stay_in_sight_and_filter() -> None:
     ],
     ids=["not requested", "several tables", "no heads", "too high to scroll"],
 )
-def test_nothing_is_fixed_where_it_would_not_help(tables: list[PlacedTable], freeze: bool, filtered: bool) -> None:
+def test_nothing_is_fixed_where_it_would_not_help(
+    tables: list[TableFrameAndBodySize], freeze: bool, filtered: bool
+) -> None:
     """Frozen rows that fill the screen would leave nothing to scroll in."""
     sheet = read(draw_book(*tables, freeze=freeze, filtered=filtered))
 

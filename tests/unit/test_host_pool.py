@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from domain.limits import PermitShare
-from infra.limits.host_gate import HostPermitPool
+from infra.limits.host_gate import ProcessShareOfHostPermits
 from infra.limits.limiter import PermitSharingRules
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -42,9 +42,9 @@ def books() -> Books:
 
 
 @pytest.fixture
-async def pool(books: Books) -> AsyncIterator[HostPermitPool]:
+async def pool(books: Books) -> AsyncIterator[ProcessShareOfHostPermits]:
     """A pool that holds four permits, all idle."""
-    pool = HostPermitPool(books.ask, PermitSharingRules(LIMIT, turn=TTL / 10, ttl=TTL))
+    pool = ProcessShareOfHostPermits(books.ask, PermitSharingRules(LIMIT, turn=TTL / 10, ttl=TTL))
     await asyncio.gather(*(pool.wait_for_permit() for _ in range(LIMIT)))
     for _ in range(LIMIT):
         pool.return_permit()
@@ -58,7 +58,9 @@ async def wait_for_question(books: Books) -> None:
     await eventually(lambda: len(books.declared) > before)
 
 
-async def test_what_may_come_into_use_before_the_answer_is_declared(books: Books, pool: HostPermitPool) -> None:
+async def test_what_may_come_into_use_before_the_answer_is_declared(
+    books: Books, pool: ProcessShareOfHostPermits
+) -> None:
     """While it asks, it hands out what it has; as much is declared, though nothing is in use yet."""
     books.open.clear()
     await wait_for_question(books)
@@ -68,7 +70,7 @@ async def test_what_may_come_into_use_before_the_answer_is_declared(books: Books
     books.open.set()
 
 
-async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: HostPermitPool) -> None:
+async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: ProcessShareOfHostPermits) -> None:
     """What is in use ends by itself; nothing more begins, and the rest is given back as soon as it is free."""
     for _ in range(LIMIT):
         await pool.wait_for_permit()
@@ -85,7 +87,7 @@ async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: HostPermit
     await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
 
-async def test_a_permit_granted_to_a_cancelled_request_goes_on(pool: HostPermitPool) -> None:
+async def test_a_permit_granted_to_a_cancelled_request_goes_on(pool: ProcessShareOfHostPermits) -> None:
     """Cancelled between its grant and its next step, a request passes the permit to the next one."""
     for _ in range(LIMIT):
         await pool.wait_for_permit()
@@ -97,7 +99,7 @@ async def test_a_permit_granted_to_a_cancelled_request_goes_on(pool: HostPermitP
     assert first.cancelled()
 
 
-async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, pool: HostPermitPool) -> None:
+async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, pool: ProcessShareOfHostPermits) -> None:
     """Its permits may be another's by now: nothing begins with what has expired, not even once."""
     books.open.clear()
     time.sleep(TTL.total_seconds() + 0.05)  # noqa: ASYNC251 (nothing runs meanwhile: that is the case)
@@ -108,7 +110,7 @@ async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, po
     await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
 
-async def test_an_empty_pool_ends(books: Books, pool: HostPermitPool) -> None:
+async def test_an_empty_pool_ends(books: Books, pool: ProcessShareOfHostPermits) -> None:
     """Unused for two renewals, everything was declared as given back."""
     books.share = PermitShare(usable=0, permits=0)
     await eventually(lambda: pool.has_ended)

@@ -13,8 +13,8 @@ from clients.http import GuardedClient
 from clients.modules import ModuleFailure, ModulesClient, client, connection
 from domain.addresses.operations import (
     UPRN_MAX,
+    LiveUprnsAndAppliedOps,
     Module,
-    ModuleLookupAnswer,
     OperationOutcome,
     OperationResult,
 )
@@ -152,8 +152,8 @@ async def test_it_is_told_what_there_is_for_operations(tmp_path: Path) -> None:
         told = await client.look_up_operations(ED, swaps)
         nothing = await client.look_up_operations(Module.WFM, swaps[:1])
 
-    assert told == ModuleLookupAnswer(live=frozenset({2, 3, 1_399}), applied=frozenset({"11"}))
-    assert nothing == ModuleLookupAnswer(live=frozenset(), applied=frozenset())
+    assert told == LiveUprnsAndAppliedOps(live=frozenset({2, 3, 1_399}), applied=frozenset({"11"}))
+    assert nothing == LiveUprnsAndAppliedOps(live=frozenset(), applied=frozenset())
 
 
 async def test_orders_in_flight_are_told(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activities.orders.reading import WindowReader, WindowTooLarge
-from activities.orders.window_checks import PagesSortedByModification, WindowCompleteness, check_window_completeness
+from activities.orders.window_checks import ModificationSortCheck, WindowCompleteness, check_window_completeness
 from clients.platforms import OrderPage, TooManyRows
 from domain.orders.capability import Capability, FilteredTimestamp
 from domain.orders.windows import SECOND, TimeWindow
@@ -132,7 +132,7 @@ async def test_what_the_record_says_is_believed() -> None:
             asked = here.platform.calls["told"]
             assert (
                 await check_window_completeness(
-                    here.connector, window, copies, SIZE, PagesSortedByModification(), len(copies)
+                    here.connector, window, copies, SIZE, ModificationSortCheck(), len(copies)
                 )
                 is WindowCompleteness.WHOLE
             )
@@ -154,7 +154,7 @@ async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(
         assert len(copies) == BOUND
         assert (
             await check_window_completeness(
-                here.connector, window, copies, SIZE, PagesSortedByModification(rises=False), total
+                here.connector, window, copies, SIZE, ModificationSortCheck(rises=False), total
             )
             is end
         )
@@ -167,30 +167,30 @@ async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(
             1_000,
             None,
             FilteredTimestamp.MODIFIED,
-            PagesSortedByModification(rises=False, falls=False),
+            ModificationSortCheck(rises=False, falls=False),
             WindowCompleteness.UNKNOWN,
         ),
-        (1_000, None, FilteredTimestamp.CREATED, PagesSortedByModification(), WindowCompleteness.UNKNOWN),
-        (1_000, PLAIN.total, FilteredTimestamp.CREATED, PagesSortedByModification(), WindowCompleteness.UNKNOWN),
+        (1_000, None, FilteredTimestamp.CREATED, ModificationSortCheck(), WindowCompleteness.UNKNOWN),
+        (1_000, PLAIN.total, FilteredTimestamp.CREATED, ModificationSortCheck(), WindowCompleteness.UNKNOWN),
         (
             950,
             None,
             FilteredTimestamp.MODIFIED,
-            PagesSortedByModification(rises=False, falls=False),
+            ModificationSortCheck(rises=False, falls=False),
             WindowCompleteness.WHOLE,
         ),
-        (1_000, None, FilteredTimestamp.MODIFIED, PagesSortedByModification(rises=False), WindowCompleteness.WHOLE),
+        (1_000, None, FilteredTimestamp.MODIFIED, ModificationSortCheck(rises=False), WindowCompleteness.WHOLE),
         (
             1_000,
             PLAIN.total,
             FilteredTimestamp.MODIFIED,
-            PagesSortedByModification(rises=False),
+            ModificationSortCheck(rises=False),
             WindowCompleteness.WHOLE,
         ),
     ],
 )
 async def test_a_round_number_is_doubted_where_nothing_shows_the_end(
-    orders: int, total: Any, field: FilteredTimestamp, sequence: PagesSortedByModification, end: WindowCompleteness
+    orders: int, total: Any, field: FilteredTimestamp, sequence: ModificationSortCheck, end: WindowCompleteness
 ) -> None:
     """A platform that sorts by something else than is asked for may keep back any of its orders."""
     async with running_connector(record("falls", total=total), orders=orders, span_seconds=3_600) as here:
@@ -237,5 +237,5 @@ async def test_a_full_page_at_the_end_shows_nothing(size: int, end: WindowComple
         window = here.window(3_900, until_seconds_ago=-300)
         copies = (await WindowReader(here.connector, window, None).read_passes_until_confirmed()).copies
         assert len(copies) == 30
-        sequence = PagesSortedByModification(rises=False)
+        sequence = ModificationSortCheck(rises=False)
         assert await check_window_completeness(here.connector, window, copies, size, sequence, is_doubted=True) is end

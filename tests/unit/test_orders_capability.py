@@ -118,7 +118,9 @@ def test_no_state_of_an_order_is_left_to_a_default(kind: str, states: dict[str, 
 
 def test_the_newest_end_stays_behind_the_clock() -> None:
     """Pinduoduo answers nothing that is younger than three minutes."""
-    assert PINDUODUO.compute_newest_end(NOON + timedelta(seconds=7.5)) == NOON - timedelta(seconds=173)
+    assert PINDUODUO.compute_latest_answerable_window_end(NOON + timedelta(seconds=7.5)) == NOON - timedelta(
+        seconds=173
+    )
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -45,7 +45,10 @@ async def render_parquet(columns: Sequence[str], *pages: Sequence[Sequence[bytes
     for message in messages:
         survey.add([message])
     renderer = ParquetRenderer(survey)
-    content = b"".join(map(renderer.write_row_group, [[message] for message in messages])) + renderer.finish()
+    content = (
+        b"".join(map(renderer.write_row_group, [[message] for message in messages]))
+        + renderer.write_footer_and_take_bytes()
+    )
     assert survey.rows == sum(map(len, pages))
     return pq.read_table(io.BytesIO(content))
 

@@ -9,7 +9,7 @@ import pytest
 
 from domain.tasks import attempts
 from domain.tasks.activity_models import SNAPSHOT_MAX_BYTES, LaneSnapshot
-from domain.tasks.attempts import ATTEMPTS_MAX, AttemptOutcome
+from domain.tasks.attempts import ATTEMPTS_MAX, NonFinalAttemptOutcome
 from domain.tasks.lane import Lane
 from domain.tasks.messages import (
     HOLD_LIMIT_MAX,
@@ -51,11 +51,11 @@ def test_each_attempt_that_did_not_end_the_task_is_told() -> None:
         asked.ask() if said is None else asked.set(held, **said)
 
     assert list_attempt_times(asked, key) == [
-        (0, 2, AttemptOutcome.FAILED),
-        (2, 32, AttemptOutcome.TIMED_OUT),
-        (32, 34, AttemptOutcome.NEXT_STAGE),
-        (34, 36, AttemptOutcome.PUT_BACK),
-        (36, 38, AttemptOutcome.PUT_BACK),
+        (0, 2, NonFinalAttemptOutcome.FAILED),
+        (2, 32, NonFinalAttemptOutcome.TIMED_OUT),
+        (32, 34, NonFinalAttemptOutcome.NEXT_STAGE),
+        (34, 36, NonFinalAttemptOutcome.PUT_BACK),
+        (36, 38, NonFinalAttemptOutcome.PUT_BACK),
     ]
 
 
@@ -83,7 +83,7 @@ def test_whoever_says_something_meanwhile_has_held_it_for_no_shorter() -> None:
     asked.wait(1)
     asked.set(held, 1)
 
-    assert list_attempt_times(asked, key) == [(5, 36, AttemptOutcome.PUT_BACK)]
+    assert list_attempt_times(asked, key) == [(5, 36, NonFinalAttemptOutcome.PUT_BACK)]
 
 
 def test_the_last_attempts_are_told_and_how_many_there_were_before() -> None:

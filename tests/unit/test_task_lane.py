@@ -251,7 +251,7 @@ def test_a_cancelled_task_is_told_from_a_failed_one() -> None:
     head = asked.lane.state.build_head()
     assert (head.cancelled, head.failed) == (2, 1)
     asked.lane.state.mark_full()
-    assert (asked.lane.build_result().cancelled, asked.lane.build_status().cancelled) == (2, 2)
+    assert (asked.lane.count_finished_tasks().cancelled, asked.lane.build_status().cancelled) == (2, 2)
 
 
 def test_a_task_starts_at_its_time() -> None:

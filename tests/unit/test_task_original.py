@@ -18,7 +18,7 @@ from api.tasks.requests import (
     HoldTasksQuery,
     HoldTasksRequest,
     ListTasksQuery,
-    SetTaskRequest,
+    SetTaskResultRequest,
     TaskResult,
 )
 from tests.support.original_worker import ZEROS
@@ -38,7 +38,7 @@ def create(**given: Any) -> Any:
 def build_result(**given: Any) -> TaskResult:
     """A result as the client sends it."""
     body = {"task_data": {**ZEROS, "task_id": "t", "task_type": "lark", **given}}
-    return SetTaskRequest.model_validate_json(json.dumps(body), strict=True).task_data
+    return SetTaskResultRequest.model_validate_json(json.dumps(body), strict=True).task_data
 
 
 def test_each_member_has_an_effect_or_is_on_the_list() -> None:

@@ -19,7 +19,7 @@ BEGIN = """
 import sys, time
 from pathlib import Path
 from activities.transfers.journal import GseTaskJournal
-with GseTaskJournal(Path(sys.argv[1])).open_entry("key") as entry:
+with GseTaskJournal(Path(sys.argv[1])).create_and_lock_entry("key") as entry:
     if len(sys.argv) > 2:
         entry.write_task_id(sys.argv[2])
     print("begun", flush=True)
@@ -35,32 +35,32 @@ def journal(tmp_path: Path) -> GseTaskJournal:
 
 async def test_what_was_told_is_found_until_it_is_discarded(journal: GseTaskJournal) -> None:
     """At once, also while the process that received it lives."""
-    with journal.open_entry("key") as entry:
+    with journal.create_and_lock_entry("key") as entry:
         entry.write_task_id("GSE:1")
-        found = await journal.wait_for_task_id_while_begun("key", 60)
+        found = await journal.read_task_or_wait_while_locked("key", 60)
     assert found is not None
     assert found.task_id == "GSE:1"
-    assert await journal.wait_for_task_id_while_begun("key", 0) == found
+    assert await journal.read_task_or_wait_while_locked("key", 0) == found
 
     journal.delete_entry("key")
-    assert await journal.wait_for_task_id_while_begun("key", 60) is None
+    assert await journal.read_task_or_wait_while_locked("key", 60) is None
 
 
 async def test_nothing_is_found_where_nothing_was_told(journal: GseTaskJournal) -> None:
     """Neither for an entry of another host, nor for an abandoned one; and without waiting."""
-    with journal.open_entry("given-up"):
+    with journal.create_and_lock_entry("given-up"):
         pass
     began = time.monotonic()
-    found = [await journal.wait_for_task_id_while_begun(key, 60) for key in ("given-up", "elsewhere")]
+    found = [await journal.read_task_or_wait_while_locked(key, 60) for key in ("given-up", "elsewhere")]
     assert found == [None, None]
     assert time.monotonic() - began < 30
 
 
 async def test_a_living_process_is_waited_for(journal: GseTaskJournal) -> None:
     """It may still receive an answer; the wait has a limit."""
-    with journal.open_entry("key") as entry:
-        assert await journal.wait_for_task_id_while_begun("key", PATIENCE_SECONDS) is None
-        finding = asyncio.create_task(journal.wait_for_task_id_while_begun("key", 60 * measure_pace()))
+    with journal.create_and_lock_entry("key") as entry:
+        assert await journal.read_task_or_wait_while_locked("key", PATIENCE_SECONDS) is None
+        finding = asyncio.create_task(journal.read_task_or_wait_while_locked("key", 60 * measure_pace()))
         await asyncio.sleep(0)
         assert not finding.done()
         entry.write_task_id("GSE:2")
@@ -78,13 +78,13 @@ async def test_a_killed_process_is_not_waited_for(journal: GseTaskJournal, tmp_p
     assert await process.stdout.readline() == b"begun\n"
     if not told:
         assert (
-            await journal.wait_for_task_id_while_begun("key", PATIENCE_SECONDS) is None
+            await journal.read_task_or_wait_while_locked("key", PATIENCE_SECONDS) is None
         )  # it lives: waited for in vain
     process.kill()
     await process.wait()
 
     began = time.monotonic()
-    found = await journal.wait_for_task_id_while_begun("key", 600)
+    found = await journal.read_task_or_wait_while_locked("key", 600)
     assert (found.task_id if found else "") == told
     assert time.monotonic() - began < 300
 
@@ -95,10 +95,10 @@ async def test_a_full_disk_does_not_lose_the_id(journal: GseTaskJournal, monkeyp
     def refuse(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    with journal.open_entry("key") as entry:
+    with journal.create_and_lock_entry("key") as entry:
         monkeypatch.setattr(os, "write", refuse)
         entry.write_task_id("GSE:4")
-    assert await journal.wait_for_task_id_while_begun("key", 0) is None
+    assert await journal.read_task_or_wait_while_locked("key", 0) is None
 
 
 async def test_an_id_is_written_whole(journal: GseTaskJournal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ async def test_old_entries_are_swept(journal: GseTaskJournal, tmp_path: Path) ->
     """Those of shards that another host took over; what is younger stays."""
     journal.delete_expired_entries()
     for key in ("old", "young"):
-        with journal.open_entry(key) as entry:
+        with journal.create_and_lock_entry(key) as entry:
             entry.write_task_id(key)
     before = time.time() - RETENTION.total_seconds() - 60
     os.utime(tmp_path / "journal" / "old", (before, before))

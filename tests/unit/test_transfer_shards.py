@@ -46,7 +46,7 @@ def begin_all(count: int, rules: RetryAndSilenceLimits = RULES) -> tuple[ShardPr
 def begin(progress: ShardProgress, due: Sequence[ShardTarget], task_id: str) -> GseTask:
     """A GSE task that was taken."""
     task = progress.assign_new_task(due, SOURCE)
-    progress.record_id_of_accepted_task(task, task_id)
+    progress.set_id_of_accepted_task(task, task_id)
     return progress.tasks[task.number]
 
 
@@ -63,7 +63,7 @@ def test_what_is_dropped_may_have_arrived_where_gse_never_said_whether_it_began(
     """A GSE task without a known id cannot be terminated."""
     progress = ShardProgress(items(3), RULES)
     never_sent, unsure, failed = progress.targets
-    progress.remove_unaccepted_task(progress.assign_new_task([unsure], SOURCE), 5)
+    progress.remove_unaccepted_task_and_reschedule(progress.assign_new_task([unsure], SOURCE), 5)
     task = begin(progress, [failed], "gse-1")
     progress.apply_results(
         task, GseRecordsByAgent.from_records([GseProgress(UploadOrDownload.DOWNLOAD, "0:2", "", TRANSFER_ERROR)]), 1
@@ -165,7 +165,9 @@ def test_the_time_runs_out_with_what_is_known() -> None:
     """The message does not claim that it has not arrived, and says why that is unknown."""
     progress = ShardProgress(items(3), RULES)
     never_begun, unheard, running = progress.targets
-    progress.remove_unaccepted_task(progress.assign_new_task([never_begun], SOURCE), 5, "GSE answered 500.")
+    progress.remove_unaccepted_task_and_reschedule(
+        progress.assign_new_task([never_begun], SOURCE), 5, "GSE answered 500."
+    )
     lost = begin(progress, [unheard], "gse-1")
     begin(progress, [running], "gse-2")
     progress.record_query_error(lost, "GSE answered 502.")
@@ -181,7 +183,7 @@ def test_a_beginning_that_came_right_is_no_cause_of_the_end() -> None:
     """GSE was busy, then accepted it, and it never ended: the message says only that, with GSE's last code."""
     progress = ShardProgress(items(1), RULES)
     [item] = progress.targets
-    progress.remove_unaccepted_task(progress.assign_new_task([item], SOURCE), 5, "GSE answered 429.")
+    progress.remove_unaccepted_task_and_reschedule(progress.assign_new_task([item], SOURCE), 5, "GSE answered 429.")
     task = begin(progress, [item], "gse-1")
     progress.apply_results(task, GseRecordsByAgent.from_records([down(0, RUNNING)]), 6)
     progress.end_unfinished_at_deadline()
@@ -196,7 +198,9 @@ def test_what_gse_answers_is_known_until_it_does_what_was_asked() -> None:
     first, second = progress.targets
     running = begin(progress, [second], "gse-1")
     for again_at in (5.0, 9.0):
-        progress.remove_unaccepted_task(progress.assign_new_task([first], SOURCE), again_at, "GSE answered 500.")
+        progress.remove_unaccepted_task_and_reschedule(
+            progress.assign_new_task([first], SOURCE), again_at, "GSE answered 500."
+        )
     said = (
         "GSE answered 500. It was asked 2 times in a row, and is asked again by 00:00:09 UTC "
         "until the job's time is over."
@@ -324,9 +328,9 @@ def test_final_is_final_and_nothing_is_sent_for_nothing(
             assert not {item.key for item in due} & ends.keys()
             task = progress.assign_new_task(due, SOURCE)
             if what == "send":
-                progress.record_id_of_accepted_task(task, f"gse-{task.number}")
+                progress.set_id_of_accepted_task(task, f"gse-{task.number}")
             else:
-                progress.remove_unaccepted_task(task, now)
+                progress.remove_unaccepted_task_and_reschedule(task, now)
         elif what == "refused" and live:
             progress.fail_task_if_unknown_for_long(live[0], "no", now)
         elif what == "strand" and live:

@@ -17,7 +17,7 @@ from domain.orders.activity_models import (
     ClockSkew,
     ClockSkewAndAlarmResult,
     MeasureClockSkewInput,
-    OrderCycleInput,
+    PlatformAndCycleRunFlags,
     SliceInput,
     SliceJob,
     SliceResult,
@@ -94,7 +94,7 @@ async def test_a_slice_that_a_reading_left_during_a_claim_is_claimed_again(names
     )
     async with control, plans:
         status = await engine.execute_workflow(
-            OrderCycleWorkflow.run, OrderCycleInput(platform=PLATFORM), id="cycle", task_queue=names.QUEUE
+            OrderCycleWorkflow.run, PlatformAndCycleRunFlags(platform=PLATFORM), id="cycle", task_queue=names.QUEUE
         )
 
     assert claims.running[1] == [FIRST, SECOND]

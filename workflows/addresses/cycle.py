@@ -14,17 +14,17 @@ with workflow.unsafe.imports_passed_through():
     from activities.addresses.activities import AddressCycleActivities
     from domain.addresses import names
     from domain.addresses.activity_models import (
-        AddressCycleInput,
         AddressCycleStatus,
         ApplyStepInput,
         ApplyStepResult,
-        ArchiveCycleInput,
-        BeginCycleInput,
+        CarriedCycleTotals,
         CycleMessageTotals,
         CyclePhase,
         CyclePlanResult,
+        EndedCycleToArchive,
+        IdOfCycleToBegin,
         ListWaitingSwapsInput,
-        ListWaitingSwapsResult,
+        StepsOfWaitingSwaps,
     )
     from domain.addresses.ordering import CycleStep
     from workflows.activity_calls import ADDRESS_BATCH, ADDRESS_CHANGES
@@ -35,12 +35,12 @@ class AddressCycle:
     """One run of the schedule: cycles, until no message is left."""
 
     @workflow.init
-    def __init__(self, params: AddressCycleInput) -> None:
+    def __init__(self, params: CarriedCycleTotals) -> None:
         self._totals = params.so_far
         self._status = AddressCycleStatus(totals=params.so_far)
 
     @workflow.run
-    async def run(self, params: AddressCycleInput) -> AddressCycleStatus:
+    async def run(self, params: CarriedCycleTotals) -> AddressCycleStatus:
         cycles = 0
         while True:
             cycles += 1
@@ -55,10 +55,10 @@ class AddressCycle:
             counts = self._totals.subtract(before)
             seconds = (workflow.now() - began).total_seconds()
             await self._confirm_and_archive_messages_and_count_cycle(
-                plan, ArchiveCycleInput(cycle_id=plan.cycle_id, totals=counts, seconds=seconds)
+                plan, EndedCycleToArchive(cycle_id=plan.cycle_id, totals=counts, seconds=seconds)
             )
             if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(AddressCycleInput(so_far=self._totals))
+                workflow.continue_as_new(CarriedCycleTotals(so_far=self._totals))
 
     @workflow.query
     def status(self) -> AddressCycleStatus:
@@ -68,7 +68,7 @@ class AddressCycle:
         self._set_status_and_show_in_web_ui(CyclePhase.LOAD, cycle_id)
         plan = await workflow.execute_activity_method(
             AddressCycleActivities.resume_or_begin_cycle_unless_paused,
-            BeginCycleInput(cycle_id=cycle_id),
+            IdOfCycleToBegin(cycle_id=cycle_id),
             **ADDRESS_BATCH,
         )
         self._totals = self._totals.add(loaded=plan.loaded, superseded=plan.superseded)
@@ -78,7 +78,7 @@ class AddressCycle:
         """Return the swaps that are unfinished by now, whether this cycle or an earlier one has tried them."""
         if not plan.swaps and not plan.waiting:
             return []
-        queued: ListWaitingSwapsResult = await workflow.execute_activity_method(
+        queued: StepsOfWaitingSwaps = await workflow.execute_activity_method(
             AddressCycleActivities.list_waiting_swaps,
             ListWaitingSwapsInput(cycle_id=plan.cycle_id, config_version=plan.config_version),
             **ADDRESS_BATCH,
@@ -110,7 +110,7 @@ class AddressCycle:
         self._totals = self._totals.add(done=applied.done, failed=applied.failed, superseded=applied.superseded)
 
     async def _confirm_and_archive_messages_and_count_cycle(
-        self, plan: CyclePlanResult, ended: ArchiveCycleInput
+        self, plan: CyclePlanResult, ended: EndedCycleToArchive
     ) -> None:
         self._set_status_and_show_in_web_ui(CyclePhase.ARCHIVE, plan.cycle_id)
         await workflow.execute_activity_method(

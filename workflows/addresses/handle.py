@@ -25,10 +25,10 @@ from temporalio.service import RPCError
 
 from domain.addresses import names
 from domain.addresses.activity_models import (
-    AddressCycleInput,
     AddressCycleStatus,
-    CompareModulesInput,
-    IntakeWorkflowInput,
+    CarriedCycleTotals,
+    ComparisonNameInput,
+    IntakeTopicAndCarriedCounts,
     PurgeAddressesInput,
 )
 from domain.addresses.messages import Topic
@@ -95,7 +95,7 @@ def _build_cycle_schedule(pause_seconds: float | None) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             names.CYCLE_WORKFLOW,
-            AddressCycleInput(),
+            CarriedCycleTotals(),
             id=names.CYCLE_SCHEDULE,
             task_queue=names.QUEUE,
             typed_search_attributes=starts.build_search_attributes(names.SYSTEM),
@@ -138,7 +138,7 @@ async def start_intake_workflow_of_each_topic(engine: Client) -> None:
     for topic in Topic:
         intake = WorkflowStart(
             workflow=names.INTAKE_WORKFLOW,
-            argument=IntakeWorkflowInput(topic=topic),
+            argument=IntakeTopicAndCarriedCounts(topic=topic),
             id=names.build_intake_workflow_id(topic),
             queue=names.INTAKE_QUEUE,
             same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
@@ -207,7 +207,7 @@ async def start_purge(engine: Client, purge_id: str, params: PurgeAddressesInput
     await starts.start_workflow(engine, purge)
 
 
-async def start_comparison(engine: Client, params: CompareModulesInput) -> None:
+async def start_comparison(engine: Client, params: ComparisonNameInput) -> None:
     """Start a comparison of the modules; a second one with the same name joins it."""
     comparison = WorkflowStart(
         workflow=names.DRIFT_WORKFLOW,

@@ -9,15 +9,15 @@ with workflow.unsafe.imports_passed_through():
     from activities.addresses.drift import DriftActivities
     from domain.addresses import names
     from domain.addresses.activity_models import (
-        CompareModulesInput,
-        CompareModulesResult,
+        AddressIdsByPurgeOutcome,
+        ComparisonNameInput,
         IntakeMessageCounts,
-        IntakeWorkflowInput,
-        LogicalDeleteCheckResult,
+        IntakeTopicAndCarriedCounts,
+        LogicalDeleteCheckCounts,
+        ModuleComparisonCounts,
+        PulledMessageCountsOrOff,
         PullTopicInput,
-        PullTopicResult,
         PurgeAddressesInput,
-        PurgeAddressesResult,
     )
     from infra import temporal
     from workflows.activity_calls import ADDRESS_BATCH, ADDRESS_CHECK, MODULE_COMPARISON
@@ -28,12 +28,12 @@ class AddressIntake:
     """The intake of one topic."""
 
     @workflow.init
-    def __init__(self, params: IntakeWorkflowInput) -> None:
+    def __init__(self, params: IntakeTopicAndCarriedCounts) -> None:
         self._params = params
         self._taken = params.taken
 
     @workflow.run
-    async def run(self, params: IntakeWorkflowInput) -> IntakeMessageCounts:
+    async def run(self, params: IntakeTopicAndCarriedCounts) -> IntakeMessageCounts:
         while True:
             report = await self._pull_topic_and_count()
             self._taken = self._taken.add(report.taken)
@@ -51,7 +51,7 @@ class AddressIntake:
         """Return the counts up to the last pull."""
         return self._taken
 
-    async def _pull_topic_and_count(self) -> PullTopicResult:
+    async def _pull_topic_and_count(self) -> PulledMessageCountsOrOff:
         return await workflow.execute_activity_method(
             AddressIntakeActivities.pull_messages,
             PullTopicInput(topic=self._params.topic, seconds=self._params.slice_seconds),
@@ -65,10 +65,10 @@ class LogicalDeleteCheck:
     """Check all logically deleted addresses."""
 
     def __init__(self) -> None:
-        self._result: LogicalDeleteCheckResult | None = None
+        self._result: LogicalDeleteCheckCounts | None = None
 
     @workflow.run
-    async def run(self) -> LogicalDeleteCheckResult:
+    async def run(self) -> LogicalDeleteCheckCounts:
         self._result = await workflow.execute_activity_method(
             LogicalDeleteActivities.check_logical_deletes_and_purge_if_configured,
             **ADDRESS_CHECK,
@@ -76,7 +76,7 @@ class LogicalDeleteCheck:
         return self._result
 
     @workflow.query
-    def status(self) -> LogicalDeleteCheckResult | None:
+    def status(self) -> LogicalDeleteCheckCounts | None:
         """Return the result; None while the check runs."""
         return self._result
 
@@ -86,10 +86,10 @@ class SelectedAddressesPurge:
     """Purge the addresses that an operator selected."""
 
     def __init__(self) -> None:
-        self._result: PurgeAddressesResult | None = None
+        self._result: AddressIdsByPurgeOutcome | None = None
 
     @workflow.run
-    async def run(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
+    async def run(self, params: PurgeAddressesInput) -> AddressIdsByPurgeOutcome:
         self._result = await workflow.execute_activity_method(
             LogicalDeleteActivities.purge_addresses,
             params,
@@ -100,7 +100,7 @@ class SelectedAddressesPurge:
         return self._result
 
     @workflow.query
-    def status(self) -> PurgeAddressesResult | None:
+    def status(self) -> AddressIdsByPurgeOutcome | None:
         """Return the result; None while the purge runs."""
         return self._result
 
@@ -110,10 +110,10 @@ class ModuleComparison:
     """Compare the addresses of all modules."""
 
     def __init__(self) -> None:
-        self._result: CompareModulesResult | None = None
+        self._result: ModuleComparisonCounts | None = None
 
     @workflow.run
-    async def run(self, params: CompareModulesInput) -> CompareModulesResult:
+    async def run(self, params: ComparisonNameInput) -> ModuleComparisonCounts:
         self._result = await workflow.execute_activity_method(
             DriftActivities.write_drift_report,
             params,
@@ -124,6 +124,6 @@ class ModuleComparison:
         return self._result
 
     @workflow.query
-    def status(self) -> CompareModulesResult | None:
+    def status(self) -> ModuleComparisonCounts | None:
         """Return the result; None while the comparison runs."""
         return self._result

@@ -21,8 +21,8 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.activity_models import (
         DownloadInput,
         DownloadStateCarriedToNextRun,
+        ProbedSourcesOrWaitOrFile,
         ProbeInput,
-        ProbeResult,
         RecordEndInput,
         SourcesProbe,
         TableProbe,
@@ -79,7 +79,7 @@ class DownloadWorkflow:
         self._progress = run.progress or DownloadStateCarriedToNextRun(began=workflow.now())
         self._status = DownloadStatus()
         self._is_retry_wanted = False
-        self._probed = ProbeResult()
+        self._probed = ProbedSourcesOrWaitOrFile()
         self._file_maker = FileMaker(
             self._spec, self._progress, lambda phase: self._publish_status(DownloadState.RUNNING, phase)
         )

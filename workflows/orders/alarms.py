@@ -12,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.activities import PlatformActivities
     from activities.orders.watch import OverdueScanActivities, PlatformPresenceActivities
     from domain.orders import names
-    from domain.orders.activity_models import OrderWatchInput, PlatformAlarm, ServedPlatformsResult
+    from domain.orders.activity_models import OrderWatchPatienceInput, PlatformAlarm, ServedPlatformsResult
     from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from workflows.activity_calls import PRESENCE_CHECK, PROMPT_ACTIVITY
     from workflows.webhooks import delivery
@@ -45,7 +45,7 @@ class OrderWatchWorkflow:
         self._presence: ServedPlatformsResult | None = None
 
     @workflow.run
-    async def run(self, params: OrderWatchInput) -> ServedPlatformsResult:
+    async def run(self, params: OrderWatchPatienceInput) -> ServedPlatformsResult:
         """Check all platforms once."""
         watched = await workflow.execute_activity_method(PlatformPresenceActivities.list_platforms, **PROMPT_ACTIVITY)
         presence = self._presence = await _find_served_and_unserved(watched.platforms, params.patience_seconds)
@@ -53,7 +53,9 @@ class OrderWatchWorkflow:
             PlatformPresenceActivities.record_presence, presence, **PROMPT_ACTIVITY
         )
         await start_alarm_deliveries(result.alarms)
-        result = await workflow.execute_activity_method(OverdueScanActivities.report_overdue, **PROMPT_ACTIVITY)
+        result = await workflow.execute_activity_method(
+            OverdueScanActivities.report_stale_slices_and_close_lost_backfills, **PROMPT_ACTIVITY
+        )
         await start_alarm_deliveries(result.alarms)
         return presence
 

@@ -33,8 +33,8 @@ with workflow.unsafe.imports_passed_through():
         ClaimSlicesResult,
         ClockSkewAndAlarmResult,
         MeasureClockSkewInput,
-        OrderCycleInput,
         OrderCycleStatus,
+        PlatformAndCycleRunFlags,
         PlatformFaultInput,
         SliceInput,
         SliceJob,
@@ -63,7 +63,7 @@ class OrderCycleWorkflow:
     """One run of a platform's schedule."""
 
     @workflow.init
-    def __init__(self, params: OrderCycleInput) -> None:
+    def __init__(self, params: PlatformAndCycleRunFlags) -> None:
         self._params = params
         self._running: dict[TimeWindow, asyncio.Task[None]] = {}
         self._running_elsewhere: dict[TimeWindow, datetime] = {}
@@ -78,7 +78,7 @@ class OrderCycleWorkflow:
         self._skew_at = workflow.now()
 
     @workflow.run
-    async def run(self, params: OrderCycleInput) -> OrderCycleStatus:
+    async def run(self, params: PlatformAndCycleRunFlags) -> OrderCycleStatus:
         """Claim and run slices until nothing is left to claim."""
         claimed = await self._measure_skew_and_claim_slices(self._get_scheduled_time())
         if claimed.rereads:

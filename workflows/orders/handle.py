@@ -25,8 +25,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from domain.orders import names
 from domain.orders.activity_models import (
     BackfillInput,
-    OrderCycleInput,
-    OrderWatchInput,
+    OrderWatchPatienceInput,
+    PlatformAndCycleRunFlags,
     ReportInput,
     SliceInput,
     SliceStatus,
@@ -103,7 +103,7 @@ def _build_watch_schedule(*, has_platforms: bool = True) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             names.WATCH_WORKFLOW,
-            OrderWatchInput(),
+            OrderWatchPatienceInput(),
             id=names.WATCH,
             task_queue=names.QUEUE,
             typed_search_attributes=starts.build_search_attributes(names.SYSTEM),
@@ -118,7 +118,7 @@ def _build_cycle_schedule(platform: str, project_id: str) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             names.CYCLE_WORKFLOW,
-            OrderCycleInput(platform=platform, heeds_pause=True),
+            PlatformAndCycleRunFlags(platform=platform, heeds_pause=True),
             id=names.build_cycle_schedule_id(platform),
             task_queue=names.QUEUE,
             typed_search_attributes=build_search_attributes(project_id),

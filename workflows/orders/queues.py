@@ -49,7 +49,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 backfilling.end_backfill,
                 watching.list_platforms,
                 watching.record_presence,
-                OverdueScanActivities(services).report_overdue,
+                OverdueScanActivities(services).report_stale_slices_and_close_lost_backfills,
                 OrderHousekeeping(services).purge_copies_pages_and_answers,
             ],
             slots=20,

@@ -10,7 +10,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from activities.tasks.activities import LaneActivities
     from domain.tasks import names
-    from domain.tasks.activity_models import CheckpointResult, CloseLaneInput, FinishedTaskCounts, LaneInput
+    from domain.tasks.activity_models import CloseLaneInput, FinishedTaskCounts, LaneInput, LanePassedByTypeResult
     from domain.tasks.lane import PACE, CheckpointSchedule, Lane
     from domain.tasks.messages import (
         LaneBatch,
@@ -62,7 +62,7 @@ class TaskLane:
             **PROMPT_ACTIVITY,
             summary="close",
         )
-        return self._lane.build_result()
+        return self._lane.count_finished_tasks()
 
     @workflow.update(name=names.APPLY_BATCH)
     def apply_batch(self, batch: LaneBatch) -> LaneBatchReply:
@@ -143,7 +143,7 @@ class TaskLane:
         checkpoint = self._schedule.begin_and_collect_checkpoint(
             self._lane.state, self._input.type, self._input.pos, _get_now_ms()
         )
-        result: CheckpointResult = await workflow.execute_activity_method(
+        result: LanePassedByTypeResult = await workflow.execute_activity_method(
             LaneActivities.save_checkpoint,
             checkpoint,
             **PROMPT_ACTIVITY,

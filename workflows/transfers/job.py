@@ -88,7 +88,7 @@ class TransferJob:
             while not sending.done():
                 await self._cancel_targets_if_cancelled(asyncio.shield(sending))
             sending.result()
-            self._status.ended = await self._run_activity(TransferActivities.finish_job, job)
+            self._status.ended = await self._run_activity(TransferActivities.mark_job_ended_and_get_outcome, job)
             self._publish_phase("done", self._status.ended.state)
         return self.status()
 

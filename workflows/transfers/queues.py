@@ -27,7 +27,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 activities.fail_targets_without_agent,
                 activities.end_targets,
                 activities.cancel_targets,
-                activities.finish_job,
+                activities.mark_job_ended_and_get_outcome,
                 TransferHousekeeping(services).purge_expired_jobs_and_cancellations,
             ],
             slots=20,

@@ -211,7 +211,7 @@ class ParquetRenderer:
         self._writer.write_table(pa.table(columns, schema=self._schema), row_group_size=max(1, table.num_rows))
         return self._outbox.take_written()
 
-    def finish(self) -> bytes:
+    def write_footer_and_take_bytes(self) -> bytes:
         """Write the footer, which completes the file."""
         self._writer.close()
         return self._outbox.take_written()

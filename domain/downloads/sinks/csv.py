@@ -103,9 +103,12 @@ def encode_rows(
     pieces, done = [], 0
     for start in sorted({*_find_cells_with_escapes(text), *_find_nested_cells(text)}):
         end = text.index(_EDGE, start)
-        pieces += [_encode_cells_without_escapes(text[done:start], signs), _encode_field(text[start:end], guard)]
+        pieces += [
+            _encode_unescaped_cells_and_guard_signs(text[done:start], signs),
+            _encode_field(text[start:end], guard),
+        ]
         done = end
-    pieces.append(_encode_cells_without_escapes(text[done:], signs))
+    pieces.append(_encode_unescaped_cells_and_guard_signs(text[done:], signs))
     return transcode_from_utf8(b"".join(pieces), encoding)
 
 
@@ -141,7 +144,7 @@ def _find_cell_start(text: bytes, position: int) -> int:
     return edge + (len(_CELL_END) if text[edge + 1] == ord(",") else len(_ROW_END))
 
 
-def _encode_cells_without_escapes(text: bytes, signs: Sequence[bytes]) -> bytes:
+def _encode_unescaped_cells_and_guard_signs(text: bytes, signs: Sequence[bytes]) -> bytes:
     """Encode cells without escapes: a quote before a sign can only open a text."""
     for sign in signs:
         text = text.replace(b'"' + sign, b"\"'" + sign)

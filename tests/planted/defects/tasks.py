@@ -74,8 +74,8 @@ DEFECTS = (
         "worlds-find-a-time-out-that-counts-twice",
         "tasks",
         "domain/tasks/state.py",
-        "self._fail_attempt_or_end_task(task, task.crt_retry_num + 1, AttemptOutcome.TIMED_OUT)",
-        "self._fail_attempt_or_end_task(task, task.crt_retry_num + 2, AttemptOutcome.TIMED_OUT)",
+        "self._fail_attempt_or_end_task(task, task.crt_retry_num + 1, NonFinalAttemptOutcome.TIMED_OUT)",
+        "self._fail_attempt_or_end_task(task, task.crt_retry_num + 2, NonFinalAttemptOutcome.TIMED_OUT)",
         ("tests/worlds/test_tasks.py", "-m", "soak", "-k", "family and leases"),
     ),
     Defect(

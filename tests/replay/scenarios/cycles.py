@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from domain.addresses import names as addresses_names
-from domain.addresses.activity_models import AddressCycleInput
+from domain.addresses.activity_models import CarriedCycleTotals
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from sims.oss.server import running_oss
@@ -61,7 +61,7 @@ async def record_continued(recorder: Recorder) -> None:
         await _publish(recorder, "continued", [("create", uprn, 0) for uprn in range(101, 151)])
         workflow_id = f"{addresses_names.CYCLE_SCHEDULE}-recorded"
         handle = await recorder.engine.start_workflow(
-            AddressCycle.run, AddressCycleInput(), id=workflow_id, task_queue=addresses_names.QUEUE
+            AddressCycle.run, CarriedCycleTotals(), id=workflow_id, task_queue=addresses_names.QUEUE
         )
         await handle.result()
         first = handle.first_execution_run_id
@@ -79,7 +79,7 @@ async def _record_paused(recorder: Recorder) -> None:
 async def _run(recorder: Recorder, name: str) -> None:
     workflow_id = f"{addresses_names.CYCLE_SCHEDULE}-{name}"
     await recorder.engine.execute_workflow(
-        AddressCycle.run, AddressCycleInput(), id=workflow_id, task_queue=addresses_names.QUEUE
+        AddressCycle.run, CarriedCycleTotals(), id=workflow_id, task_queue=addresses_names.QUEUE
     )
     await recorder.keep(workflow_id, AddressCycle.__name__, name)
 

@@ -8,7 +8,7 @@ from temporalio.client import WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
 
 from domain.addresses import names as addresses_names
-from domain.addresses.activity_models import IntakeMessageCounts, IntakeWorkflowInput
+from domain.addresses.activity_models import IntakeMessageCounts, IntakeTopicAndCarriedCounts
 from domain.addresses.messages import Topic
 from sims.pubsub.server import running_pubsub
 from tests.replay.recorder import Recorder
@@ -63,7 +63,7 @@ async def _start(recorder: Recorder, topic: Topic) -> WorkflowHandle[AddressInta
     """Start instead of the worker's own intake, whose slices are long, and which would take the messages."""
     return await recorder.engine.start_workflow(
         AddressIntake.run,
-        IntakeWorkflowInput(topic=topic, slice_seconds=0.5),
+        IntakeTopicAndCarriedCounts(topic=topic, slice_seconds=0.5),
         id=addresses_names.build_intake_workflow_id(topic),
         task_queue=addresses_names.INTAKE_QUEUE,
         id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,

@@ -20,7 +20,13 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDReusePolicy
 
 from domain.orders import names
-from domain.orders.activity_models import OrderCycleInput, OrderWatchInput, ReportInput, SliceInput, SliceJob
+from domain.orders.activity_models import (
+    OrderWatchPatienceInput,
+    PlatformAndCycleRunFlags,
+    ReportInput,
+    SliceInput,
+    SliceJob,
+)
 from domain.orders.slices import SliceReadPurpose
 from domain.orders.windows import LiveOrHistory, TimeWindow
 from sims.platforms.dialects.plain import PLAIN
@@ -60,7 +66,7 @@ async def record_continued(recorder: Recorder) -> None:
     for number in ("waits", "long"):
         cycle = await recorder.engine.start_workflow(
             OrderCycleWorkflow.run,
-            OrderCycleInput(platform=number),
+            PlatformAndCycleRunFlags(platform=number),
             id=f"{names.build_cycle_schedule_id(number)}-recorded",
             task_queue=names.QUEUE,
             search_attributes=build_search_attributes(recorder.project_id),
@@ -198,7 +204,7 @@ async def _record_report(recorder: Recorder, number: str, name: str) -> None:
 async def _record_watch(recorder: Recorder) -> None:
     workflow_id = f"{names.WATCH}-recorded"
     await recorder.engine.execute_workflow(
-        OrderWatchWorkflow.run, OrderWatchInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
+        OrderWatchWorkflow.run, OrderWatchPatienceInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
     )
     await recorder.keep(workflow_id, OrderWatchWorkflow.__name__, "served")
 
@@ -228,7 +234,7 @@ async def _cycle(recorder: Recorder, number: str, name: str) -> None:
     try:
         await recorder.engine.execute_workflow(
             OrderCycleWorkflow.run,
-            OrderCycleInput(platform=number),
+            PlatformAndCycleRunFlags(platform=number),
             id=workflow_id,
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from domain.addresses import names as addresses_names
-from domain.addresses.activity_models import CompareModulesInput, PurgeAddressesInput
+from domain.addresses.activity_models import ComparisonNameInput, PurgeAddressesInput
 from domain.addresses.operations import Module
 from sims.oss.server import TOKEN, running_oss
 from tests.replay.recorder import Recorder
@@ -43,7 +43,7 @@ async def record(recorder: Recorder) -> None:
         await engine.execute_workflow(SelectedAddressesPurge.run, order, id=purge, task_queue=addresses_names.QUEUE)
         await recorder.keep(purge, SelectedAddressesPurge.__name__, "not-listed")
         await engine.execute_workflow(
-            ModuleComparison.run, CompareModulesInput(report="1"), id=drift, task_queue=addresses_names.QUEUE
+            ModuleComparison.run, ComparisonNameInput(report="1"), id=drift, task_queue=addresses_names.QUEUE
         )
         await recorder.keep(drift, ModuleComparison.__name__, "no-addresses")
 

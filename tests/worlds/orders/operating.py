@@ -12,7 +12,7 @@ from temporalio.client import WorkflowFailureError
 from temporalio.common import WorkflowIDReusePolicy
 
 from domain.orders import names
-from domain.orders.activity_models import OrderCycleInput
+from domain.orders.activity_models import PlatformAndCycleRunFlags
 from tests.support.orders import Orders
 from tests.worlds.orders.expecting import BUSY, expect
 from tests.worlds.orders.judging import SeenReading
@@ -102,7 +102,7 @@ class Operator:
         before = await self.orders.row(self.number)
         handle = await self.orders.engine.start_workflow(
             OrderCycleWorkflow.run,
-            OrderCycleInput(platform=self.number, heeds_pause=True),
+            PlatformAndCycleRunFlags(platform=self.number, heeds_pause=True),
             id=f"{names.build_cycle_schedule_id(self.number)}-test",
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,

@@ -110,8 +110,8 @@ WRAPPERS: Mapping[type[Request], set[str]] = {
     requests.CreateTaskRequest: {"task_data"},
     requests.CreateTasksRequest: {"task_list"},
     requests.RegisterTaskTypeRequest: {"task_type_data"},
-    requests.SetTaskRequest: {"task_data"},
-    requests.SetTasksRequest: {"task_list"},
+    requests.SetTaskResultRequest: {"task_data"},
+    requests.SetTaskResultsRequest: {"task_list"},
     requests.HeartbeatTasksRequest: {"task_list"},
     requests.PutBackHeldOrCopyEndedTasksRequest: {"task_list"},
 }
