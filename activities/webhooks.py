@@ -51,7 +51,7 @@ class WebhookActivities:
         self._settings = settings
 
     @activity.defn(name="webhook_save_delivery")
-    async def save_delivery(self, delivery: WebhookDeliveryInput) -> DeliveryState:
+    async def insert_delivery_or_make_pending(self, delivery: WebhookDeliveryInput) -> DeliveryState:
         """Insert the delivery, or make it pending again; return its state."""
         state = await webhooks.insert_or_reset_delivery(self._database, delivery, self._sealer.open(delivery.url))
         if state is DeliveryState.DISABLED:
@@ -155,7 +155,7 @@ class WebhookAndSharedRecordHousekeeping:
     async def purge_audit_log_and_idempotency_keys(self) -> int:
         """Delete actions of the audit log and idempotency keys past their retention; return how many."""
         now = datetime.now(UTC)
-        actions = partial(audit.purge_entries, self._database, now - self._audit_retention)
+        actions = partial(audit.purge_audit_entries, self._database, now - self._audit_retention)
         claims = partial(projects.purge_idempotency_keys, self._database, now - self._claim_retention)
         purged, failures = 0, list[Exception]()
         for purge in (actions, claims):

@@ -63,7 +63,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     settings = services.settings
     _require_long_secrets(settings)
     app = web.Application(
-        middlewares=[middleware.trace_request] if tracing.is_started() else [],
+        middlewares=[middleware.trace_request] if tracing.is_span_export_started() else [],
         client_max_size=settings.api.body_max_bytes,
     )
     app[middleware.DEADLINES] = deadlines.DeadlineQueue(

@@ -72,7 +72,7 @@ class AbstractBatcher(ABC, Generic[Value, Result]):
         """Add an item to the next batch; return the future of its result."""
         item = BatchItem(value, weight, asyncio.get_running_loop().create_future())
         self.waiting.append(item)
-        self.add_weight(item)
+        self.add_weight_and_check_ready(item)
         if self.sending is None:
             self.sending = asyncio.create_task(self._send_batches_until_none_waits())
         return item.result
@@ -81,7 +81,7 @@ class AbstractBatcher(ABC, Generic[Value, Result]):
         """Put items that a batch could not hold at the front of the next one."""
         self.waiting.extendleft(reversed(items))
         for item in items:
-            self.add_weight(item)
+            self.add_weight_and_check_ready(item)
 
     def take_batch(self) -> list[BatchItem[Value, Result]]:
         """Remove the next batch from the queue: in order, at least one item, without those whose callers have gone."""
@@ -99,7 +99,7 @@ class AbstractBatcher(ABC, Generic[Value, Result]):
         self.clear_ready_unless_full()
         return batch
 
-    def add_weight(self, item: BatchItem[Value, Result]) -> None:
+    def add_weight_and_check_ready(self, item: BatchItem[Value, Result]) -> None:
         """Add the weight of a waiting item, and set `ready` if the batch need not wait any longer."""
         self.weight += item.weight
         if self.is_ready():

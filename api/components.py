@@ -40,7 +40,7 @@ async def measure_health_of_all(services: Services) -> list[ComponentHealth]:
 
 async def _measure_health(services: Services, name: str) -> ComponentHealth:
     started = time.perf_counter()
-    trouble = await services.check_component(name)
+    trouble = await services.check_component_and_note_down_since(name)
     milliseconds = None if trouble else round((time.perf_counter() - started) * 1000, 1)
     return ComponentHealth(
         name=name,

@@ -65,7 +65,7 @@ class DailyQuotaCounter:
         Raises:
             QuotaExhausted: The project would use more than it may of one; nothing is counted.
         """
-        counts = {name: await self._get_count(build_day_bucket_name(name, project_id)) for name in amounts}
+        counts = {name: await self._get_or_read_count(build_day_bucket_name(name, project_id)) for name in amounts}
         for name, count in counts.items():
             limit: int = getattr(limits, name)
             if count.total + max(amounts[name], 1) > limit:
@@ -80,7 +80,7 @@ class DailyQuotaCounter:
                 bucket = build_day_bucket_name(name, project_id)
                 # It may have been dropped while another was read.
                 self._known.setdefault(bucket, count).unsaved += amounts[name]
-                self._save_later(bucket)
+                self._schedule_save(bucket)
 
     def release(self, project_id: str, amounts: Mapping[str, int]) -> None:
         """Count amounts no more, as what they were counted for was refused."""
@@ -98,7 +98,7 @@ class DailyQuotaCounter:
         unsaved = [bucket for bucket, count in self._known.items() if count.unsaved > 0]
         await asyncio.gather(*map(self._shared_saves.read_anew, unsaved), return_exceptions=True)
 
-    async def _get_count(self, bucket: str) -> _DayCount:
+    async def _get_or_read_count(self, bucket: str) -> _DayCount:
         count = self._known.get(bucket)
         if count is None or time.monotonic() - count.read_at > STALE_SECONDS:
             count = await self._shared_saves.read_anew(bucket)
@@ -106,7 +106,7 @@ class DailyQuotaCounter:
         self._known.move_to_end(bucket)
         return count
 
-    def _save_later(self, bucket: str) -> None:
+    def _schedule_save(self, bucket: str) -> None:
         if bucket not in self._saving:
             self._saving[bucket] = asyncio.create_task(self._save_until_nothing_is_left(bucket))
 

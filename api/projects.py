@@ -336,7 +336,7 @@ async def _create_key(call: Call, session: Session, project_id: str, permissions
         key_id=_create_random_text(rules.KEY_ID_LENGTH), secret=_create_random_text(rules.SECRET_LENGTH)
     )
     pepper = call.services.settings.secrets.list_peppers()[0]
-    row = await store.add_key(session, project_id, key, pepper, permissions)
+    row = await store.insert_api_key(session, project_id, key, pepper, permissions)
     return NewKeyResponse(**_build_key_response(row).model_dump(), api_key=key.text)
 
 

@@ -112,7 +112,7 @@ class PubSubClient:
         Raises:
             PubSubFailure: There was no response, or not a valid one. Pulls are not repeated here.
         """
-        body = await self._call(
+        body = await self._call_with_retries(
             subscription, "pull", {"maxMessages": self._settings.pull_max}, self._settings.timeout_seconds
         )
         try:
@@ -124,14 +124,14 @@ class PubSubClient:
         """Acknowledge messages; Pub/Sub may deliver them again all the same."""
         for first in range(0, len(ack_ids), ACKS_MAX):
             ids = ack_ids[first : first + ACKS_MAX]
-            await self._call(subscription, "acknowledge", {"ackIds": ids}, CALL_TIMEOUT_SECONDS)
+            await self._call_with_retries(subscription, "acknowledge", {"ackIds": ids}, CALL_TIMEOUT_SECONDS)
 
     async def make_available_for_next_pull(self, subscription: str, ack_ids: Sequence[str]) -> None:
         """Return messages for the next pull at once, instead of when their deadline ends."""
         for first in range(0, len(ack_ids), ACKS_MAX):
             ids = ack_ids[first : first + ACKS_MAX]
             body = {"ackIds": ids, "ackDeadlineSeconds": 0}
-            await self._call(subscription, "modifyAckDeadline", body, CALL_TIMEOUT_SECONDS)
+            await self._call_with_retries(subscription, "modifyAckDeadline", body, CALL_TIMEOUT_SECONDS)
 
     async def require_pullable_subscription(self, subscription: str) -> None:
         """Check that a subscription is there and may be pulled, by a call about a message that there is not.
@@ -154,22 +154,22 @@ class PubSubClient:
         ids: list[str] = []
         for first in range(0, len(payloads), PUBLISH_MAX):
             batch = [{"data": b64encode(each).decode()} for each in payloads[first : first + PUBLISH_MAX]]
-            body = await self._call(topic, "publish", {"messages": batch}, CALL_TIMEOUT_SECONDS)
+            body = await self._call_with_retries(topic, "publish", {"messages": batch}, CALL_TIMEOUT_SECONDS)
             try:
                 ids += _PUBLISH_RESPONSE.decode(body).message_ids
             except ValueError as error:
                 raise PubSubFailure(f"Pub/Sub's answer to a publish to {topic} cannot be read: {error}.") from error
         return ids
 
-    async def _call(self, resource: str, verb: str, body: object, timeout_seconds: float) -> bytes:
+    async def _call_with_retries(self, resource: str, verb: str, body: object, timeout_seconds: float) -> bytes:
         content = msgspec.json.encode(body)
         return await self._caller.call_with_retries(
             verb,
-            lambda: self._attempt(resource, verb, content, timeout_seconds),
+            lambda: self._post_with_renewed_token(resource, verb, content, timeout_seconds),
             repeats=verb not in ("pull", "publish"),
         )
 
-    async def _attempt(self, resource: str, verb: str, content: bytes, timeout_seconds: float) -> bytes:
+    async def _post_with_renewed_token(self, resource: str, verb: str, content: bytes, timeout_seconds: float) -> bytes:
         token = await self._credentials.get_token()
         try:
             response = await self._post(resource, verb, content, token, timeout_seconds)

@@ -241,7 +241,7 @@ class RetryingPageReader:
                 raise
 
 
-class InlineRowsPageClient:
+class RequestRowsAsSinglePage:
     """Rows that were sent with the request: one page in the object store."""
 
     def __init__(self, objects: ObjectStore, key: str) -> None:

@@ -50,7 +50,7 @@ async def send_heartbeats_during_block(
 
     task = asyncio.create_task(send_heartbeats_forever())
     if standby is not None:
-        _standbys.add(standby)
+        _standbys.add_and_start_thread(standby)
     try:
         yield
     finally:
@@ -103,10 +103,10 @@ class _LateHeartbeatThread:
         self._lock = threading.Lock()
         self._is_running = False
 
-    def add(self, fallback: _HeartbeatTrackerAndLateSender) -> None:
+    def add_and_start_thread(self, standby: _HeartbeatTrackerAndLateSender) -> None:
         """Add an activity; start the thread if it does not run."""
         with self._lock:
-            self._all.add(fallback)
+            self._all.add(standby)
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._run, name="heartbeats", daemon=True).start()

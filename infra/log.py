@@ -38,7 +38,7 @@ class BufferedLogWriter:
         self._lines: deque[bytes] = deque()
         self._due_in: asyncio.AbstractEventLoop | None = None
 
-    def write(self, line: bytes) -> None:
+    def buffer_and_schedule_write(self, line: bytes) -> None:
         """Buffer a line, and schedule the write."""
         self._lines.append(line)
         try:
@@ -70,7 +70,7 @@ class _LineLogger:
         self.name = name
 
     def write(self, line: bytes) -> None:
-        line_buffer.write(line)
+        line_buffer.buffer_and_schedule_write(line)
 
     debug = info = warning = warn = error = exception = critical = write
 

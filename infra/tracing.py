@@ -51,7 +51,7 @@ def start_span_export(settings: TraceSettings, service: str) -> None:
     _tracer = _provider.get_tracer("haulage", VERSION)
 
 
-def is_started() -> bool:
+def is_span_export_started() -> bool:
     """Return whether this process exports spans."""
     return _tracer is not None
 

@@ -59,7 +59,7 @@ class Services:
             "bucket": self.objects.check_health,
         }
 
-    async def check_component(self, component: str) -> str | None:
+    async def check_component_and_note_down_since(self, component: str) -> str | None:
         """Return what is wrong with a component; None if it serves."""
         trouble = await self._run_health_check_within_timeout(component)
         if trouble is None:
@@ -89,7 +89,7 @@ class Services:
     async def find_hanging_component(self) -> outages.Component | None:
         """Return the database or the engine if it does not answer."""
         for name, component in (("database", outages.Component.DATABASE), ("engine", outages.Component.ENGINE)):
-            if await self.check_component(name) == outages.NO_ANSWER:
+            if await self.check_component_and_note_down_since(name) == outages.NO_ANSWER:
                 return component
         return None
 

@@ -103,7 +103,7 @@ async def list_audit_entry_page_plus_one(
     return (await session.exec(statement)).all()
 
 
-async def purge_entries(database: Database, before: datetime, limit: int) -> int:
+async def purge_audit_entries(database: Database, before: datetime, limit: int) -> int:
     """Delete entries from before a time; return how many."""
     async with database.connection() as connection:
         deleted = await connection.execute(_PURGE, before, limit)

@@ -191,7 +191,7 @@ async def count_live_keys(session: Session, project_id: str) -> int:
     return (await session.exec(live)).one()
 
 
-async def add_key(
+async def insert_api_key(
     session: Session, project_id: str, key: ApiKeyText, pepper: str, permissions: KeyPermissions
 ) -> ApiKey:
     """Create a key."""

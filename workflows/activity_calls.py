@@ -60,7 +60,7 @@ def disable_retry_on_error_types(options: Options, *errors: type[Exception]) -> 
     return changed
 
 
-def read_fault(error: ActivityError) -> FaultRecord:
+def build_fault(error: ActivityError) -> FaultRecord:
     """Return the fault that an activity failed with; any other error becomes a fault with the code `internal`."""
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.type == FAULT_TYPE:

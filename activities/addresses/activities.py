@@ -20,8 +20,8 @@ from clients.pubsub import PubSubClient, PubSubFailure, ReceivedMessage
 from domain.addresses import activity_models, names
 from domain.addresses.activity_models import (
     AddressIdsByPurgeOutcome,
+    AppliedMessageCounts,
     ApplyStepInput,
-    ApplyStepResult,
     CyclePlanResult,
     EndedCycleToArchive,
     IdOfCycleToBegin,
@@ -84,7 +84,7 @@ class AddressCycleActivities:
             return plan.model_copy(update={"config_version": config.version})
 
     @activity.defn(name="address_apply")
-    async def apply_step_and_count_endings(self, params: ApplyStepInput) -> ApplyStepResult:
+    async def apply_step_and_count_endings(self, params: ApplyStepInput) -> AppliedMessageCounts:
         """Apply some messages in all four modules, and write the results."""
         async with send_heartbeats_during_block():
             config = await self._configuration.load_options_version(params.config_version)
@@ -290,7 +290,7 @@ class LogicalDeleteActivities:
         """Remove addresses from all modules, unless one has orders in flight at this moment."""
         async with send_heartbeats_during_block():
             found = await logical_deletes.find_unpurged(self._database, params.address_ids)
-            return await self._purge_unneeded(found, params.who, params.reason)
+            return await self._check_and_purge_unneeded(found, params.who, params.reason)
 
     async def _check_and_purge_page(
         self, report: LogicalDeleteCheckCounts, page: Sequence[ListedLogicalDelete], *, auto_purge: bool
@@ -298,7 +298,7 @@ class LogicalDeleteActivities:
         checked, silent = await self._ask_modules_about_open_orders_and_save(page)
         removable = [each for each in checked if each.is_removable]
         purged = (
-            await self._purge_unneeded(removable, AUTO_PURGE_ACTOR, None, is_already_checked=True)
+            await self._check_and_purge_unneeded(removable, AUTO_PURGE_ACTOR, None, is_already_checked=True)
             if auto_purge
             else AddressIdsByPurgeOutcome()
         )
@@ -331,7 +331,7 @@ class LogicalDeleteActivities:
             # The client has logged why.
             return None
 
-    async def _purge_unneeded(
+    async def _check_and_purge_unneeded(
         self, listed: Sequence[ListedLogicalDelete], who: str, reason: str | None, *, is_already_checked: bool = False
     ) -> AddressIdsByPurgeOutcome:
         """Remove addresses that no module needs; ask the modules first unless they were asked already."""

@@ -18,7 +18,7 @@ from typing import Final, Protocol, TypeAlias
 
 from clients.modules import ModuleFailure
 from domain.addresses import ordering
-from domain.addresses.activity_models import ApplyStepInput, ApplyStepResult
+from domain.addresses.activity_models import AppliedMessageCounts, ApplyStepInput
 from domain.addresses.messages import Topic
 from domain.addresses.operations import LiveUprnsAndAppliedOps, Module, Operation, OperationResult
 from domain.addresses.ordering import FailedLookup
@@ -56,9 +56,9 @@ class ModulesClientForSendingAndLookups(Protocol):
 
 async def check_send_and_record_step(
     database: Database, settings: AddressSettings, modules: ModulesClientForSendingAndLookups, params: ApplyStepInput
-) -> ApplyStepResult:
+) -> AppliedMessageCounts:
     """Apply a step, group by group."""
-    total = ApplyStepResult()
+    total = AppliedMessageCounts()
     for group in params.step:
         messages = await load_unfinished_messages(database, params.cycle_id, group)
         blocked = await find_blocker_of_each_blocked_message(database, settings, params, messages)
@@ -73,7 +73,7 @@ async def check_send_and_record_step(
             if each.operation.seq in blocked
         ]
         written = await acknowledgements.write_results_and_count_ended_messages(database, settings, params, updates)
-        total = ApplyStepResult(
+        total = AppliedMessageCounts(
             done=total.done + written.done,
             failed=total.failed + written.failed,
             superseded=total.superseded + written.superseded,
@@ -186,7 +186,7 @@ async def _repeat_applied_operations_and_write_confirmations(
             written = reason.model_copy(update={"unsure": left}).to_json()
             reasons[seq] = None if written == "{}" else written
     if reasons:
-        await delivery.write_confirmations(database, updates, reasons)
+        await delivery.write_answers_and_list_kept_addresses(database, updates, reasons)
     return {
         module for module, said in answers_by_module.items() if _left_any_message_unanswered(module, messages, said)
     }

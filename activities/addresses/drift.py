@@ -228,9 +228,9 @@ class DriftCountsAndListedDifferences:
         self.compared += 1
         self.live.update(module for module, side in sides.items() if side)
         if difference := find_difference(uprn, sides):
-            self.add_difference(difference._replace(place=self.compared))
+            self.count_difference_and_list_up_to_max(difference._replace(place=self.compared))
 
-    def add_difference(self, difference: AddressDifference) -> None:
+    def count_difference_and_list_up_to_max(self, difference: AddressDifference) -> None:
         self.different += 1
         self.kinds.update(difference.kinds)
         if len(self.shown) < DIFFERENCES_MAX:
@@ -286,7 +286,7 @@ class DriftActivities:
             for now in await asyncio.gather(*(self._look_up_current_fingerprints_of_group(group) for group in groups)):
                 for uprn, sides in now.items():
                     if still := find_difference(uprn, sides):
-                        findings.add_difference(still)
+                        findings.count_difference_and_list_up_to_max(still)
             for difference in chain.from_iterable(groups):
                 findings.subtract_difference_from_counts(difference)
 

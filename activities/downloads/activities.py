@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 from activities.downloads import assembly, books, probing, small_files
 from activities.downloads.fetching import SLOW_PAGE_SECONDS, RangeFetcher
 from activities.downloads.stager import BookRenderingStager, RangeStager, load_ledger_and_tail
-from clients.sources import SLOT_HELD_MAX_SECONDS, InlineRowsPageClient, RetryingPageReader, RetryLater, SourceClient
+from clients.sources import SLOT_HELD_MAX_SECONDS, RequestRowsAsSinglePage, RetryingPageReader, RetryLater, SourceClient
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
     AssembleInput,
@@ -113,7 +113,7 @@ class DownloadActivities:
         return report
 
     @activity.defn(name="download_assemble")
-    async def assemble_ranges(self, assemble: AssembleInput) -> FileOrSegments:
+    async def join_ranges_or_plan_books(self, assemble: AssembleInput) -> FileOrSegments:
         """Join the staged ranges into one object and write the manifest, or plan the books to render."""
         async with send_heartbeats_during_block():
             with _convert_missing_to_staging_error():
@@ -161,7 +161,7 @@ class DownloadActivities:
     async def _probe_and_resume_or_start_over(self, request: ProbeInput) -> ProbedSourcesOrWaitOrFile:
         spec, earlier, began = request.spec, request.earlier, time.monotonic()
         tables = [await self._probe_table(request, table) for table in range(spec.table_count)]
-        probes, drawing = [table.probe for table in tables], _build_drawing(spec, tables)
+        probes, drawing = [table.probe for table in tables], _replace_tables_by_probed(spec, tables)
         seconds = time.monotonic() - began
         is_slow = seconds > SLOW_PAGE_SECONDS
         books.require_rows_within_single_book(spec, drawing, probes)
@@ -209,7 +209,7 @@ class DownloadActivities:
         """Open the source of a download, or the rows that were sent with it."""
         services, settings = self._services, self._services.settings.downloads
         if spec.inline_key is not None:
-            inline = InlineRowsPageClient(services.objects, spec.inline_key)
+            inline = RequestRowsAsSinglePage(services.objects, spec.inline_key)
             return RetryingPageReader(settings, inline, pause_max_seconds=pause_max_seconds)
         if spec.source_url is None:
             raise ValueError(f"download {spec.task_id} has neither a source URL nor rows of its own")
@@ -220,7 +220,7 @@ class DownloadActivities:
         redactor = SecretRedactor(url, headers)
         return RetryingPageReader(settings, pages, spec.first_page, redactor, spec.table, pause_max_seconds)
 
-    async def _probe_table(self, request: ProbeInput, table: int) -> probing.ProbedTable:
+    async def _probe_table(self, request: ProbeInput, table: int) -> probing.ProbeWithDrawing:
         spec, more = request.spec, request.columns.get(table, [])
         drawing = spec.drawing.tables[table] if spec.drawing is not None else None
         of_table = spec.build_table_spec(table)
@@ -358,7 +358,7 @@ def _count_and_log_end(finish: RecordEndInput) -> None:
     )
 
 
-def _build_drawing(spec: DownloadSpec, tables: Sequence[probing.ProbedTable]) -> WorkbookLayout | None:
+def _replace_tables_by_probed(spec: DownloadSpec, tables: Sequence[probing.ProbeWithDrawing]) -> WorkbookLayout | None:
     """Return the drawing with what the sources say of each table."""
     if spec.drawing is None:
         return None

@@ -15,11 +15,11 @@ from domain.downloads import names, repeats, sinks, staging
 from domain.downloads.activity_models import AssembleInput, FileManifest, FileOrSegments, SourcesProbe, TableProbe
 from domain.downloads.models import DownloadSpec, FileType, StoredFile
 from domain.downloads.staging import (
-    AssemblyRecord,
+    AssembledPartsRecord,
+    CompressedPageFrame,
     FilePiece,
     RangeLedger,
     RenderedSegment,
-    StagedFrame,
     StagedPartsInvalid,
     UploadedPartRecord,
     UploadedPiece,
@@ -210,12 +210,12 @@ class _TableJoiner:
         """Upload the missing parts and record all of them: after completion no part can be uploaded again."""
         key = names.build_assembly_record_key(self._spec)
         try:
-            record = AssemblyRecord.model_validate_json(await self._objects.get(key))
+            record = AssembledPartsRecord.model_validate_json(await self._objects.get(key))
         except ObjectMissing:
             record = None
         if record is None or record.upload_id != self._probe.upload_id:
             parts = [await self._upload_or_reuse_part(piece) for piece in pieces]
-            record = AssemblyRecord(upload_id=self._probe.upload_id, parts=parts)
+            record = AssembledPartsRecord(upload_id=self._probe.upload_id, parts=parts)
             await self._objects.put(key, record.model_dump_json().encode())
         return record.parts
 
@@ -289,14 +289,14 @@ async def _stream_parquet(objects: ObjectStore, staged_key: str, renderer: Parqu
     yield await asyncio.to_thread(renderer.write_footer_and_take_bytes)
 
 
-async def _read_head_frame(objects: ObjectStore, staged_key: str) -> StagedFrame:
+async def _read_head_frame(objects: ObjectStore, staged_key: str) -> CompressedPageFrame:
     async with aclosing(objects.stream(staged_key)) as content, aclosing(read_frames(content)) as pages:
         return await anext(pages)
 
 
-async def _read_row_groups(objects: ObjectStore, staged_key: str) -> AsyncIterator[list[StagedFrame]]:
+async def _read_row_groups(objects: ObjectStore, staged_key: str) -> AsyncIterator[list[CompressedPageFrame]]:
     """Yield the pages behind the head in groups, each a row group of the file."""
-    group, size = list[StagedFrame](), 0
+    group, size = list[CompressedPageFrame](), 0
     async with aclosing(objects.stream(staged_key)) as content, aclosing(read_frames(content)) as pages:
         await anext(pages)
         async for page in pages:

@@ -14,7 +14,7 @@ from domain.downloads import names
 from domain.downloads.models import DownloadSpec
 from domain.downloads.plan import RowSegment
 from domain.downloads.shape import TableShape
-from domain.downloads.staging import AssemblyRecord, read_frames
+from domain.downloads.staging import AssembledPartsRecord, read_frames
 from excel.limits import WorkbookFileTooLarge
 from excel.template.models import WorkbookLayout
 from infra.objects import ObjectStore
@@ -239,8 +239,8 @@ class StagedRowReader:
             start, rows = start + part.bytes, rows + part.rows
         return start, rows
 
-    async def _read_assembly_record(self, table: int) -> AssemblyRecord:
-        return AssemblyRecord.model_validate_json(
+    async def _read_assembly_record(self, table: int) -> AssembledPartsRecord:
+        return AssembledPartsRecord.model_validate_json(
             await self._objects.get(names.build_assembly_record_key(self._orders[table]))
         )
 

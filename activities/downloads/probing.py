@@ -29,7 +29,7 @@ PAGE_GOAL_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class ProbedTable:
+class ProbeWithDrawing:
     """The probed source of a table: its size, the drawing, and the encoded rows of its first page."""
 
     probe: TableProbe
@@ -44,7 +44,7 @@ async def probe_table(
     more_columns: list[str],
     failed_tries: Sequence[PageAttempts] = (),
     page_size_max: int | None = None,
-) -> ProbedTable:
+) -> ProbeWithDrawing:
     """Probe the source of a table.
 
     Args:
@@ -66,7 +66,7 @@ async def _build_probed_table(
     more_columns: list[str],
     first: FirstPage,
     extent: SourceExtent,
-) -> ProbedTable:
+) -> ProbeWithDrawing:
     first = replace(first, columns=list(dict.fromkeys([*first.columns, *more_columns])))
     if drawing is not None:
         drawing = _override_drawing_from_source(drawing, first)
@@ -88,7 +88,7 @@ async def _build_probed_table(
         row_bytes=len(page.data) / max(1, first.rows),
         first_rows=repeats.build_page_mark(page.rows, page.digest),
     )
-    return ProbedTable(probe, drawing, BufferedRowReader(page.data, first.rows, shape))
+    return ProbeWithDrawing(probe, drawing, BufferedRowReader(page.data, first.rows, shape))
 
 
 class _SourceProber:

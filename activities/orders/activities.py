@@ -27,8 +27,8 @@ from domain.orders import names
 from domain.orders.activity_models import (
     AlarmsToAnnounce,
     BackfillBatchInput,
-    BackfillSlicesToRead,
     BackfillInput,
+    BackfillSlicesToRead,
     ClaimSlicesInput,
     ClaimSlicesResult,
     ClockSkew,
@@ -193,7 +193,7 @@ class PlatformActivities:
             log.get(__name__).error("order_clock_unread", platform=params.platform, code=fault.code)
 
     @activity.defn(name="order_read")
-    async def read_slice(self, params: ReadSliceInput) -> ReadSliceResult:
+    async def read_and_commit_slice(self, params: ReadSliceInput) -> ReadSliceResult:
         """Make one attempt at a slice: read, confirm, and commit orders and the ledger's row in one transaction."""
         saver = slice_attempts.AnswerLogSaver(self._objects, params)
         async with send_heartbeats_during_block(saver.list_heartbeat_details, at_once=False):
@@ -385,8 +385,8 @@ class BackfillActivities:
         return BackfillSlicesToRead(jobs=await backfills.save_progress_and_list_next(self._database, params))
 
     @activity.defn(name="order_backfill_end")
-    async def end_backfill(self, params: EndBackfillInput) -> AlarmsToAnnounce:
+    async def close_backfill_and_alarm_if_failed(self, params: EndBackfillInput) -> AlarmsToAnnounce:
         """Close the record once, and return an alarm if the backfill has failed."""
         fault = params.fault or params.progress.fault
-        clock = await backfills.end_backfill(self._database, params.backfill_id, params.progress, fault)
+        clock = await backfills.close_and_alarm_if_failed(self._database, params.backfill_id, params.progress, fault)
         return AlarmsToAnnounce(alarms=[clock] if clock else [])

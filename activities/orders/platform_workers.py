@@ -111,7 +111,7 @@ class WorkersOfOnePlatform:
                 [report.list_orders_and_store_report_part, report.compare_and_write_report],
                 reports,
             ),
-            _build_worker(services, names.build_slice_queue_name(platform), [steps.read_slice], reading),
+            _build_worker(services, names.build_slice_queue_name(platform), [steps.read_and_commit_slice], reading),
         )
 
 

@@ -36,7 +36,7 @@ class PlatformPresenceActivities:
         return PlatformNumbersResult(platforms=await platforms.list_platform_numbers(self._database))
 
     @activity.defn(name="order_note_presence")
-    async def record_presence(self, presence: ServedPlatformsResult) -> AlarmsToAnnounce:
+    async def record_unserved_platforms_and_alarm(self, presence: ServedPlatformsResult) -> AlarmsToAnnounce:
         """Record since when platforms are unserved; return an alarm for each that has just become so."""
         alarms = AlarmsToAnnounce()
         for row in await health.record_served_and_find_newly_unserved(self._database, presence):
@@ -94,7 +94,7 @@ class OverdueScanActivities:
         rows = await backfills.list_running_backfills(self._database)
         lost = [row.backfill_id for row in rows if not await is_workflow_running(self._engine, row.workflow_id)]
         closed = [
-            await backfills.fail_backfill(self._database, backfill_id, BACKFILL_TERMINATED) for backfill_id in lost
+            await backfills.close_as_failed(self._database, backfill_id, BACKFILL_TERMINATED) for backfill_id in lost
         ]
         return [alarm for alarm in closed if alarm]
 

@@ -205,7 +205,7 @@ async def _remove_tasks_not_in_lanes(database: Database, locator: TextReferenceF
     live = await locator.list_live_text_references(task_ids)
     archived = [task_id for task_id in task_ids if task_id not in live]
     if archived:
-        await archive.delete_tasks(database, archived)
+        await archive.delete_tasks_texts_and_keys(database, archived)
     return len(archived)
 
 

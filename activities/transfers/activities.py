@@ -80,9 +80,9 @@ class TransferActivities:
         self._answer_seconds = gse.connect_timeout_seconds + gse.answer_timeout_seconds
 
     @activity.defn(name="transfer_save_shards")
-    async def save_shards(self, input_: SaveShardsInput) -> None:
+    async def insert_missing_shards(self, input_: SaveShardsInput) -> None:
         """Save shards with their targets."""
-        await shards.save_shards(self._database, input_.job, input_.shards)
+        await shards.insert_missing_shards(self._database, input_.job, input_.shards)
 
     @activity.defn(name="transfer_save_retry")
     async def save_retried_targets(self, job: TransferJobInput) -> list[ShardNumberAndTargetCount]:
@@ -114,7 +114,7 @@ class TransferActivities:
             )
 
     @activity.defn(name="transfer_fetch_file")
-    async def fetch_file(self, input_: FetchFileInput) -> FetchedFileHostResult:
+    async def fetch_file_into_host_cache(self, input_: FetchFileInput) -> FetchedFileHostResult:
         """Fetch the file into the cache of this host, and return the queue of this host."""
         async with send_heartbeats_during_block():
             fetch = self._repository.build_file_writer(input_.file, input_.signature)
@@ -161,12 +161,12 @@ class TransferActivities:
         await DatabaseLimiter(self._database).spend_and_read(SpendingBeyondLimit(bucket, amount, DAY_SECONDS))
 
     @activity.defn(name="transfer_end_targets")
-    async def end_targets(self, input_: EndUnfinishedTargetsOfShardsInput) -> None:
+    async def end_unfinished_targets_of_shards(self, input_: EndUnfinishedTargetsOfShardsInput) -> None:
         """End the unfinished targets of shards that no worker sends any more."""
         await targets.end_unfinished_targets(self._database, input_.job.job_id, input_.numbers, input_.outcome)
 
     @activity.defn(name="transfer_cancel_targets")
-    async def cancel_targets(self, input_: CancelProjectTargetsInput) -> None:
+    async def save_cancellation_of_project_targets(self, input_: CancelProjectTargetsInput) -> None:
         """Save that all targets of these projects are cancelled; workers that send them see it at the next poll."""
         await targets.save_cancellation(self._database, input_.job.job_id, input_.project_ids)
 

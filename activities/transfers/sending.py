@@ -165,7 +165,7 @@ class ShardSender:
         except GseRefused as error:
             reason = FailureReason.GSE_REFUSED
             outcome = TargetEndAndReason(state=TransferState.FAILED, reason=reason, code=error.code, message=str(error))
-            self._progress.end_targets(due, outcome)
+            self._progress.end_targets_not_ended_yet(due, outcome)
         except GseUnavailable as error:
             pause = max(BEGIN_PAUSE_SECONDS, error.retry_after_seconds or 0)
             self._progress.remove_unaccepted_task_and_reschedule(task, time.time() + pause, str(error))
@@ -262,14 +262,14 @@ class ShardSender:
         self._progress.has_unsaved_tasks = False
         if changes or tasks:
             saved = list(self._progress.tasks.values()) if tasks else None
-            await self._lease.write_changes(changes, saved, self._progress.trouble)
+            await self._lease.write_changes_or_raise_if_lost(changes, saved, self._progress.trouble)
 
     async def _save_and_retry_until_deadline(self) -> None:
         """Save changes and tasks, and repeat that during outages of the database until the deadline."""
         changes, tasks = self._progress.list_and_clear_changed_targets(), list(self._progress.tasks.values())
         while True:
             try:
-                return await self._lease.write_changes(changes, tasks, self._progress.trouble)
+                return await self._lease.write_changes_or_raise_if_lost(changes, tasks, self._progress.trouble)
             except Exception as error:
                 if not outages.is_outage(error) or time.time() >= self._context.deadline:
                     raise
@@ -306,12 +306,12 @@ class PollSchedule:
     """The pauses between polls of one shard: short at first, longer while no target ends."""
 
     def __init__(self) -> None:
-        self._pauses = _iterate_pauses()
+        self._pauses = _iterate_poll_pauses()
 
     def advance_to_next_pause(self, *, any_just_ended: bool) -> float:
         """Return the pause before the next poll; begin anew with short ones if targets ended since the last poll."""
         if any_just_ended:
-            self._pauses = _iterate_pauses()
+            self._pauses = _iterate_poll_pauses()
         return next(self._pauses)
 
 
@@ -325,7 +325,7 @@ async def finish_despite_cancellation(step: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-def _iterate_pauses() -> Iterator[float]:
+def _iterate_poll_pauses() -> Iterator[float]:
     first = (itertools.repeat(seconds, times) for seconds, times in _POLL_PAUSES)
     return itertools.chain(itertools.chain.from_iterable(first), itertools.repeat(LAST_POLL_SECONDS))
 

@@ -226,7 +226,7 @@ async def mend_message(call: Call, path: QuarantinePath, body: MendMessageReques
     """
     inbox = MessageLogAndQuarantineWriter(call.services.database, call.services.settings.addresses.message_max_bytes)
     correction = MessageCorrection(path.quarantine_id, body.text, ActorWithReason(body.who, body.reason))
-    log_id = await quarantine.mend_message(call.services.database, inbox, correction)
+    log_id = await quarantine.mend_and_get_new_id(call.services.database, inbox, correction)
     call.request.app[CYCLE_TRIGGER].request_cycle()
     return await queries.load_message(call, log_id)
 

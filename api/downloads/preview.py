@@ -65,7 +65,7 @@ async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
     The response is an Excel file with the first ten rows of `data`, or with ten sample rows. All faults of the template
     are reported at once, each with the path of its node.
     """
-    drawing = parse_drawing(body)
+    drawing = parse_drawing_within_preview_limits(body)
     page = build_sample_page(drawing) if body.data is None else build_first_rows_page(tables.extract_rows_json(call))
     try:
         book = await get_preview_queue(call).draw_when_turn_comes_or_raise_if_full(
@@ -80,7 +80,7 @@ async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
     )
 
 
-def parse_drawing(body: PreviewRequest) -> WorkbookLayout:
+def parse_drawing_within_preview_limits(body: PreviewRequest) -> WorkbookLayout:
     """Return the drawing of a request.
 
     Raises:

@@ -277,7 +277,7 @@ class DownloadStatusReader:
         key = (project_id, task_id)
         read = self._reads.get(key)
         if read is None:
-            read = self._reads[key] = asyncio.create_task(self._query_engine(project_id, task_id))
+            read = self._reads[key] = asyncio.create_task(self._query_run_and_add_running_rows(project_id, task_id))
             read.add_done_callback(lambda done: self._schedule_cache_expiry(key, done))
         # The query is shared, so a cancelled caller must not cancel it.
         return await asyncio.shield(read)
@@ -292,7 +292,7 @@ class DownloadStatusReader:
         else:
             asyncio.get_running_loop().call_later(STATUS_CACHE_SECONDS, drop_cached_read)
 
-    async def _query_engine(self, project_id: str, task_id: str) -> DownloadRunSnapshot:
+    async def _query_run_and_add_running_rows(self, project_id: str, task_id: str) -> DownloadRunSnapshot:
         """Query the workflow's memo, and add the rows that running fetchers reported."""
         handle = self._engine.get_workflow_handle(names.build_download_workflow_id(project_id, task_id))
         try:

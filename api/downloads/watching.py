@@ -107,7 +107,7 @@ class DownloadWatchRegistry:
         first = await self._status_reader.read_status(project_id, task_id)
         subscription = LatestStatesSubscription()
         if first.state.is_final:
-            subscription.queue_update(first)
+            subscription.queue_or_end_if_too_slow(first)
             subscription.end(SubscriptionEndReason.FINISHED)
             yield subscription
             return
@@ -130,7 +130,7 @@ class DownloadWatchRegistry:
             await self._start_pollers_of_unfinished_or_recent(project_id)
             for poller in self._list_pollers(project_id):
                 if poller.last is not None:
-                    subscription.queue_update(poller.last)
+                    subscription.queue_or_end_if_too_slow(poller.last)
             self._end_if_stopping(subscription)
             with metrics.WATCHERS.track_inprogress():
                 yield subscription
@@ -253,7 +253,7 @@ class DownloadStatusPoller:
         """Add a subscription, which starts with the state that the others have."""
         self.subscriptions.add(subscription)
         self.last = self.last or first
-        subscription.queue_update(self.last)
+        subscription.queue_or_end_if_too_slow(self.last)
 
     def request_catalogue_read(self) -> None:
         """Read the catalogue, since the download began or ended."""
@@ -262,7 +262,7 @@ class DownloadStatusPoller:
     async def _poll_until_final(self) -> None:
         while self.last is None or not self.last.state.is_final:
             try:
-                status = await self._read_status()
+                status = await self._read_status_or_progress()
             except Missing:
                 break
             except Exception as error:  # noqa: BLE001 (an outage ends no subscription: the next read may succeed)
@@ -274,7 +274,7 @@ class DownloadStatusPoller:
         for subscription in self.subscriptions:
             subscription.end(SubscriptionEndReason.FINISHED)
 
-    async def _read_status(self) -> DownloadResponse:
+    async def _read_status_or_progress(self) -> DownloadResponse:
         # The catalogue says that a download began or ended, and is read then only; the workflow says how far it is.
         if self.last is None or self._changed.is_set():
             self._changed.clear()
@@ -299,7 +299,7 @@ class DownloadStatusPoller:
             *self.subscriptions,
             *self._project_subscriptions.get(self.key[0], set[LatestStatesSubscription]()),
         ]:
-            subscription.queue_update(response)
+            subscription.queue_or_end_if_too_slow(response)
 
 
 def _remove_rows_per_second(response: DownloadResponse) -> DownloadResponse:
@@ -325,7 +325,7 @@ class LatestStatesSubscription:
         self._pending: dict[str, DownloadResponse] = {}
         self._changed = asyncio.Event()
 
-    def queue_update(self, response: DownloadResponse) -> None:
+    def queue_or_end_if_too_slow(self, response: DownloadResponse) -> None:
         """Add an update."""
         if self.ending is not None:
             return

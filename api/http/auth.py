@@ -156,7 +156,7 @@ class Authenticator:
                 return Caller(is_admin=True, admin_name=name)
         caller = await self._callers.read_anew(token)
         if caller is None:
-            await self._refusals.delay_refusal(address or "")
+            await self._refusals.count_wrong_key_and_delay_refusal(address or "")
             raise _build_wrong_key_error(token)
         return caller
 

@@ -113,7 +113,7 @@ class RefusalDelay:
         self._per_minute = per_minute
         self._meter = RateMeter(clock)
 
-    async def delay_refusal(self, address: str) -> None:
+    async def count_wrong_key_and_delay_refusal(self, address: str) -> None:
         """Count a wrong key, and wait where its address has sent more than it may within a minute.
 
         Raises:

@@ -143,7 +143,7 @@ async def _apply_to_chosen_slices(
 
     A dry run applies it, too, and rolls it back.
     """
-    rows = await _lock_slices(session, platform, choice)
+    rows = await _lock_chosen_slices_and_one_more(session, platform, choice)
     done, left = list[str](), list[UnchangedSliceAndReason]()
     for row in rows[:SLICES_MAX]:
         name = str(ledger.build_window(row))
@@ -164,7 +164,7 @@ async def _apply_to_chosen_slices(
     return SlicesActionResponse(done=done, left=left, next_start=next_start, dry_run=choice.dry_run)
 
 
-async def _lock_slices(
+async def _lock_chosen_slices_and_one_more(
     session: Session, platform: OrderPlatform, choice: SliceSelectionRequest
 ) -> Sequence[OrderSlice]:
     """Lock the chosen slices, oldest first, and one more where there are more than one request handles."""
@@ -209,7 +209,7 @@ async def _split_failed_slice(session: Session, row: OrderSlice) -> None:
 
 async def _skip_failed_slice(session: Session, row: OrderSlice, reason: str) -> None:
     _require_failed_slice(row)
-    await slices.skip_slice(session, row, reason)
+    await slices.mark_slice_skipped(session, row, reason)
 
 
 def _require_failed_or_done_slice(row: OrderSlice) -> None:

@@ -301,7 +301,7 @@ async def _create_in_lane_and_open_it_if_closed(
     """Create a task in its lane; start the lane if it should be open and does not exist."""
     content = new.task_content
     if is_too_long_for_lane(content):
-        content, flags = await context.texts.write_text(str(task_id), content), flags | TaskFlags.CONTENT
+        content, flags = await context.texts.write_and_get_reference(str(task_id), content), flags | TaskFlags.CONTENT
     task = CreateOperation(task_id.key, new.user_id, content, new.priority, new.task_stage, flags, new.start_ms)
     lane = (task_type.type, task_id.pos)
     try:

@@ -329,8 +329,8 @@ async def _store_long_texts_and_replace_by_references(
 ) -> None:
     """Store texts outside the lane, and put references in their place."""
     if setting.content is not None and not setting.flags & TaskFlags.CONTENT and must_be_stored(setting.content):
-        setting.content = await context.texts.write_text(str(task_id), setting.content)
+        setting.content = await context.texts.write_and_get_reference(str(task_id), setting.content)
         setting.flags |= TaskFlags.CONTENT
     if setting.log is not None and not setting.flags & TaskFlags.LOG and must_be_stored(setting.log):
-        setting.log = await context.texts.write_text(str(task_id), setting.log)
+        setting.log = await context.texts.write_and_get_reference(str(task_id), setting.log)
         setting.flags |= TaskFlags.LOG

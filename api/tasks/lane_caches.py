@@ -325,7 +325,7 @@ class IdleLaneTaskCache:
         self._mark_most_recently_read(lane, self._lanes.pop(lane))
         if known.loading is None:
             # In the background: until it is done, the lane is queried as before.
-            known.loading = asyncio.create_task(self._load_tasks(lane, known))
+            known.loading = asyncio.create_task(self._load_or_drop_tasks(lane, known))
         if known.position is None:
             return None
         if await self._read_position(lane) == known.position:
@@ -333,7 +333,7 @@ class IdleLaneTaskCache:
         self._remove(lane, known)
         return None
 
-    async def _load_tasks(self, lane: LaneName, known: _CachedIdleLane) -> None:
+    async def _load_or_drop_tasks(self, lane: LaneName, known: _CachedIdleLane) -> None:
         try:
             # The position first: a change in between makes the tasks look outdated, never outdated tasks look current.
             position = await self._read_position(lane)

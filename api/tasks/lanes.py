@@ -196,11 +196,11 @@ class LaneClient:
         for request in requests:
             by_kind[type(request.value)].append(request)
         if by_kind.keys() == {ReadTaskOperation}:
-            await self._answer_reads(lane, requests)
+            await self._answer_reads_from_cache_or_lane(lane, requests)
         else:
             await self._send_operations_as_one_update(lane, by_kind)
 
-    async def _answer_reads(self, lane: LaneBatcher, requests: Requests) -> None:
+    async def _answer_reads_from_cache_or_lane(self, lane: LaneBatcher, requests: Requests) -> None:
         keys = [request.value.key for request in requests]
         tasks = await self._idle_lanes.get_current_tasks(lane.name)
         if tasks is not None:

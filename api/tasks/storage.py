@@ -234,7 +234,7 @@ class LongTextStore:
         self._writes = BatchedLookup(self._write_texts, TEXTS_PER_READ)
         self._reads = BatchedLookup(self._read_stored_texts, TEXTS_PER_READ)
 
-    async def write_text(self, task_id: str, text: str) -> str:
+    async def write_and_get_reference(self, task_id: str, text: str) -> str:
         """Write a text; return its reference once it is durable."""
         reference = derive_text_reference(text)
         await self._writes.look_up_in_next_batch((task_id, reference, text))

@@ -290,7 +290,7 @@ async def _require_permission_still_covers_failed_targets(
 ) -> None:
     """Check the failed targets against today's openings, which may have changed since they were sent."""
     openings = get_transfer_context(call).openings
-    if await openings.get_openings(call.project_id) is None:
+    if await openings.get_openings_or_none_if_unrestricted(call.project_id) is None:
         return
     for each in await targets.list_failed_hosts_without_retry(call.services.database, row_id, call.project_id, reason):
         await openings.require_permission(call.project_id, job.file, each.target_user, each.folder, each.agent_ids)
@@ -304,7 +304,7 @@ async def list_openings(call: Call, path: ProjectPath) -> SendPermissionsRespons
     """
     async with call.services.database.session() as session:
         await _require_project(session, path.project_id)
-    opened = await get_transfer_context(call).openings.load_openings(path.project_id)
+    opened = await get_transfer_context(call).openings.load_openings_or_none_if_unrestricted(path.project_id)
     return _build_openings_response(path.project_id, opened or [], is_restricted=opened is not None)
 
 
@@ -318,7 +318,7 @@ async def replace_openings(call: Call, path: ProjectPath, body: SetSendPermissio
     """
     new = [SendPermission.model_validate(each.model_dump()) for each in body.openings]
     async with call.services.database.session() as session:
-        await openings.lock_openings(session)
+        await openings.lock_openings_until_commit(session)
         await _require_project(session, path.project_id)
         others = await openings.list_openings_of_other_projects(session, path.project_id, {each.biz_id for each in new})
         _require_no_overlap_with_other_projects(new, others)

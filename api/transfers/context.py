@@ -64,7 +64,7 @@ class SendPermissionsCache:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._cache: BoundedCache[str, tuple[float, list[SendPermission] | None]] = BoundedCache()
-        self._reads = SharedReadByKey(self.load_openings)
+        self._reads = SharedReadByKey(self.load_openings_or_none_if_unrestricted)
 
     async def require_permission(
         self, project_id: str, file: FileByBizAppAndPath, user: str, folder: str, agent_ids: Collection[str]
@@ -74,11 +74,11 @@ class SendPermissionsCache:
         Raises:
             Forbidden: The project has no opening for some of it.
         """
-        opened = await self.get_openings(project_id)
+        opened = await self.get_openings_or_none_if_unrestricted(project_id)
         if opened is not None:
             rules.require_transfers_allowed_to_all_hosts(opened, file, user, folder, agent_ids)
 
-    async def get_openings(self, project_id: str) -> list[SendPermission] | None:
+    async def get_openings_or_none_if_unrestricted(self, project_id: str) -> list[SendPermission] | None:
         """Return the openings of a project; None while no project has any."""
         cached = self._cache.get(project_id)
         if cached and time.monotonic() - cached[0] < OPENINGS_CACHE_SECONDS:
@@ -89,13 +89,13 @@ class SendPermissionsCache:
         """Load all openings anew."""
         self._cache = BoundedCache()
 
-    async def load_openings(self, project_id: str) -> list[SendPermission] | None:
+    async def load_openings_or_none_if_unrestricted(self, project_id: str) -> list[SendPermission] | None:
         """Load and cache the openings of a project; None while no project has any."""
         loaded_at = time.monotonic()
         async with self._database.session() as session:
             own = await openings.list_openings_of_project(session, project_id)
             opened = own if own or await openings.has_any_opening(session) else None
-        self._cache.put(project_id, (loaded_at, opened))
+        self._cache.put_and_drop_oldest_if_full(project_id, (loaded_at, opened))
         return opened
 
 
@@ -168,7 +168,7 @@ class BoundedCache(Generic[Key, Value]):
         """Return the value of a key, or None."""
         return self._values.get(key)
 
-    def put(self, key: Key, value: Value) -> None:
+    def put_and_drop_oldest_if_full(self, key: Key, value: Value) -> None:
         """Keep a value."""
         self._values[key] = value
         if len(self._values) > self._max_items:
@@ -226,7 +226,7 @@ class BatchedTransferLookup:
         cached = self._outcomes.get((row.id, project_id))
         outcomes = cached or await jobs.count_outcomes(self._database, row.id, project_id)
         if row.finished_at is not None and row.purged_at is None and not cached:
-            self._outcomes.put((row.id, project_id), outcomes)
+            self._outcomes.put_and_drop_oldest_if_full((row.id, project_id), outcomes)
         return SavedJobAndOutcomes(row, outcomes)
 
     async def count_joined_targets(self, job_id: str, project_id: str | None) -> int:
@@ -295,7 +295,7 @@ class UnsavedAndSavedJobLister:
         loaded = await jobs.count_targets_by_state(self._database, list(missing), project_id) if missing else {}
         for id_, counts in loaded.items():
             if missing[id_].finished_at is not None:
-                self._counts.put((id_, project_id), counts)
+                self._counts.put_and_drop_oldest_if_full((id_, project_id), counts)
         return cached | loaded
 
     async def list_jobs_not_saved_yet(self, project_id: str | None, search: str) -> list[UnsavedJob]:

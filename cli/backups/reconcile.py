@@ -114,11 +114,11 @@ async def reconcile_all_systems(settings: Settings, engine: Client | None = None
 
 async def reconcile_and_print_findings(settings: Settings) -> int:
     """Reconcile, and print what was found."""
-    print_findings(await reconcile_all_systems(settings))
+    print_findings_and_manual_checks(await reconcile_all_systems(settings))
     return 0
 
 
-def print_findings(found: list[str], taken_at: datetime | None = None) -> None:
+def print_findings_and_manual_checks(found: list[str], taken_at: datetime | None = None) -> None:
     """Print what was found, and what only people can compare."""
     for sentence in found or ["Database, engine and object store agree: nothing was to be mended."]:
         print_line(sentence)
@@ -127,7 +127,7 @@ def print_findings(found: list[str], taken_at: datetime | None = None) -> None:
         print_line(sentence.format(since=since))
 
 
-async def _reconcile_projects(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
+async def _terminate_workflows_of_unknown_projects(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """Terminate workflows of projects that the database does not know."""
     known = await restored.list_project_ids(parts.database)
     async for run in parts.engine.list_workflows(_RUNNING):
@@ -145,7 +145,7 @@ async def _terminate(engine: Client, workflow_id: str) -> None:
             raise
 
 
-async def _reconcile_downloads(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
+async def _restart_or_expire_downloads(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """Start downloads again whose workflow is gone; mark those expired whose file is; count files of unknown ones."""
     unfinished = (DownloadState.PENDING, DownloadState.RUNNING)
     for row in await restored.list_downloads_in_states(parts.database, *unfinished):
@@ -164,17 +164,17 @@ async def _reconcile_downloads(parts: ClientsOfRestoredComponents) -> AsyncItera
         yield f"Files of {unknown} unknown downloads are in the store: only a rule of the bucket removes them."
 
 
-async def _reconcile_transfers(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
+async def _end_targets_of_jobs_without_workflow(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """End the targets of jobs whose workflow is gone."""
     for job in await restored.list_unfinished_jobs(parts.database):
         if not await parts.is_running(job.job_id):
             await targets.end_unfinished_targets(parts.database, job.job_id, job.shards, _LOST_JOB)
             retention = timedelta(seconds=parts.settings.transfers.kept_seconds)
-            await jobs.mark_job_ended(parts.database, job.job_id, retention)
+            await jobs.mark_job_ended_and_count_outcomes(parts.database, job.job_id, retention)
             yield f"Transfer {job.job_id}: its workflow was gone; targets without a result end as Timeout."
 
 
-async def _reconcile_orders(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
+async def _create_and_remove_platform_schedules(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """Make schedules of platforms that are missing, and remove those of platforms that are not there."""
     marks = await restored.list_platforms_with_project_and_watermark(parts.database)
     kept = {order_names.build_cycle_schedule_id(mark.platform) for mark in marks}
@@ -192,7 +192,7 @@ async def _reconcile_orders(parts: ClientsOfRestoredComponents) -> AsyncIterator
         yield f"Platform {mark.platform}: its orders are read again {since}."
 
 
-async def _reconcile_tasks(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
+async def _start_missing_lanes_and_open_unknown(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """Start lanes that are gone, which are empty then, and open lanes that only the engine knows."""
     for lane, count in (await restored.list_open_lanes(parts.database)).items():
         if not await parts.is_running(task_names.build_lane_workflow_id(lane)):
@@ -201,7 +201,7 @@ async def _reconcile_tasks(parts: ClientsOfRestoredComponents) -> AsyncIterator[
             await lanes.start_lane(parts.engine, empty, f"lane {pos} of {type_}")
             if count:  # one that was never used may not have been started yet
                 yield f"Lane {pos} of {type_}: its workflow was gone with its tasks, {count} when last saved."
-    last = await restored.list_last_lanes(parts.database)
+    last = await restored.load_last_lane_positions(parts.database)
     async for run in parts.engine.list_workflows(f"{_RUNNING} AND WorkflowType = '{task_names.LANE_WORKFLOW}'"):
         type_, _, number = run.id.removeprefix("tasks/").rpartition("/")
         pos = int(number)
@@ -212,7 +212,7 @@ async def _reconcile_tasks(parts: ClientsOfRestoredComponents) -> AsyncIterator[
             yield f"Lane {pos} of {type_}: the database did not know it, and does now."
 
 
-async def _reconcile_webhooks(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
+async def _restart_deliveries_without_workflow(parts: ClientsOfRestoredComponents) -> AsyncIterator[str]:
     """Attempt deliveries again whose workflow is gone."""
     for row in await restored.list_pending_deliveries(parts.database):
         if not await parts.is_running(build_delivery_workflow_id(row.project_id, row.delivery_id)):
@@ -229,10 +229,10 @@ async def _reconcile_webhooks(parts: ClientsOfRestoredComponents) -> AsyncIterat
 
 
 _SYSTEMS: Final[tuple[Callable[[ClientsOfRestoredComponents], AsyncIterator[str]], ...]] = (
-    _reconcile_projects,
-    _reconcile_downloads,
-    _reconcile_transfers,
-    _reconcile_orders,
-    _reconcile_tasks,
-    _reconcile_webhooks,
+    _terminate_workflows_of_unknown_projects,
+    _restart_or_expire_downloads,
+    _end_targets_of_jobs_without_workflow,
+    _create_and_remove_platform_schedules,
+    _start_missing_lanes_and_open_unknown,
+    _restart_deliveries_without_workflow,
 )

@@ -48,7 +48,7 @@ async def restore_and_print_findings(settings: Settings, folder: Path, engine_ur
         return 0
     found = await restore_embedded(folder, settings.data_dir)
     print_line(f"Restored as of {taken_at:%Y-%m-%d %H:%M:%S} UTC into {settings.data_dir}.")
-    reconcile.print_findings(found, taken_at)
+    reconcile.print_findings_and_manual_checks(found, taken_at)
     print_line("Start it with `haulage up`.")
     return 0
 

@@ -116,11 +116,11 @@ class CircuitBreaker:
         self._open_until = self._clock() + self.open_seconds
         return True
 
-    def record_success(self) -> None:
+    def close(self) -> None:
         """Close the breaker."""
         self._failures = 0
 
-    def record_failure(self, sentence: str) -> None:
+    def count_failure_and_open_at_limit(self, sentence: str) -> None:
         """Count a failure with its sentence, and open the breaker at the threshold."""
         self._last_failure = sentence
         self._failures += 1
@@ -257,7 +257,7 @@ class RetryingServiceCaller:
                 raise
             self._observe_duration(name, began)
             if breaker is not None:
-                breaker.record_failure(str(failure)) if failure.is_transient else breaker.record_success()
+                breaker.count_failure_and_open_at_limit(str(failure)) if failure.is_transient else breaker.close()
                 self._set_circuit_gauge(breaker)
             kind = type(failure).__name__
             metrics.SERVICE_CALLS.labels(self._service, name, kind).inc()
@@ -267,7 +267,7 @@ class RetryingServiceCaller:
             raise
         self._observe_duration(name, began)
         if breaker is not None:
-            breaker.record_success()
+            breaker.close()
             self._set_circuit_gauge(breaker)
         metrics.SERVICE_CALLS.labels(self._service, name, "ok").inc()
         return result

@@ -326,7 +326,7 @@ class GzipDecompressor:
         # A full piece may have left more in the inflater, even when all input is consumed.
         while rest or full:
             if self._members == 0 or self._inflater.eof:
-                self._begin_member()
+                self._begin_member_up_to_max()
             try:
                 piece = self._inflater.decompress(rest, PIECE_BYTES)
             except zlib.error:
@@ -341,7 +341,7 @@ class GzipDecompressor:
         if self._members and not self._inflater.eof:
             raise InvalidGzip
 
-    def _begin_member(self) -> None:
+    def _begin_member_up_to_max(self) -> None:
         self._members += 1
         if self._members > MEMBERS_MAX:
             raise InvalidGzip

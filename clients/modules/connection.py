@@ -141,10 +141,12 @@ class ModuleConnection:
             )
         name = path.lstrip("/").partition("/")[0].partition("?")[0]
         return await self._caller.call_with_retries(
-            name, lambda: self._attempt(method, path, parse, body), is_probe=is_probe
+            name, lambda: self._send_with_renewed_token_and_parse(method, path, parse, body), is_probe=is_probe
         )
 
-    async def _attempt(self, method: str, path: str, parse: Callable[[bytes], T], body: bytes | None) -> T:
+    async def _send_with_renewed_token_and_parse(
+        self, method: str, path: str, parse: Callable[[bytes], T], body: bytes | None
+    ) -> T:
         token = await self._get_token(None)
         response = await self._send(method, path, body, token)
         if response.status == HTTPStatus.UNAUTHORIZED and token is not None:

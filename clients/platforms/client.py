@@ -59,7 +59,7 @@ _CHARSETS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class PlatformAnswer:
+class AnswerWithValues:
     """A valid answer, and the values that its reader found in it."""
 
     answer: HttpResponse
@@ -139,13 +139,13 @@ class PlatformClient:
         *,
         is_detail: bool = False,
         is_probe: bool = False,
-    ) -> PlatformAnswer:
+    ) -> AnswerWithValues:
         """Request a window, one order or the time; raises PlatformFailure. A probe is sent past an open breaker."""
         permits = self._gate.details if is_detail else self._gate.permits
         url = self._account.base_url.rstrip("/") + path
         return await self._request_or_replay(_Request(url, parameters, reader, permits, is_probe))
 
-    async def request_link(self, address: str, reader: JsonReader) -> PlatformAnswer:
+    async def request_link(self, address: str, reader: JsonReader) -> AnswerWithValues:
         """Request an address from an answer. It gets the credentials, so it must be the platform's own."""
         target = urljoin(self._account.base_url, address)
         ours, theirs = urlsplit(self._account.base_url), urlsplit(target)
@@ -168,7 +168,7 @@ class PlatformClient:
         if takes_permit:
             await self._wait_for_permit(self._gate.permits)
         url = self._account.base_url.rstrip("/") + path
-        answer = await self._send_signed(url, parameters, await self._credentials.get())
+        answer = await self._send_signed(url, parameters, await self._credentials.get_with_access_token())
         if answer.status in BUSY_STATUSES:
             raise self._build_failure(answer, self._parse_error(answer))
         return answer
@@ -182,7 +182,7 @@ class PlatformClient:
     def __str__(self) -> str:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
 
-    async def _request_or_replay(self, request: _Request) -> PlatformAnswer:
+    async def _request_or_replay(self, request: _Request) -> AnswerWithValues:
         key = build_request_key(request.url, {**self._headers, **request.parameters})
         if kept := self.answers.pop_next_logged_answer(key):
             return self._parse_answer(kept.as_response, request.reader, kept.asked_at)
@@ -190,25 +190,25 @@ class PlatformClient:
         self.answers.add(key, answer.asked_at, answer.answer)
         return answer
 
-    async def _request_with_fresh_credentials(self, request: _Request) -> PlatformAnswer:
+    async def _request_with_fresh_credentials(self, request: _Request) -> AnswerWithValues:
         if self._gate.skew is None and self._capability.access.time_parameter:
             # A request that is signed with a time too far from the platform's is refused.
             clock = self._capability.clock
             await self.request_headers(clock.path, clock.parameters, takes_permit=clock.counted)
-        credentials = await self._credentials.get()
+        credentials = await self._credentials.get_with_access_token()
         try:
             return await self._request_with_retries(request, credentials)
         except CredentialsRefused:
             log.get(__name__).info("platform_token_renewed", platform=self._account.platform)
             return await self._request_with_retries(request, await self._credentials.reread_and_renew(credentials))
 
-    async def _request_with_retries(self, request: _Request, credentials: Credentials) -> PlatformAnswer:
+    async def _request_with_retries(self, request: _Request, credentials: Credentials) -> AnswerWithValues:
         """Repeat a request: one bad answer among many pages must not send a whole window back to its beginning."""
         return await self._caller.call_with_retries(
             "request", lambda: self._request_once(request, credentials), is_probe=request.is_probe
         )
 
-    async def _request_once(self, request: _Request, credentials: Credentials) -> PlatformAnswer:
+    async def _request_once(self, request: _Request, credentials: Credentials) -> AnswerWithValues:
         await self._wait_for_permit(request.permits)
         asked_at = datetime.now(UTC) + self.clock_skew
         with self._budget.measure_answer():
@@ -252,7 +252,7 @@ class PlatformClient:
             self.set_clock_skew_from_platform_time(date)
         return answer
 
-    def _parse_answer(self, answer: HttpResponse, reader: JsonReader, asked_at: datetime) -> PlatformAnswer:
+    def _parse_answer(self, answer: HttpResponse, reader: JsonReader, asked_at: datetime) -> AnswerWithValues:
         if answer.status != 200:
             raise self._build_failure(answer, self._parse_error(answer))
         try:
@@ -267,7 +267,7 @@ class PlatformClient:
             ) from None
         if values.get(CODE) not in (None, 0, "", "0"):
             raise self._build_failure(answer, values)
-        return PlatformAnswer(answer, values, asked_at)
+        return AnswerWithValues(answer, values, asked_at)
 
     def _parse_values(self, answer: HttpResponse, reader: JsonReader) -> Mapping[str, Any]:
         text, is_whole = _decode_to_utf8_and_tell_if_whole(answer)

@@ -11,7 +11,7 @@ import msgspec
 from clients.http import GuardedClient, parse_http_date
 from clients.platforms import pagination
 from clients.platforms.answers import InclusiveQueryTimes, OrderPage, OrderParser, ReplayableAnswerLog
-from clients.platforms.client import ANSWER_MAX_BYTES, PlatformAnswer, PlatformClient
+from clients.platforms.client import ANSWER_MAX_BYTES, AnswerWithValues, PlatformClient
 from clients.platforms.failures import CredentialsRefused, InconsistentAnswers, PlatformRefused, TooManyRows
 from clients.platforms.permits import (
     AttemptTimeBudget,
@@ -209,7 +209,7 @@ class PlatformConnector:
                     "Mend `detail` in its record, or ask the platform's owner.",
                 )
 
-    async def _request_details(self, detail: DetailCall, order_id: str, token: str | None) -> PlatformAnswer:
+    async def _request_details(self, detail: DetailCall, order_id: str, token: str | None) -> AnswerWithValues:
         try:
             path = detail.build_path(order_id)
         except ValueError as error:

@@ -83,7 +83,7 @@ class AccountCredentialsReader:
         self._who = who
         self._read: Credentials | None = None
 
-    async def get(self) -> Credentials:
+    async def get_with_access_token(self) -> Credentials:
         """Return credentials that are valid as far as is known; raises CredentialsRefused or PlatformBusy."""
         self._read = self._read or await self._read_credentials(False)
         return await self._fetch_and_add_access_token(self._read, None)

@@ -77,18 +77,18 @@ async def iterate_numbered_pages(
         if is_clamped:
             number -= 1  # behind the last page the platform repeats it
         else:
-            yield watch.require_progress(step).page
+            yield watch.count_page_and_require_progress(step).page
             if comparison is not None:
                 comparison.add_forward_page(number, step)
         place += 1
         if is_clamped or not _may_more_pages_follow(step, paging, is_short_last=total is not None and fills_pages()):
             break
         number += 1
-    watch.reset_counts()
+    watch.reset_empty_and_same_counts()
     if comparison is not None:
         comparison.add_last_page(number, step)
     for each in range(number - 1, paging.first - 1, -1):
-        step = watch.require_progress(await read(place, each))
+        step = watch.count_page_and_require_progress(await read(place, each))
         page = step.page if comparison is None else comparison.compare_backward_page(each, step)
         yield replace(page, is_repeated=each >= beginning)
         place += 1
@@ -103,7 +103,7 @@ async def iterate_pages_by_token(read: TokenPageReader, reference_name: str = "t
     watch, seen, place = _RepetitionGuard(), set[str](), 0
     token: str | None = None
     while True:
-        step = watch.require_progress(await read(place, token))
+        step = watch.count_page_and_require_progress(await read(place, token))
         yield step.page
         token, place = step.following, place + 1
         if token is None:
@@ -215,11 +215,11 @@ class _RepetitionGuard:
         """Return whether a page repeats the one before."""
         return bool(self._ids) and _collect_order_ids(step) == self._ids
 
-    def reset_counts(self) -> None:
+    def reset_empty_and_same_counts(self) -> None:
         """Reverse the direction: empty pages so far do not count any more."""
         self._same = self._empty = 0
 
-    def require_progress(self, step: PageWithNextToken) -> PageWithNextToken:
+    def count_page_and_require_progress(self, step: PageWithNextToken) -> PageWithNextToken:
         ids = _collect_order_ids(step)
         self._empty = 0 if ids else self._empty + 1
         self._same = self._same + 1 if self.repeats_previous(step) else 0

@@ -245,7 +245,7 @@ def build_store_process(
         await _require_store_writable(port, secret_key)
 
     async def remove_sockets() -> None:
-        await asyncio.to_thread(_remove_sockets, list(numbers.values()))
+        await asyncio.to_thread(_remove_leftover_store_sockets, list(numbers.values()))
 
     return ProcessSpec(
         name=STORE,
@@ -306,7 +306,7 @@ def _build_signed_headers(method: str, path: str, host: str, secret_key: str) ->
     return {**headers, "Authorization": signature}
 
 
-def _remove_sockets(ports: list[int]) -> None:
+def _remove_leftover_store_sockets(ports: list[int]) -> None:
     """Remove the sockets of SeaweedFS' inner connections, which it leaves behind when it is killed.
 
     They are all that is written outside the data folder: their path is built into SeaweedFS.

@@ -92,14 +92,14 @@ class RunFile:
         except OSError as error:
             _log.warning("run_record_not_written", path=str(self._path), reason=str(error))
 
-    def record_process(self, name: str, recorded: RecordedProcess | None) -> None:
+    def save_process(self, name: str, recorded: RecordedProcess | None) -> None:
         """Record that a process was started, or that it has ended (None)."""
         self.state.parts.pop(name, None)
         if recorded:
             self.state.parts[name] = recorded
         self.save()
 
-    def record_ready(self, name: str, seconds: float) -> None:
+    def save_ready_seconds(self, name: str, seconds: float) -> None:
         """Record how long a process took until it served."""
         self.state.parts[name].ready_seconds = seconds
         self.save()

@@ -243,7 +243,7 @@ class _SupervisedProcess:
         if self._process:
             await self._terminate(self._process)
         await self.spec.clean()
-        self._run_file.record_process(self.spec.name, None)
+        self._run_file.save_process(self.spec.name, None)
 
     async def _restart_whenever_ended(self) -> None:
         pause = FIRST_PAUSE_SECONDS
@@ -276,7 +276,7 @@ class _SupervisedProcess:
         self._served = True
         self.serving.set()
         seconds = round(time.monotonic() - began, 2)
-        self._run_file.record_ready(self.spec.name, seconds)
+        self._run_file.save_ready_seconds(self.spec.name, seconds)
         _log.info("component_ready", component=self.spec.name, pid=process.pid, seconds=seconds)
         code = await process.wait()
         self.serving.clear()
@@ -285,7 +285,7 @@ class _SupervisedProcess:
     async def _start_and_record(self) -> Process:
         forked = await self.spec.fork(self._rotate_and_get_log_path()) if self.spec.fork else None
         process = forked or await self._start_subprocess()
-        self._run_file.record_process(self.spec.name, RecordedProcess.from_pid(process.pid, self.spec.death_signal))
+        self._run_file.save_process(self.spec.name, RecordedProcess.from_pid(process.pid, self.spec.death_signal))
         return process
 
     async def _start_subprocess(self) -> asyncio.subprocess.Process:

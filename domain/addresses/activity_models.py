@@ -161,7 +161,7 @@ class ApplyStepInput(_ImmutableModelBase):
         return self.phase is not CyclePhase.SWAP
 
 
-class ApplyStepResult(_ImmutableModelBase):
+class AppliedMessageCounts(_ImmutableModelBase):
     done: int = 0
     failed: int = 0
     superseded: int = 0

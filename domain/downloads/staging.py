@@ -113,7 +113,7 @@ class RangeLedger(BaseModel):
     """Columns that the first page does not have. From the first one on no page is staged: all are read again."""
 
 
-class AssemblyRecord(BaseModel):
+class AssembledPartsRecord(BaseModel):
     """All parts of the final object, uploaded and in order, written before the upload is completed."""
 
     upload_id: str
@@ -202,7 +202,7 @@ def _append_or_join_tail(pieces: list[FilePiece], tail: StagedTailRecord, number
 
 
 @dataclass(frozen=True)
-class StagedFrame:
+class CompressedPageFrame:
     """One packed page."""
 
     packed: bytes
@@ -214,7 +214,7 @@ class StagedFrame:
         return _FRAME_HEAD.pack(len(self.packed), self.plain_bytes, self.rows) + self.packed
 
 
-async def read_frames(content: AsyncIterable[bytes]) -> AsyncGenerator[StagedFrame]:
+async def read_frames(content: AsyncIterable[bytes]) -> AsyncGenerator[CompressedPageFrame]:
     """Yield the frames of a stream of bytes.
 
     Raises:
@@ -232,7 +232,7 @@ async def read_frames(content: AsyncIterable[bytes]) -> AsyncGenerator[StagedFra
                 break
             with memoryview(buffer) as view:
                 packed = bytes(view[begin:end])
-            yield StagedFrame(packed, plain_bytes, rows)
+            yield CompressedPageFrame(packed, plain_bytes, rows)
             start = end
         del buffer[:start]
     if buffer:

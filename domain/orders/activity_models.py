@@ -324,7 +324,7 @@ class BackfillBatchInput(PlatformInput):
     """Slices of the last batch whose workflow was terminated before it could record the failure itself."""
 
 
-class BackfillBatchResult(BaseModel):
+class BackfillSlicesToRead(BaseModel):
     """The slices that a backfill reads next; empty when it is finished."""
 
     model_config = ConfigDict(frozen=True)

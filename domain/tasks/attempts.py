@@ -77,7 +77,7 @@ def record_attempt_end(task: Task, now: int, outcome: NonFinalAttemptOutcome) ->
     record_attempt_start_if_missing(task)
     *before, start = task.attempts
     row = (*before, start, now - task.create_time - start, int(outcome))
-    task.attempts = _truncate_attempts(row, ATTEMPTS_MAX)
+    task.attempts = _drop_oldest_attempts(row, ATTEMPTS_MAX)
 
 
 def record_attempt_start_if_missing(task: Task) -> None:
@@ -102,12 +102,12 @@ def drop_oldest_attempts(tasks: Iterable[Task], bytes_max: int) -> None:
     changed = [task for task in tasks if task.attempts]
     for limit in _SMALLER_LIMITS:
         for task in changed:
-            task.attempts = _truncate_attempts(task.attempts, limit)
+            task.attempts = _drop_oldest_attempts(task.attempts, limit)
         if sum(map(count_attempt_bytes, changed)) <= bytes_max:
             return
 
 
-def _truncate_attempts(row: tuple[int, ...], limit: int) -> tuple[int, ...]:
+def _drop_oldest_attempts(row: tuple[int, ...], limit: int) -> tuple[int, ...]:
     left_out = (len(row) - 1) // _NUMBERS - limit
     if left_out <= 0:
         return row if limit or row[0] else ()

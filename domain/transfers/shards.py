@@ -284,7 +284,7 @@ class ShardProgress:
         for target in self.list_unfinished_of_task(task):
             target.due_at = now
 
-    def end_targets(self, targets: Iterable[ShardTarget], outcome: TargetEndAndReason) -> None:
+    def end_targets_not_ended_yet(self, targets: Iterable[ShardTarget], outcome: TargetEndAndReason) -> None:
         """End the targets that have not ended."""
         for target in targets:
             if not target.state.is_final:

@@ -22,8 +22,8 @@ from haulage.addresses.models import (
     PurgeOrComparisonState,
     PurgeProgressAndResults,
     QuarantinedMessage,
-    RetryOutcome,
-    SkipOutcome,
+    RetryCounts,
+    SkipCounts,
     Topic,
     UnfinishedCounts,
     WaitKind,
@@ -169,9 +169,9 @@ class Addresses:
         """Retry a failed message, as if it had never failed."""
         return MessageDetails.model_validate(await self._post(f"messages/{message_id}/retry", reason))
 
-    async def retry_linked_messages(self, message_id: int, reason: str) -> RetryOutcome:
+    async def retry_linked_messages(self, message_id: int, reason: str) -> RetryCounts:
         """Retry a failed message, and all failed messages that its addresses link to it."""
-        return RetryOutcome.model_validate(await self._post(f"messages/{message_id}/retry-chain", reason))
+        return RetryCounts.model_validate(await self._post(f"messages/{message_id}/retry-chain", reason))
 
     async def retry_messages(
         self,
@@ -181,10 +181,10 @@ class Addresses:
         topic: Topic | None = None,
         module: Module | None = None,
         kind: WaitKind | None = None,
-    ) -> RetryOutcome:
+    ) -> RetryCounts:
         """Retry failed messages that match, all without a condition."""
         conditions = _omit_none_values(ids=ids, topic=topic, module=module, kind=kind)
-        return RetryOutcome.model_validate(await self._post("messages/retry", reason, conditions))
+        return RetryCounts.model_validate(await self._post("messages/retry", reason, conditions))
 
     async def count_failed(
         self, *, topic: Topic | None = None, module: Module | None = None, kind: WaitKind | None = None
@@ -212,10 +212,10 @@ class Addresses:
         topic: Topic | None = None,
         module: Module | None = None,
         kind: WaitKind | None = None,
-    ) -> SkipOutcome:
+    ) -> SkipCounts:
         """Give up failed messages that match for good, but none that a module has applied, or may have."""
         conditions = _omit_none_values(ids=ids, topic=topic, module=module, kind=kind)
-        return SkipOutcome.model_validate(await self._post("messages/skip", reason, conditions))
+        return SkipCounts.model_validate(await self._post("messages/skip", reason, conditions))
 
     async def get_cycle(self) -> CycleScheduleStatus:
         """Return whether cycles run, and how far the current one is."""

@@ -236,7 +236,7 @@ class CycleScheduleStatus(BaseModel):
     """All that is paused of addresses: the system, the cycle, and modules."""
 
 
-class RetryOutcome(BaseModel):
+class RetryCounts(BaseModel):
     """How many messages a retry changed."""
 
     retried: int
@@ -256,7 +256,7 @@ class FailedCount(BaseModel):
     """Besides these: being processed now."""
 
 
-class SkipOutcome(BaseModel):
+class SkipCounts(BaseModel):
     """How many messages a skip changed."""
 
     skipped: int

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import asyncpg
 
-from domain.addresses.activity_models import ApplyStepInput, ApplyStepResult, CyclePhase
+from domain.addresses.activity_models import AppliedMessageCounts, ApplyStepInput, CyclePhase
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind
@@ -185,10 +185,10 @@ _EXPLAIN_MISSING: Final = """
 
 async def write_results_and_count_ended_messages(
     database: Database, settings: AddressSettings, params: ApplyStepInput, updates: Sequence[MessageLogUpdate]
-) -> ApplyStepResult:
+) -> AppliedMessageCounts:
     """Write the updates of a group, and return the counts."""
     if not updates:
-        return ApplyStepResult()
+        return AppliedMessageCounts()
     async with database.connection() as connection, connection.transaction():
         applied = [each.id for each in updates if each.is_applied_everywhere]
         moved = await connection.fetch(_MOVE_APPLIED, applied) if applied else []
@@ -210,7 +210,7 @@ async def write_results_and_count_ended_messages(
         await _write_deletes_of_missing_addresses(connection, settings, failed, updates)
     paused = {each.id for each in updates if each.reason and each.reason.is_only_for_paused_modules}
     failures = sum(row["id"] not in paused for row in failed) if params.is_phase_without_later_retry else 0
-    return ApplyStepResult(done=len(done) - needless, failed=failures, superseded=superseded)
+    return AppliedMessageCounts(done=len(done) - needless, failed=failures, superseded=superseded)
 
 
 async def _write_acknowledgements(

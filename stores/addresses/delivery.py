@@ -76,7 +76,7 @@ async def load_unfinished_messages(database: Database, cycle_id: str, ids: Seque
         return [build_logged_message(row) for row in await connection.fetch(_LOAD_GROUP, ids, cycle_id)]
 
 
-class _Payload(msgspec.Struct):
+class _RecordAndDeleteAfter(msgspec.Struct):
     """What the columns of a message lack; intake has checked what its topic needs of it."""
 
     # Any: a field may be there twice, of which only the last one counts, or in a topic that does not have it.
@@ -84,7 +84,7 @@ class _Payload(msgspec.Struct):
     delete_after: Any = False
 
 
-_PAYLOAD: Final = msgspec.json.Decoder(_Payload)
+_PAYLOAD: Final = msgspec.json.Decoder(_RecordAndDeleteAfter)
 _ALL_MODULES: Final = tuple(Module)
 _NO_WAIT_REASON: Final = WaitReason()
 
@@ -238,7 +238,7 @@ async def list_unconfirmed_messages(
     ]
 
 
-async def write_confirmations(
+async def write_answers_and_list_kept_addresses(
     database: Database, updates: Sequence[MessageLogUpdate], reasons: Mapping[int, str | None]
 ) -> None:
     """Write the answers of the modules, and list the addresses that they keep, in one transaction.

@@ -167,7 +167,7 @@ class MessageLogAndQuarantineWriter:
         new = 0
         async with self._database.session() as session:
             if readable:
-                await lock_intake(session)
+                await lock_intake_until_commit(session)
                 new = await insert_messages_not_received_before(session, readable)
             if unreadable:
                 put_away = insert(QuarantinedMessage).on_conflict_do_nothing()
@@ -182,13 +182,13 @@ class MessageLogAndQuarantineWriter:
         return IntakeMessageCounts(new=new, repeated=len(readable) - new, unreadable=len(unreadable))
 
 
-async def lock_intake(session: Session) -> None:
+async def lock_intake_until_commit(session: Session) -> None:
     """Exclude other intakes until the transaction ends."""
     await session.execute(_LOCK, {"lock": INTAKE_LOCK})
 
 
 async def insert_messages_not_received_before(session: Session, readable: Sequence[ReadableMessage]) -> int:
-    """Insert messages that were not received before, and return their number. Call `lock_intake` first."""
+    """Insert messages that were not received before, and return their number. Call `lock_intake_until_commit` first."""
     arrays = dict(
         zip(_COLUMNS, map(list, zip(*(each.values_to_insert for each in readable), strict=True)), strict=True)
     )

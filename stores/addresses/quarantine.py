@@ -90,7 +90,9 @@ class MessageCorrection:
     actor: ActorWithReason
 
 
-async def mend_message(database: Database, inbox_: MessageLogAndQuarantineWriter, correction: MessageCorrection) -> int:
+async def mend_and_get_new_id(
+    database: Database, inbox_: MessageLogAndQuarantineWriter, correction: MessageCorrection
+) -> int:
     """Insert a corrected text into the log and mark the quarantined message as mended, in one transaction.
 
     Returns:
@@ -114,7 +116,7 @@ async def _replace_quarantined_by_corrected_message(
     session: Session, inbox_: MessageLogAndQuarantineWriter, correction: MessageCorrection
 ) -> int:
     # The lock of intake before the row, as everywhere, so that there is no deadlock.
-    await inbox.lock_intake(session)
+    await inbox.lock_intake_until_commit(session)
     statement = (
         select(QuarantinedMessage)
         .where(QuarantinedMessage.id == correction.quarantine_id)

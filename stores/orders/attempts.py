@@ -16,7 +16,7 @@ from infra.database import Database, Session
 from stores.orders import ledger, order_copies, platforms, slices
 from stores.orders.fetched_orders import FetchedOrder
 from stores.orders.ledger import SliceStateWhenTaken
-from stores.orders.order_copies import OrderChange
+from stores.orders.order_copies import ChangedOrderTimes
 from stores.orders.platforms import PlatformWithSettingsInForce
 from stores.tables.orders import OrderPlatform, OrderSlice
 
@@ -169,7 +169,7 @@ async def record_failed_slice_or_sweep(
 
 
 def _build_done_slice_result(
-    params: ReadSliceInput, row: OrderSlice, reading: SliceReadingResult, changes: list[OrderChange]
+    params: ReadSliceInput, row: OrderSlice, reading: SliceReadingResult, changes: list[ChangedOrderTimes]
 ) -> ReadSliceResult:
     """Build the result of an attempt; only a slice that was complete before can have missed orders."""
     late = _filter_new_orders_in_window(params.window, changes) if row.done_at is not None else []
@@ -186,7 +186,7 @@ def _build_done_slice_result(
     )
 
 
-def _filter_new_orders_in_window(window: TimeWindow, changes: list[OrderChange]) -> list[OrderChange]:
+def _filter_new_orders_in_window(window: TimeWindow, changes: list[ChangedOrderTimes]) -> list[ChangedOrderTimes]:
     return [each for each in changes if each.advances_modified_at and window.contains(each.modified_at)]
 
 
@@ -197,7 +197,7 @@ def _write_result_to_row(row: OrderSlice, result: ReadSliceResult, pages_key: st
 
 
 def _compute_greatest_lateness_if_one_pass(
-    row: OrderSlice, window: TimeWindow, changes: list[OrderChange]
+    row: OrderSlice, window: TimeWindow, changes: list[ChangedOrderTimes]
 ) -> float | None:
     """Return how late the orders were that only the sweep found.
 

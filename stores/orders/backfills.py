@@ -52,7 +52,7 @@ async def save_progress_and_list_next(database: Database, params: BackfillBatchI
         return await ledger.list_rereadable_slices(session, params.platform, after, params.window.end, BATCH_SLICES)
 
 
-async def end_backfill(
+async def close_and_alarm_if_failed(
     database: Database, backfill_id: str, progress: BackfillProgress, fault: FaultRecord | None
 ) -> PlatformAlarm | None:
     """Save the progress of a backfill, and close its record; return an alarm if it has failed."""
@@ -61,7 +61,7 @@ async def end_backfill(
         return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault)
 
 
-async def fail_backfill(database: Database, backfill_id: str, fault: FaultRecord) -> PlatformAlarm | None:
+async def close_as_failed(database: Database, backfill_id: str, fault: FaultRecord) -> PlatformAlarm | None:
     """Close the record of a backfill that has failed, with its progress so far; return an alarm."""
     async with database.session() as session:
         return await _close_record_and_build_alarm_if_failed(session, backfill_id, fault)

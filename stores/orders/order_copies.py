@@ -73,7 +73,7 @@ _REPLACE = text(
 )
 
 
-class OrderChange(msgspec.Struct, frozen=True, gc=False):
+class ChangedOrderTimes(msgspec.Struct, frozen=True, gc=False):
     """An order that a commit inserted or replaced."""
 
     modified_at: datetime
@@ -87,7 +87,7 @@ class OrderChange(msgspec.Struct, frozen=True, gc=False):
 
 async def write_copies_newer_than_stored(
     session: Session, account: Account, revision: int, copies: Sequence[FetchedOrder]
-) -> list[OrderChange]:
+) -> list[ChangedOrderTimes]:
     """Write copies that are newer than the stored ones, and keep what they replace. The platform's row must be locked.
 
     The lock excludes other writers of the account's orders, so reading first is safe: new orders are then written by
@@ -104,8 +104,8 @@ async def write_copies_newer_than_stored(
         )
     for batch in _split_batches(newer):
         await _keep_replaced_copies_and_write_new(session, account, revision, batch)
-    changes = [OrderChange(each.order.modified_at, None) for each in new]
-    return changes + [OrderChange(each.order.modified_at, found[each.order.order_id].rank[0]) for each in newer]
+    changes = [ChangedOrderTimes(each.order.modified_at, None) for each in new]
+    return changes + [ChangedOrderTimes(each.order.modified_at, found[each.order.order_id].rank[0]) for each in newer]
 
 
 async def list_ids_stored_at_least_as_new(

@@ -237,7 +237,7 @@ async def load_newest_options(session: Session, levels: Sequence[str]) -> dict[s
     }
 
 
-async def lock_options(session: Session) -> None:
+async def lock_options_until_commit(session: Session) -> None:
     """Lock all levels: two changes, one of each level, could each be valid alone and invalid together."""
     await session.execute(_LOCK)
 

@@ -121,7 +121,7 @@ async def load_late_orders_found_by_sweeps(session: Session, platform: str, now:
     return LateOrdersFoundBySweeps(missed or 0, late_seconds)
 
 
-async def skip_slice(session: Session, row: OrderSlice, reason: str) -> None:
+async def mark_slice_skipped(session: Session, row: OrderSlice, reason: str) -> None:
     """Give a slice up, and keep the reason."""
     row.skipped_at, row.reason, row.stale_told_at = await ledger.read_database_time(session), reason, None
     session.add(row)

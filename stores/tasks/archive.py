@@ -223,7 +223,7 @@ async def list_expired_archived_tasks(
         return [ExpiredArchivedTask(*row) for row in await session.execute(_EXPIRED, values)]
 
 
-async def delete_tasks(database: Database, task_ids: Sequence[str]) -> None:
+async def delete_tasks_texts_and_keys(database: Database, task_ids: Sequence[str]) -> None:
     """Remove tasks, their texts and their keys in one transaction."""
     async with database.session() as session:
         for statement in _REMOVE:

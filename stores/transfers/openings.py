@@ -15,7 +15,7 @@ from stores.tables.transfers import SendPermissionRow
 _LOCK: Final = text("LOCK TABLE transfer_openings IN SHARE ROW EXCLUSIVE MODE")
 
 
-async def lock_openings(session: Session) -> None:
+async def lock_openings_until_commit(session: Session) -> None:
     """Exclude other writers until the transaction ends, since two could open one biz and app for two projects."""
     await session.execute(_LOCK)
 

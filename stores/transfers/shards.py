@@ -78,10 +78,10 @@ _SELECT_CANCELLED: Final = f"""
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
-async def save_shards(database: Database, job: TransferJobInput, shards: Sequence[ShardOfTargets]) -> None:
+async def insert_missing_shards(database: Database, job: TransferJobInput, shards: Sequence[ShardOfTargets]) -> None:
     """Insert shards with their targets; leave those that exist unchanged."""
     async with database.connection() as connection, connection.transaction():
-        await _insert_shards(connection, await _ensure_job_row(connection, job), shards)
+        await _insert_new_shards_with_targets(connection, await _ensure_job_row(connection, job), shards)
 
 
 async def insert_failed_targets_as_retry_shards(
@@ -105,7 +105,7 @@ async def insert_failed_targets_as_retry_shards(
             shard.targets = [target for target in shard.targets if target[0] in marked]
             shard.joined_at = [job.closes_at.timestamp()] * len(shard.targets)
         shards = [shard for shard in shards if shard.targets]
-        await _insert_shards(connection, job_row, shards)
+        await _insert_new_shards_with_targets(connection, job_row, shards)
     return [ShardNumberAndTargetCount.from_shard(shard) for shard in shards]
 
 
@@ -155,7 +155,7 @@ class ShardLease:
             rows = await connection.fetch(_SELECT_CANCELLED, self._job, self._number, self._job_id)
         return {row["key"] for row in rows}
 
-    async def write_changes(
+    async def write_changes_or_raise_if_lost(
         self,
         targets: Sequence[ShardTarget],
         tasks: Sequence[GseTask] | None = None,
@@ -196,9 +196,9 @@ async def _ensure_job_row(connection: Connection, job: TransferJobInput) -> int:
     return int(row)
 
 
-async def _insert_shards(connection: Connection, job: int, shards: Sequence[ShardOfTargets]) -> None:
+async def _insert_new_shards_with_targets(connection: Connection, job: int, shards: Sequence[ShardOfTargets]) -> None:
     for shard in shards:
-        if await _insert_shard(connection, job, shard):
+        if await _insert_shard_if_new(connection, job, shard):
             # A job that began under the previous version does not know when its targets joined.
             times = [datetime.fromtimestamp(each, UTC) for each in shard.joined_at] or repeat(None)
             rows = [
@@ -208,7 +208,7 @@ async def _insert_shards(connection: Connection, job: int, shards: Sequence[Shar
             await connection.copy_records_to_table("transfer_targets", records=rows, columns=_COLUMNS)
 
 
-async def _insert_shard(connection: Connection, job: int, shard: ShardOfTargets) -> bool:
+async def _insert_shard_if_new(connection: Connection, job: int, shard: ShardOfTargets) -> bool:
     spec = shard.spec
     inserted = await connection.execute(
         """

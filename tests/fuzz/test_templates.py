@@ -109,7 +109,7 @@ def outcome(text: str) -> bytes | list[str]:
     """What a preview answers: the book, or all sentences."""
     try:
         body = PreviewRequest.model_validate_json(text, strict=True)
-        drawing = preview.parse_drawing(body)
+        drawing = preview.parse_drawing_within_preview_limits(body)
         sent = json.dumps(json.loads(text)["data"]).encode()
         page = preview.build_sample_page(drawing) if body.data is None else preview.build_first_rows_page(sent)
         return preview.draw_preview(drawing, page, body.time_zone)

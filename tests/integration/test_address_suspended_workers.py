@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from activities.addresses import delivery
-from domain.addresses.activity_models import ApplyStepInput, ApplyStepResult, CyclePhase
+from domain.addresses.activity_models import AppliedMessageCounts, ApplyStepInput, CyclePhase
 from domain.addresses.operations import LiveUprnsAndAppliedOps, Module, Operation, OperationOutcome, OperationResult
 from stores.addresses import actions, cycle
 from stores.addresses.actions import ActorWithReason
@@ -66,7 +66,7 @@ async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world:
     await settle(world)
     before = await load_by_number(world)
     modules.woken.set()
-    assert await asleep == ApplyStepResult()
+    assert await asleep == AppliedMessageCounts()
 
     rows = await load_by_number(world)
     assert rows["young"] == before["young"]

@@ -237,7 +237,9 @@ async def keep_publishing(watcher: LatestStatesSubscription) -> None:
     for rows in itertools.count():
         status = DownloadStatus(rows=rows, fault=fault)
         kept = DownloadMemo(type=FileType.CSV, file_name="x.csv", operator_id=None)
-        watcher.queue_update(responses.build_response_from_run("prj_1", "dl_1", kept, status, datetime.now(UTC)))
+        watcher.queue_or_end_if_too_slow(
+            responses.build_response_from_run("prj_1", "dl_1", kept, status, datetime.now(UTC))
+        )
         await asyncio.sleep(0)
 
 

@@ -193,7 +193,7 @@ async def test_a_lost_worker_leaves_one_record(settings: Settings) -> None:
             asked_by="somebody else",
             asked_at=datetime.now(UTC),
         )
-        await ActivityEnvironment().run(BackfillActivities(orders.services).begin_backfill, order)
+        await ActivityEnvironment().run(BackfillActivities(orders.services).insert_backfill_if_new, order)
         assert (end["state"], end["read"]) == ("succeeded", 3)
         assert await list_records(orders) == [end]
 

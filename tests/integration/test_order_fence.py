@@ -92,7 +92,7 @@ async def claim_one(orders: Orders, platform: Platform) -> Attempt:
         )
         running = environment()
         running.on_heartbeat = send_heartbeat
-        return running.run(reader.read_slice, order)
+        return running.run(reader.read_and_commit_slice, order)
 
     return attempt
 

@@ -64,7 +64,7 @@ async def read_all_in_one(orders: Orders) -> ReadSliceResult:
         holder="slice/1",
         further=[by_start[start] for start in further],
     )
-    return await run(PlatformActivities(orders.services).read_slice, order)
+    return await run(PlatformActivities(orders.services).read_and_commit_slice, order)
 
 
 @pytest.mark.parametrize("happens", [configure, refuse_requests])

@@ -15,7 +15,7 @@ from domain.orders.capability import PlatformOrder
 from infra.database import Database
 from stores.orders import order_copies
 from stores.orders.fetched_orders import COLUMNS, FetchedOrder, encode_rows_for_copy
-from stores.orders.order_copies import OrderChange
+from stores.orders.order_copies import ChangedOrderTimes
 from stores.tables.orders import Order as OrderRow
 from stores.tables.orders import ReplacedOrderRevision
 
@@ -35,7 +35,7 @@ def copy(order_id: str, modified: int = 0, version: int = 1, asked: int = 0, raw
 
 async def merge(
     database: Database, revision: int, copies: list[FetchedOrder], account: Account = OURS
-) -> list[OrderChange]:
+) -> list[ChangedOrderTimes]:
     """In a transaction of its own."""
     async with database.session() as session:
         return await order_copies.write_copies_newer_than_stored(session, account, revision, copies)
@@ -70,7 +70,7 @@ async def test_the_newest_copy_stays_in_whatever_order_they_come(
                 continue
             if before:
                 replaced.add((each.order.order_id, before[1], revision, before[0].order.raw.decode()))
-            expected.append(OrderChange(each.order.modified_at, before[0].order.modified_at if before else None))
+            expected.append(ChangedOrderTimes(each.order.modified_at, before[0].order.modified_at if before else None))
             kept[each.order.order_id] = (each, revision)
         changes = await merge(database, revision, batch)
         assert sorted(changes, key=str) == sorted(expected, key=str)
@@ -120,7 +120,7 @@ async def test_accounts_do_not_see_each_others_orders(database: Database) -> Non
     """The same id at two platforms is two orders."""
     await merge(database, 1, [copy("a", 5, raw='{"at":7}')])
     assert await merge(database, 1, [copy("a", 1, raw='{"at":8}')], OTHERS) == [
-        OrderChange(NOON + timedelta(seconds=1), None)
+        ChangedOrderTimes(NOON + timedelta(seconds=1), None)
     ]
     assert (await read_orders(database))["a"][2] == '{"at":7}'
     assert (await read_orders(database, OTHERS))["a"][2] == '{"at":8}'
@@ -161,5 +161,5 @@ async def test_a_broken_copy_breaks_its_session_alone(database: Database) -> Non
         await merge(database, 1, [copy("secret-1"), copy("secret-1")])
     assert broken.value.detail is None
     for _ in range(database.settings.pool_size + 1):
-        assert await merge(database, 1, [copy("a")]) in ([OrderChange(NOON, None)], [])
+        assert await merge(database, 1, [copy("a")]) in ([ChangedOrderTimes(NOON, None)], [])
     assert set(await read_orders(database)) == {"a"}

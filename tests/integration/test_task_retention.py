@@ -240,7 +240,7 @@ async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
     store = LongTextStore(queue.worker.services.database)
     strangers = [str(TaskId(new_key(), queue.type, pos)) for pos in (1, 77)]
     for stranger in strangers:
-        await store.write_text(stranger, LONG)
+        await store.write_and_get_reference(stranger, LONG)
     kept = {
         (waiting, derive_text_reference(f"waiting {LONG}")),
         (held["task_id"], derive_text_reference(f"second {LONG}")),
@@ -252,7 +252,7 @@ async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
     await purge(queue, days=0)
     assert len(await texts(queue)) == len(kept) + 4
     await age_rows(queue, 1.1)
-    await store.write_text(strangers[0], LONG)
+    await store.write_and_get_reference(strangers[0], LONG)
     await purge(queue, days=0)
     assert await texts(queue) == {*kept, (strangers[0], derive_text_reference(LONG))}
     assert (await queue.task(waiting))["task_content"] == f"waiting {LONG}"

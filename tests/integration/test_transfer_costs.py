@@ -86,7 +86,7 @@ async def test_a_status_is_looked_up_and_not_searched_for(database: Database, *,
     """Among ten thousand targets of twenty jobs neither a table nor a shard is read from end to end."""
     for number in range(20):
         shard = ShardOfTargets(number=1, spec=WANTED, file_name="f", targets=make_group(0, 500).targets)
-        await shards.save_shards(database, order(number), [shard])
+        await shards.insert_missing_shards(database, order(number), [shard])
     async with database.connection() as connection:
         if is_known_to_planner:
             await connection.execute("ANALYZE transfer_jobs, transfer_targets, transfer_shards")

@@ -102,13 +102,13 @@ async def test_other_processes_follow_within_a_moment(settings: Settings) -> Non
 async def test_joins_hardly_read_what_is_opened(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once a second, however many come."""
     reads: list[str] = []
-    read = SendPermissionsCache.load_openings
+    read = SendPermissionsCache.load_openings_or_none_if_unrestricted
 
     async def count(cache: SendPermissionsCache, project_id: str) -> list[SendPermission] | None:
         reads.append(project_id)
         return await read(cache, project_id)
 
-    monkeypatch.setattr(SendPermissionsCache, "load_openings", count)
+    monkeypatch.setattr(SendPermissionsCache, "load_openings_or_none_if_unrestricted", count)
     async with running_transfers(settings, window_seconds=30) as transfers:
         await open_for(transfers.api_client, transfers.project_id, OPENED)
         begun = time.monotonic()

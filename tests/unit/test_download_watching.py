@@ -106,8 +106,8 @@ async def test_a_slow_watcher_hears_the_newest_word_only() -> None:
     """Of each download the last one, in the order in which they first had news."""
     watcher = LatestStatesSubscription()
     for rows in range(50):
-        watcher.queue_update(answer(rows, task_id="dl_1"))
-        watcher.queue_update(answer(rows, task_id="dl_2"))
+        watcher.queue_or_end_if_too_slow(answer(rows, task_id="dl_1"))
+        watcher.queue_or_end_if_too_slow(answer(rows, task_id="dl_2"))
     news = await watcher.wait_for_updates()
     assert [(each.task_id, each.rows) for each in news or []] == [("dl_1", 49), ("dl_2", 49)]
 
@@ -116,7 +116,7 @@ async def test_a_watcher_with_a_long_backlog_is_dropped() -> None:
     """What a watcher does not take is not kept for ever."""
     watcher = LatestStatesSubscription()
     for number in range(watching.BACKLOG_MAX + 1):
-        watcher.queue_update(answer(task_id=f"dl_{number}"))
+        watcher.queue_or_end_if_too_slow(answer(task_id=f"dl_{number}"))
     assert await watcher.wait_for_updates() is None
     assert watcher.ending is SubscriptionEndReason.TOO_SLOW
 
@@ -124,10 +124,10 @@ async def test_a_watcher_with_a_long_backlog_is_dropped() -> None:
 async def test_the_last_word_is_heard_before_the_end() -> None:
     """An update before the end still arrives, one after it does not."""
     watcher = LatestStatesSubscription()
-    watcher.queue_update(DONE)
+    watcher.queue_or_end_if_too_slow(DONE)
     watcher.end(SubscriptionEndReason.FINISHED)
     watcher.end(SubscriptionEndReason.STOPPING)
-    watcher.queue_update(answer(1))
+    watcher.queue_or_end_if_too_slow(answer(1))
     assert [await watcher.wait_for_updates(), await watcher.wait_for_updates()] == [[DONE], None]
     assert watcher.ending is SubscriptionEndReason.FINISHED
 

@@ -102,4 +102,4 @@ def test_a_record_that_cannot_be_written_does_not_stop_what_runs(tmp_path: Path)
     """On a full disk components can still be stopped."""
     with lock_data_dir(tmp_path) as run_file:
         (tmp_path / "run.new").mkdir()  # as good as a full disk: nothing can be written there
-        run_file.record_process("database", None)
+        run_file.save_process("database", None)

@@ -173,8 +173,8 @@ async def test_attempts_are_timed_and_an_open_breaker_is_shown() -> None:
 async def test_an_open_breaker_keeps_the_cause() -> None:
     """A status or an alarm that shows its refusal must still say what the service answered."""
     breaker = CircuitBreaker(2, 10)
-    breaker.record_failure("It answered 503.")
-    breaker.record_failure("The clock has stopped.")
+    breaker.count_failure_and_open_at_limit("It answered 503.")
+    breaker.count_failure_and_open_at_limit("The clock has stopped.")
     sentence = "failed 2 times in a row and is not called for 10 s. The last failure: The clock has stopped."
     assert breaker.describe_open_state() == sentence
 
@@ -238,20 +238,20 @@ def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:
     """If that fails, too, the time begins anew; if not, all is as before."""
     clock = [0.0]
     breaker = CircuitBreaker(2, 10, lambda: clock[0])
-    breaker.record_failure("down")
+    breaker.count_failure_and_open_at_limit("down")
     assert breaker.begin_call_if_allowed()
-    breaker.record_failure("down")
+    breaker.count_failure_and_open_at_limit("down")
     assert not breaker.begin_call_if_allowed()
 
     clock[0] = 10
     assert [breaker.begin_call_if_allowed(), breaker.begin_call_if_allowed()] == [True, False]
-    breaker.record_failure("down")
+    breaker.count_failure_and_open_at_limit("down")
     clock[0] = 19
     assert not breaker.begin_call_if_allowed()
 
     clock[0] = 20
     assert breaker.begin_call_if_allowed()
-    breaker.record_success()
+    breaker.close()
     assert [breaker.begin_call_if_allowed(), breaker.begin_call_if_allowed()] == [True, True]
 
 

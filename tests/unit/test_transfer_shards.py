@@ -336,7 +336,7 @@ def test_final_is_final_and_nothing_is_sent_for_nothing(
         elif what == "strand" and live:
             progress.make_targets_due_of_task_without_source(live[0], now)
         elif what == "cancel":
-            progress.end_targets(
+            progress.end_targets_not_ended_yet(
                 progress.targets[:1],
                 TargetEndAndReason(state=TransferState.FAILED, reason=FailureReason.CANCELLED, message="gone"),
             )

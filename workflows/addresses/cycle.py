@@ -15,8 +15,8 @@ with workflow.unsafe.imports_passed_through():
     from domain.addresses import names
     from domain.addresses.activity_models import (
         AddressCycleStatus,
+        AppliedMessageCounts,
         ApplyStepInput,
-        ApplyStepResult,
         CarriedCycleTotals,
         CycleMessageTotals,
         CyclePhase,
@@ -101,7 +101,7 @@ class AddressCycle:
 
     async def _apply_step(self, plan: CyclePlanResult, phase: CyclePhase, step: CycleStep, which: str) -> None:
         self._set_status_and_show_in_web_ui(phase, plan.cycle_id)
-        applied: ApplyStepResult = await workflow.execute_activity_method(
+        applied: AppliedMessageCounts = await workflow.execute_activity_method(
             AddressCycleActivities.apply_step_and_count_endings,
             ApplyStepInput(cycle_id=plan.cycle_id, phase=phase, step=step, config_version=plan.config_version),
             **ADDRESS_CHANGES,

@@ -48,7 +48,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.secrets import SealedText
     from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from infra import temporal
-    from workflows.activity_calls import SHORT_ACTIVITY, SOURCE_READING, has_error_type, read_fault, read_fault_note
+    from workflows.activity_calls import SHORT_ACTIVITY, SOURCE_READING, build_fault, has_error_type, read_fault_note
     from workflows.downloads.processing import FileMaker, RangeFetchers, cancel_and_wait
     from workflows.webhooks import delivery
 
@@ -84,7 +84,7 @@ class DownloadWorkflow:
             self._spec, self._progress, lambda phase: self._publish_status(DownloadState.RUNNING, phase)
         )
         self._fetchers = RangeFetchers(
-            self._spec, self._progress, self._publish_rows, self._wait_for_retry, self._clear_trouble
+            self._spec, self._progress, self._publish_rows, self._wait_for_retry, self._clear_trouble_if_still_shown
         )
 
     @workflow.run
@@ -138,7 +138,7 @@ class DownloadWorkflow:
                     state=DownloadState.SUCCEEDED, file=await self._probe_and_make_file(), total=self._status.total
                 )
             except ActivityError as error:
-                fault = read_fault(error)
+                fault = build_fault(error)
             except WorkflowFault as error:
                 fault = error.fault
             self._progress.is_fetching = False
@@ -165,7 +165,7 @@ class DownloadWorkflow:
         await self._sleep_with_trouble(trouble, wait.seconds)
         return trouble
 
-    def _clear_trouble(self, trouble: DownloadTrouble | None) -> None:
+    def _clear_trouble_if_still_shown(self, trouble: DownloadTrouble | None) -> None:
         """Remove a trouble from the status, if it is still the one shown."""
         if self._status.trouble is trouble:
             self._status.trouble = None
@@ -282,7 +282,7 @@ class DownloadWorkflow:
         if progress is not None and progress.smaller_page_size is not None and self._progress.page_size_max is None:
             self._progress.page_size_max = progress.smaller_page_size
             return True
-        if read_fault(error).code == "source_total_changed" and self._progress.resets < RESETS_MAX:
+        if build_fault(error).code == "source_total_changed" and self._progress.resets < RESETS_MAX:
             self._progress.resets += 1
             return True
         return False

@@ -245,7 +245,7 @@ class FileMaker:
         """Assemble the ranges; return the file, rendered from them if its type asks for it."""
         self._on_phase(DownloadPhase.ASSEMBLING)
         assembled = await self._run_activity(
-            DownloadActivities.assemble_ranges,
+            DownloadActivities.join_ranges_or_plan_books,
             AssembleInput(
                 spec=self._spec,
                 sources=sources,

@@ -23,7 +23,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
             activities=[
                 steps.probe_and_begin_uploads_or_make_small_file,
-                steps.assemble_ranges,
+                steps.join_ranges_or_plan_books,
                 steps.combine_books,
                 steps.delete_unfinished,
                 steps.record_end_release_slots_and_delete_inline_rows,

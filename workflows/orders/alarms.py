@@ -50,7 +50,7 @@ class OrderWatchWorkflow:
         watched = await workflow.execute_activity_method(PlatformPresenceActivities.list_platforms, **PROMPT_ACTIVITY)
         presence = self._presence = await _find_served_and_unserved(watched.platforms, params.patience_seconds)
         result = await workflow.execute_activity_method(
-            PlatformPresenceActivities.record_presence, presence, **PROMPT_ACTIVITY
+            PlatformPresenceActivities.record_unserved_platforms_and_alarm, presence, **PROMPT_ACTIVITY
         )
         await start_alarm_deliveries(result.alarms)
         result = await workflow.execute_activity_method(

@@ -57,7 +57,9 @@ class OrderBackfillWorkflow:
         """Read batch after batch."""
         try:
             if params.progress is None:
-                await workflow.execute_activity_method(BackfillActivities.begin_backfill, params, **SHORT_ACTIVITY)
+                await workflow.execute_activity_method(
+                    BackfillActivities.insert_backfill_if_new, params, **SHORT_ACTIVITY
+                )
             while jobs := await self._save_progress_and_get_next():
                 ended = await asyncio.gather(*(self._read_slice_again(job) for job in jobs))
                 progress = self._status.progress
@@ -86,7 +88,9 @@ class OrderBackfillWorkflow:
             progress=self._status.progress,
             unread=tuple(self._unread),
         )
-        batch = await workflow.execute_activity_method(BackfillActivities.advance_backfill, step, **SHORT_ACTIVITY)
+        batch = await workflow.execute_activity_method(
+            BackfillActivities.save_progress_and_list_next, step, **SHORT_ACTIVITY
+        )
         self._unread = []
         return batch.jobs
 
@@ -121,7 +125,7 @@ class OrderBackfillWorkflow:
     async def _record_end_and_send_alarms(self, fault: FaultRecord | None) -> BackfillStatus:
         progress = self._status.progress
         result = await workflow.execute_activity_method(
-            BackfillActivities.end_backfill,
+            BackfillActivities.close_backfill_and_alarm_if_failed,
             EndBackfillInput(
                 platform=self._params.platform, backfill_id=self._params.backfill_id, progress=progress, fault=fault
             ),

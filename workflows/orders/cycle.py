@@ -42,7 +42,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from domain.orders.slices import SliceAttemptFailure, SliceFailureKind
     from domain.orders.windows import TimeWindow
-    from workflows.activity_calls import CLAIM, CLOCK_READING, SHORT_ACTIVITY, read_fault
+    from workflows.activity_calls import CLAIM, CLOCK_READING, SHORT_ACTIVITY, build_fault
     from workflows.orders import alarms
     from workflows.orders.backfill import OrderBackfillWorkflow
     from workflows.orders.handle import build_search_attributes
@@ -289,5 +289,5 @@ def _get_fault_and_sentence_of_clock_failure(error: ActivityError) -> tuple[Faul
     if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
         failure = SliceAttemptFailure.model_validate(cause.details[0])
         return (None if failure.kind is SliceFailureKind.CRASHED else failure.fault), failure.fault.sentence
-    fault = read_fault(error)
+    fault = build_fault(error)
     return fault, fault.sentence

@@ -41,7 +41,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from domain.orders.windows import LiveOrHistory
     from infra import temporal
-    from workflows.activity_calls import HEARTBEAT, ONCE, SHORT_ACTIVITY, read_fault
+    from workflows.activity_calls import HEARTBEAT, ONCE, SHORT_ACTIVITY, build_fault
     from workflows.orders import alarms
 
 _PRIORITIES = {(SliceReadPurpose.FIRST, LiveOrHistory.LIVE): 2, (SliceReadPurpose.FIRST, LiveOrHistory.HISTORY): 3}
@@ -116,7 +116,7 @@ class OrderSliceWorkflow:
         info = workflow.info()
         self._set_status_and_show_in_web_ui("running", None, self._status.fault)
         return await workflow.execute_activity_method(
-            PlatformActivities.read_slice,
+            PlatformActivities.read_and_commit_slice,
             ReadSliceInput(
                 platform=self._params.platform,
                 window=job.window,
@@ -175,7 +175,7 @@ class OrderSliceWorkflow:
             message = "The slice was not read within its timeout."
             fault = FaultRecord(code="slice_timeout", message=message, hint=TIMEOUT_HINT)
             return SliceAttemptFailure(kind=SliceFailureKind.FAILED, fault=fault, resume_point=resume_point)
-        return SliceAttemptFailure(kind=SliceFailureKind.FAILED, fault=read_fault(error), resume_point=resume_point)
+        return SliceAttemptFailure(kind=SliceFailureKind.FAILED, fault=build_fault(error), resume_point=resume_point)
 
     def _show_end_and_build_slice_result(self, read: ReadSliceResult) -> SliceResult:
         self._set_status_and_show_in_web_ui(read.ending, None, None)

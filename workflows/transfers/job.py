@@ -42,8 +42,8 @@ with workflow.unsafe.imports_passed_through():
         PROMPT_ACTIVITY,
         SHIPPING,
         UNTIL_DONE,
+        build_fault,
         has_error_type,
-        read_fault,
     )
 
 Argument = TypeVar("Argument")
@@ -144,7 +144,7 @@ class TransferJob:
     async def _save_and_send_all_shards(self) -> None:
         """Save the shards, some at a time, and send each as soon as it is saved."""
         running: dict[int, asyncio.Task[None]] = {}
-        async for saved in self._save_shards():
+        async for saved in self._save_shards_and_yield_batches():
             for group in group_shards_by_targets(saved, CHECK_TARGETS_MAX, lambda shard: shard.targets):
                 check = asyncio.create_task(self._fail_targets_without_agent([shard.number for shard in group]))
                 running |= {shard.number: asyncio.create_task(self._send_shard(shard, check)) for shard in group}
@@ -161,7 +161,7 @@ class TransferJob:
             if task not in late:
                 task.result()
 
-    async def _save_shards(self) -> AsyncIterator[list[ShardNumberAndTargetCount]]:
+    async def _save_shards_and_yield_batches(self) -> AsyncIterator[list[ShardNumberAndTargetCount]]:
         if self._job.retry:
             self._publish_phase("sending", TransferState.RUNNING)
             saved = await self._run_activity(TransferActivities.save_retried_targets, self._job)
@@ -172,7 +172,9 @@ class TransferJob:
         self._status.shards = len(shards)
         self._publish_phase("sending", TransferState.RUNNING)
         for group in group_shards_by_targets(shards, SAVE_TARGETS_MAX, lambda shard: len(shard.targets)):
-            await self._run_activity(TransferActivities.save_shards, SaveShardsInput(job=self._job, shards=group))
+            await self._run_activity(
+                TransferActivities.insert_missing_shards, SaveShardsInput(job=self._job, shards=group)
+            )
             yield [ShardNumberAndTargetCount.from_shard(shard) for shard in group]
 
     async def _fail_targets_without_agent(self, numbers: list[int]) -> None:
@@ -208,14 +210,14 @@ class TransferJob:
             )
         except ActivityError as error:
             if _is_host_lost(error) and workflow.now() < self._job.deadline_at:
-                self._hosts.forget_host(signature, host)
+                self._hosts.forget_host_unless_replaced(signature, host)
                 return False
             raise
         return True
 
     async def _end_unfinished_targets(self, numbers: list[int], outcome: TargetEndAndReason) -> None:
         await self._run_activity(
-            TransferActivities.end_targets,
+            TransferActivities.end_unfinished_targets_of_shards,
             EndUnfinishedTargetsOfShardsInput(job=self._job, numbers=numbers, outcome=outcome),
         )
 
@@ -226,7 +228,7 @@ class TransferJob:
         except asyncio.CancelledError:
             self._is_closed = True
             cancel = CancelProjectTargetsInput(job=self._job, project_ids=self._project_ids)
-            await self._run_activity(TransferActivities.cancel_targets, cancel)
+            await self._run_activity(TransferActivities.save_cancellation_of_project_targets, cancel)
 
     async def _run_activity(
         self, method: Callable[[TransferActivities, Argument], Awaitable[Result]], argument: Argument
@@ -253,7 +255,7 @@ def _build_outcome_of_unfetched_file(error: ActivityError) -> TargetEndAndReason
         return TargetEndAndReason(
             state=TransferState.FAILED,
             reason=FailureReason.FILE_UNAVAILABLE,
-            message=read_fault(error).sentence,
+            message=build_fault(error).sentence,
         )
     last = error.cause.cause if isinstance(error.cause, StepTimeout) else error.cause
     message = f"{_NO_WORKER.message} The last error: {last}" if last else _NO_WORKER.message
@@ -275,14 +277,14 @@ class FileHostRegistry:
             fetch.add_done_callback(_mark_exception_as_retrieved)
         return self._fetches[signature]
 
-    def forget_host(self, signature: str, host: FetchedFileHostResult) -> None:
+    def forget_host_unless_replaced(self, signature: str, host: FetchedFileHostResult) -> None:
         """Forget a lost host, so that the next request has another one fetch the file; do nothing if it is replaced."""
         if self._hosts.get(signature) is host:
             del self._hosts[signature], self._fetches[signature]
 
     async def _fetch_file_by_activity(self, signature: str, project_id: str) -> FetchedFileHostResult:
         self._hosts[signature] = await workflow.execute_activity_method(
-            TransferActivities.fetch_file,
+            TransferActivities.fetch_file_into_host_cache,
             FetchFileInput(file=self._job.file, signature=signature),
             task_queue=names.FILE_QUEUE,
             schedule_to_close_timeout=max(timedelta(seconds=1), self._job.deadline_at - workflow.now()),

@@ -60,12 +60,12 @@ class WebhookDelivery:
     @workflow.run
     async def run(self, delivery: WebhookDeliveryInput) -> DeliveryStateAfterAttempt:
         """Save the delivery, then attempt it until it ends; return its last state."""
-        self._publish_progress(DeliveryStateAfterAttempt(state=await self._save_delivery()))
+        self._keep_and_publish_progress(DeliveryStateAfterAttempt(state=await self._insert_delivery_or_make_pending()))
         if self._progress.state is DeliveryState.DISABLED and not self._redelivery_requested:
             return self._progress
         for number in itertools.count(1):
             self._redelivery_requested = False
-            self._publish_progress(await self._make_attempt(number))
+            self._keep_and_publish_progress(await self._make_attempt(number))
             if await self._wait_for_attempt_or_redelivery():
                 workflow.continue_as_new(delivery.model_copy(update={"redelivery": True}))
             if self._progress.pause_seconds is None:
@@ -82,10 +82,10 @@ class WebhookDelivery:
         """Return the state of the delivery."""
         return self._progress
 
-    async def _save_delivery(self) -> DeliveryState:
+    async def _insert_delivery_or_make_pending(self) -> DeliveryState:
         # A local activity needs no slot among attempts that wait for slow receivers.
         return await workflow.execute_local_activity_method(
-            WebhookActivities.save_delivery,
+            WebhookActivities.insert_delivery_or_make_pending,
             self._delivery,
             **_SAVE_DELIVERY,
         )
@@ -111,7 +111,7 @@ class WebhookDelivery:
             )
         return self._redelivery_requested
 
-    def _publish_progress(self, progress: DeliveryStateAfterAttempt) -> None:
+    def _keep_and_publish_progress(self, progress: DeliveryStateAfterAttempt) -> None:
         """Keep the state, and show it in the search attributes and the Web UI."""
         self._progress = progress
         workflow.upsert_search_attributes([temporal.STATE.value_set(progress.state)])

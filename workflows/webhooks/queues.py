@@ -23,7 +23,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
             name=webhooks.QUEUE,
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
             activities=[
-                activities.save_delivery,
+                activities.insert_delivery_or_make_pending,
                 activities.attempt_delivery,
                 housekeeping.purge_expired_deliveries,
                 housekeeping.purge_audit_log_and_idempotency_keys,

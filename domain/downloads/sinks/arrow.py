@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from domain.downloads.flat import CellGrid
-from domain.downloads.staging import StagedFrame
+from domain.downloads.staging import CompressedPageFrame
 
 PARQUET_TYPE = "application/vnd.apache.parquet"
 EXCEL_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -72,17 +72,17 @@ def build_staged_schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([pa.field(name, pa.binary()) for name in columns])
 
 
-def decode_schema(head: StagedFrame) -> pa.Schema:
+def decode_schema(head: CompressedPageFrame) -> pa.Schema:
     """Read the schema from the first frame."""
     return pa.ipc.read_schema(_decompress(head))
 
 
-def decode_record_batch(page: StagedFrame, schema: pa.Schema) -> pa.RecordBatch:
+def decode_record_batch(page: CompressedPageFrame, schema: pa.Schema) -> pa.RecordBatch:
     """Read the rows of a page."""
     return pa.ipc.read_record_batch(_decompress(page), schema)
 
 
-def decode_table(pages: Iterable[StagedFrame], columns: pa.Schema) -> pa.Table:
+def decode_table(pages: Iterable[CompressedPageFrame], columns: pa.Schema) -> pa.Table:
     """Read the rows of several pages."""
     return pa.Table.from_batches([decode_record_batch(page, columns) for page in pages], columns)
 
@@ -170,12 +170,12 @@ class _ColumnCellKindsAndDigitCounts:
 class ColumnTypeInference:
     """The first pass over all staged rows: infers the types of the columns, and counts rows."""
 
-    def __init__(self, head: StagedFrame) -> None:
+    def __init__(self, head: CompressedPageFrame) -> None:
         self.staged = decode_schema(head)
         self.rows = 0
         self._columns = [_ColumnCellKindsAndDigitCounts(set()) for _ in self.staged]
 
-    def add(self, pages: Sequence[StagedFrame]) -> None:
+    def add(self, pages: Sequence[CompressedPageFrame]) -> None:
         """Add some pages."""
         table = decode_table(pages, self.staged)
         self.rows += table.num_rows
@@ -201,7 +201,7 @@ class ParquetRenderer:
 
         self._writer = pq.ParquetWriter(self._outbox, self._schema)
 
-    def write_row_group(self, pages: Sequence[StagedFrame]) -> bytes:
+    def write_row_group(self, pages: Sequence[CompressedPageFrame]) -> bytes:
         """Write pages as one row group."""
         table = decode_table(pages, self._staged)
         columns = [
@@ -248,10 +248,10 @@ def _encode_columns(columns: Sequence[pa.Array]) -> bytes:
 
 def _encode_frame(message: pa.Schema | pa.RecordBatch, rows: int) -> bytes:
     plain = message.serialize()
-    return StagedFrame(_LZ4.compress(plain, asbytes=True), plain.size, rows).to_bytes()
+    return CompressedPageFrame(_LZ4.compress(plain, asbytes=True), plain.size, rows).to_bytes()
 
 
-def _decompress(frame: StagedFrame) -> pa.Buffer:
+def _decompress(frame: CompressedPageFrame) -> pa.Buffer:
     return _LZ4.decompress(frame.packed, decompressed_size=frame.plain_bytes)
 
 
