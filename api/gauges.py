@@ -58,7 +58,7 @@ async def update_installation_gauges(app: web.Application) -> None:
         if component.milliseconds is not None:
             COMPONENT_SECONDS.labels(component.name).set(component.milliseconds / 1_000)
     WEBHOOKS_PENDING.set(deliveries.count if deliveries else 0)
-    WEBHOOKS_OLDEST.set(deliveries.compute_age() if deliveries else 0)
+    WEBHOOKS_OLDEST.set(deliveries.compute_age_of_oldest() if deliveries else 0)
     if overview is not None:
         _set_overview_gauges(overview)
 

@@ -162,7 +162,7 @@ class OverviewReaderAndStreamLimit:
 CONTEXT = web.AppKey("overview_context", OverviewReaderAndStreamLimit)
 
 
-def _attach_overview(app: web.Application, services: Services) -> None:
+def _attach_overview_and_end_of_streams(app: web.Application, services: Services) -> None:
     context = app[CONTEXT] = OverviewReaderAndStreamLimit(services)
 
     async def end_streams(_app: web.Application) -> None:
@@ -171,7 +171,7 @@ def _attach_overview(app: web.Application, services: Services) -> None:
     app.on_shutdown.append(end_streams)
 
 
-routes = Routes("overview", "The health of the components and the workload of every system.", attach=_attach_overview)
+routes = Routes("overview", "The health of the components and the workload of every system.", attach=_attach_overview_and_end_of_streams)
 
 
 @routes.get("/v1/overview", access=RouteAccess.PROJECTS)
@@ -371,7 +371,7 @@ def _derive_concerns(
     if pause:
         details[ConcernKindSubjectAndCause(ConcernKind.SYSTEM_PAUSED, cause=f"{pause.who}: {pause.reason}")] = 1
     concerns = Counter(detail.kind for detail in details)
-    if (workload.waiting.compute_age(now) or 0.0) > overview.STANDSTILL_SECONDS:
+    if (workload.waiting.compute_age_of_oldest(now) or 0.0) > overview.STANDSTILL_SECONDS:
         concerns[ConcernKind.WAITING] = workload.waiting.count
     concerns[ConcernKind.FAILED] = workload.failed.count - workload.concerns[ConcernKind.GIVEN_UP]
     return CountsAndConcerns(concerns=+concerns, details=details)

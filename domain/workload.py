@@ -43,7 +43,7 @@ class CountAndOldestTime:
         times = [each for each in (self.oldest_at, other.oldest_at) if each is not None]
         return CountAndOldestTime(self.count + other.count, min(times, default=None))
 
-    def compute_age(self, now: datetime) -> float | None:
+    def compute_age_of_oldest(self, now: datetime) -> float | None:
         """Return the age of the oldest item in seconds; None if there is no item."""
         return None if self.oldest_at is None else max(0.0, (now - self.oldest_at).total_seconds())
 

@@ -40,7 +40,7 @@ class ReusableBuffer:
         self.thread: int | None = None
         """The thread that used it last."""
 
-    def reset(self) -> None:
+    def reset_and_grow_to_last_need(self) -> None:
         """Start again: parts handed out before may be overwritten. Grow to what was needed last time."""
         if self._used > len(self._bytes):
             self._bytes = np.empty(self._used, np.uint8)
@@ -149,7 +149,7 @@ class ChunkRowsXmlBuilder:
 
     def build_columns_by_digits_of_row_number(self, workspace: ReusableBuffer) -> list[TextColumns]:
         """Return all rows, ready to be joined; until then they use the workspace."""
-        workspace.reset()
+        workspace.reset_and_grow_to_last_need()
         parts = [*self._parts, self._fixed]
         return [
             self._build_columns_of_rows_with_equal_digits(parts, first, rows, workspace)

@@ -80,7 +80,7 @@ async def list_open_lanes(database: Database) -> dict[tuple[str, int], int]:
     return {(row.type, row.pos): row.pending + row.running for row in rows}
 
 
-async def list_last_lanes(database: Database) -> dict[str, int]:
+async def load_last_lane_positions(database: Database) -> dict[str, int]:
     """Return the types of tasks, each with the position of its last lane."""
     async with database.session() as session:
         return dict((await session.exec(select(TaskType.type, TaskType.end_pos))).all())

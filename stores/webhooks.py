@@ -122,7 +122,7 @@ class PendingDeliveries:
     count: int
     oldest_at: datetime | None
 
-    def compute_age(self) -> float:
+    def compute_age_of_oldest(self) -> float:
         """Return the age of the oldest in seconds; 0 if there is none."""
         return (datetime.now(UTC) - self.oldest_at).total_seconds() if self.oldest_at else 0.0
 
@@ -225,7 +225,7 @@ async def load_or_create_signing_secrets(database: Database, sealer: SecretSeale
 
 async def list_active_secrets(session: AsyncSession, project_id: str) -> Sequence[WebhookSecret]:
     """Return the secrets of a project that have not expired, newest first."""
-    statement = select(WebhookSecret).where(WebhookSecret.project_id == project_id, _build_active_condition())
+    statement = select(WebhookSecret).where(WebhookSecret.project_id == project_id, _build_unexpired_condition())
     return (await session.exec(statement.order_by(col(WebhookSecret.secret_id).desc()))).all()
 
 
@@ -247,7 +247,7 @@ async def rotate_secret(
     ends = func.now() + overlap
     await session.exec(
         update(WebhookSecret)
-        .where(col(WebhookSecret.project_id) == project_id, _build_active_condition())
+        .where(col(WebhookSecret.project_id) == project_id, _build_unexpired_condition())
         .values(expires_at=func.least(func.coalesce(WebhookSecret.expires_at, ends), ends))
     )
     return await _create_secret(session, sealer, project_id)
@@ -287,5 +287,5 @@ async def _lock_project(session: AsyncSession, project_id: str) -> None:
     await session.get_one(Project, project_id, with_for_update=True)
 
 
-def _build_active_condition() -> ColumnElement[bool]:
+def _build_unexpired_condition() -> ColumnElement[bool]:
     return or_(col(WebhookSecret.expires_at).is_(None), col(WebhookSecret.expires_at) > func.now())

@@ -260,7 +260,7 @@ class DownloadActivities:
     async def _delete_objects_and_uploads(self, spec: DownloadSpec) -> None:
         for prefix in (names.build_files_prefix(spec), names.build_staging_prefix(spec)):
             for upload in await self._objects.list_open_uploads(prefix):
-                await self._objects.abort(upload.key, upload.upload_id)
+                await self._objects.abort_upload(upload.key, upload.upload_id)
         await self._objects.delete_prefix(names.build_staging_prefix(spec))
         await self._objects.delete_prefix(names.build_files_prefix(spec))
 
@@ -307,7 +307,7 @@ class DownloadHousekeeping:
             if upload.started < before and not await self._is_workflow_of_key_running(upload.key)
         ]
         for upload in stale:
-            await self._objects.abort(upload.key, upload.upload_id)
+            await self._objects.abort_upload(upload.key, upload.upload_id)
         swept = 0
         for prefix in _TEMPORARY:
             for task, newest in _find_newest_object_time_by_download(await self._objects.list(prefix)).items():

@@ -232,7 +232,7 @@ class _TableJoiner:
         """Complete the upload, unless an earlier attempt did, and verify the object by size and ETag."""
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         if await self._objects.head(self._joined_key) is None:
-            await self._objects.complete(self._joined_key, self._probe.upload_id, parts)
+            await self._objects.complete_upload(self._joined_key, self._probe.upload_id, parts)
         head = await self._objects.head(self._joined_key)
         size = sum(part.size for part in parts)
         if head is None or head.size != size:

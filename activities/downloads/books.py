@@ -132,7 +132,7 @@ async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows
 async def abort_old_and_begin_archive_upload(objects: ObjectStore, spec: DownloadSpec) -> str:
     """Begin the upload of the archive; abort one that an earlier attempt left behind."""
     for upload in await objects.list_open_uploads(names.build_archive_key(spec)):
-        await objects.abort(upload.key, upload.upload_id)
+        await objects.abort_upload(upload.key, upload.upload_id)
     return await objects.begin_upload(
         names.build_archive_key(spec), content_type=ZIP_CONTENT_TYPE, metadata={"task": spec.task_id}
     )
@@ -267,7 +267,7 @@ async def combine_books(objects: ObjectStore, params: CombineBooksInput) -> Stor
         await write_manifest_and_delete_staging(objects, spec, manifest)
     if manifest.files > 1:
         for upload in await objects.list_open_uploads(names.build_files_prefix(spec)):
-            await objects.abort(upload.key, upload.upload_id)
+            await objects.abort_upload(upload.key, upload.upload_id)
         for key in _list_book_keys(params):
             await objects.delete(key)
     return manifest.file
@@ -341,7 +341,7 @@ async def _complete_archive(
     if await objects.head(key) is None:
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         last = await objects.put_part(key, params.archive, len(parts) + 1, directory)
-        await objects.complete(key, params.archive, [*parts, last])
+        await objects.complete_upload(key, params.archive, [*parts, last])
     head, size = await objects.head(key), sum(part.bytes for part in placed) + len(directory)
     if head is None or head.size != size:
         raise StagedPartsInvalid(f"the store holds {head}, the parts have {size} bytes")

@@ -99,7 +99,7 @@ class RangeFetcher:
                     return True
                 has_gaps = page.has_more and page.rows < self._extent.page_size
                 mark = repeats.build_page_mark(page.rows, page.digest)
-                await self._stager.add_page(
+                await self._stager.add_page_and_store_due_parts(
                     page.data,
                     page.rows,
                     mark,

@@ -83,7 +83,7 @@ class RangeStager:
         """Add the head of the file before the first page."""
         self._add_piece(head)
 
-    async def add_page(
+    async def add_page_and_store_due_parts(
         self,
         encoded: bytes,
         rows: int,

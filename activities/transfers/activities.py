@@ -174,7 +174,7 @@ class TransferActivities:
     async def mark_job_ended_and_get_outcome(self, job: TransferJobInput) -> JobStateAndTargetCounts:
         """Save that the job has ended, and until when it is kept; return its outcome."""
         retention = timedelta(seconds=self._settings.kept_seconds)
-        end = await jobs.mark_job_ended(self._database, job.job_id, retention)
+        end = await jobs.mark_job_ended_and_count_outcomes(self._database, job.job_id, retention)
         outcome = derive_job_outcome(end.count_by_state())
         _count_and_log_end(job.job_id, outcome, end)
         return outcome

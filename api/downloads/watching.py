@@ -54,11 +54,11 @@ class DownloadWatchRegistry:
         self._listening: asyncio.Task[None] | None = None
         self._is_stopping = False
 
-    async def start(self, _app: web.Application) -> None:
+    async def start_listening(self, _app: web.Application) -> None:
         """Start to listen for notifications."""
         self._listening = asyncio.create_task(self._follow_notifications())
 
-    async def stop(self, _app: web.Application) -> None:
+    async def end_all_streams(self, _app: web.Application) -> None:
         """End every stream, so that the server need not wait for its subscribers."""
         self._is_stopping = True
         everybody = [
@@ -148,7 +148,7 @@ class DownloadWatchRegistry:
         key = (project_id, task_id)
         if key not in self._pollers or self._pollers[key].task.done():
             poller = self._pollers[key] = DownloadStatusPoller(self._status_reader, key, self._project_subscriptions)
-            poller.task.add_done_callback(lambda _: self._remove_poller(poller))
+            poller.task.add_done_callback(lambda _: self._remove_poller_unless_replaced(poller))
         return self._pollers[key]
 
     def _list_pollers(self, project_id: str) -> list[DownloadStatusPoller]:
@@ -158,9 +158,9 @@ class DownloadWatchRegistry:
         for poller in pollers:
             if not poller.has_subscribers:
                 poller.task.cancel()
-                self._remove_poller(poller)
+                self._remove_poller_unless_replaced(poller)
 
-    def _remove_poller(self, poller: DownloadStatusPoller) -> None:
+    def _remove_poller_unless_replaced(self, poller: DownloadStatusPoller) -> None:
         if self._pollers.get(poller.key) is poller:
             del self._pollers[poller.key]
 
@@ -215,8 +215,8 @@ def add_status_reader_and_watch_registry(app: web.Application, services: Service
     watches = app[WATCH_REGISTRY] = DownloadWatchRegistry(
         status_reader, services.database, services.settings.api.streams_per_project
     )
-    app.on_startup.append(watches.start)
-    app.on_shutdown.append(watches.stop)
+    app.on_startup.append(watches.start_listening)
+    app.on_shutdown.append(watches.end_all_streams)
 
 
 class DownloadStatusPoller:

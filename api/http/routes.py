@@ -288,39 +288,39 @@ class Routes:
         self, path: str, *, access: RouteAccess, **options: Unpack[RouteOptions]
     ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that reads."""
-        return self._declare("GET", path, access, options)
+        return self._build_route_decorator("GET", path, access, options)
 
     def head(
         self, path: str, *, access: RouteAccess, **options: Unpack[RouteOptions]
     ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that answers with the headers of a GET route."""
-        return self._declare("HEAD", path, access, options)
+        return self._build_route_decorator("HEAD", path, access, options)
 
     def post(
         self, path: str, *, access: RouteAccess, **options: Unpack[RouteOptions]
     ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that creates or starts something."""
-        return self._declare("POST", path, access, options)
+        return self._build_route_decorator("POST", path, access, options)
 
     def put(
         self, path: str, *, access: RouteAccess, **options: Unpack[RouteOptions]
     ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that replaces something; repeating the request changes nothing."""
-        return self._declare("PUT", path, access, options)
+        return self._build_route_decorator("PUT", path, access, options)
 
     def patch(
         self, path: str, *, access: RouteAccess, **options: Unpack[RouteOptions]
     ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that changes some fields of something."""
-        return self._declare("PATCH", path, access, options)
+        return self._build_route_decorator("PATCH", path, access, options)
 
     def delete(
         self, path: str, *, access: RouteAccess, **options: Unpack[RouteOptions]
     ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that deletes or ends something."""
-        return self._declare("DELETE", path, access, options)
+        return self._build_route_decorator("DELETE", path, access, options)
 
-    def _declare(
+    def _build_route_decorator(
         self, method: str, path: str, access: RouteAccess, options: RouteOptions
     ) -> Callable[[SomeHandler], SomeHandler]:
         def add_route_of_handler(handler: SomeHandler) -> SomeHandler:

@@ -330,7 +330,7 @@ class IdleLaneTaskCache:
             return None
         if await self._read_position(lane) == known.position:
             return known.tasks
-        self._remove(lane, known)
+        self._remove_unless_replaced(lane, known)
         return None
 
     async def _load_or_drop_tasks(self, lane: LaneName, known: _CachedIdleLane) -> None:
@@ -342,7 +342,7 @@ class IdleLaneTaskCache:
             tasks = None
             _log.warning("idle_lane_read_failed", type=lane[0], pos=lane[1], error=repr(error))
         if tasks is None:
-            self._remove(lane, known)
+            self._remove_unless_replaced(lane, known)
         else:
             known.tasks, known.position = tasks, position
 
@@ -360,7 +360,7 @@ class IdleLaneTaskCache:
         del self._lanes[name]
         return True
 
-    def _remove(self, lane: LaneName, known: _CachedIdleLane) -> None:
+    def _remove_unless_replaced(self, lane: LaneName, known: _CachedIdleLane) -> None:
         if self._lanes.get(lane) is known:
             del self._lanes[lane]
 

@@ -271,10 +271,12 @@ async def _download_object_into_backup(store: ObjectStore, key: str, folder: Pat
 
 def list_key_ids(settings: Settings) -> list[str]:
     """Return ids of the sealing keys and of the pepper, which reveal nothing of them."""
-    return build_key_ids([key.get_secret_value() for key in settings.secrets.seal], settings.secrets.list_peppers())
+    return build_hashed_key_ids(
+        [key.get_secret_value() for key in settings.secrets.seal], settings.secrets.list_peppers()
+    )
 
 
-def build_key_ids(seals: Sequence[str], peppers: Sequence[str]) -> list[str]:
+def build_hashed_key_ids(seals: Sequence[str], peppers: Sequence[str]) -> list[str]:
     seal_ids = [f"seal {hashlib.sha256(b'haulage seal' + key.encode()).hexdigest()[:16]}" for key in seals]
     return [*seal_ids, *(f"pepper {derive_pepper_id(pepper)}" for pepper in peppers)]
 

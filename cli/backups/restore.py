@@ -18,7 +18,7 @@ from cli.backups.backup import (
     EngineDatabases,
     ObjectRecord,
     build_engine_databases,
-    build_key_ids,
+    build_hashed_key_ids,
     get_database_name,
     list_key_ids,
     load_manifest_and_verify_files,
@@ -103,7 +103,7 @@ def _put_engine_file_into_data_folder(manifest: BackupManifest, folder: Path, da
                 "restore_not_empty", f"{data_dir} has data already.", "Nothing is overwritten. Name another --data-dir."
             )
         secrets = load_or_create_secrets(data_dir)
-        held = build_key_ids(
+        held = build_hashed_key_ids(
             [secrets.seal, *secrets.old.get("seal", [])], [secrets.pepper, *secrets.old.get("pepper", [])]
         )
         require_all_keys_of_backup(manifest, held, str(data_dir / SECRETS_FILE))

@@ -58,7 +58,7 @@ class _JsonLineChannel:
     def send(self, **message: object) -> None:
         os.write(self.writing, json.dumps(message).encode() + b"\n")
 
-    def receive(self) -> list[bytes] | None:
+    def receive_complete_lines(self) -> list[bytes] | None:
         """Return the complete lines that have arrived; None at the end of the stream."""
         received = os.read(self.reading, 1 << 20)
         if not received:
@@ -122,7 +122,7 @@ def _import_and_fork_until_input_ends(channel: _JsonLineChannel) -> NoReturn:
                 if key.data is None:
                     os.read(wake_reading, 4096)
                     _report_ended_children(channel)
-                elif (lines := channel.receive()) is None:
+                elif (lines := channel.receive_complete_lines()) is None:
                     # The parent has ended. The forks end with this process.
                     os._exit(0)
                 else:

@@ -90,11 +90,11 @@ def combine_module_results(
         else:
             others[module] = answer
     if others:
-        _add_other_results(update, operation, before, others)
+        _add_results_other_than_applied(update, operation, before, others)
     return update
 
 
-def _add_other_results(
+def _add_results_other_than_applied(
     update: MessageLogUpdate, operation: Operation, before: WaitReason, answers: Mapping[Module, OperationResult]
 ) -> None:
     """Add answers that are not plainly `applied`."""

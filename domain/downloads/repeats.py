@@ -95,7 +95,7 @@ def list_doubtful_end_warnings(marks: PageMarks, total: int | None, rows: int) -
     return [f"The last {empty:,} of {len(marks):,} pages have no rows, although by the total of {total:,} {why}."]
 
 
-class SeenPages:
+class SeenPageMarks:
     """The pages of a source so far, to detect repeated ones.
 
     Args:

@@ -23,7 +23,7 @@ class NewestSeqByUprn:
     swaps: dict[int, int]
 
     @classmethod
-    def lock(cls, transaction: Transaction, uprns: list[int]) -> Self:
+    def lock_and_read(cls, transaction: Transaction, uprns: list[int]) -> Self:
         """Lock and read the marks of some UPRNs, in this order."""
         marks = cls(transaction, {}, {})
         for uprn in uprns:
@@ -43,7 +43,7 @@ class NewestSeqByUprn:
         known = self.swaps if operation.kind is OperationKind.SWAP else self.records
         return max(known.values())
 
-    def record(self, operation: Operation) -> None:
+    def set_newest_seq(self, operation: Operation) -> None:
         """Record that an operation took effect."""
         if operation.kind is OperationKind.SWAP:
             for uprn in operation.uprns:
@@ -65,7 +65,7 @@ class OperationExecutor:
 
     def apply_unless_repeated_or_stale(self, operation: Operation) -> OperationResult:
         """Apply an operation, unless it was applied before."""
-        marks = NewestSeqByUprn.lock(self._transaction, operation.uprns)
+        marks = NewestSeqByUprn.lock_and_read(self._transaction, operation.uprns)
         if before := self._find_stored_result(operation.op_id):
             return self._build_repeated_result(operation, before)
         if operation.kind is not OperationKind.PURGE and operation.seq <= marks.get_newest(operation):
@@ -78,7 +78,7 @@ class OperationExecutor:
             return result
         if result.outcome in (OperationOutcome.APPLIED, OperationOutcome.LOGICAL):
             self._store_result(result)
-            marks.record(operation)
+            marks.set_newest_seq(operation)
         return result
 
     def _find_stored_result(self, op_id: str) -> OperationResult | None:

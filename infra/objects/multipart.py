@@ -41,9 +41,9 @@ async def put_stream(
         del first  # it would stay in memory to the end
         async for block in blocks:
             await sender.send_block(block)
-        return await sender.complete()
+        return await sender.complete_upload()
     except BaseException:
-        await asyncio.shield(asyncio.ensure_future(sender.abort()))
+        await asyncio.shield(asyncio.ensure_future(sender.abort_upload()))
         raise
 
 
@@ -87,19 +87,19 @@ class _ConcurrentUploadSender:
         if len(self._pending) == PARTS_IN_FLIGHT:
             self._sent.append(await self._pending.popleft())
 
-    async def complete(self) -> StoredObject:
+    async def complete_upload(self) -> StoredObject:
         """Wait for the last parts and make the object appear."""
         while self._pending:
             self._sent.append(await self._pending.popleft())
-        etag = await self._store.complete(self._key, self._upload_id, self._sent)
+        etag = await self._store.complete_upload(self._key, self._upload_id, self._sent)
         return StoredObject(self._key, self._size, etag, self._digest.hexdigest())
 
-    async def abort(self) -> None:
+    async def abort_upload(self) -> None:
         """Abort the upload after its parts have ended: one that arrived later would stay in the store."""
         for part in self._pending:
             part.cancel()
         await asyncio.gather(*self._pending, return_exceptions=True)
-        await self._store.abort(self._key, self._upload_id)
+        await self._store.abort_upload(self._key, self._upload_id)
 
 
 async def join(
@@ -113,9 +113,9 @@ async def join(
         parts = await _gather_all_then_raise(
             store.copy_part(key, upload_id, number, head) for number, head in enumerate(heads, start=1)
         )
-        etag = await store.complete(key, upload_id, parts)
+        etag = await store.complete_upload(key, upload_id, parts)
     except BaseException:
-        await asyncio.shield(asyncio.ensure_future(store.abort(key, upload_id)))
+        await asyncio.shield(asyncio.ensure_future(store.abort_upload(key, upload_id)))
         raise
     return JoinedObject(key, sum(head.size for head in heads), etag)
 

@@ -200,7 +200,7 @@ class ObjectStore:
         )
         return UploadPart(number, source.size, etag)
 
-    async def complete(self, key: str, upload_id: str, parts: Sequence[UploadPart]) -> str:
+    async def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadPart]) -> str:
         """Make the object appear from these parts, in the order of their numbers; return its ETag. Safe to repeat."""
         if not parts:
             raise ValueError(f"The upload to {key!r} cannot be completed without a part. Put an empty object instead.")
@@ -220,7 +220,7 @@ class ObjectStore:
             raise StoreFailure(f"The store did not complete the upload to {key!r}. Try again.", key=key, code="")
         return done
 
-    async def abort(self, key: str, upload_id: str) -> None:
+    async def abort_upload(self, key: str, upload_id: str) -> None:
         """Remove an upload and its parts if it is still open."""
         try:
             await self._client.call_on_thread(

@@ -197,7 +197,7 @@ async def claim_slices(
     async with database.session() as session:
         state = await platforms.load_platform_with_settings(session, params.platform, lock=True)
         row, threads = state.row, state.settings.threads
-        if (when := _find_reread_time(params, row)) is not None:
+        if (when := _get_scheduled_time_if_already_claimed(params, row)) is not None:
             jobs = await _list_rereadable_slice_at(session, params.platform, when)
             return ClaimSlicesResult(project_id=row.project_id, jobs=jobs, threads=threads, rereads=True)
         if is_paused:
@@ -222,7 +222,7 @@ async def claim_slices(
         return ClaimSlicesResult(project_id=row.project_id, jobs=jobs, threads=threads)
 
 
-def _find_reread_time(params: ClaimSlicesInput, row: OrderPlatform) -> datetime | None:
+def _get_scheduled_time_if_already_claimed(params: ClaimSlicesInput, row: OrderPlatform) -> datetime | None:
     """Return the time whose slices are read again, where the run was due before `claimed_to`."""
     when, skew = params.scheduled_at, timedelta(seconds=params.skew_seconds or row.skew_seconds or 0.0)
     return when if when is not None and row.claimed_to is not None and when + skew < row.claimed_to else None

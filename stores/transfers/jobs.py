@@ -205,7 +205,9 @@ class JobTargetOutcomeCounts:
         return dict(states)
 
 
-async def mark_job_ended(database: Database, job_id: str, retention: timedelta) -> JobTargetOutcomeCounts:
+async def mark_job_ended_and_count_outcomes(
+    database: Database, job_id: str, retention: timedelta
+) -> JobTargetOutcomeCounts:
     """Mark a job as ended, and keep it for its retention from now on; return how its targets ended."""
     async with database.connection() as connection, connection.transaction():
         rows = await connection.fetch(

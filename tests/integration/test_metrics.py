@@ -79,8 +79,8 @@ async def test_deliveries_that_wait_are_counted_with_their_age(settings: Setting
         done = await webhooks.count_pending_deliveries(deliveries.services.database)
 
     assert (waiting.count, done.count) == (1, 0)
-    assert 0 < waiting.compute_age() < 600
-    assert done.compute_age() == 0
+    assert 0 < waiting.compute_age_of_oldest() < 600
+    assert done.compute_age_of_oldest() == 0
 
 
 async def test_a_delivery_that_is_sent_again_is_as_old_as_that(settings: Settings, database: Database) -> None:

@@ -113,7 +113,7 @@ async def test_parts_may_come_in_any_order(objects: ObjectStore) -> None:
     )
     last = await objects.put_part("parts", upload, 7, b"end")
     first = await objects.put_part("parts", upload, 2, b"a" * MIN_PART_BYTES)
-    etag = await objects.complete("parts", upload, [last, first])
+    etag = await objects.complete_upload("parts", upload, [last, first])
     head = await objects.head("parts")
 
     assert etag == compute_composite_etag([first.etag, last.etag])
@@ -128,7 +128,7 @@ async def test_a_part_sent_again_counts_with_the_bytes_it_was_completed_with(obj
     upload = await objects.begin_upload("again")
     await objects.put_part("again", upload, 1, b"first attempt")
     second = await objects.put_part("again", upload, 1, b"second attempt")
-    await objects.complete("again", upload, [second])
+    await objects.complete_upload("again", upload, [second])
 
     assert await objects.get("again") == b"second attempt"
 
@@ -144,9 +144,9 @@ async def test_completing_twice_is_once(objects: ObjectStore) -> None:
     """A retry after a lost answer gets the same ETag; one with other parts does not."""
     upload = await objects.begin_upload("repeated")
     part = await objects.put_part("repeated", upload, 1, b"x")
-    etag = await objects.complete("repeated", upload, [part])
+    etag = await objects.complete_upload("repeated", upload, [part])
 
-    assert await objects.complete("repeated", upload, [part]) == etag
+    assert await objects.complete_upload("repeated", upload, [part]) == etag
 
 
 async def test_completing_with_unknown_or_no_parts_is_refused(objects: ObjectStore) -> None:
@@ -154,9 +154,9 @@ async def test_completing_with_unknown_or_no_parts_is_refused(objects: ObjectSto
     upload = await objects.begin_upload("wrong")
     await objects.put_part("wrong", upload, 1, b"x")
     with pytest.raises(StoreFailure, match="InvalidPart"):
-        await objects.complete("wrong", upload, [UploadPart(1, 1, "0" * 32)])
+        await objects.complete_upload("wrong", upload, [UploadPart(1, 1, "0" * 32)])
     with pytest.raises(ValueError, match="Put an empty object"):
-        await objects.complete("wrong", upload, [])
+        await objects.complete_upload("wrong", upload, [])
 
     assert await objects.head("wrong") is None
 
@@ -166,20 +166,20 @@ async def test_small_parts_in_the_middle_are_refused(objects: ObjectStore) -> No
     upload = await objects.begin_upload("small")
     parts = [await objects.put_part("small", upload, number, b"x") for number in (1, 2)]
     with pytest.raises(PartTooSmall, match="smaller than 5 MiB"):
-        await objects.complete("small", upload, parts)
+        await objects.complete_upload("small", upload, parts)
 
 
 async def test_an_aborted_upload_leaves_nothing(objects: ObjectStore) -> None:
     """Parts go with their upload, the abort may be repeated, and later calls say that it has ended."""
     upload = await objects.begin_upload("aborted")
     part = await objects.put_part("aborted", upload, 1, b"x")
-    await objects.abort("aborted", upload)
-    await objects.abort("aborted", upload)
+    await objects.abort_upload("aborted", upload)
+    await objects.abort_upload("aborted", upload)
 
     assert await objects.list_open_uploads("") == []
     assert await objects.head("aborted") is None
     with pytest.raises(UploadMissing):
-        await objects.complete("aborted", upload, [part])
+        await objects.complete_upload("aborted", upload, [part])
 
 
 async def test_every_open_upload_is_listed(objects: ObjectStore) -> None:
@@ -246,4 +246,4 @@ async def test_a_source_that_changed_is_not_copied(objects: ObjectStore) -> None
     assert seen is not None
     with pytest.raises(StoreFailure, match="PreconditionFailed"):
         await objects.copy_part("copy", upload, 1, seen)
-    await objects.abort("copy", upload)
+    await objects.abort_upload("copy", upload)

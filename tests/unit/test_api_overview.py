@@ -130,8 +130,11 @@ def test_item_counts_add_up_and_keep_the_oldest_time() -> None:
     """No item has no age."""
     old, new = CountAndOldestTime(2, NOW - timedelta(hours=1)), CountAndOldestTime(3, NOW)
     assert old + new == CountAndOldestTime(5, NOW - timedelta(hours=1))
-    assert (old.compute_age(NOW), (CountAndOldestTime() + CountAndOldestTime()).compute_age(NOW)) == (3_600.0, None)
-    assert new.compute_age(NOW - timedelta(seconds=1)) == 0.0
+    assert (
+        old.compute_age_of_oldest(NOW),
+        (CountAndOldestTime() + CountAndOldestTime()).compute_age_of_oldest(NOW),
+    ) == (3_600.0, None)
+    assert new.compute_age_of_oldest(NOW - timedelta(seconds=1)) == 0.0
 
 
 def test_workloads_of_the_same_projects_are_merged() -> None:

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from domain.downloads import repeats
-from domain.downloads.repeats import SAME_PAGES_MAX, SeenPages, build_page_mark, require_distinct_pages_or_build_warning
+from domain.downloads.repeats import (
+    SAME_PAGES_MAX,
+    SeenPageMarks,
+    build_page_mark,
+    require_distinct_pages_or_build_warning,
+)
 from domain.faults import SourceFault
 
 A, B, SMALL = build_page_mark(100, "a"), build_page_mark(100, "b"), build_page_mark(19, "s")
@@ -15,7 +20,7 @@ A, B, SMALL = build_page_mark(100, "a"), build_page_mark(100, "b"), build_page_m
 
 def add_pages(marks: Sequence[str], *, first: int = 0, allowed: bool = False, endless: bool = True) -> None:
     """Read pages one after another."""
-    seen = SeenPages(first, [], is_allowed=allowed, is_endless=endless)
+    seen = SeenPageMarks(first, [], is_allowed=allowed, is_endless=endless)
     for number, marked in enumerate(marks, start=first):
         seen.require_no_repetition(number, marked)
         seen.add(number, marked)
@@ -38,7 +43,7 @@ def test_the_first_two_pages_say_what_helps() -> None:
 
 def test_what_was_read_before_a_resume_counts() -> None:
     """A fetcher knows the pages that an earlier one staged."""
-    seen = SeenPages(10, [A, B], is_allowed=False, is_endless=False)
+    seen = SeenPageMarks(10, [A, B], is_allowed=False, is_endless=False)
     seen.require_no_repetition(11, B)  # the same page, asked for again
     with pytest.raises(SourceFault, match="Pages 11 and 12"):
         seen.require_no_repetition(12, B)
