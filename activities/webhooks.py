@@ -145,7 +145,7 @@ class WebhookAndSharedRecordHousekeeping:
         """Delete deliveries past their retention in batches; return how many."""
         before = datetime.now(UTC) - self._retention
         purged = await remove_in_batches_within_time(
-            partial(webhooks.purge_deliveries, self._database, before), PURGE_BATCH
+            partial(webhooks.purge_ended_deliveries, self._database, before), PURGE_BATCH
         )
         if purged:
             log.get(__name__).info("deliveries_purged", deliveries=purged)

@@ -75,7 +75,7 @@ async def _count_and_maybe_reseal_in_batches(
     while rows_max is None or count.rows < rows_max:
         async with database.connection() as connection:
             rows = await connection.fetch(_build_select_page_statement(column), after, BATCH_ROWS)
-            changed = _collect_changes_and_count(sealer, rows, change, count)
+            changed = _collect_resealed_and_count(sealer, rows, change, count)
             if changed and is_written:
                 columns = (list(each) for each in zip(*changed, strict=True))
                 await connection.execute(build_compare_and_replace_statement(column), *columns)
@@ -85,7 +85,7 @@ async def _count_and_maybe_reseal_in_batches(
     return count
 
 
-def _collect_changes_and_count(
+def _collect_resealed_and_count(
     sealer: SecretSealer, rows: list[Any], change: Callable[[SecretSealer, str], str | None], count: SealedRowCounts
 ) -> list[tuple[str, str, str]]:
     """Return key, old and new value of the rows to change, and count them."""

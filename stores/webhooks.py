@@ -191,7 +191,7 @@ async def save_attempt_and_update_delivery(
         )
 
 
-async def purge_deliveries(database: Database, before: datetime, limit: int) -> int:
+async def purge_ended_deliveries(database: Database, before: datetime, limit: int) -> int:
     """Delete deliveries that ended before a time, with their attempts; return how many.
 
     A receiver whose 410 is deleted with its last delivery is no longer disabled.

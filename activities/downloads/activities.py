@@ -292,7 +292,7 @@ class DownloadHousekeeping:
     @activity.defn(name=names.SWEEP)
     async def remove_abandoned_staging_and_old_rows(self) -> RemovedStagingCounts:
         """Remove staging and uploads that are a day old and whose workflow has ended, and rows past their retention."""
-        await DatabaseLimiter(self._database).delete_expired()
+        await DatabaseLimiter(self._database).delete_expired_rows()
         ended = datetime.now(UTC) - self._retention
         rows = await remove_in_batches_within_time(
             partial(catalogue.purge_rows_of_ended_downloads, self._database, ended), PURGE_BATCH

@@ -171,7 +171,7 @@ class OrderHousekeeping:
     @activity.defn(name=names.PURGE)
     async def purge_copies_pages_and_answers(self) -> None:
         """Delete copies, raw pages and staged answers past their retention."""
-        await DatabaseLimiter(self._database).delete_expired()
+        await DatabaseLimiter(self._database).delete_expired_rows()
         kept = timedelta(days=self._settings.copies_kept_days)
         copies = await remove_in_batches_within_time(
             partial(order_copies.delete_expired_replaced_copies, self._database, kept), PURGE_BATCH

@@ -72,16 +72,16 @@ def _list_zone_names() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
 
 
-def _choose_table_branch(value: Any) -> str:
-    return validation.build_branch_name(1 if isinstance(value, dict) else 0)
+def _choose_table_union_branch(value: Any) -> str:
+    return validation.build_union_branch_name(1 if isinstance(value, dict) else 0)
 
 
-def _choose_data_branch(value: Any) -> str:
+def _choose_data_union_branch(value: Any) -> str:
     is_tables = isinstance(value, list) and not all(isinstance(item, dict) for item in value)
     return (
-        validation.build_branch_name(2)
+        validation.build_union_branch_name(2)
         if is_tables and all(map(_is_table_data, value))
-        else _choose_table_branch(value)
+        else _choose_table_union_branch(value)
     )
 
 
@@ -130,41 +130,41 @@ _ForEach = Field(min_length=1, max_length=TABLES_MAX)
 # The number of tables is checked together with all other fields of tables.
 _DescribedForEach = Field(json_schema_extra={"minItems": 1, "maxItems": TABLES_MAX})
 Titles = Annotated[
-    Annotated[Title, validation.build_branch_tag(0)]
-    | Annotated[list[Title | None], _ForEach, validation.build_branch_tag(1)],
+    Annotated[Title, validation.build_union_branch_tag(0)]
+    | Annotated[list[Title | None], _ForEach, validation.build_union_branch_tag(1)],
     validation.AnyOfDiscriminator(validation.choose_single_or_list_branch),
 ]
 Summaries = Annotated[
-    Annotated[Summary, validation.build_branch_tag(0)]
-    | Annotated[list[Summary | None], _ForEach, validation.build_branch_tag(1)],
+    Annotated[Summary, validation.build_union_branch_tag(0)]
+    | Annotated[list[Summary | None], _ForEach, validation.build_union_branch_tag(1)],
     validation.AnyOfDiscriminator(validation.choose_single_or_list_branch),
 ]
 Urls = Annotated[
-    Annotated[Url, validation.build_branch_tag(0)]
-    | Annotated[list[Url | None], _ForEach, validation.build_branch_tag(1)],
+    Annotated[Url, validation.build_union_branch_tag(0)]
+    | Annotated[list[Url | None], _ForEach, validation.build_union_branch_tag(1)],
     validation.AnyOfDiscriminator(validation.choose_single_or_list_branch),
 ]
 Headers = Annotated[
     dict[str, Annotated[str, Field(max_length=4_000)]], Field(max_length=50), AfterValidator(_validate_source_headers)
 ]
 HeadersOfSources = Annotated[
-    Annotated[Headers, validation.build_branch_tag(0)]
-    | Annotated[list[Headers | None], _ForEach, validation.build_branch_tag(1)],
+    Annotated[Headers, validation.build_union_branch_tag(0)]
+    | Annotated[list[Headers | None], _ForEach, validation.build_union_branch_tag(1)],
     validation.AnyOfDiscriminator(validation.choose_single_or_list_branch),
 ]
 TimeZone = Annotated[str, Field(max_length=100), AfterValidator(_require_known_zone)]
 OperatorId = Annotated[str, Field(max_length=64), BeforeValidator(_convert_number_to_text)]
 Callback = Annotated[Url | None, BeforeValidator(_convert_empty_to_none)]
 TableData = Annotated[
-    Annotated[Rows, validation.build_branch_tag(0)] | Annotated[Groups, validation.build_branch_tag(1)],
-    validation.AnyOfDiscriminator(_choose_table_branch),
+    Annotated[Rows, validation.build_union_branch_tag(0)] | Annotated[Groups, validation.build_union_branch_tag(1)],
+    validation.AnyOfDiscriminator(_choose_table_union_branch),
 ]
 """The rows of a table, or the rows of each of its row heads."""
 Data = Annotated[
-    Annotated[Rows, validation.build_branch_tag(0)]
-    | Annotated[Groups, validation.build_branch_tag(1)]
-    | Annotated[list[TableData | None], _DescribedForEach, validation.build_branch_tag(2)],
-    validation.AnyOfDiscriminator(_choose_data_branch),
+    Annotated[Rows, validation.build_union_branch_tag(0)]
+    | Annotated[Groups, validation.build_union_branch_tag(1)]
+    | Annotated[list[TableData | None], _DescribedForEach, validation.build_union_branch_tag(2)],
+    validation.AnyOfDiscriminator(_choose_data_union_branch),
 ]
 """One value for all tables, or an array with one for each."""
 

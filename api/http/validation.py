@@ -241,14 +241,14 @@ def _find_schema(schema: Schema, location: tuple[str | int, ...], root: Schema) 
     return _find_schema(inner, rest, root) if isinstance(inner, dict) else {}
 
 
-def build_branch_name(index: int) -> str:
+def build_union_branch_name(index: int) -> str:
     """Return the discriminator value of a union's branch, given its position in the union."""
     return f"{_BRANCH_MARK}{index}"
 
 
-def build_branch_tag(index: int) -> Tag:
+def build_union_branch_tag(index: int) -> Tag:
     """Return the annotation that marks a branch of a union with its position."""
-    return Tag(build_branch_name(index))
+    return Tag(build_union_branch_name(index))
 
 
 def parse_union_branch_index(step: str | int) -> int | None:
@@ -270,7 +270,7 @@ class AnyOfDiscriminator(Discriminator):
 
 def choose_single_or_list_branch(value: Any) -> str:
     """Choose the first branch for a single value and the second for an array of values."""
-    return build_branch_name(1) if isinstance(value, list) else build_branch_name(0)
+    return build_union_branch_name(1) if isinstance(value, list) else build_union_branch_name(0)
 
 
 def _require_timestamp_in_range(timestamp: datetime) -> datetime:

@@ -118,7 +118,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
         )
         state.require_workable_settings()
         # Before the commit, so that no platform is left without its schedule when the engine fails.
-        await handle.start_watch_schedule_intervals(call.services.engine)
+        await handle.set_watch_schedule_intervals_if_none(call.services.engine)
         pause_note = "set up paused through the API" if body.paused else ""
         await handle.create_or_update_cycle_schedule(call.services.engine, path.platform, body.project_id, pause_note)
     return await read_platform(call, path)

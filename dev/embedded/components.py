@@ -109,7 +109,7 @@ def build_database_process(folder: Path, port: int, passwords: Sequence[str], *,
             _remove_stale_pid_file(cluster)
             return
         # Created under another name first: a cluster whose creation was interrupted is created again.
-        draft = _clear_draft_cluster_folder(folder)
+        draft = _remove_draft_cluster_and_own_its_folder(folder)
         await _run_initdb(folder, draft, passwords[0])
         draft.rename(cluster)
 
@@ -136,7 +136,7 @@ def build_database_url(port: int, password: str, database: str = DATABASE_NAME) 
     return f"postgresql+asyncpg://{DATABASE_USER}:{password}@{LOOPBACK}:{port}/{database}"
 
 
-def _clear_draft_cluster_folder(folder: Path) -> Path:
+def _remove_draft_cluster_and_own_its_folder(folder: Path) -> Path:
     draft = folder / "cluster.new"
     shutil.rmtree(draft, ignore_errors=True)
     if os.geteuid() == 0:

@@ -126,7 +126,7 @@ class Lane:
         saved = ReplayableBatchReply(
             batch.sender, batch.number, creates, sets, heartbeats, cancels, first_lease, counts
         )
-        self._replies.save(saved)
+        self._replies.save_and_evict_silent_senders(saved)
         state.increment_head_number()
         return self._build_reply(saved, holds, batch.reads)
 
@@ -239,13 +239,13 @@ class ReplyCache:
         self._replies: dict[str, ReplayableBatchReply] = {}
         self._bytes = 0
         for reply in replies:
-            self.save(reply)
+            self.save_and_evict_silent_senders(reply)
 
     def get(self, sender: str) -> ReplayableBatchReply | None:
         """Return the last reply to a sender, if it is still cached."""
         return self._replies.get(sender)
 
-    def save(self, reply: ReplayableBatchReply) -> None:
+    def save_and_evict_silent_senders(self, reply: ReplayableBatchReply) -> None:
         """Replace the sender's last reply; evict the senders that have been silent longest if there is no space."""
         if (before := self._replies.pop(reply.sender, None)) is not None:
             self._bytes -= _count_reply_bytes(before)

@@ -184,7 +184,7 @@ class DatabaseLimiter:
         async with self._database.session() as session:
             await session.exec(delete(PermitShareRow).where(col(PermitShareRow.holder) == holder))
 
-    async def delete_expired(self) -> int:
+    async def delete_expired_rows(self) -> int:
         """Delete expired rows; return how many there were."""
         async with self._database.session() as session:
             return await _delete_expired_rows(session)

@@ -74,7 +74,7 @@ async def test_a_paused_watch_stays_paused_when_a_platform_is_set_up(settings: S
     await systems.create_or_update_schedules(engine, database, settings)
     await engine.get_schedule_handle(orders.WATCH).pause()
 
-    await handle.start_watch_schedule_intervals(engine)
+    await handle.set_watch_schedule_intervals_if_none(engine)
 
     assert await read_intervals(engine, orders.WATCH) == WATCHING
     assert (await engine.get_schedule_handle(orders.WATCH).describe()).schedule.state.paused

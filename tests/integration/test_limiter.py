@@ -223,7 +223,7 @@ async def test_a_sweep_deletes_what_counts_no_more(database: Database, limiter: 
         await limiter.renew_share(name, "a", in_use=0, demand=1, rules=PermitSharingRules(limit=1, turn=ttl, ttl=ttl))
     swept = 0
     while swept < 3:
-        swept += await limiter.delete_expired()
+        swept += await limiter.delete_expired_rows()
 
     assert swept == 3
     async with database.session() as session:

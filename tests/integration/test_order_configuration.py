@@ -86,7 +86,7 @@ async def test_a_platform_is_set_up_with_its_schedule_or_not_at_all(
             "capability": NARROW.model_dump(mode="json"),
         }
         with monkeypatch.context() as patched:
-            patched.setattr(handle, "start_watch_schedule_intervals", fail_query)
+            patched.setattr(handle, "set_watch_schedule_intervals_if_none", fail_query)
             failed = await orders.ask("PUT", "/v1/platforms/shop-1", json=body)
         missing = await orders.ask("GET", "/v1/platforms/shop-1")
         again = await orders.ask("PUT", "/v1/platforms/shop-1", json={**body, "paused": True})

@@ -93,7 +93,7 @@ async def create_or_update_watch_schedule(engine: Client, *, has_platforms: bool
     )
 
 
-async def start_watch_schedule_intervals(engine: Client) -> None:
+async def set_watch_schedule_intervals_if_none(engine: Client) -> None:
     """Have the watch run from the first platform on, where the installation was prepared; a paused one stays paused."""
     await starts.set_schedule_intervals_if_none(engine, names.WATCH, _build_watch_schedule())
 

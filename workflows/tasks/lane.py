@@ -99,7 +99,7 @@ class TaskLane:
         """Return when a lease expires or a checkpoint is due; ends of leases are rounded up, to expire many at once."""
         lease_end = self._lane.state.next_lease_end
         times = [] if lease_end is None else [-(-lease_end // LEASE_STEP_MS) * LEASE_STEP_MS]
-        if self._is_run_long():
+        if self._has_run_enough_batches_or_events():
             # It waits for the checkpoint under way, or until the replies of this moment have been sent.
             times += [] if self._checkpoint else [_get_now_ms() + SOON_MS]
         elif (
@@ -118,12 +118,15 @@ class TaskLane:
     def _is_done(self) -> bool:
         return self._checkpoint is None and self._lane.is_full_without_tasks
 
-    def _is_run_long(self) -> bool:
+    def _has_run_enough_batches_or_events(self) -> bool:
         return self._batches >= RUN_BATCHES_MAX or workflow.info().is_continue_as_new_suggested()
 
     def _should_continue_as_new(self) -> bool:
         """Return whether the run is long and no checkpoint is under way that would have to be repeated."""
-        if not self._is_run_long() or self._lane.get_reply_bytes_sent_at(_get_now_ms()) > REPLY_BYTES_MAX:
+        if (
+            not self._has_run_enough_batches_or_events()
+            or self._lane.get_reply_bytes_sent_at(_get_now_ms()) > REPLY_BYTES_MAX
+        ):
             return False
         return self._checkpoint is None or self._batches >= RUN_BATCHES_LIMIT
 
@@ -134,7 +137,7 @@ class TaskLane:
     def _is_checkpoint_due(self) -> bool:
         return (
             self._checkpoint is None
-            and not self._is_run_long()
+            and not self._has_run_enough_batches_or_events()
             and self._schedule.is_due(self._lane.state, _get_now_ms())
         )
 
