@@ -36,7 +36,7 @@ from api.tasks.responses import (
 )
 from api.tasks.storage import TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
 from domain.faults import Conflict, Missing
-from domain.tasks.attempts import UnleasedResult, get_code_for_unleased_result
+from domain.tasks.attempts import ResultWithoutLease, get_code_for_unleased_result
 from domain.tasks.messages import (
     HeartbeatOperation,
     HoldOperation,
@@ -276,7 +276,7 @@ async def _store_result_without_lease_unless_outdated(
 
     The task is read first, and set only under the lease that it had then, so a later holder is not affected.
     """
-    unleased = UnleasedResult(
+    unleased = ResultWithoutLease(
         status=result.status,
         crt_retry_num=result.crt_retry_num or 0,
         stage=result.task_stage,

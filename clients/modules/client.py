@@ -46,7 +46,7 @@ class _OperationResultsResponse(msgspec.Struct):
     results: list[OperationResult]
 
 
-class _LenientResult(BaseModel):
+class _LooselyTypedResult(BaseModel):
     """A result with values of other types that mean the same, like digits as text; else it says what is wrong."""
 
     op_id: str
@@ -63,7 +63,7 @@ class _LenientResult(BaseModel):
 
 
 class _LenientBatchResponse(BaseModel):
-    results: list[_LenientResult]
+    results: list[_LooselyTypedResult]
 
 
 class _OrdersInFlightResponse(BaseModel):
@@ -78,7 +78,7 @@ def _parse_single_result(text: bytes) -> list[OperationResult]:
     try:
         return [_RESULT_DECODER.decode(text)]
     except (ValueError, RecursionError):
-        return [_LenientResult.model_validate_json(text).to_result()]
+        return [_LooselyTypedResult.model_validate_json(text).to_result()]
 
 
 def _parse_batch_results(text: bytes) -> list[OperationResult]:

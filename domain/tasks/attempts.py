@@ -114,7 +114,7 @@ def _drop_oldest_attempts(row: tuple[int, ...], limit: int) -> tuple[int, ...]:
     return (row[0] + left_out, *row[1 + _NUMBERS * left_out :])
 
 
-class UnleasedResult(Struct, frozen=True):
+class ResultWithoutLease(Struct, frozen=True):
     """A result as a client without leases sends it."""
 
     status: int
@@ -140,7 +140,7 @@ _decode_log: Final = msgspec.json.Decoder(_FlowsvrLog).decode
 _EMPTY: Final = _FlowsvrLog()
 
 
-def get_code_for_unleased_result(result: UnleasedResult, task: Task, log: str) -> OperationCodeText:
+def get_code_for_unleased_result(result: ResultWithoutLease, task: Task, log: str) -> OperationCodeText:
     """Judge by its log whether a result comes from the task's current holder.
 
     Args:
@@ -165,7 +165,7 @@ def get_code_for_unleased_result(result: UnleasedResult, task: Task, log: str) -
     return OperationCode.OK
 
 
-def _is_of_earlier_attempt(result: UnleasedResult, task: Task, *, failed: bool) -> bool:
+def _is_of_earlier_attempt(result: ResultWithoutLease, task: Task, *, failed: bool) -> bool:
     if result.crt_retry_num < task.crt_retry_num:
         # A handler may reset the count for its next stage, which looks the same as a late result.
         is_reset = result.crt_retry_num == 0 and result.status == TaskStatus.PENDING

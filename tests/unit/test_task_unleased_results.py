@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from domain.tasks.attempts import UnleasedResult, get_code_for_unleased_result
+from domain.tasks.attempts import ResultWithoutLease, get_code_for_unleased_result
 from domain.tasks.messages import OperationCode, Task
 from tests.support.original_worker import ZEROS, Attempt
 
@@ -23,7 +23,7 @@ def make_held_task(log: str = "", retries: int = 0) -> Attempt:
 def verdict(said: Json, log: str = "", retries: int = 0) -> str:
     """What is made of a result while the task has this log and count."""
     task = Task("0" * 32, "", 0, 2, "sendmsg", retries, "", log, 0, 0, 0, 0, 7)
-    result = UnleasedResult(
+    result = ResultWithoutLease(
         status=said["status"],
         crt_retry_num=said["crt_retry_num"],
         stage=said["task_stage"],
