@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from clients.http import HttpResponse
 from clients.platforms import InconsistentAnswers, PlatformRefused
-from clients.platforms.client import PlatformAnswer
+from clients.platforms.client import AnswerWithValues
 from domain.orders.capability import NEXT, Capability, PlatformOrder
 from domain.orders.declarations import DetailCall, RateLimit
 from domain.orders.known_platforms import AMAZON
@@ -122,10 +122,10 @@ async def test_an_order_does_not_lead_to_new_pages_for_ever(
     """Each page names another: they are left before they fill the memory."""
     asked: list[str | None] = []
 
-    async def request_endless_page(detail: DetailCall, order_id: str, token: str | None) -> PlatformAnswer:
+    async def request_endless_page(detail: DetailCall, order_id: str, token: str | None) -> AnswerWithValues:
         asked.append(token)
         answer = HttpResponse(200, CIMultiDictProxy(CIMultiDict[str]()), body)
-        return PlatformAnswer(answer, {"row": [], NEXT: len(asked)}, datetime.now(UTC))
+        return AnswerWithValues(answer, {"row": [], NEXT: len(asked)}, datetime.now(UTC))
 
     async with running_connector(plain(ITEMS), **ORDERS) as here:
         [part, *_] = await list_window_orders(here)
