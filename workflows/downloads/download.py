@@ -84,7 +84,7 @@ class DownloadWorkflow:
             self._spec, self._progress, lambda phase: self._publish_status(DownloadState.RUNNING, phase)
         )
         self._fetchers = RangeFetchers(
-            self._spec, self._progress, self._publish_rows, self._wait_for_retry, self._clear_trouble_if_still_shown
+            self._spec, self._progress, self._publish_rows, self._wait_for_retry, self._clear_trouble_if_current
         )
 
     @workflow.run
@@ -165,7 +165,7 @@ class DownloadWorkflow:
         await self._sleep_with_trouble(trouble, wait.seconds)
         return trouble
 
-    def _clear_trouble_if_still_shown(self, trouble: DownloadTrouble | None) -> None:
+    def _clear_trouble_if_current(self, trouble: DownloadTrouble | None) -> None:
         """Remove a trouble from the status, if it is still the one shown."""
         if self._status.trouble is trouble:
             self._status.trouble = None
