@@ -171,7 +171,11 @@ def _attach_overview_and_end_of_streams(app: web.Application, services: Services
     app.on_shutdown.append(end_streams)
 
 
-routes = Routes("overview", "The health of the components and the workload of every system.", attach=_attach_overview_and_end_of_streams)
+routes = Routes(
+    "overview",
+    "The health of the components and the workload of every system.",
+    attach=_attach_overview_and_end_of_streams,
+)
 
 
 @routes.get("/v1/overview", access=RouteAccess.PROJECTS)
@@ -323,9 +327,9 @@ class OverviewSnapshotReader:
             waiting=workload.waiting.count,
             failed=workload.failed.count,
             failed_since=None if period is None else now - period,
-            oldest_running_seconds=workload.running.compute_age(now),
-            oldest_waiting_seconds=workload.waiting.compute_age(now),
-            oldest_failed_seconds=workload.failed.compute_age(now),
+            oldest_running_seconds=workload.running.compute_age_of_oldest(now),
+            oldest_waiting_seconds=workload.waiting.compute_age_of_oldest(now),
+            oldest_failed_seconds=workload.failed.compute_age_of_oldest(now),
             concerns=[_build_concern_with_largest_parts(kind, workload) for kind in sorted(workload.concerns)],
             paused=build_pause_response(paused.get(system)),
         )

@@ -69,7 +69,9 @@ class RangeFetcher:
         try:
             if not self._stager.new_columns:
                 try:
-                    done = await self._stage_pages_and_check_if_last(deadline) or self._stager.next_page == self._pages.end
+                    done = (
+                        await self._stage_pages_and_check_if_last(deadline) or self._stager.next_page == self._pages.end
+                    )
                     if done:
                         await self._require_no_rows_behind_end()
                 except NewColumnsFound as found:
@@ -88,7 +90,7 @@ class RangeFetcher:
             return self._build_result(done=False, wait=later.wait)
         # Pages with new columns are read again with these: nothing of the range will be joined or rendered.
         is_staged = done and not self._stager.new_columns
-        await (self._stager.finish_range() if is_staged else self._stager.store_tail())
+        await (self._stager.on_last_page_added() if is_staged else self._stager.store_tail())
         return self._build_result(done=done)
 
     async def _stage_pages_and_check_if_last(self, deadline: float) -> bool:
@@ -146,7 +148,9 @@ class RangeFetcher:
     def _is_empty_page_ending_open_range(self, page: EncodedPage | FirstPage) -> bool:
         return self._pages.end is None and not page.rows and not page.has_more
 
-    async def _request_empty_page_again_and_require_none_behind(self, position: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
+    async def _request_empty_page_again_and_require_none_behind(
+        self, position: int, parse: Callable[[bytes], EncodedPage]
+    ) -> EncodedPage:
         """Request an empty page again, and the page behind it, since no total would show that rows are missing.
 
         Returns the page of the second answer, which may have rows.

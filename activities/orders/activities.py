@@ -239,7 +239,9 @@ class PlatformActivities:
             )
         if attempt.taken is SliceStateWhenTaken.NOT:
             return ReadSliceResult(ending=SliceReadOutcome.OVER)
-        answers = await slice_attempts.load_unexpired_answers_of_earlier_attempts(self._objects, params, state.capability)
+        answers = await slice_attempts.load_unexpired_answers_of_earlier_attempts(
+            self._objects, params, state.capability
+        )
         connector = self.build_connector(
             state, params, answers, AttemptTimeBudget.for_attempt(params.settings.timeout, began)
         )

@@ -111,7 +111,9 @@ class AnswerLogSaver:
             began, gained = time.monotonic(), answers.gained
             try:
                 if gained > saved:
-                    self.resume_point = await store_answers_for_next_attempt(self._objects, self._params, answers)
+                    self.resume_point = await store_gained_answers_and_get_resume_point(
+                        self._objects, self._params, answers
+                    )
                 saved = gained
             except Exception as error:
                 if not outages.is_outage(error):

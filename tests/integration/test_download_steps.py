@@ -20,7 +20,6 @@ from domain.downloads.activity_models import (
     FetchRangeResult,
     ProbedSourcesOrWaitOrFile,
     ProbeInput,
-    ProbedSourcesOrWaitOrFile,
 )
 from domain.downloads.models import DownloadSpec
 from domain.downloads.plan import PageRange

@@ -17,7 +17,7 @@ import pytest
 
 from cli.backups import backup, restore
 from cli.backups.backup import EngineDatabases
-from cli.backups.reconcile import run_reconciliation
+from cli.backups.reconcile import reconcile_all_systems
 from dev.embedded.components import ENGINE, ENGINE_FILE
 from dev.embedded.stack import run_stack
 from dev.local import run_installation_on_stack
@@ -244,7 +244,7 @@ async def test_what_was_acknowledged_before_a_backup_is_there_after_a_restore() 
             ):
                 work.use(deployment, Caller(session, caller.project_id))
                 with pytest.raises(Conflict, match="Stop all of them first"):
-                    await run_reconciliation(deployment.settings, await deployment.engine())
+                    await reconcile_all_systems(deployment.settings, await deployment.engine())
                 await _check_objects(work)
                 await _check_transfers(work)
                 await _check_tasks(work)

@@ -12,8 +12,8 @@ from domain.downloads import names, plan
 from domain.downloads.activity_models import (
     AssembleInput,
     FetchRangeInput,
+    ProbedSourcesOrWaitOrFile,
     ProbeInput,
-    ProbeResult,
     SourcesProbe,
 )
 from domain.downloads.models import DownloadSpec
@@ -96,7 +96,9 @@ async def fetch_all(
 
 
 async def probe(doing: DownloadActivities, ask: ProbeInput) -> SourcesProbe:
-    looked: ProbeResult = await ActivityEnvironment().run(doing.probe_and_begin_uploads_or_make_small_file, ask)
+    looked: ProbedSourcesOrWaitOrFile = await ActivityEnvironment().run(
+        doing.probe_and_begin_uploads_or_make_small_file, ask
+    )
     assert looked.sources is not None
     return looked.sources
 
@@ -105,7 +107,7 @@ async def assemble(doing: DownloadActivities, spec: DownloadSpec, sources: Sourc
     extent = sources.tables[0].extent
     firsts = [pages.first for pages in plan.plan_ranges(extent.total, extent.page_size, ranges)]
     whole = AssembleInput(spec=spec, sources=sources, ranges=[ranges], pages=[firsts])
-    await ActivityEnvironment().run(doing.assemble_ranges, whole)
+    await ActivityEnvironment().run(doing.join_ranges_or_plan_books, whole)
 
 
 async def probe_source(held: Services, spec: DownloadSpec) -> SourcesProbe:
