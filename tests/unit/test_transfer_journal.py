@@ -104,10 +104,10 @@ async def test_a_full_disk_does_not_lose_the_id(journal: GseTaskJournal, monkeyp
 async def test_an_id_is_written_whole(journal: GseTaskJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though the disk takes a part at a time; a part alone would read as not answered."""
     write = os.write
-    with journal.open_entry("key") as entry:
+    with journal.create_and_lock_entry("key") as entry:
         monkeypatch.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:5]))
         entry.write_task_id("GSE:5")
-    found = await journal.wait_for_task_id_while_begun("key", 0)
+    found = await journal.read_task_or_wait_while_locked("key", 0)
     assert found is not None
     assert found.task_id == "GSE:5"
 
