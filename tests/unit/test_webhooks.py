@@ -252,7 +252,7 @@ async def test_idempotency_keys_are_purged_though_the_audit_log_cannot_be(monkey
         purged.append(limit)
         return 0
 
-    monkeypatch.setattr("stores.audit.purge_entries", fail)
+    monkeypatch.setattr("stores.audit.purge_audit_entries", fail)
     monkeypatch.setattr("stores.projects.purge_idempotency_keys", purge)
     services = cast("Services", SimpleNamespace(database=None, settings=Settings()))
     housekeeping = WebhookAndSharedRecordHousekeeping(services)
