@@ -159,7 +159,7 @@ async def test_a_cancellation_while_a_page_is_given_up_ends_the_fetcher(monkeypa
         raise ConnectionError("The store is away.")
 
     monkeypatch.setattr(source, "read_page", read_page_unless_ahead)
-    monkeypatch.setattr(RangeStager, "add_page", fail_after_the_next_page_began)
+    monkeypatch.setattr(RangeStager, "add_page_and_store_due_parts", fail_after_the_next_page_began)
     fetching = asyncio.create_task(fetch_slice(Objects(), source, fetch, seconds=60))
     async with asyncio.timeout(30):
         await is_given_up.wait()
