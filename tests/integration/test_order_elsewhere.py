@@ -25,7 +25,7 @@ async def test_a_slice_that_runs_elsewhere_is_taken_up_in_the_same_run(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As soon as its workflow is gone and its time is over; until then it is nobody's second reading."""
-    monkeypatch.setattr(cycle, "_ELSEWHERE_SECONDS", timedelta(seconds=1))
+    monkeypatch.setattr(cycle, "_ELSEWHERE_VALID", timedelta(seconds=1))
     async with running_orders(settings, slices_ahead=64) as orders:
         slow = PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=2_000))
         platform = orders.play(slow)
