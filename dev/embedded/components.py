@@ -220,9 +220,11 @@ async def _require_server_and_create_database(port: int, passwords: Sequence[str
         await connection.close()
 
     try:
-        await connect_and_execute(DATABASE_NAME)
-    except asyncpg.InvalidCatalogNameError:
-        await connect_and_execute("postgres", f'CREATE DATABASE "{DATABASE_NAME}"')
+        try:
+            await connect_and_execute(DATABASE_NAME)
+        except asyncpg.InvalidCatalogNameError:
+            # Where a cancelled probe has begun to, and PostgreSQL goes on with it, this fails, and is probed again.
+            await connect_and_execute("postgres", f'CREATE DATABASE "{DATABASE_NAME}"')
     except asyncpg.InvalidPasswordError as error:
         literal = passwords[0].replace("'", "''")
         for old in passwords[1:]:

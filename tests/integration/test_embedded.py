@@ -26,6 +26,7 @@ from temporalio.client import Client
 from dev.embedded import components, processes
 from dev.embedded.run_file import read_run_state
 from dev.embedded.stack import EmbeddedStack, run_stack
+from dev.embedded.supervisor import NotReady
 from domain import faults
 from infra import log
 from infra.settings import EmbeddedPortSettings
@@ -173,6 +174,20 @@ async def kill(stack: EmbeddedStack, name: str) -> None:
     assert stack.list_pids()[name] != pid
     assert read_run_state(stack.data_dir / "run.json").parts[name].pid == stack.list_pids()[name]
     assert stack.addresses[name] == address
+
+
+async def test_probes_that_overlap_create_one_database(own: EmbeddedStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was cancelled may still create it: the others find no fault in that, and are made again."""
+    monkeypatch.setattr(components, "DATABASE_NAME", "probed")
+
+    async def probe() -> None:
+        port = own.ports.by_name["database"]
+        await components._require_server_and_create_database(port, [own.secrets.database_password])
+
+    ends = await asyncio.gather(*(probe() for _ in range(3)), return_exceptions=True)
+
+    assert {type(end) for end in ends} <= {type(None), NotReady}
+    await probe()
 
 
 async def test_the_database_asks_for_the_password(own: EmbeddedStack) -> None:
