@@ -267,7 +267,7 @@ async def test_a_full_disk(exports: Downloads, tmp_path: Path) -> None:
 
     assert ended.code == 2
     assert re.search(
-        r"out\.csv could not be written: File too large\. Free some space; GET /v1/downloads/dl_", ended.err
+        r"out\.csv could not be written: File too large\. Free some space; `haulage ask /v1/downloads/dl_", ended.err
     )
     assert list(tmp_path.iterdir()) == []
 
