@@ -281,6 +281,7 @@ async def test_nonsense_is_told_and_breaks_nothing(page: Page, troubles: Trouble
     await expect(page.locator(".json-faults li")).to_have_count(0)
 
 
+@pytest.mark.long
 async def test_the_editor_has_no_grave_fault(page: Page, troubles: Troubles, request: pytest.FixtureRequest) -> None:
     """With folds open, faults shown and a sheet drawn, axe finds nothing serious in it."""
     troubles.expect("422 POST /v1/templates/preview")

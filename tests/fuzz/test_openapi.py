@@ -88,6 +88,7 @@ async def _run(fuzzer: Fuzzer, key: str, tags: tuple[str, ...], without: tuple[s
     return process.returncode or 0, output.decode()
 
 
+@pytest.mark.long
 async def test_the_administration_keeps_its_word(api_client: ApiClient, fuzzer: Fuzzer) -> None:
     """No 5xx, no status, header or body that the document does not promise, no bad input taken."""
     key = api_client.settings.api.admin_key.get_secret_value()
@@ -96,6 +97,7 @@ async def test_the_administration_keeps_its_word(api_client: ApiClient, fuzzer: 
     assert code == 0, output
 
 
+@pytest.mark.long
 async def test_the_rooms_keep_their_word(api_client: ApiClient, source: Source, fuzzer: Fuzzer) -> None:
     """The same for what a project's key opens."""
     _, key = await api_client.make_project()
@@ -108,6 +110,7 @@ async def test_the_rooms_keep_their_word(api_client: ApiClient, source: Source, 
     assert code == 0, output
 
 
+@pytest.mark.long
 async def test_transfers_keep_their_word(api_client: ApiClient, fuzzer: Fuzzer) -> None:
     """Ids that hold slashes, windows that end in between, a GSE that is not there: nothing but what is promised."""
     _, key = await api_client.make_project()
@@ -116,6 +119,7 @@ async def test_transfers_keep_their_word(api_client: ApiClient, fuzzer: Fuzzer) 
     assert code == 0, output
 
 
+@pytest.mark.long
 async def test_platforms_and_their_orders_keep_their_word(api_client: ApiClient, fuzzer: Fuzzer) -> None:
     """The same for what the operator sets up and what a project reads of it."""
     admin = api_client.settings.api.admin_key.get_secret_value()
@@ -125,6 +129,7 @@ async def test_platforms_and_their_orders_keep_their_word(api_client: ApiClient,
         assert code == 0, output
 
 
+@pytest.mark.long
 async def test_tasks_keep_their_word(api_client: ApiClient, fuzzer: Fuzzer) -> None:
     """Whatever is sent, an envelope comes back; no number of its own is a status of HTTP."""
     _, key = await api_client.make_project()
@@ -132,6 +137,7 @@ async def test_tasks_keep_their_word(api_client: ApiClient, fuzzer: Fuzzer) -> N
     assert code == 0, output
 
 
+@pytest.mark.long
 async def test_what_operators_do_to_addresses_keeps_its_word(api_client: ApiClient, fuzzer: Fuzzer) -> None:
     """The same for searches, retries, purges and comparisons."""
     admin = api_client.settings.api.admin_key.get_secret_value()

@@ -341,6 +341,7 @@ async def test_a_worker_that_was_taken_for_dead_changes_nothing(world: CycleHarn
     assert acks(row) == dict.fromkeys(Module, "N" if fails else "Y")
 
 
+@pytest.mark.long
 async def test_a_death_between_any_two_steps_changes_nothing(world: CycleHarness) -> None:
     """A12: whether the step is taken again or the cycle is given up and another takes it up; all ack gaps included."""
 

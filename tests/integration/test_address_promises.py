@@ -250,6 +250,7 @@ class Promises(RuleBasedStateMachine):
         return book
 
 
+@pytest.mark.long
 async def test_the_promises_hold_in_every_order_of_events(stack: EmbeddedStack, database_url: str) -> None:
     """A1 to A11, A13 and A14."""
     # On a thread and a loop of its own: steps of a state machine are not async.

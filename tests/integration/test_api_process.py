@@ -112,6 +112,7 @@ async def two(environment: Mapping[str, str]) -> AsyncIterator[tuple[asyncio.sub
             yield parent, f"http://127.0.0.1:{port}", [each["own"] for each in ready]
 
 
+@pytest.mark.long
 async def test_several_serve_one_port_and_stop_together(environment: dict[str, str]) -> None:
     """Each takes its share of connections, and SIGTERM to the first of all ends all of them with success."""
     async with two(environment) as (parent, address, own):

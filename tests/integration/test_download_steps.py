@@ -93,6 +93,7 @@ async def test_resume_goes_on_where_the_ledger_ends(
     assert parse_csv(await held.objects.get(names.build_file_key(spec))) == expected_rows(SEED, range(rows))
 
 
+@pytest.mark.long
 async def test_every_crash_point_is_survived(held: Services, source: Source) -> None:
     """Die before and after every call of the store, in fetching and in assembly: the second attempt ends right."""
     rows, count = 9_000, 3

@@ -112,6 +112,7 @@ async def restarted(exports: Downloads, settings: Settings) -> AsyncIterator[Dow
 
 
 @pytest.mark.parametrize("way", ["on", "off", "rotated"])
+@pytest.mark.long
 async def test_runs_go_on_when_it_is_switched(settings: Settings, way: str) -> None:
     """Begun without and ended with it, the other way round, or with another key; the mixed history replays."""
     old, new = make_key(), make_key()

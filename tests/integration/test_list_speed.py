@@ -192,6 +192,7 @@ async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
 
 
 @pytest.mark.parametrize("name", FILLED)
+@pytest.mark.long
 async def test_the_first_page_of_a_long_list_is_quick(api_client: ApiClient, name: str) -> None:
     """The median of some requests, whatever else this machine does."""
     project_id, _ = await api_client.make_project()

@@ -52,6 +52,7 @@ async def list_loaded(folder: Path, environment: Mapping[str, str], ready: str, 
     return {name.partition(".")[0] for name in notes.read_text().split()}
 
 
+@pytest.mark.long
 async def test_the_api_loads_neither_arrow_nor_activities(environment: dict[str, str], tmp_path: Path) -> None:
     """It draws previews of templates with Arrow, and loads that with the first of them."""
     ready = {**environment, "HAULAGE_API__PORT": "0"}
@@ -62,6 +63,7 @@ async def test_the_api_loads_neither_arrow_nor_activities(environment: dict[str,
     assert modules & {"activities", "pandas", "pyarrow", "xlsxwriter", "opentelemetry"} == set()
 
 
+@pytest.mark.long
 async def test_a_worker_loads_nothing_of_the_api(environment: dict[str, str], tmp_path: Path) -> None:
     """Its doors are task queues."""
     ready = {**environment, "HAULAGE_WORKER__METRICS_PORT": "0"}

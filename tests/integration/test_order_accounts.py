@@ -65,6 +65,7 @@ async def whole(orders: Orders) -> bool:
     ],
     ids=["dies in the middle", "nobody tells its life", "a slow end point with bad moments"],
 )
+@pytest.mark.long
 async def test_orders_come_whole_while_tokens_are_renewed(settings: Settings, faults: PlatformFaults) -> None:
     """By slices at the same time, with ids that hold slashes: no slice fails, and every order has all of its items."""
     scenario = PlatformScenario(**SCENE, faults=faults, changes=Changes(per_page=0.2))

@@ -49,6 +49,7 @@ def build_setup(orders: Orders, number: str, starttime: str, record: Path) -> li
     ]
 
 
+@pytest.mark.long
 async def test_a_platform_that_lies_is_fetched_once_it_is_mended(orders: Orders, tmp_path: Path) -> None:
     """What fails is exit code 1 with the cause, a redo that fails again as well; mended, all orders are listed."""
     platform = orders.play(LYING, "shop-1")

@@ -98,6 +98,7 @@ async def test_requests_of_one_project_do_not_hold_up_another(settings: Settings
     assert statuses.keys() == {200, 429}
 
 
+@pytest.mark.long
 async def test_downloads_of_one_project_do_not_hold_up_another(settings: Settings) -> None:
     """The greedy one has slow downloads, as many as it may."""
     async with running_downloads(limit(settings, downloads_active=3)) as greedy:
@@ -215,6 +216,7 @@ async def check_transfers(greedy: Transfers) -> None:
     assert used["transfer_targets_open"] <= 100
 
 
+@pytest.mark.long
 async def test_platforms_of_one_project_do_not_hold_up_another(orders: Orders) -> None:
     """The greedy one has used up its requests of a day: it waits, and the modest one's orders are all fetched."""
     greedy_id, _ = await orders.api_client.make_project()

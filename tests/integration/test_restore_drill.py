@@ -216,6 +216,7 @@ class WorkOfAllSystems:
         await self.log.push(name, topic, payload)
 
 
+@pytest.mark.long
 async def test_what_was_acknowledged_before_a_backup_is_there_after_a_restore() -> None:
     """What was done is there, what was under way ends, what came later is refused in a sentence and may be repeated."""
     base = Path(tempfile.mkdtemp(prefix="haulage-backup-"))

@@ -180,6 +180,7 @@ async def test_targets_without_records_end_and_are_given_up(settings: Settings) 
     ],
     ids=lambda rule: f"{rule.action}-{'-'.join(rule.calls)}",
 )
+@pytest.mark.long
 async def test_one_bad_answer_of_gse_costs_a_moment(settings: Settings, rule: GseRule) -> None:
     """No job is without a GSE task for good, no success is believed that names none, no outage ends what runs."""
     scenario = QUICK.model_copy(update={"rules": (rule,)})

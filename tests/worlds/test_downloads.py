@@ -49,6 +49,7 @@ class TestDownloadWorlds(WorldTests[DownloadWorld]):
         return worlds.draw_world(seed, FAMILIES[family])
 
 
+@pytest.mark.long
 async def test_headers_go_to_their_own_source(system: System[DownloadWorld], request: pytest.FixtureRequest) -> None:
     """Each source of a workbook with several tables gets its own headers and no others, whatever else goes wrong."""
     seed = request.config.getoption("randomly_seed") % SEEDS_PER_RUN * SEEDS_PER_RUN
