@@ -20,7 +20,7 @@ from dev.embedded.processes import RecordedProcess
 from dev.embedded.run_file import RunFileContent
 from infra.settings import Settings
 from sims import rows as sample
-from tests.support.command import CommandResult, start_command, wait_for_exit
+from tests.support.command import CommandResult, running_silent_server, start_command, wait_for_exit
 from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -231,15 +231,7 @@ async def test_ctrl_c_cancels(exports: Downloads, tmp_path: Path) -> None:
 
 async def test_ctrl_c_while_the_server_is_asked(exports: Downloads, tmp_path: Path) -> None:
     """Whether a download began is not known yet; that is said, with where to look."""
-    asked = asyncio.Event()
-
-    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.set()
-        await reader.read()
-        writer.close()
-
-    async with await asyncio.start_server(hold, "127.0.0.1", 0) as silent:
-        address = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    async with running_silent_server() as (address, asked):
         env = {"HAULAGE_API_URL": address, "HAULAGE_API_KEY": exports.key}
         process = await start_command("export", exports.source.url(rows=1), "--out", str(tmp_path / "out.csv"), env=env)
         await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)

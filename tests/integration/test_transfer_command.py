@@ -16,7 +16,7 @@ import pytest
 
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule
-from tests.support.command import start_command, wait_for_exit
+from tests.support.command import running_silent_server, start_command, wait_for_exit
 from tests.support.transfers import CONTENT, QUICK, Transfers, running_transfers, sha256
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -128,15 +128,7 @@ async def test_ctrl_c_leaves_the_transfer_and_says_how_to_go_on(transfers: Trans
 
 async def test_ctrl_c_while_the_server_is_asked_says_where_to_look(transfers: Transfers) -> None:
     """Whether a transfer began is not known then."""
-    asked = asyncio.Event()
-
-    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.set()
-        await reader.read()
-        writer.close()
-
-    async with await asyncio.start_server(hold, "127.0.0.1", 0) as silent:
-        address = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    async with running_silent_server() as (address, asked):
         env = {"HAULAGE_API_URL": address, "HAULAGE_API_KEY": transfers.key}
         process = await start_command("transfer", "send", "/etc/app.conf", "--to", "host-1", *place(), env=env)
         await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)

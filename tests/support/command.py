@@ -7,7 +7,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,3 +58,17 @@ async def wait_for_exit(process: asyncio.subprocess.Process) -> CommandResult:
     """Wait for it."""
     out, err = await process.communicate()
     return CommandResult(process.returncode, out.decode(), err.decode())
+
+
+@asynccontextmanager
+async def running_silent_server() -> AsyncIterator[tuple[str, asyncio.Event]]:
+    """Serve without an answer; give the address, and what is set once it is asked."""
+    asked = asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(hold, "127.0.0.1", 0) as silent:
+        yield f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}", asked
