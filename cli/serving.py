@@ -74,7 +74,8 @@ async def _run_processes_as_group(arguments: Sequence[str], port_variable: str, 
             child.terminate()
     await asyncio.gather(*waits)
     stopping.cancel()
-    return 0 if stop.is_set() else max(own_codes)
+    # One that ended by itself has failed its purpose, whatever its code: a service manager starts the group again.
+    return 0 if stop.is_set() else max(1, *own_codes)
 
 
 def _require_known_queues_or_choose_all(queues: Sequence[str]) -> list[str]:

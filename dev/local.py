@@ -17,6 +17,7 @@ from dev.embedded.environment import write_environment_file_while_running
 from dev.embedded.fork_server import COMMON_ROLE
 from dev.embedded.preloading import ForkedPreloader, ForkedProcess, Preloader
 from dev.embedded.processes import ROOT, Announce, announce_by_log, collect_inherited_variables
+from dev.embedded.run_file import require_no_unfinished_restore
 from dev.embedded.stack import EmbeddedStack, run_stack
 from dev.embedded.supervisor import NotReady, ProcessSpec, StartFailed, do_nothing
 from domain.faults import Fault
@@ -69,6 +70,7 @@ async def run_installation(
     """
     async with AsyncExitStack() as held:
         with _raise_failures_as_faults(settings.data_dir):
+            require_no_unfinished_restore(settings.data_dir)
             preloader = Preloader(forked)
             stack = await held.enter_async_context(
                 run_stack(

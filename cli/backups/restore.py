@@ -25,7 +25,15 @@ from cli.backups.backup import (
 )
 from cli.command import print_line
 from dev.embedded.components import ENGINE_FILE
-from dev.embedded.run_file import ENGINE, create_data_folder, has_data, lock_data_dir
+from dev.embedded.run_file import (
+    ENGINE,
+    begin_restore_into,
+    create_data_folder,
+    end_restore_into,
+    has_data,
+    lock_data_dir,
+    require_no_unfinished_restore,
+)
 from dev.embedded.secrets import SECRETS_FILE, load_or_create_secrets
 from dev.embedded.stack import run_stack
 from domain.faults import Conflict, Missing
@@ -85,7 +93,9 @@ async def restore_embedded(folder: Path, data_dir: Path, ports: EmbeddedPortSett
         settings = stack.build_settings()
         await _restore_database_and_objects(settings, manifest, folder)
         environment = stack.build_environment(settings)
-        return await reconcile.reconcile_all_systems(settings, await temporal.connect(environment))
+        found = await reconcile.reconcile_all_systems(settings, await temporal.connect(environment))
+        end_restore_into(stack.data_dir)
+        return found
 
 
 def _put_engine_file_into_data_folder(manifest: BackupManifest, folder: Path, data_dir: Path) -> None:
@@ -98,6 +108,7 @@ def _put_engine_file_into_data_folder(manifest: BackupManifest, folder: Path, da
             "Put the file of the lost installation there: only its keys open what is sealed in the backup.",
         )
     with lock_data_dir(data_dir):
+        require_no_unfinished_restore(data_dir)
         if has_data(data_dir):
             raise Conflict(
                 "restore_not_empty", f"{data_dir} has data already.", "Nothing is overwritten. Name another --data-dir."
@@ -107,7 +118,8 @@ def _put_engine_file_into_data_folder(manifest: BackupManifest, folder: Path, da
             [secrets.seal, *secrets.old.get("seal", [])], [secrets.pepper, *secrets.old.get("pepper", [])]
         )
         require_all_keys_of_backup(manifest, held, str(data_dir / SECRETS_FILE))
-        (data_dir / ENGINE).mkdir()
+        begin_restore_into(data_dir)
+        (data_dir / ENGINE).mkdir(exist_ok=True)
         shutil.copyfile(folder / ENGINE_FILE, data_dir / ENGINE / ENGINE_FILE)
 
 
@@ -127,6 +139,15 @@ async def restore_deployed(settings: Settings, folder: Path, engine: EngineDatab
             "Name by --engine-database new databases with the names of those that were backed up.",
         )
     require_all_keys_of_backup(manifest, list_key_ids(settings), "this installation")
+    # All of them before any is written: what was written would be in the way of the next attempt.
+    for each in (*engine.databases, settings.database):
+        async with table_copies.open_connection_without_limits(each) as connection:
+            await table_copies.require_database_without_rows(connection)
+    store = ObjectStore(settings.objects)
+    try:
+        await _create_bucket_and_require_it_empty(store)
+    finally:
+        await store.close()
     for each in engine.databases:
         copy = manifest.find_database(get_database_name(each))
         async with table_copies.open_connection_without_limits(each) as connection:
@@ -135,16 +156,20 @@ async def restore_deployed(settings: Settings, folder: Path, engine: EngineDatab
     await _restore_database_and_objects(settings, manifest, folder)
 
 
+async def _create_bucket_and_require_it_empty(store: ObjectStore) -> None:
+    await store.ensure_bucket()
+    if any(not listed.key.startswith(WRITE_CHECK_KEY) for listed in await store.list("")):
+        raise Conflict(
+            "restore_not_empty",
+            f"The bucket {store.settings.bucket} has objects already.",
+            "Nothing is overwritten. Name an empty bucket or a new HAULAGE_OBJECTS__PREFIX.",
+        )
+
+
 async def _restore_database_and_objects(settings: Settings, manifest: BackupManifest, folder: Path) -> None:
     store = ObjectStore(settings.objects)
     try:
-        await store.ensure_bucket()
-        if any(not listed.key.startswith(WRITE_CHECK_KEY) for listed in await store.list("")):
-            raise Conflict(
-                "restore_not_empty",
-                f"The bucket {settings.objects.bucket} has objects already.",
-                "Nothing is overwritten. Name an empty bucket or a new HAULAGE_OBJECTS__PREFIX.",
-            )
+        await _create_bucket_and_require_it_empty(store)
         async with table_copies.open_connection_without_limits(settings.database) as connection:
             await table_copies.require_database_without_rows(connection)
             await migrate.migrate(settings.database.url.get_secret_value(), build_tls_arguments(settings.database))

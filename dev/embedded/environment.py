@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from dev.embedded.run_file import RUN_FILE, read_run_state
+from dev.embedded.run_file import RUN_FILE, read_run_state, replace_private_file
 
 ENVIRONMENT_FILE = "environment"
 MARKER_VARIABLE = "HAULAGE_DATABASE__URL"
@@ -19,13 +19,17 @@ MARKER_VARIABLE = "HAULAGE_DATABASE__URL"
 def write_environment_file_while_running(data_dir: Path, variables: Mapping[str, str]) -> Iterator[None]:
     """Keep the variables, while the block runs, in a file that only its owner and their shell can read."""
     path = data_dir / ENVIRONMENT_FILE
-    # Created with its mode before anything is in it: the variables are secrets.
-    path.touch(mode=0o600)
-    path.write_text("".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items()))
+    # Whole or not at all: a command that read a part of it would take its own defaults for the rest.
+    replace_private_file(path, "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items()))
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)  # the whole folder may have been removed
+        remove_environment_file(data_dir)  # the whole folder may have been removed
+
+
+def remove_environment_file(data_dir: Path) -> None:
+    """Remove the variables of an installation that does not run any more."""
+    (data_dir / ENVIRONMENT_FILE).unlink(missing_ok=True)
 
 
 def set_environment_of_running_installation(data_dir: Path) -> bool:
@@ -35,7 +39,7 @@ def set_environment_of_running_installation(data_dir: Path) -> bool:
     supervisor = read_run_state(data_dir / RUN_FILE).supervisor
     if MARKER_VARIABLE in os.environ or not path.exists() or supervisor is None or not supervisor.is_running:
         return False
-    pairs = [shlex.split(line)[0].partition("=") for line in path.read_text().splitlines()]
+    pairs = [variable.partition("=") for variable in shlex.split(path.read_text())]  # a value may have several lines
     os.environ.update((name, value) for name, _, value in pairs)
     return True
 

@@ -24,6 +24,7 @@ DATABASE, STORE, ENGINE = "database", "store", "engine"
 FREE_MIN_BYTES = 200_000_000
 """An empty installation takes 60 MB, and PostgreSQL's log of changes grows by 16 MB at a time."""
 RUN_FILE = "run.json"
+RESTORE_FILE = "restore-unfinished"
 GRACE_SECONDS = 5.0
 """How long processes that a killed supervisor left may take to end."""
 POLL_SECONDS = 0.02
@@ -36,6 +37,24 @@ def create_data_folder(folder: Path) -> Path:
     # Other users of the machine must not read what PostgreSQL and the store write there.
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder.absolute()
+
+
+def replace_private_file(path: Path, text: str) -> None:
+    """Replace a file that only its owner may read, whole or not at all, also in a power failure."""
+    # Of this process alone: two commands may write the same file.
+    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def require_free_disk_space(data_dir: Path) -> None:
@@ -53,6 +72,26 @@ def require_free_disk_space(data_dir: Path) -> None:
 def has_data(data_dir: Path) -> bool:
     """Return whether a component has kept anything in the folder."""
     return any(any((data_dir / name).glob("*")) for name in (DATABASE, STORE, ENGINE))
+
+
+def begin_restore_into(data_dir: Path) -> None:
+    """Mark a data folder: until its restore has ended, no installation starts on what is in it."""
+    replace_private_file(data_dir / RESTORE_FILE, "A restore into this folder has not ended.\n")
+
+
+def end_restore_into(data_dir: Path) -> None:
+    """Remove the mark of a data folder whose restore has ended."""
+    (data_dir / RESTORE_FILE).unlink()
+
+
+def require_no_unfinished_restore(data_dir: Path) -> None:
+    """Raise Conflict if a restore into a data folder broke off: engine and database may be of different moments."""
+    if (data_dir / RESTORE_FILE).exists():
+        raise faults.Conflict(
+            "restore_unfinished",
+            f"A restore into {data_dir} was broken off, or is under way.",
+            "Remove the folder, and restore into a new one that has secrets.json alone.",
+        )
 
 
 class RunFileContent(BaseModel):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import secrets
 from collections.abc import Collection
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field
 
-from dev.embedded.run_file import has_data, lock_data_dir
+from dev.embedded.run_file import has_data, lock_data_dir, replace_private_file
 from domain import faults
 
 SECRETS_FILE = "secrets.json"
@@ -60,7 +59,7 @@ def load_or_create_secrets(data_dir: Path) -> EmbeddedSecrets:
         what = f"{path} lacks {', '.join(absent)}" if path.exists() else f"{path} is missing"
         raise _build_damage_fault(data_dir, f"{what}, but {data_dir} has data that it belongs to")
     if absent:
-        _write_secrets(path, loaded.model_dump_json(indent=2))
+        replace_private_file(path, loaded.model_dump_json(indent=2))
     return loaded
 
 
@@ -83,14 +82,14 @@ def rotate_secrets(data_dir: Path, names: Collection[str]) -> None:
             name: [getattr(before, name), *before.old.get(name, [])] for name in _NEEDED_AFTER_ROTATION if name in drawn
         }
         rotated = before.model_copy(update={**drawn, "old": {**before.old, **old}})
-        _write_secrets(path, rotated.model_dump_json(indent=2))
+        replace_private_file(path, rotated.model_dump_json(indent=2))
 
 
 def remove_old_secrets(data_dir: Path, names: Collection[str]) -> None:
     """Remove what rotations replaced; processes that run keep it until they are started again."""
     loaded = load_or_create_secrets(data_dir)
     old = {name: values for name, values in loaded.old.items() if name not in names}
-    _write_secrets(data_dir / SECRETS_FILE, loaded.model_copy(update={"old": old}).model_dump_json(indent=2))
+    replace_private_file(data_dir / SECRETS_FILE, loaded.model_copy(update={"old": old}).model_dump_json(indent=2))
 
 
 def _build_damage_fault(data_dir: Path, what: str) -> faults.Conflict:
@@ -100,16 +99,3 @@ def _build_damage_fault(data_dir: Path, what: str) -> faults.Conflict:
         "Restore the file from a backup: only its secrets open the database and sealed values, so none is drawn anew. "
         f"To begin anew and lose the data, remove {data_dir}.",
     )
-
-
-def _write_secrets(path: Path, text: str) -> None:
-    """Write under another name first: half a secrets file would make the data unreadable."""
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        # After a power failure the new name must not lead to an empty file.
-        os.fsync(descriptor)
-    draft.replace(path)

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from dev.embedded import components
 from dev.embedded.components import DATABASE, DATABASE_NAME, ENGINE, NAMESPACE, STORE
+from dev.embedded.environment import remove_environment_file
 from dev.embedded.ports import LOOPBACK, PortReservations, reserve_ports
 from dev.embedded.processes import Announce, announce_by_log
 from dev.embedded.run_file import RunFile, create_data_folder, lock_data_dir, record_supervisor, require_free_disk_space
@@ -139,6 +140,8 @@ async def run_stack(
         specs = _build_components(data_dir, claimed, preferred, secrets, ui=ui, for_tests=for_tests)
         run_file.state.ports = dict(claimed.by_name)
         run_file.state.addresses = _build_addresses(claimed.by_name)
+        # Of a supervisor that was killed: its ports and secrets need not be those of this one.
+        remove_environment_file(data_dir)
         record_supervisor(run_file)
         async with run_supervisor(run_file, data_dir / "logs", announce) as supervisor:
             await supervisor.start(*further_processes, *specs)

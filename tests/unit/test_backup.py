@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from pydantic import SecretStr
 
 from cli.backups import backup, restore
+from dev import local
 from dev.embedded.components import ENGINE_FILE
 from dev.embedded.run_file import lock_data_dir
 from dev.embedded.secrets import load_or_create_secrets
-from domain.faults import Fault
+from domain.faults import Conflict, Fault
+from infra.component_settings import DatabaseSettings
 from infra.settings import SecretSettings, Settings
+from stores import table_copies
 from stores.table_copies import DumpedDatabase
 
 
@@ -99,6 +104,65 @@ async def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
     folder = make_backup(tmp_path / "copy", [])
     with lock_data_dir(tmp_path), pytest.raises(Fault, match=r"is held by .* Stop that one first"):
         await restore.restore_embedded(folder, tmp_path)
+
+
+async def test_nothing_starts_on_a_restore_that_was_broken_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine was there already, and the database empty: `haulage up` had the engine work on an empty database."""
+
+    def break_off(*_: object, **__: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(restore, "run_stack", break_off)
+    folder, data_dir = make_backup(tmp_path / "copy", []), tmp_path / "data"
+    data_dir.mkdir()
+    load_or_create_secrets(data_dir)
+    with pytest.raises(KeyboardInterrupt):
+        await restore.restore_embedded(folder, data_dir)
+
+    sentence = r"was broken off, or is under way\. Remove the folder, and restore into a new one"
+    with pytest.raises(Fault, match=sentence):
+        async with local.run_installation(Settings().model_copy(update={"data_dir": data_dir})):
+            pass
+    with pytest.raises(Fault, match=sentence):
+        await restore.restore_embedded(folder, data_dir)
+
+
+async def test_nothing_is_restored_where_one_of_the_databases_has_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the engine were written before, and in the way of the next attempt."""
+    folder = make_backup(tmp_path / "copy", [])
+    (folder / ENGINE_FILE).unlink()
+    databases = [
+        DumpedDatabase(name=name, revision="r", tables=[], sequences={}) for name in (backup.HAULAGE, "temporal")
+    ]
+    files = backup.compute_size_and_digest_of_files(folder)
+    files.pop(backup.MANIFEST)
+    dump = [each.model_dump() for each in databases]
+    change_manifest(databases=dump, files={name: each.model_dump() for name, each in files.items()})(folder)
+    written: list[str] = []
+
+    @asynccontextmanager
+    async def connect(settings: DatabaseSettings) -> AsyncIterator[str]:
+        yield backup.get_database_name(settings)
+
+    async def require_database_without_rows(connection: str) -> None:
+        if connection == "haulage":
+            raise Conflict("restore_not_empty", "The database has data already.", "Restore into a new database.")
+
+    async def copy_files_into_empty_tables(connection: str, *_: object) -> None:
+        written.append(connection)
+
+    for each in (require_database_without_rows, copy_files_into_empty_tables):
+        monkeypatch.setattr(table_copies, each.__name__, each)
+    monkeypatch.setattr(table_copies, "open_connection_without_limits", connect)
+    url = SecretStr("postgresql://haulage:p@h:5432/haulage")
+    settings = Settings(database=DatabaseSettings(url=url), secrets=SecretSettings())
+    engine = backup.build_engine_databases(settings, ["postgresql://u:p@h:5432/temporal"])
+
+    with pytest.raises(Fault, match="has data already"):
+        await restore.restore_deployed(settings, folder, engine)
+    assert written == []
 
 
 async def test_a_backup_is_made_into_a_new_folder_only(tmp_path: Path) -> None:

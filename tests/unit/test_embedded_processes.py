@@ -5,16 +5,31 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cli import serving
 from dev.embedded import processes
-from dev.embedded.environment import write_environment_file_while_running
+from dev.embedded.environment import (
+    ENVIRONMENT_FILE,
+    MARKER_VARIABLE,
+    set_environment_of_running_installation,
+    write_environment_file_while_running,
+)
 from dev.embedded.processes import RecordedProcess
-from dev.embedded.run_file import RunFileContent, create_data_folder, lock_data_dir, record_supervisor
+from dev.embedded.run_file import (
+    RunFileContent,
+    create_data_folder,
+    lock_data_dir,
+    record_supervisor,
+    replace_private_file,
+)
+from dev.embedded.stack import run_stack
+from dev.embedded.supervisor import ProcessSupervisor, StartFailed
 from domain import faults
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -77,6 +92,50 @@ def test_a_folder_that_is_removed_while_it_is_held_ends_cleanly(tmp_path: Path) 
     folder = create_data_folder(tmp_path / "data")
     with lock_data_dir(folder), write_environment_file_while_running(folder, {}):
         shutil.rmtree(folder)
+
+
+def test_variables_reach_other_commands_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever they hold: a value of two lines ended every command with a traceback."""
+    variables = {"HAULAGE_A": "two\nlines, 'quoted'", "HAULAGE_B": "", "HAULAGE_C": "a b"}
+    monkeypatch.delenv(MARKER_VARIABLE, raising=False)
+    for name in variables:
+        monkeypatch.setenv(name, "to be removed at the end")
+    with lock_data_dir(tmp_path) as run_file, write_environment_file_while_running(tmp_path, variables):
+        record_supervisor(run_file)
+        assert (tmp_path / ENVIRONMENT_FILE).stat().st_mode & 0o777 == 0o600
+        assert set_environment_of_running_installation(tmp_path)
+        assert {name: os.environ[name] for name in variables} == variables
+    assert not (tmp_path / ENVIRONMENT_FILE).exists()
+
+
+async def test_variables_of_a_killed_supervisor_are_removed_before_the_next_one_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands that were typed while it started got ports and secrets of the one before."""
+    (tmp_path / ENVIRONMENT_FILE).write_text("HAULAGE_DATABASE__URL=stale\n")
+
+    async def look_while_starting(*_: object) -> None:
+        assert not (tmp_path / ENVIRONMENT_FILE).exists()
+        raise StartFailed("database", "this test ends here")
+
+    monkeypatch.setattr(ProcessSupervisor, "start", look_while_starting)
+    with pytest.raises(StartFailed, match="this test ends here"):
+        async with run_stack(tmp_path, ui=False):
+            pass
+
+
+def test_a_private_file_outlasts_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its content is on the disk before its name, and its name before the function returns."""
+    synced: list[bool] = []
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(stat.S_ISDIR(os.fstat(number).st_mode)))
+    replace_private_file(tmp_path / "secrets.json", "{}")
+    assert synced == [False, True]
+    assert [path.name for path in tmp_path.iterdir()] == ["secrets.json"]
+
+
+async def test_a_group_of_processes_whose_first_one_ends_by_itself_has_failed() -> None:
+    """A service manager that starts again what has failed left the service down, as the exit code was 0."""
+    assert await serving._run_processes_as_group(("--version",), "HAULAGE_TEST_PORT", 0, 1) == 1
 
 
 def test_a_folder_is_free_again_after_its_holder(tmp_path: Path) -> None:
