@@ -33,6 +33,8 @@ SLOW_SECONDS = 10.0
 """What takes longer is reported, and then as often as this."""
 EXPLAINED_SECONDS = 60.0
 """From then on the line also says what the last probe found."""
+LOG_MAX_BYTES = 8 * 1024 * 1024
+LAST_LINES_BYTES = 2_000
 IDLE_CPU_SECONDS = 0.25
 """Threads of a process that waits for ever use less than this within the time after which it is killed."""
 
@@ -257,3 +259,32 @@ class StartReporter:
                 why = f" ({step.obstacle})" if step.obstacle and age >= EXPLAINED_SECONDS else ""
                 slow[f"still {step.action}, {age:.0f} s{why}"].append(step.name)
         return "; ".join(f"{', '.join(names)}: {state}" for state, names in slow.items())
+
+
+class ProcessLog:
+    """The file of a process's output, and beside it the one before."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def make_folder_and_shorten(self) -> Path:
+        """Return the file, ready for a process that writes at its end."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.shorten_if_long()
+        return self.path
+
+    def shorten_if_long(self) -> None:
+        """Copy a long file to that of the earlier output, and empty it; a process that writes at its end goes on."""
+        if not self.path.exists() or self.path.stat().st_size <= LOG_MAX_BYTES:
+            return
+        with suppress(OSError):  # on a full disk the new output counts more than the old
+            shutil.copyfile(self.path, self.path.with_suffix(".log.1"))
+        os.truncate(self.path, 0)
+
+    def read_last_lines(self) -> str:
+        """Return the end of the output; empty if there is none."""
+        if not self.path.exists():
+            return ""
+        with self.path.open("rb") as output:
+            output.seek(max(0, self.path.stat().st_size - LAST_LINES_BYTES))
+            return output.read().decode(errors="replace")

@@ -14,13 +14,20 @@ from typing import TypeAlias
 
 from dev.embedded import processes
 from dev.embedded.preloading import ForkedProcess
-from dev.embedded.processes import Announce, RecordedProcess, SilenceTimer, StartReporter, StartStep, announce_by_log
+from dev.embedded.processes import (
+    Announce,
+    ProcessLog,
+    RecordedProcess,
+    SilenceTimer,
+    StartReporter,
+    StartStep,
+    announce_by_log,
+)
 from dev.embedded.run_file import RunFile
 from domain.faults import Fault
 from infra import log
 
-LOG_MAX_BYTES = 8 * 1024 * 1024
-LAST_LINES_BYTES = 2_000
+LOGS_LOOKED_AT_SECONDS = 60.0
 PROBE_PAUSE_SECONDS = 0.02
 WAIT_SECONDS = 1.0
 FIRST_PROBE_TIMEOUT_SECONDS = 0.3
@@ -161,6 +168,13 @@ class ProcessSupervisor:
             group = self._groups.pop()
             await asyncio.gather(*(process.stop() for process in group))
 
+    async def shorten_logs_until_cancelled(self) -> None:
+        """Keep the logs of processes that run for long from filling the disk."""
+        while True:
+            await asyncio.sleep(LOGS_LOOKED_AT_SECONDS)
+            for process in self._processes.values():
+                await asyncio.to_thread(process.log.shorten_if_long)
+
     def kill_and_let_restart(self, name: str) -> None:
         """Send SIGKILL, as the kernel does when memory runs out. The process is restarted on the same port."""
         self._processes[name].kill()
@@ -186,7 +200,7 @@ class _SupervisedProcess:
         self._report = report
         self.serving = asyncio.Event()
         self._run_file = run_file
-        self._log_path = log_path
+        self.log = ProcessLog(log_path)
         self._served = False
         self._process: Process | None = None
         self._running: asyncio.Task[None] | None = None
@@ -216,16 +230,18 @@ class _SupervisedProcess:
         try:
             with self._report.track_step(self.spec.name, self.spec.action):
                 process = self._process = await self._start_and_record()
-                silence = SilenceTimer(process.pid, self._log_path)
+                silence = SilenceTimer(process.pid, self.log.path)
                 ending = asyncio.create_task(process.wait())
                 while not (await asyncio.wait({ending}, timeout=WAIT_SECONDS))[0]:
                     if reason := self._describe_excessive_silence(silence):
-                        raise StartFailed(self.spec.name, reason, self._read_last_output(), self._log_path)
+                        raise self._build_start_failure(reason)
             if code := process.returncode:
-                reason = f"it ended with exit code {code}"
-                raise StartFailed(self.spec.name, reason, self._read_last_output(), self._log_path)
+                raise self._build_start_failure(f"it ended with exit code {code}")
         finally:
             await self.stop()
+
+    def _build_start_failure(self, reason: str) -> StartFailed:
+        return StartFailed(self.spec.name, reason, self.log.read_last_lines(), self.log.path)
 
     def kill(self) -> None:
         self.serving.clear()
@@ -255,8 +271,15 @@ class _SupervisedProcess:
                 reason = await self._run_once(began)
             except OSError as error:
                 reason = f"the system refused: {error}"
+            except Exception as error:
+                # What has served is started again whatever happens: nothing else would start it.
+                if not self._served:
+                    raise
+                reason = f"{type(error).__name__}: {error}"
+            if self._process:
+                await self._terminate(self._process)
             if not self._served and attempts == FIRST_ATTEMPTS:
-                raise StartFailed(self.spec.name, reason, self._read_last_output(), self._log_path)
+                raise self._build_start_failure(reason)
             ran = time.monotonic() - began
             self._report.announce(f"{self.spec.name}: died after {ran:.1f} s and is started again ({reason})")
             if ran > STABLE_SECONDS:
@@ -283,7 +306,7 @@ class _SupervisedProcess:
         return f"it ended with exit code {code}"
 
     async def _start_and_record(self) -> Process:
-        forked = await self.spec.fork(self._rotate_and_get_log_path()) if self.spec.fork else None
+        forked = await self.spec.fork(self.log.make_folder_and_shorten()) if self.spec.fork else None
         process = forked or await self._start_subprocess()
         self._run_file.save_process(self.spec.name, RecordedProcess.from_pid(process.pid, self.spec.death_signal))
         return process
@@ -291,7 +314,7 @@ class _SupervisedProcess:
     async def _start_subprocess(self) -> asyncio.subprocess.Process:
         spec = self.spec
         pipe = asyncio.subprocess.PIPE
-        with self._rotate_and_get_log_path().open("ab") as output:
+        with self.log.make_folder_and_shorten().open("ab") as output:
             # In its own session Ctrl-C on the terminal reaches only the supervisor, which stops the processes in order.
             process = await asyncio.create_subprocess_exec(
                 *processes.wrap_with_death_signal(spec.argv, spec.death_signal),
@@ -308,7 +331,7 @@ class _SupervisedProcess:
 
     async def _wait_until_serving_or_kill(self, process: Process, step: StartStep) -> str | None:
         """Return None when the process serves; otherwise why it ended, or why it was killed."""
-        silence = SilenceTimer(process.pid, self._log_path)
+        silence = SilenceTimer(process.pid, self.log.path)
         # A look for signs of life reads several files, and costs more than a probe.
         looking_pause = min(WAIT_SECONDS, self.spec.silence_seconds / 10)
         look_at = time.monotonic() + looking_pause
@@ -359,20 +382,6 @@ class _SupervisedProcess:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
 
-    def _rotate_and_get_log_path(self) -> Path:
-        """Return the file of the output, which begins anew when it is long."""
-        self._log_path.parent.mkdir(parents=True, exist_ok=True)
-        if self._log_path.exists() and self._log_path.stat().st_size > LOG_MAX_BYTES:
-            self._log_path.replace(self._log_path.with_suffix(".log.1"))
-        return self._log_path
-
-    def _read_last_output(self) -> str:
-        if not self._log_path.exists():
-            return ""
-        with self._log_path.open("rb") as output:
-            output.seek(max(0, self._log_path.stat().st_size - LAST_LINES_BYTES))
-            return output.read().decode(errors="replace")
-
 
 @asynccontextmanager
 async def run_supervisor(
@@ -386,8 +395,10 @@ async def run_supervisor(
     report = StartReporter(announce)
     reporting = asyncio.create_task(report.report_until_cancelled(), name="report what is starting")
     supervisor = ProcessSupervisor(run_file, logs, report)
+    shortening = asyncio.create_task(supervisor.shorten_logs_until_cancelled(), name="shorten logs")
     try:
         yield supervisor
     finally:
         reporting.cancel()
+        shortening.cancel()
         await supervisor.stop()

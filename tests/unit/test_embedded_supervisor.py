@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,41 @@ async def test_a_part_that_dies_is_started_again(supervisor: ProcessSupervisor, 
     await supervisor.wait_until_ready("lamp")
     assert supervisor.list_pids()["lamp"] != first
     assert processes.read_process_identity(first) is None
+
+
+async def test_a_part_that_has_served_is_started_again_whatever_its_preparation_raises(
+    supervisor: ProcessSupervisor, tmp_path: Path
+) -> None:
+    """Such as for a file that a power failure left half written: it stayed down, and the command went on without it."""
+    errors: list[Exception] = []
+
+    async def prepare() -> None:
+        if errors:
+            raise errors.pop()
+
+    await supervisor.start(replace(script(tmp_path, "lamp", "touch lamp.ready; exec sleep 60"), prepare=prepare))
+    first = supervisor.list_pids()["lamp"]
+    errors.append(ValueError("no number"))
+    supervisor.kill_and_let_restart("lamp")
+    await supervisor.wait_until_ready("lamp")
+    assert not errors
+    assert supervisor.list_pids()["lamp"] != first
+
+
+async def test_a_log_is_made_short_while_its_process_runs(
+    supervisor: ProcessSupervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was only made short at a start: one that runs for months filled the disk."""
+    monkeypatch.setattr(processes, "LOG_MAX_BYTES", 1_000)
+    monkeypatch.setattr(supervisors, "LOGS_LOOKED_AT_SECONDS", 0.05)
+    text = "touch lamp.ready; while true; do echo a line of the lamp; sleep 0.001; done"
+    async with run_supervisor(supervisor._run_file, tmp_path / "logs") as shortening:
+        await shortening.start(script(tmp_path, "lamp", text))
+        log, earlier = tmp_path / "logs" / "lamp.log", tmp_path / "logs" / "lamp.log.1"
+        await eventually(lambda: earlier.exists() and 0 < log.stat().st_size < 1_000)
+        first = earlier.stat().st_mtime_ns
+        await eventually(lambda: earlier.stat().st_mtime_ns > first)
+    assert set(log.read_text().splitlines()) <= {"a line of the lamp"}
 
 
 async def test_a_part_that_cannot_start_says_why(supervisor: ProcessSupervisor, tmp_path: Path) -> None:
