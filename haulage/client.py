@@ -12,7 +12,7 @@ from types import TracebackType
 from haulage.errors import DownloadFailed
 from haulage.models import Download, DownloadRequest, State
 from haulage.saving import FileSaver, Progress, SavedFile, ignore_progress
-from haulage.transport import RetryingApiTransport
+from haulage.transport import RetryingApiTransport, encode_path_step
 
 FIRST_POLL_SECONDS = 0.1
 LONGEST_POLL_SECONDS = 1.0
@@ -50,7 +50,7 @@ class Client:
 
     async def read(self, task_id: str) -> Download:
         """Return the current state of a download."""
-        return Download.model_validate(await self._transport.request_json("GET", f"/v1/downloads/{task_id}"))
+        return Download.model_validate(await self._transport.request_json("GET", _build_path(task_id)))
 
     async def watch(self, task_id: str) -> AsyncIterator[Download]:
         """Yield the state of a download whenever it changes, until the download ends."""
@@ -94,15 +94,15 @@ class Client:
 
     async def cancel(self, task_id: str) -> Download:
         """Cancel a download and remove its data; a download that has ended is not changed."""
-        return Download.model_validate(await self._transport.request_json("POST", f"/v1/downloads/{task_id}/cancel"))
+        return Download.model_validate(await self._transport.request_json("POST", _build_path(task_id) + "/cancel"))
 
     async def retry(self, task_id: str) -> Download:
         """Retry a failed download, under the same id."""
-        return Download.model_validate(await self._transport.request_json("POST", f"/v1/downloads/{task_id}/retry"))
+        return Download.model_validate(await self._transport.request_json("POST", _build_path(task_id) + "/retry"))
 
     async def delete(self, task_id: str) -> Download:
         """Delete the file of a download that has ended."""
-        return Download.model_validate(await self._transport.request_json("DELETE", f"/v1/downloads/{task_id}"))
+        return Download.model_validate(await self._transport.request_json("DELETE", _build_path(task_id)))
 
     async def save(self, download: Download, path: Path, *, progress: Progress = ignore_progress) -> SavedFile:
         """Save the file of a finished download; on failure the path keeps its former content.
@@ -116,3 +116,7 @@ class Client:
         if download.state is not State.SUCCEEDED:
             raise DownloadFailed(download)
         return await FileSaver(self._transport, download, path, progress).fetch_check_and_move_into_place()
+
+
+def _build_path(task_id: str) -> str:
+    return f"/v1/downloads/{encode_path_step(task_id)}"

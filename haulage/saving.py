@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,6 +74,7 @@ class FileSaver:
         try:
             with part.open("wb") as out:
                 await self._fetch_with_resumed_links(out)
+                await asyncio.to_thread(_write_to_disk, out)
             self._require_expected_size_and_rows()
             part.replace(self._path)
         finally:
@@ -133,3 +135,9 @@ class FileSaver:
         rows = max(0, self._lines.lines - 1)
         if rows != self._download.rows:
             raise FileDamaged(f"The file has {rows:,} rows, the download {self._download.rows:,}. Fetch it again.")
+
+
+def _write_to_disk(out: BinaryIO) -> None:
+    """Have the disk hold the file before it takes the place of another one, also in a power failure."""
+    out.flush()
+    os.fsync(out.fileno())

@@ -11,7 +11,9 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
@@ -23,6 +25,8 @@ SLOW_ANSWER_SECONDS = 5.0
 """After this time without an answer it is logged that a request waits for one."""
 NO_ANSWER_LOGGED_SECONDS = 3.0
 """After this time without a connection it is logged that the request is tried again; a restart is shorter."""
+REQUEST_ID_HEADER = "X-Request-Id"
+"""Every response of Haulage has it, also one without a body; a proxy's own has not."""
 LOGGED_AGAIN_SECONDS = 60.0
 """How often at most the same reason for waiting is logged."""
 FIRST_PAUSE_SECONDS = 0.2
@@ -69,27 +73,34 @@ class RetryingApiTransport:
         return response.body
 
     async def request_redirect_location(self, path: str) -> str:
-        """Return the target of a redirect; raises what `json` does."""
+        """Return the target of a redirect; raises what `request_json` does."""
         response = await self._send("GET", path, {})
         if response.status >= 400 or "Location" not in response.headers:
             raise _build_refused_error(response, f"GET {self.base_url}{path}")
         return response.headers["Location"]
 
-    async def _send(self, method: str, path: str, options: dict[str, Any]) -> _Response:
+    async def request_any(self, method: str, path: str, **options: Any) -> ApiResponse:
+        """Return a successful response, whatever its form; raises what `request_json` does."""
+        response = await self._send(method, path, options)
+        if response.status >= 400 or REQUEST_ID_HEADER not in response.headers:
+            raise _build_refused_error(response, f"{method} {self.base_url}{path}")
+        return response
+
+    async def _send(self, method: str, path: str, options: dict[str, Any]) -> ApiResponse:
         """Retry until the server is not overloaded or the time is up; return the last response."""
         began = time.monotonic()
         deadline = began + self.patience_seconds
         pause = FIRST_PAUSE_SECONDS
         while True:
             response = await self._send_once(method, path, options)
-            if isinstance(response, _Response) and response.status not in RETRY_STATUSES:
+            if isinstance(response, ApiResponse) and response.status not in RETRY_STATUSES:
                 return response
-            wait = max(pause, response.retry_after_seconds) if isinstance(response, _Response) else pause
+            wait = max(pause, response.retry_after_seconds) if isinstance(response, ApiResponse) else pause
             if time.monotonic() + wait > deadline:
-                if isinstance(response, _Response):
+                if isinstance(response, ApiResponse):
                     return response
                 raise ApiUnreachable(f"{self.base_url} does not answer: {describe_error(response)}.") from response
-            if isinstance(response, _Response) and response.detail:
+            if isinstance(response, ApiResponse) and response.detail:
                 self.log_wait(response.detail)
             elif isinstance(response, Exception) and time.monotonic() - began >= NO_ANSWER_LOGGED_SECONDS:
                 self.log_wait(f"{self.base_url} does not answer ({describe_error(response)}).")
@@ -112,7 +123,7 @@ class RetryingApiTransport:
             *(method, self.base_url, path, SLOW_ANSWER_SECONDS),
         )
 
-    async def _send_once(self, method: str, path: str, options: dict[str, Any]) -> _Response | Exception:
+    async def _send_once(self, method: str, path: str, options: dict[str, Any]) -> ApiResponse | Exception:
         if self._session is None:
             raise RuntimeError("A Client is opened with `async with`.")
         url = self.base_url + path
@@ -129,19 +140,27 @@ class RetryingApiTransport:
                         "request_deprecated: %s %s may fail after %s; update the client",
                         *(method, url, response.headers.get("Sunset")),
                     )
-                return _Response(response.status, response.headers, _parse_object_or_none(await response.read()))
-        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
+                return ApiResponse(response.status, response.headers, await response.read())
+        except aiohttp.ClientResponseError:
+            return ConnectionError("what answers there speaks no HTTP")
+        except (aiohttp.ClientError, TimeoutError) as error:
             return error
         finally:
             slow.cancel()
 
 
 @dataclass(frozen=True)
-class _Response:
+class ApiResponse:
+    """A response of the API."""
+
     status: int
     headers: Mapping[str, str]
-    body: dict[str, Any] | None
-    """None if it was not a JSON object."""
+    content: bytes
+
+    @cached_property
+    def body(self) -> dict[str, Any] | None:
+        """The JSON object that it holds; None if it holds something else."""
+        return _parse_object_or_none(self.content)
 
     @property
     def detail(self) -> str:
@@ -152,6 +171,11 @@ class _Response:
     def retry_after_seconds(self) -> float:
         value = self.headers.get("Retry-After", "")
         return float(value) if value.isascii() and value.isdigit() else 0.0
+
+
+def encode_path_step(text: str) -> str:
+    """Return an id as a step of a path: with `#` or `?` in it, the request would be about another object."""
+    return quote(text, safe="")
 
 
 def describe_error(error: Exception) -> str:
@@ -191,7 +215,7 @@ def _parse_object_or_none(body: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _build_refused_error(response: _Response, request: str) -> RequestRefused:
+def _build_refused_error(response: ApiResponse, request: str) -> RequestRefused:
     if response.body is None or "detail" not in response.body:
         return RequestRefused(
             response.status, "no_haulage_api", f"{request} answered {response.status}, not as Haulage does.", ""

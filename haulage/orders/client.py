@@ -25,7 +25,7 @@ from haulage.orders.models import (
     SlicesActionResult,
     SliceState,
 )
-from haulage.transport import RetryingApiTransport
+from haulage.transport import RetryingApiTransport, encode_path_step
 
 FIRST_POLL_SECONDS = 0.2
 LONGEST_POLL_SECONDS = 2.0
@@ -72,7 +72,7 @@ class Orders:
     async def set_up(self, platform: str, setup: PlatformSetup) -> Platform:
         """Set up a platform under a number of your choice, or change its address and who receives its alarms."""
         body = setup.model_dump(mode="json", exclude_defaults=True)
-        return Platform.model_validate(await self._transport.request_json("PUT", f"{PLATFORMS}/{platform}", json=body))
+        return Platform.model_validate(await self._transport.request_json("PUT", _build_path(platform), json=body))
 
     async def configure(self, platform: str, **options: Any) -> PlatformConfig:
         """Change options of a platform, or with `default` of all; None takes a value from the level above."""
@@ -84,7 +84,7 @@ class Orders:
 
     async def get(self, platform: str) -> Platform:
         """Return the state of a platform."""
-        return Platform.model_validate(await self._transport.request_json("GET", f"{PLATFORMS}/{platform}"))
+        return Platform.model_validate(await self._transport.request_json("GET", _build_path(platform)))
 
     async def list_platforms(self, *, project_id: str | None = None) -> AsyncIterator[ListedPlatform]:
         """Yield the platforms, all or those of a project, newest first."""
@@ -162,9 +162,7 @@ class Orders:
 
     async def remove(self, platform: str, *, who: str, reason: str) -> None:
         """Remove a paused platform with its ledger and its configuration; its orders stay."""
-        await self._transport.request_json(
-            "POST", f"{PLATFORMS}/{platform}/remove", json={"who": who, "reason": reason}
-        )
+        await self._transport.request_json("POST", _build_path(platform, "remove"), json={"who": who, "reason": reason})
 
     async def trigger(self, platform: str) -> PlatformSchedule:
         """Claim now what has settled, instead of within a minute."""
@@ -182,7 +180,7 @@ class Orders:
     ) -> AsyncIterator[OrderSlice]:
         """Yield the slices of the ledger: all, those in a state, or those that overlap a time."""
         filters = {"state": state, "start": _format_timestamp(start), "end": _format_timestamp(end)}
-        async for each in self._iterate_items(f"{PLATFORMS}/{platform}/slices", filters):
+        async for each in self._iterate_items(_build_path(platform, "slices"), filters):
             yield OrderSlice.model_validate(each)
 
     async def redo(self, platform: str, choice: SliceChoice) -> SlicesActionResult:
@@ -210,7 +208,7 @@ class Orders:
 
     async def get_backfill(self, platform: str, backfill_id: str) -> Backfill:
         """Return the state of a backfill."""
-        return await self._send_and_parse(Backfill, "GET", platform, f"backfills/{backfill_id}")
+        return await self._send_and_parse(Backfill, "GET", platform, f"backfills/{encode_path_step(backfill_id)}")
 
     # orders
 
@@ -241,9 +239,7 @@ class Orders:
         self, model: type[Model], method: str, platform: str, path: str, body: dict[str, Any] | None = None
     ) -> Model:
         options = {} if body is None else {"json": body}
-        return model.model_validate(
-            await self._transport.request_json(method, f"{PLATFORMS}/{platform}/{path}", **options)
-        )
+        return model.model_validate(await self._transport.request_json(method, _build_path(platform, path), **options))
 
     async def _iterate_items(self, path: str, filters: dict[str, str | None]) -> AsyncIterator[Any]:
         params = {name: str(value) for name, value in filters.items() if value is not None} | {"limit": str(PAGE_SIZE)}
@@ -254,6 +250,10 @@ class Orders:
             if page["next_cursor"] is None:
                 return
             params["cursor"] = page["next_cursor"]
+
+
+def _build_path(platform: str, rest: str = "") -> str:
+    return f"{PLATFORMS}/{encode_path_step(platform)}" + (f"/{rest}" if rest else "")
 
 
 def _format_timestamp(moment: datetime | None) -> str | None:

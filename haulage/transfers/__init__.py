@@ -1,6 +1,6 @@
 """Typed client of transfers: one file to many hosts, followed until every host has it or it is known why not."""
 
-from haulage.transfers.client import Transfers
+from haulage.transfers.client import PartlyRequested, Transfers
 from haulage.transfers.models import (
     RetryJob,
     Target,
@@ -14,6 +14,7 @@ from haulage.transfers.models import (
 )
 
 __all__ = [
+    "PartlyRequested",
     "RetryJob",
     "Target",
     "TargetStatus",

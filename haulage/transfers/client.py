@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from urllib.parse import quote
 
+from haulage.errors import HaulageError, WorkFailed
 from haulage.transfers.models import (
     RetryJob,
     Target,
@@ -17,7 +17,7 @@ from haulage.transfers.models import (
     TransferState,
     TransferTask,
 )
-from haulage.transport import RetryingApiTransport
+from haulage.transport import RetryingApiTransport, encode_path_step
 
 FIRST_POLL_SECONDS = 0.2
 LONGEST_POLL_SECONDS = 2.0
@@ -25,6 +25,19 @@ BATCH_MAX = 5_000
 """Targets that the API takes in one request."""
 PAGE_SIZE = 1_000
 """Targets of a job in one response."""
+
+
+class PartlyRequested(WorkFailed):
+    """The file was requested for some of the targets only. `tasks` are those of the targets that are sent to."""
+
+    def __init__(self, tasks: Sequence[TransferTask], total: int, error: HaulageError) -> None:
+        self.tasks = tasks
+        job_ids = list(dict.fromkeys(task.job_id for task in tasks))
+        sentence = (
+            f"Of {total:,} targets the first {len(tasks):,} are requested, by {', '.join(job_ids)}; the others are "
+            f"not: {error}"
+        )
+        super().__init__(sentence, {"job_ids": job_ids, "requested": len(tasks)})
 
 
 class Transfers:
@@ -60,12 +73,20 @@ class Transfers:
 
         Requests that come within one window form a job. Several thousand targets may become several jobs: each task
         names its own.
+
+        Raises:
+            PartlyRequested: A request failed after others, whose targets are sent to.
         """
         tasks: list[TransferTask] = []
         for at in range(0, len(targets), BATCH_MAX):
             batch = [target.model_dump() for target in targets[at : at + BATCH_MAX]]
             body = file.model_dump() | {"targets": batch}
-            response = await self._transport.request_json("POST", "/v1/transfers:batch", json=body)
+            try:
+                response = await self._transport.request_json("POST", "/v1/transfers:batch", json=body)
+            except HaulageError as error:
+                if not tasks:
+                    raise
+                raise PartlyRequested(tasks, len(targets), error) from error
             job = {"job_id": response["job_id"]}
             tasks += [TransferTask.model_validate(each | job) for each in response["tasks"]]
         return tasks
@@ -147,4 +168,4 @@ class Transfers:
 
 def _build_path(id_: str, prefix: str = "") -> str:
     """Build the path of a task or a job; its id holds the path of the file."""
-    return f"/v1/transfers/{prefix}{quote(id_, safe='')}"
+    return f"/v1/transfers/{prefix}{encode_path_step(id_)}"

@@ -46,12 +46,14 @@ class ApiPeer:
         body = await request.json() if request.can_read_body else None
         self.seen.append(Seen(f"{request.method} {request.path}", dict(request.headers), dict(request.query), body))
         if request.path.endswith("/file"):
-            return web.Response(status=302, headers={"Location": f"{self.url}/store/file?sig=a%2Fb"})
+            return web.Response(
+                status=302, headers={"X-Request-Id": "req-1", "Location": f"{self.url}/store/file?sig=a%2Fb"}
+            )
         status, answer, headers = self.answers.pop(0)
         if answer is None:
             _break(request)
         if isinstance(answer, str):
-            return web.Response(status=status, text=answer, content_type="text/html")
+            return web.Response(status=status, text=answer, content_type="text/html", headers=headers)
         return web.json_response(answer, status=status, headers=headers)
 
     async def store(self, request: web.Request) -> web.StreamResponse:

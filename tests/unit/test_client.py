@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 
 import pytest
@@ -250,3 +251,19 @@ async def test_an_answer_that_calls_the_request_deprecated_is_logged_once(
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("request_deprecated: GET ")
     assert line.endswith(" may fail after Tue, 01 Jun 2027 00:00:00 GMT; update the client")
+
+
+async def test_what_speaks_no_http_is_no_api() -> None:
+    """Such as the port of a database: a sentence, where it was an error of the HTTP library."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with Client(f"http://127.0.0.1:{port}", "hlg_key", patience_seconds=0.1) as client:
+            with pytest.raises(ApiUnreachable, match="does not answer: what answers there speaks no HTTP"):
+                await client.read(TASK)

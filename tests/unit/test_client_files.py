@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,16 @@ async def test_a_broken_connection_is_taken_up(peer: ApiPeer, client: Client, tm
     assert ranges[0] is None
     assert len(ranges) == len(peer.seen) == 4
     assert all(ranges[1:])
+
+
+async def test_the_disk_has_the_file_before_it_takes_the_place_of_another(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power failure may leave neither of the two."""
+    sizes: list[int] = []
+    monkeypatch.setattr("os.fsync", lambda number: sizes.append(os.fstat(number).st_size))
+    await client.save(make_finished_download(), tmp_path / "out.csv")
+    assert sizes == [len(CONTENT)]
 
 
 async def test_an_expired_link_is_renewed(peer: ApiPeer, client: Client, tmp_path: Path) -> None:

@@ -61,6 +61,20 @@ async def orders(peer: ApiPeer) -> AsyncIterator[Orders]:
         yield opened
 
 
+async def test_a_number_with_a_mark_is_no_other_platform(peer: ApiPeer, orders: Orders) -> None:
+    """`shop-1#2` changed the address of `shop-1`: what follows the mark is no part of a path."""
+    setup = PlatformSetup(project_id="prj_1", kind="plain", shop="s", base_url="https://shop.example.com")
+    for number in ("shop-1#2", "shop-1?x=1", "a/../shop-1"):
+        peer.says(422, problem(422, "invalid_request", "There is no such number."))
+        with pytest.raises(RequestRefused):
+            await orders.set_up(number, setup)
+    assert [seen.line for seen in peer.seen] == [
+        "PUT /v1/platforms/shop-1#2",
+        "PUT /v1/platforms/shop-1?x=1",
+        "PUT /v1/platforms/a/../shop-1",
+    ]
+
+
 async def test_a_platform_is_set_up_and_configured(peer: ApiPeer, orders: Orders) -> None:
     """Only what is given is sent; None among the options is sent, because it takes a value back."""
     peer.says(200, PLATFORM)

@@ -15,6 +15,7 @@ from api.transfers import requests, responses
 from cli.transfers import follow_job
 from haulage import RequestRefused
 from haulage.transfers import (
+    PartlyRequested,
     RetryJob,
     Target,
     TargetsFailedAlike,
@@ -75,6 +76,22 @@ def _build_created(job_id: str, targets: Iterable[Target]) -> dict[str, Any]:
         for n, each in enumerate(targets)
     ]
     return {"job_id": job_id, "tasks": tasks}
+
+
+async def test_what_was_requested_before_a_refusal_is_said(peer: ApiPeer, transfers: Transfers) -> None:
+    """The targets of the first request are sent to: their job must not be lost with the error of the second."""
+    targets = [Target(target_agent_id=f"host-{n}") for n in range(BATCH_MAX + 1)]
+    peer.says(202, _build_created(JOB_ID, targets[:BATCH_MAX]))
+    peer.says(422, problem(422, "quota_too_small", "So many may never be open."))
+
+    with pytest.raises(PartlyRequested) as partly:
+        await transfers.send(FILE, targets)
+
+    assert len(partly.value.tasks) == BATCH_MAX
+    assert partly.value.facts == {"job_ids": [JOB_ID], "requested": BATCH_MAX}
+    assert str(partly.value) == (
+        f"Of 5,001 targets the first 5,000 are requested, by {JOB_ID}; the others are not: So many may never be open."
+    )
 
 
 async def test_targets_are_sent_in_batches_that_the_api_takes(peer: ApiPeer, transfers: Transfers) -> None:
