@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -140,6 +141,10 @@ async def record_action_before_and_status_after(
     entry = AuditedActionOutcome()
     try:
         yield entry
+    except asyncio.CancelledError:
+        # The time of the request is over: what it was to do may have happened, and its answer is an outage.
+        entry.status, entry.code = HTTPStatus.SERVICE_UNAVAILABLE, "unavailable"
+        raise
     except Exception as error:
         problem = problems.convert_error_to_problem(error, call.request_state.id)
         entry.status, entry.code = call.route.render(problem).status, problem.code

@@ -312,11 +312,22 @@ class BatchedLookup(AbstractBatcher[Key, Result | None]):
 
 
 class CachedRead(Generic[Result]):
-    """Read at most once in `seconds`; callers that come during a read wait for its result."""
+    """Read at most once in `seconds`; callers that come during a read wait for its result.
 
-    def __init__(self, read: Callable[[], Awaitable[Result]], seconds: float = FRESH_SECONDS) -> None:
+    Args:
+        seconds: How long a result is kept, however short its read was.
+        kept_max_seconds: How long one is kept whose read took long.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[Result]],
+        seconds: float = FRESH_SECONDS,
+        kept_max_seconds: float = KEPT_MAX_SECONDS,
+    ) -> None:
         self._read = read
         self._seconds = seconds
+        self._kept_max_seconds = kept_max_seconds
         self._fresh_until = 0.0
         self._reading: asyncio.Task[Result] | None = None
 
@@ -341,5 +352,5 @@ class CachedRead(Generic[Result]):
         result = await self._read()
         now = time.monotonic()
         # A failure is not kept: what has ended would be told for twenty times as long as it lasted.
-        self._fresh_until = max(self._fresh_until, now + min(KEPT_MAX_SECONDS, COST_FACTOR * (now - started)))
+        self._fresh_until = max(self._fresh_until, now + min(self._kept_max_seconds, COST_FACTOR * (now - started)))
         return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import nan
 from typing import Final
 
 from aiohttp import web
@@ -57,8 +58,9 @@ async def update_installation_gauges(app: web.Application) -> None:
         COMPONENT_UP.labels(component.name).set(component.ok)
         if component.milliseconds is not None:
             COMPONENT_SECONDS.labels(component.name).set(component.milliseconds / 1_000)
-    WEBHOOKS_PENDING.set(deliveries.count if deliveries else 0)
-    WEBHOOKS_OLDEST.set(deliveries.compute_age_of_oldest() if deliveries else 0)
+    # They have no labels to remove; a zero would say that nothing waits.
+    WEBHOOKS_PENDING.set(deliveries.count if deliveries else nan)
+    WEBHOOKS_OLDEST.set(deliveries.compute_age_of_oldest() if deliveries else nan)
     if overview is not None:
         _set_overview_gauges(overview)
 

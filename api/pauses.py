@@ -54,8 +54,8 @@ class CachedPauseCheckBySystem:
     """The pauses of systems and of types of tasks that this process knows, at most a second old."""
 
     def __init__(self, database: Database) -> None:
-        self._forget_cache_and_read_system = partial(store.list_pauses_by_subject, database)
-        self._cached = CachedRead(self._forget_cache_and_read_system, CACHE_SECONDS)
+        self._read_pauses = partial(store.list_pauses_by_subject, database)
+        self.invalidate_cached_pauses()
 
     async def find_pause(self, system: str) -> PauseRecord | None:
         """Return the pause of a system; None while it runs."""
@@ -72,7 +72,8 @@ class CachedPauseCheckBySystem:
 
     def invalidate_cached_pauses(self) -> None:
         """Read again at the next question, after a change by this process."""
-        self._cached = CachedRead(self._forget_cache_and_read_system, CACHE_SECONDS)
+        # A pause holds within this time also where the database is slow.
+        self._cached = CachedRead(self._read_pauses, CACHE_SECONDS, kept_max_seconds=CACHE_SECONDS)
 
 
 CACHE = web.AppKey("pauses", CachedPauseCheckBySystem)

@@ -13,6 +13,7 @@ from api.http.auth import build_missing_to_caller_fault
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Call, Caller, RouteAccess, Routes
+from api.http.validation import BodyTimestamp
 from domain import secrets as rules
 from domain.faults import Conflict, Forbidden, Invalid
 from domain.secrets import KeyRight
@@ -64,7 +65,7 @@ class CreateKeyRequest(Request):
     systems: Annotated[list[System], Field(min_length=1, max_length=len(SYSTEMS))] | None = Field(
         default=None, description="the systems that the key may use; null for all", examples=[["downloads"]]
     )
-    expires_at: AwareDatetime | None = Field(default=None, description="from when on it is refused; null for never")
+    expires_at: BodyTimestamp | None = Field(default=None, description="from when on it is refused; null for never")
 
     @field_validator("systems")
     @classmethod

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from api import batching
+from api import batching, pauses
 from api.batching import CachedRead
 from domain.workload import (
     ConcernKind,
@@ -21,7 +22,11 @@ from domain.workload import (
     sum_workloads,
 )
 from infra import temporal
+from stores.pauses import PauseRecord
 from systems import System
+
+if TYPE_CHECKING:
+    from infra.database import Database
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -54,6 +59,10 @@ class SlowReader:
         if self.fails:
             raise ConnectionError("unreachable")
         return self.reads
+
+    async def read_pauses(self) -> dict[str, PauseRecord]:
+        """Return the pauses: none at the first read."""
+        return {"downloads": PauseRecord(NOW, "ann", "it moves")} if await self.read() > 1 else {}
 
 
 @pytest.fixture
@@ -115,6 +124,19 @@ async def test_what_a_component_that_hung_held_up_is_not_kept_for_long(clock: Cl
         clock.seconds += batching.KEPT_MAX_SECONDS + 0.1
     reader.takes, reader.fails = 0.0, False
     assert await cached.get_fresh_or_read() == 2
+
+
+async def test_a_pause_holds_within_its_time_though_the_database_is_slow(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other API processes began work for twenty times as long as the read took, a minute at most."""
+    reader = SlowReader(clock)
+    monkeypatch.setattr("stores.pauses.list_pauses_by_subject", lambda _database: reader.read_pauses())
+    cached = pauses.CachedPauseCheckBySystem(cast("Database", None))
+    reader.takes = 3.0
+    assert await cached.find_pause("downloads") is None
+    clock.seconds += pauses.CACHE_SECONDS + 0.1
+    assert await cached.find_pause("downloads") is not None
 
 
 async def test_a_cancelled_caller_does_not_cancel_the_read_of_others(clock: Clock) -> None:

@@ -13,6 +13,7 @@ from api.downloads import queries
 from api.http import validation
 from api.http.models import Request
 from api.orders import requests as order_requests
+from api.projects import CreateKeyRequest
 
 EARLY, LATE = "2026-01-02T09:00:00Z", "2026-01-02T10:00:00Z"
 SKIP = {"reason": "the shop was closed"}
@@ -54,6 +55,13 @@ def test_a_time_may_be_open_or_end_later(model: type[Request], first: str, last:
     """Either bound alone, or both in turn."""
     for bounds in ({first: EARLY}, {last: LATE}, {first: EARLY, last: LATE}):
         assert model.model_validate_json(_json({**bounds, **others}))
+
+
+@pytest.mark.parametrize("end", ["9999-12-31T23:59:59-05:00", "2200-01-01T00:00:01Z", "1969-12-31T23:59:59Z"])
+def test_a_key_expires_at_a_time_that_every_answer_can_hold(end: str) -> None:
+    """In UTC the first is in the year 10000: the key could not be used, and the project's keys not be listed."""
+    with pytest.raises(ValidationError, match="it is outside 1970–2200; choose a time in that range"):
+        CreateKeyRequest.model_validate_json(_json({"expires_at": end}))
 
 
 def _json(fields: dict[str, Any]) -> str:
