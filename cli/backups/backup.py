@@ -11,11 +11,11 @@ import asyncio
 import hashlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from pydantic import AwareDatetime, BaseModel, SecretStr, ValidationError
 
@@ -234,22 +234,33 @@ async def _copy_all_objects_into_backup(settings: Settings, folder: Path) -> Non
     """Copy every object but what is staged; one that is removed meanwhile is left out."""
     store = ObjectStore(settings.objects)
     (folder / "objects").mkdir()
-    permits = asyncio.Semaphore(OBJECTS_AT_A_TIME)
-
-    async def copy(number: int, key: str) -> ObjectRecord | None:
-        async with permits:
-            try:
-                return await _download_object_into_backup(store, key, folder, f"objects/{number:08d}")
-            except ObjectMissing:
-                (folder / f"objects/{number:08d}").unlink(missing_ok=True)
-                return None
-
     try:
         keys = [listed.key for listed in await store.list("") if not listed.key.startswith(NOT_COPIED)]
-        records = await asyncio.gather(*(copy(number, key) for number, key in enumerate(keys)))
+        numbered = enumerate(keys)
+        with (folder / INDEX).open("w") as index:
+            # A few tasks that take one key after the other: a task for each would need memory for millions of them.
+            async with asyncio.TaskGroup() as copying:
+                for _ in range(OBJECTS_AT_A_TIME):
+                    copying.create_task(_copy_next_objects_into_backup(store, numbered, folder, index))
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
     finally:
         await store.close()
-    (folder / INDEX).write_text("".join(f"{record.model_dump_json()}\n" for record in records if record))
+
+
+async def _copy_next_objects_into_backup(
+    store: ObjectStore, numbered: Iterator[tuple[int, str]], folder: Path, index: TextIO
+) -> None:
+    """Copy objects until none is left, and write a line of the index for each."""
+    for number, key in numbered:
+        name = f"objects/{number:08d}"
+        try:
+            record = await _download_object_into_backup(store, key, folder, name)
+        except ObjectMissing:
+            (folder / name).unlink(missing_ok=True)
+            continue
+        if record is not None:
+            index.write(f"{record.model_dump_json()}\n")
 
 
 async def _download_object_into_backup(store: ObjectStore, key: str, folder: Path, name: str) -> ObjectRecord | None:
