@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import ssl
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,36 @@ def test_names_in_configurations_are_hosts() -> None:
         peers = re.search(r"-(?:peers|filer)=(\S+)", load_unit(name, "h").command)
         assert peers is not None
         assert [each.partition(":")[0] for each in peers[1].split(",")] == TOPOLOGY.list_hosts(parts)
+
+
+def test_the_proxy_serves_no_metrics_to_the_outside() -> None:
+    """They need no key, and name projects, platforms and types of tasks; `%6d` is an `m` for the API, too."""
+    proxy = (ETC / "haproxy/haproxy.cfg").read_text()
+    frontend = proxy.partition("frontend api\n")[2].partition("\n\n")[0]
+    assert "http-request deny deny_status 404 if { ssl_fc } { path,url_dec /metrics }" in frontend
+
+
+@pytest.mark.parametrize(("is_running", "copies"), [(True, True), (False, False), (False, True)])
+def test_a_standby_loses_its_data_for_a_whole_copy_alone(tmp_path: Path, is_running: bool, copies: bool) -> None:
+    """Run on the primary by mistake, or while the primary is away, the script removed what there was."""
+    data = tmp_path / "haulage"
+    data.mkdir()
+    (data / "PG_VERSION").write_text("before")
+    copy = 'for each in "$@"; do case "$each" in *.new) mkdir "$each"; echo copied > "$each/PG_VERSION";; esac; done'
+    for name, text in (("pg_ctl", f"exit {0 if is_running else 3}"), ("pg_basebackup", copy if copies else "exit 1")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o700)
+    script = (DEPLOY / "hosts/join-standby.sh").read_text()
+    script = script.replace("/var/lib/postgresql/haulage", str(data)).replace(
+        "/usr/lib/postgresql/15/bin", str(tmp_path)
+    )
+    environment = {"PATH": f"{tmp_path}:{os.defpath}", "REPLICATION_PASSWORD": "p"}
+    done = subprocess.run(["/bin/sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
+
+    is_replaced = copies and not is_running
+    assert (done.returncode == 0) is is_replaced, done.stderr
+    assert (data / "PG_VERSION").read_text().strip() == ("copied" if is_replaced else "before")
+    assert ("stop it first" in done.stderr) is is_running
 
 
 def test_the_database_has_a_connection_for_everybody() -> None:
