@@ -28,12 +28,14 @@ import typer
 import uvloop
 from typer.exceptions import TyperException
 
-from cli import addresses, command, downloads, installation, steering, transfers, wording
-from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay, Reason, Who
+from cli import addresses, command, downloads, installation, progress, steering, transfers, wording
+from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, Reason, Who
+from cli.progress import ProgressDisplay
 from dev.embedded.environment import load_environment_and_describe
 from domain import VERSION
 from domain.faults import Fault
 from haulage import DownloadRequest, Encoding, FileType, LateColumnPolicy
+from haulage.transport import encode_path_step
 from infra import log, settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -110,7 +112,7 @@ def demo(
         running.choose_parts(systems or [])
     except Fault as fault:
         raise typer.BadParameter(fault.record.sentence) from None
-    command.run_and_exit(running.run(_load_settings_for_terminal(data_dir), systems or [], command.show_progress))
+    command.run_and_exit(running.run(_load_settings_for_terminal(data_dir), systems or [], progress.show_progress))
 
 
 @app.command()
@@ -247,6 +249,8 @@ def ask(
 ) -> None:
     """Send one request to the API of a running `haulage up`, or to any Haulage API, and print the response.
 
+    Of a redirect, such as that to a file, the address is printed that it leads to.
+
     Exit codes: 0 the request succeeded, 2 the API refused it, 3 the API does not answer.
     """
     command.run_and_exit(
@@ -269,7 +273,12 @@ def pause_system(
 ) -> None:
     """Pause a system: it begins nothing, and finishes what it has begun."""
     _request_and_print_systems(
-        "POST", f"/v1/systems/{system}/pause", _build_operator_body(who, reason), api, data_dir, as_json=as_json
+        "POST",
+        f"/v1/systems/{encode_path_step(system)}/pause",
+        _build_operator_body(who, reason),
+        api,
+        data_dir,
+        as_json=as_json,
     )
 
 
@@ -279,7 +288,12 @@ def resume_system(
 ) -> None:
     """Resume a paused system."""
     _request_and_print_systems(
-        "POST", f"/v1/systems/{system}/resume", _build_operator_body(who, reason), api, data_dir, as_json=as_json
+        "POST",
+        f"/v1/systems/{encode_path_step(system)}/resume",
+        _build_operator_body(who, reason),
+        api,
+        data_dir,
+        as_json=as_json,
     )
 
 
@@ -315,7 +329,8 @@ def _describe_system(system: Mapping[str, Any]) -> str:
     pause = system["paused"]
     if pause is None:
         return f"{system['system']}: running"
-    return f"{system['system']}: paused since {pause['paused_at'][:19]} by {pause['who']}: {pause['reason']}"
+    since = f" since {pause['paused_at'][:19]}" if pause["paused_at"] else ""
+    return f"{system['system']}: paused{since} by {pause['who']}: {pause['reason']}"
 
 
 def _load_settings_for_terminal(data_dir: Path | None) -> settings.Settings:

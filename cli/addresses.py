@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from cli import command
-from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRun, ProgressDisplay, Reason, Who
+from cli.command import Api, AsJson, CommandFault, CommandOutput, DataDir, DryRun, Reason, Who
+from cli.progress import ProgressDisplay
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def mend(
     """Submit the corrected text of a message in quarantine; it becomes a new message."""
 
     async def mend_from_file(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
-        message = await addresses.mend(quarantine_id, file.read_text(), reason)
+        message = await addresses.mend(quarantine_id, command.read_text(file), reason)
         return CommandOutput(message.model_dump(mode="json"), (_describe_message(message),))
 
     _run_as_admin(mend_from_file, api, data_dir, as_json=as_json, who=who)
@@ -322,10 +323,7 @@ async def _publish_to_configured_pubsub(topic: str, payloads: Sequence[bytes]) -
 
 
 def _read_messages(arguments: Iterable[str], file: Path | None) -> list[bytes]:
-    try:
-        lines = file.read_text().splitlines() if file else []
-    except OSError as error:
-        raise CommandFault(f"{file} cannot be read: {error.strerror or error}.") from None
+    lines = command.read_lines(file) if file else []
     texts = [each for each in (*arguments, *lines) if each.strip()]
     if not texts:
         raise CommandFault("There is no message. Give some as arguments, or a --file.")

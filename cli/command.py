@@ -13,6 +13,7 @@ Exit codes of every command that talks to an API:
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import getpass
 import json
@@ -21,21 +22,20 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Protocol, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from cli.progress import ProgressDisplay, show_progress
 from cli.wording import replace_routes_by_commands
 from dev.embedded.environment import MARKER_VARIABLE, set_environment_of_running_installation
+from dev.embedded.run_file import replace_private_file
 from domain.faults import ComponentUnreachable, Fault
 from haulage.errors import ApiUnreachable, FileDamaged, HaulageError, RequestRefused, WorkFailed
 from haulage.projects import create_project
-from haulage.transport import RetryingApiTransport
+from haulage.transport import ApiResponse, RetryingApiTransport
 from infra import log, settings
 
 Api = Annotated[
@@ -54,7 +54,6 @@ KEY_FILE = "project-key"
 PROJECT_NAME = "local"
 CONNECT_TIMEOUT_SECONDS = 3.0
 """A wrong address is reported soon; later requests wait longer, as work survives a restart of the API."""
-LINE_EVERY_PERCENT = 25
 
 
 class StoppedEarly(Exception):
@@ -90,18 +89,6 @@ class CommandOutput:
 
 def do_nothing() -> None:
     """Check nothing: the default of `run`."""
-
-
-class ProgressDisplay(Protocol):
-    """Shows how far several things are, each by its name."""
-
-    def show(self, name: str, done: int, total: int | None, text: str) -> None:
-        """Show one of them.
-
-        Args:
-            total: None while it is not known.
-            text: The amount in words, with its unit.
-        """
 
 
 async def run_with_api(
@@ -144,10 +131,10 @@ async def send_request(data_dir: Path, url: str | None, method: str, path: str, 
         transport = RetryingApiTransport(address.url, address.key, CONNECT_TIMEOUT_SECONDS if method == "GET" else 0.0)
         await transport.open()
         try:
-            response = await transport.request_json(method, path, **_build_body_arguments(body))
+            response = await transport.request_any(method, path, **_build_body_arguments(body))
         finally:
             await transport.close()
-        return CommandOutput(response, (json.dumps(response, ensure_ascii=False, indent=2),))
+        return CommandOutput({}, tuple(_describe_response(response)))
 
     def require_leading_slash() -> None:
         if not path.startswith("/"):
@@ -156,6 +143,16 @@ async def send_request(data_dir: Path, url: str | None, method: str, path: str, 
     return await run_with_api(
         data_dir, url, send_and_print_response, as_json=False, as_admin=True, check=require_leading_slash
     )
+
+
+def _describe_response(response: ApiResponse) -> Iterator[str]:
+    """Yield what a response holds: JSON indented, other text as it is, and where a redirect leads."""
+    if response.body is not None:
+        yield json.dumps(response.body, ensure_ascii=False, indent=2)
+    elif response.content:
+        yield response.content.decode(errors="replace").rstrip("\n")
+    elif location := response.headers.get("Location"):
+        yield location
 
 
 def _build_body_arguments(body: str | None) -> dict[str, object]:
@@ -228,11 +225,11 @@ async def find_api_address_and_key(url: str | None, data_dir: Path, *, as_admin:
 async def load_or_create_project_key(url: str, admin_key: str, data_dir: Path) -> str:
     """Return the key of this machine's own project; create the project at the first call."""
     path = data_dir / KEY_FILE
-    if path.exists():
-        return path.read_text()
+    # A command that was killed while it wrote the file may have left an empty one.
+    if path.exists() and (key := path.read_text().strip()):
+        return key
     key = await create_project(url, admin_key, PROJECT_NAME, patience_seconds=CONNECT_TIMEOUT_SECONDS)
-    path.touch(mode=0o600)
-    path.write_text(key)
+    replace_private_file(path, key)
     return key
 
 
@@ -258,6 +255,23 @@ def print_error_and_get_exit_code(error: Exception, *, as_json: bool) -> int:
     return code
 
 
+def read_text(path: Path) -> str:
+    """Return the text of a file; raise CommandFault where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFault(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file, without their ends; raise CommandFault where it cannot be read.
+
+    Only a line feed ends one: JSON may hold U+2028 and the like, at which `splitlines` splits.
+    """
+    text = read_text(path)
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def get_user_name() -> str:
     """Return the name of the account; containers may have accounts without one."""
     try:
@@ -274,50 +288,6 @@ def print_warning(sentence: str) -> None:
 def print_line(line: str) -> None:
     """Print a line of the answer on standard output."""
     print(line)  # noqa: T201 (output of a command)
-
-
-@contextmanager
-def show_progress() -> Iterator[ProgressDisplay]:
-    """Yield a display that is shown on standard error while the block runs: bars on a terminal, lines elsewhere."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        yield _LineDisplay(console)
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[amount]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        yield _BarDisplay(progress)
-
-
-class _BarDisplay:
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._bars: dict[str, TaskID] = {}
-
-    def show(self, name: str, done: int, total: int | None, text: str) -> None:
-        if name not in self._bars:
-            self._bars[name] = self._progress.add_task(name, total=None, amount="")
-        self._progress.update(self._bars[name], completed=done, total=total, amount=text)
-
-
-class _LineDisplay:
-    """Prints a line whenever the text changes and a quarter more is done, and for the beginning and the end."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._last: dict[str, tuple[int, str]] = {}
-
-    def show(self, name: str, done: int, total: int | None, text: str) -> None:
-        """Print a line, or nothing where little has changed."""
-        percent = 100 * done // max(1, total) if total else 0
-        before, said = self._last.get(name, (-LINE_EVERY_PERCENT, ""))
-        if text != said and (not total or percent >= before + LINE_EVERY_PERCENT or (percent == 100 > before)):
-            self._last[name] = percent, text
-            self._console.print(f"{name}: {text}")
 
 
 def run_and_exit(
@@ -337,19 +307,30 @@ def run_and_exit(
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             code = runner.run(main) or 0
-    except Fault as fault:
-        print(f"haulage: {fault.record.sentence}", file=sys.stderr)  # noqa: T201 (output of a command)
-        code = 1
-    except ComponentUnreachable as error:
-        print(f"haulage: {error}", file=sys.stderr)  # noqa: T201
-        code = 1
     except KeyboardInterrupt:
         code = 130
-    except BaseException:  # noqa: BLE001 (nothing above would handle it)
-        # asyncio and typer would print it, but control does not return to them.
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:  # noqa: BLE001 (nothing above would handle it)
         code = 1
+        if sentence := _describe_failure(error):
+            print_warning(sentence)
+        else:
+            # asyncio and typer would print it, but control does not return to them.
+            sys.excepthook(*sys.exc_info())
     flush_and_exit(code)
+
+
+def _describe_failure(error: BaseException) -> str | None:
+    """Return a sentence about what is no error of this program; None for one that is."""
+    match error:
+        case Fault():
+            return error.record.sentence
+        case ComponentUnreachable() | CommandFault() | HaulageError():
+            return str(error)
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EROFS | errno.EFBIG):
+            return f"Nothing more could be written: {error.strerror}, {error.filename or 'a file'}."
+    from infra.outages import describe_expected_failure  # noqa: PLC0415 - it loads the clients of all components
+
+    return describe_expected_failure(error)
 
 
 def flush_and_exit(code: int) -> NoReturn:

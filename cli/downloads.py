@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import command
-from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, DryRun, ProgressDisplay
+from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, DryRun
+from cli.progress import ProgressDisplay
 from haulage.errors import RequestRefused, WorkFailed
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ class DownloadSelection:
     after: datetime | None = None
     before: datetime | None = None
     limit: int = 1_000
-    ended_as: str | None = None
-    """The only state that the command is for: it narrows what conditions choose, and is no condition."""
+    allowed_states: tuple[str, ...] = ()
+    """The states that the command is for: they narrow what conditions choose, and are no condition."""
 
     def require_either_ids_or_conditions(self) -> None:
         """Raise CommandFault where it would choose everything."""
@@ -57,21 +58,21 @@ class DownloadSelection:
 
         if self.task_ids:
             return [await client.read(task_id) for task_id in self.task_ids]
-        found: list[Download] = []
-        name = self.state or self.ended_as
-        state = None if name is None else DownloadState(name)
-        async for each in client.list(
-            state=state,
-            cause=self.cause,
-            operator_id=self.operator,
-            source_host=self.host,
-            created_after=_treat_naive_as_utc(self.after),
-            created_before=_treat_naive_as_utc(self.before),
-        ):
-            found.append(each)
-            if len(found) == self.limit:
-                break
-        return found
+        found: dict[str, Download] = {}
+        names = (self.state,) if self.state else self.allowed_states or (None,)
+        for name in names:
+            async for each in client.list(
+                state=None if name is None else DownloadState(name),
+                cause=self.cause,
+                operator_id=self.operator,
+                source_host=self.host,
+                created_after=_treat_naive_as_utc(self.after),
+                created_before=_treat_naive_as_utc(self.before),
+            ):
+                found[each.task_id] = each  # one that has begun meanwhile is listed twice
+                if len(found) == self.limit:
+                    return list(found.values())
+        return list(found.values())
 
 
 @app.command("list")
@@ -120,7 +121,8 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """Cancel downloads and remove their data; those that have ended are left."""
-    choice = DownloadSelection(task_ids, state, None, operator, host, after, before, limit)
+    states = ("pending", "running")
+    choice = DownloadSelection(task_ids, state, None, operator, host, after, before, limit, states)
     _apply_action_to_chosen_downloads(
         choice, "cancelled", lambda each: not each.state.final, "cancel", dry_run, api, data_dir, as_json
     )
@@ -141,7 +143,7 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Retry failed downloads, each under its id: those named, or the failed ones that match conditions."""
-    choice = DownloadSelection(task_ids, None, cause, operator, host, after, before, limit, ended_as="failed")
+    choice = DownloadSelection(task_ids, None, cause, operator, host, after, before, limit, ("failed",))
     _apply_action_to_chosen_downloads(
         choice, "retried", lambda each: each.state == "failed", "retry", dry_run, api, data_dir, as_json
     )
@@ -161,7 +163,7 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete the files of downloads that have succeeded, before they expire: those named, or that match conditions."""
-    choice = DownloadSelection(task_ids, None, None, operator, host, after, before, limit, ended_as="succeeded")
+    choice = DownloadSelection(task_ids, None, None, operator, host, after, before, limit, ("succeeded",))
     _apply_action_to_chosen_downloads(
         choice, "deleted", lambda each: each.state == "succeeded", "delete", dry_run, api, data_dir, as_json
     )
@@ -202,6 +204,8 @@ def _apply_action_to_chosen_downloads(
             else:
                 changed.append(each.task_id)
         sentence = f"{len(changed):,} of {len(chosen):,} downloads were {past_participle}."
+        if not choice.task_ids and len(chosen) == choice.limit:
+            sentence += " There may be more, as --limit ends here: run it again."
         if refused:
             raise WorkFailed(f"{sentence} {refused[0]}", {"task_ids": changed, "refused": refused})
         return CommandOutput({"task_ids": changed, "left": len(chosen) - len(allowed)}, (sentence,))

@@ -16,7 +16,8 @@ from typing import Any
 
 import typer
 
-from cli.command import CONNECT_TIMEOUT_SECONDS, ApiAddress, CommandFault, CommandOutput, ProgressDisplay, print_warning
+from cli.command import CONNECT_TIMEOUT_SECONDS, ApiAddress, CommandFault, CommandOutput, print_warning
+from cli.progress import ProgressDisplay
 from haulage import Client, Download, DownloadRequest, FileType, HaulageError, SavedFile, State
 from haulage.models import TYPES_BY_EXTENSION
 
@@ -59,11 +60,15 @@ def choose_file_type(given: FileType | None, out: Path | None) -> FileType:
 
 def parse_headers(lines: Sequence[str]) -> dict[str, str] | None:
     """Parse headers for the source, each written `Name: value`."""
-    pairs = [line.partition(":") for line in lines]
-    for (name, colon, _), line in zip(pairs, lines, strict=True):
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
         if not name.strip() or not colon:
             raise typer.BadParameter(f"{line!r} is no header. Write it as `Name: value`.", param_hint="--header")
-    return {name.strip(): value.strip() for name, _, value in pairs} or None
+        if name.strip().lower() in map(str.lower, headers):
+            raise typer.BadParameter(f"{name.strip()} is given twice. Give it once.", param_hint="--header")
+        headers[name.strip()] = value.strip()
+    return headers or None
 
 
 def load_template(path: Path | None) -> Any:

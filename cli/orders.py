@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli import command
-from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay, Reason, Who
+from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, Reason, Who
+from cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from haulage.orders import Orders, Platform

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,22 +20,24 @@ from cli.command import (
     CommandOutput,
     DataDir,
     DryRun,
-    ProgressDisplay,
     Reason,
     Who,
 )
 from cli.orders import Number, run_as_admin
 from cli.orders import app as order_app
+from cli.progress import ProgressDisplay
 from cli.tasks import TasksRefused, TypeName, app, require_known_status, run_with_client, strip_fail_reason_prefix
 
 if TYPE_CHECKING:
-    from haulage.orders import Orders
+    from haulage.orders import Orders, OrderSlice, SliceChoice, SlicesActionResult
     from haulage.tasks import Task, TaskEntryOutcome, Tasks
 
 __all__ = ["app", "order_app"]
 """The applications of `haulage tasks` and `haulage orders`, with these commands."""
 
 POLL_SECONDS = 0.5
+SLICE_ID_TIME = "%Y%m%dT%H%M%SZ"
+"""The form of the two times in the id of a slice."""
 
 ChosenIds = Annotated[list[str] | None, typer.Argument(help="Ids of tasks; or give --type and conditions.")]
 OfType = Annotated[str | None, typer.Option("--type", help="Tasks of this type, instead of ids.")]
@@ -58,7 +60,7 @@ def cancel(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel tasks, also those that a worker holds: by id, or up to 2,000 of a type that match."""
+    """Cancel tasks, also those that a worker holds: by id, or up to 2,000 of a type in each state that match."""
 
     async def cancel_by_ids(tasks: Tasks, ids: list[str]) -> list[TaskEntryOutcome]:
         return await tasks.cancel_many(ids)
@@ -173,8 +175,10 @@ def _apply_action_to_chosen_tasks(
         if task_ids:
             found: list[Task] = [await tasks.get(task_id) for task_id in task_ids]
         else:
-            wanted = Status[status.upper()] if status else None
-            found = await tasks.find(task_type=task_type, status=wanted, user_id=user)
+            # Each state by itself: among the newest of all there may be none that the action is for.
+            states = [each for each in Status if each.name.lower() in ({status.lower()} if status else allowed_states)]
+            lists = [await tasks.find(task_type=task_type, status=each, user_id=user) for each in states]
+            found = list({each.task_id: each for listed in lists for each in listed}.values())
         ids = [each.task_id for each in found if each.status.name.lower() in allowed_states]
         if dry_run:
             line = f"{len(ids):,} of {len(found):,} would be {past_participle}."
@@ -205,14 +209,15 @@ def redo(
     """Read slices again: those named, or the failed set; wait until that is done."""
     choice = _build_slice_choice(slices, code, who, reason, dry_run)
 
-    async def redo_and_wait(orders: Orders) -> Any:
-        before = {each.slice: each.finished_at async for each in orders.list_slices(platform)}
-        changed = await orders.redo(platform, choice)
+    async def redo_and_wait(orders: Orders, part: SliceChoice) -> SlicesActionResult:
+        before = await _load_slices_to_redo(orders, platform, part)
+        changed = await orders.redo(platform, part)
         if not dry_run:
-            await _wait_for_rereads(orders, platform, {name: before[name] for name in changed.done})
+            # One that is not in it has failed since.
+            await _wait_for_rereads(orders, platform, [before[name] for name in changed.done if name in before])
         return changed
 
-    _run_slice_action(redo_and_wait, "read again", dry_run, api, data_dir, as_json=as_json)
+    _run_slice_action(redo_and_wait, choice, "read again", dry_run, api, data_dir, as_json=as_json)
 
 
 @order_app.command()
@@ -229,7 +234,9 @@ def split(
 ) -> None:
     """Split failed slices into halves, which are read next."""
     choice = _build_slice_choice(slices, code, who, reason, dry_run)
-    _run_slice_action(lambda orders: orders.split(platform, choice), "split", dry_run, api, data_dir, as_json=as_json)
+    _run_slice_action(
+        lambda orders, part: orders.split(platform, part), choice, "split", dry_run, api, data_dir, as_json=as_json
+    )
 
 
 @order_app.command()
@@ -247,12 +254,15 @@ def skip(
     """Give failed slices up: orders of their time may be missing for ever."""
     choice = _build_slice_choice(slices, code, who, None, dry_run)
     _run_slice_action(
-        lambda orders: orders.skip(platform, choice, reason), "skipped", dry_run, api, data_dir, as_json=as_json
+        lambda orders, part: orders.skip(platform, part, reason),
+        *(choice, "skipped", dry_run, api, data_dir),
+        as_json=as_json,
     )
 
 
 def _run_slice_action(
-    act: Callable[[Orders], Awaitable[Any]],
+    act: Callable[[Orders, SliceChoice], Awaitable[SlicesActionResult]],
+    choice: SliceChoice,
     done_word: str,
     dry_run: bool,
     api: str | None,
@@ -261,30 +271,57 @@ def _run_slice_action(
     as_json: bool,
 ) -> None:
     async def change_slices_and_describe(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
-        changed = await act(orders)
+        changed = await act(orders, choice)
+        done, left, next_start = [*changed.done], [*changed.left], changed.next_start
+        while next_start is not None:  # the API changes some hundreds at a time
+            more = await act(orders, choice.model_copy(update={"start": next_start}))
+            done, left, next_start = [*done, *more.done], [*left, *more.left], more.next_start
+        changed = changed.model_copy(update={"done": done, "left": left, "next_start": None})
         lines = [f"{name}: {'would be ' if dry_run else ''}{done_word}" for name in changed.done]
-        left = tuple(f"{each.slice} is unchanged: {each.detail}" for each in changed.left)
-        return CommandOutput(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done_word}."]), left)
+        unchanged = tuple(f"{each.slice} is unchanged: {each.detail}" for each in changed.left)
+        return CommandOutput(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done_word}."]), unchanged)
 
     run_as_admin(change_slices_and_describe, api, data_dir, as_json=as_json)
 
 
-async def _wait_for_rereads(orders: Orders, platform: str, finished_before: Mapping[str, datetime | None]) -> None:
+async def _load_slices_to_redo(orders: Orders, platform: str, choice: SliceChoice) -> dict[str, OrderSlice]:
+    """Load slices as they are before they are read again: the failed set, or those around the named ones."""
+    from haulage.orders import SliceState
+
+    if choice.slices is None:
+        return {each.slice: each async for each in orders.list_slices(platform, state=SliceState.FAILED)}
+    start, end = _find_bounds_of_slices(choice.slices)
+    return {each.slice: each async for each in orders.list_slices(platform, start=start, end=end)}
+
+
+def _find_bounds_of_slices(names: Sequence[str]) -> tuple[datetime | None, datetime | None]:
+    """Return the first start and the last end in ids of slices; none where one is no id, which the API says."""
+    from datetime import UTC
+
+    try:
+        ends = [
+            datetime.strptime(text, SLICE_ID_TIME).replace(tzinfo=UTC) for name in names for text in name.split(":")
+        ]
+    except ValueError:
+        return None, None
+    return min(ends), max(ends)
+
+
+async def _wait_for_rereads(orders: Orders, platform: str, before: Sequence[OrderSlice]) -> None:
     """Wait until each slice has ended anew.
 
     Raises:
         WorkFailed: One of them failed again.
     """
     from haulage.errors import WorkFailed
-    from haulage.orders import BackfillState, SliceState
 
-    waiting = dict(finished_before)
+    waiting = {each.slice: _get_last_ends(each) for each in before}
     while waiting:
         await asyncio.sleep(POLL_SECONDS)
-        async for each in orders.list_slices(platform):
-            if each.slice not in waiting or (each.reread and each.reread.state is BackfillState.RUNNING):
-                continue
-            if each.state is SliceState.FAILED and each.finished_at == waiting[each.slice]:
+        start, end = min(each.window.start for each in before), max(each.window.end for each in before)
+        async for each in orders.list_slices(platform, start=start, end=end):
+            # The last end counts, and not what is under way: a worker may begin later than this looks.
+            if each.slice not in waiting or _get_last_ends(each) == waiting[each.slice]:
                 continue
             del waiting[each.slice]
             fault = each.fault if each.reread is None else each.reread.fault
@@ -292,7 +329,14 @@ async def _wait_for_rereads(orders: Orders, platform: str, finished_before: Mapp
                 raise WorkFailed(f"{each.slice} failed again: {fault.sentence}", {"slice": each.slice})
 
 
-def _build_slice_choice(slices: list[str] | None, code: str | None, who: str, reason: str | None, dry_run: bool) -> Any:
+def _get_last_ends(each: OrderSlice) -> tuple[datetime | None, datetime | None]:
+    """Return when a slice ended last, and when its last reading again did."""
+    return each.finished_at, each.reread.ended_at if each.reread else None
+
+
+def _build_slice_choice(
+    slices: list[str] | None, code: str | None, who: str, reason: str | None, dry_run: bool
+) -> SliceChoice:
     from haulage.orders import SliceChoice
 
     choice = SliceChoice(slices=slices) if slices else SliceChoice(code=code, all=code is None)

@@ -7,6 +7,7 @@ The exit codes are those of all commands (`cli/command.py`).
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import os
 import shutil
@@ -14,13 +15,15 @@ import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import command
-from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, ProgressDisplay
+from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir
+from cli.progress import ProgressDisplay
 from haulage.errors import HaulageError, WorkFailed
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ app = typer.Typer(no_args_is_help=True)
 
 POLL_SECONDS = 0.3
 ERROR_CHARACTERS = 300
+READ_BYTES = 64 * 1024
 TypeName = Annotated[str, typer.Argument(help="Name of a type of tasks.")]
 TaskIds = Annotated[list[str], typer.Argument(help="Ids of tasks, as `haulage tasks create` prints them.")]
 
@@ -80,14 +84,18 @@ def create(
     """
     from haulage.tasks import NewTask, TaskType
 
-    def require_any_content() -> None:
-        if not read_task_contents(contents or [], file):
+    new: list[NewTask] = []
+
+    def read_contents_once() -> None:
+        # A pipe is empty when it is read again.
+        texts = [*(contents or []), *(command.read_lines(file) if file else [])]
+        if not texts:
             raise CommandFault("No task was given. Give contents after the type, or --file.")
+        new.extend(NewTask(task_type=task_type, task_content=text) for text in texts)
 
     async def create_tasks_and_list_ids(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         if should_register:
             await tasks.register(TaskType(task_type=task_type))
-        new = [NewTask(task_type=task_type, task_content=text) for text in read_task_contents(contents or [], file)]
         outcomes = await tasks.create_many(new)
         ids = [outcome.task_id for outcome in outcomes if outcome.good]
         if refused := [outcome.msg for outcome in outcomes if not outcome.good]:
@@ -95,7 +103,7 @@ def create(
             raise TasksRefused(sentence, {"task_ids": ids, "refused": len(refused)})
         return CommandOutput({"task_ids": ids}, tuple(ids))
 
-    run_with_client(create_tasks_and_list_ids, api, data_dir, as_json, require_any_content)
+    run_with_client(create_tasks_and_list_ids, api, data_dir, as_json, read_contents_once)
 
 
 @app.command()
@@ -242,30 +250,30 @@ def build_program_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[
                 start_new_session=True,  # Ctrl-C stops the worker, which lets its programs end
             )
         try:
-            _, errors = await child.communicate()
+            last = await _pass_on_and_get_last_errors(child)
+            await child.wait()
         finally:
             if child.returncode is None:
-                child.kill()
+                # What the program has started is in its group, and would go on beside the task's next holder.
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
                 await child.wait()
-        sys.stderr.write(errors.decode(errors="replace"))
         if child.returncode:
-            last = errors.decode(errors="replace").strip()[-ERROR_CHARACTERS:]
             raise ProgramFailed(f"{program[0]} exited with {child.returncode}: {last or 'it printed no error'}")
 
     return run_program
 
 
-def read_task_contents(contents: list[str], path: Path | None) -> list[str]:
-    """Return the contents that were given, in order.
-
-    Raises:
-        CommandFault: The file cannot be read.
-    """
-    try:
-        lines = path.read_text().splitlines() if path else []
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFault(f"{path} cannot be read: {error}.") from None
-    return [*contents, *lines]
+async def _pass_on_and_get_last_errors(child: asyncio.subprocess.Process) -> str:
+    """Pass on what a program writes to standard error until it closes that; return the end of it."""
+    assert child.stderr is not None  # noqa: S101 (it was started with a pipe)
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    last = ""
+    while piece := await child.stderr.read(READ_BYTES):
+        text = decoder.decode(piece)
+        sys.stderr.write(text)
+        last = (last + text)[-2 * ERROR_CHARACTERS :]
+    return last.strip()[-ERROR_CHARACTERS:]
 
 
 def format_counts_line(task_type: str, found: TaskCountsByState) -> str:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli import command
-from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, ProgressDisplay
+from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir
+from cli.progress import ProgressDisplay
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import show_progress
+from cli.progress import show_progress
 from cli.up import EXAMPLES
 from demo.downloads import BOOK, draw_book
 from demo.part import Demo, Show

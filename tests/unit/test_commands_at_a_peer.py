@@ -1,0 +1,297 @@
+"""What commands ask of an API, and what they say and end with: in this process, with scripted answers."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import typer
+
+from cli import addresses, command, downloads, export, steering, tasks
+from dev.embedded.processes import read_process_identity
+from haulage import ApiUnreachable
+from infra.objects.failures import StoreFailure
+from infra.outages import DatabaseUnreachable
+from tests.support.api_peer import TASK, ApiPeer, problem, running_api_peer, status
+from tests.support.task_queue import make_held_task
+from tests.support.waiting import eventually
+
+GOOD = {"code": 0, "msg": "SUCCESS"}
+LAST_PAGE = {"next_cursor": None}
+SLICE = "20261120T100000Z:20261120T101000Z"
+LATER_SLICE = "20261121T100000Z:20261121T101000Z"
+
+RunCommand = Callable[..., Awaitable[int]]
+
+
+@pytest.fixture
+async def peer(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiPeer]:
+    """An API with scripted responses."""
+    monkeypatch.setenv(command.KEY_VARIABLE, "hlg_key")
+    async with running_api_peer() as running:
+        yield running
+
+
+@pytest.fixture
+def run_command(peer: ApiPeer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunCommand:
+    """Run a command's function; return its exit code instead of exiting."""
+    started: list[Coroutine[Any, Any, int]] = []
+    monkeypatch.setattr(command, "run_and_exit", started.append)
+    # The log of this process is that of the tests.
+    monkeypatch.setattr("infra.log.configure_json_logging", lambda _level: None)
+    monkeypatch.setattr(logging.getLogger("haulage"), "handlers", [])
+    monkeypatch.setattr(logging.getLogger("haulage"), "propagate", True)
+
+    async def run(function: Callable[..., None], *arguments: Any, **options: Any) -> int:
+        function(*arguments, api=peer.url, data_dir=tmp_path, **options)
+        return await started.pop()
+
+    return run
+
+
+def build_task(task_id: str, state: int) -> dict[str, Any]:
+    """A task as the API lists it."""
+    now = "2026-11-20T10:00:00Z"
+    numbers = ("task_priority", "crt_retry_num", "max_retry_num", "max_retry_interval", "order_time")
+    texts = ("user_id", "stage", "schedule_log", "task_content")
+    more = {**dict.fromkeys(numbers, 0), **dict.fromkeys(texts, ""), "create_time": now, "modify_time": now}
+    return {"task_id": task_id, "task_type": "video", "status": state, **more}
+
+
+def build_slice(name: str, **changes: Any) -> dict[str, Any]:
+    """A slice as the API lists it."""
+    start, end = (f"{text[:4]}-{text[4:6]}-{text[6:11]}:{text[11:13]}:00Z" for text in name.split(":"))
+    ends = {"claimed_at": start, "finished_at": end}
+    same = {"state": "done", "track": "live", "attempts": 1, "workflow_id": "w", "window": {"start": start, "end": end}}
+    return {"slice": name, **same, **ends, **changes}
+
+
+async def test_tasks_are_created_from_a_pipe(peer: ApiPeer, run_command: RunCommand) -> None:
+    """It can be read once only; the command read it twice, created nothing, and ended with 0."""
+    reading, writing = os.pipe()
+    os.write(writing, b"cats\ndogs\n")
+    os.close(writing)
+    peer.says(200, {**GOOD, "results": [{"task_id": "t_video_1"}, {"task_id": "t_video_2"}]})
+
+    code = await run_command(tasks.create, "video", file=Path(f"/dev/fd/{reading}"))
+    os.close(reading)
+
+    assert code == 0
+    assert [each["task_content"] for each in peer.seen[0].body["task_list"]] == ["cats", "dogs"]
+
+
+def test_a_line_ends_at_a_line_feed_alone(tmp_path: Path) -> None:
+    """JSON may hold other separators in a text: one task became two, and a message was no JSON."""
+    path = tmp_path / "lines"
+    lines = ['{"a": "b\u2028c"}', "x\x0cy\x85z", "", "last"]
+    for text in ("\n".join(lines), "\n".join([*lines, ""]), "\r\n".join(lines)):
+        path.write_bytes(text.encode())
+        assert command.read_lines(path) == lines
+    path.write_bytes(b"")
+    assert command.read_lines(path) == []
+
+
+@pytest.mark.parametrize("content", [None, b"\xff"])
+async def test_a_text_that_cannot_be_read_is_said(
+    run_command: RunCommand, tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a sentence, not by a traceback."""
+    path = tmp_path / "text"
+    if content is not None:
+        path.write_bytes(content)
+    assert await run_command(addresses.mend, 1, path, "mended") == 2
+    assert capsys.readouterr().err.startswith(f"haulage: {path} cannot be read: ")
+
+
+async def test_only_downloads_that_have_not_ended_are_chosen_to_be_cancelled(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Among the newest of all there may be none; one that has begun meanwhile is cancelled once."""
+    running = status(task_id=f"dl_{1:024d}")
+    peer.says(200, {"items": [status(state="pending"), {**running, "state": "pending"}], **LAST_PAGE})
+    peer.says(200, {"items": [running], **LAST_PAGE})
+    for each in (TASK, running["task_id"]):
+        peer.says(200, status(task_id=each, state="cancelled"))
+
+    assert await run_command(downloads.cancel, host="erp.example.com") == 0
+
+    assert [each.query.get("state") for each in peer.seen[:2]] == ["pending", "running"]
+    assert [each.line for each in peer.seen[2:]] == [
+        f"POST /v1/downloads/{each}/cancel" for each in (TASK, running["task_id"])
+    ]
+    assert capsys.readouterr().out == "2 of 2 downloads were cancelled.\n"
+
+
+async def test_a_limit_that_leaves_downloads_is_said(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command may be run again."""
+    peer.says(200, {"items": [status(state="failed")] * 2, "next_cursor": "more"})
+    peer.says(200, status())
+
+    assert await run_command(downloads.retry, cause="source_status", limit=1) == 0
+
+    assert capsys.readouterr().out.endswith("There may be more, as --limit ends here: run it again.\n")
+
+
+async def test_only_tasks_that_have_not_ended_are_chosen_to_be_cancelled(
+    peer: ApiPeer, run_command: RunCommand
+) -> None:
+    """The newest two thousand of a type may all have ended."""
+    peer.says(200, {**GOOD, "task_list": [build_task("a", 1)]})
+    peer.says(200, {**GOOD, "task_list": [build_task("b", 2)]})
+    peer.says(200, {**GOOD, "results": [{"task_id": "a"}, {"task_id": "b"}]})
+
+    assert await run_command(steering.cancel, task_type="video") == 0
+
+    assert [each.query.get("status") for each in peer.seen[:2]] == ["1", "2"]
+    assert peer.seen[2].body == {"task_ids": ["a", "b"]}
+
+
+async def test_a_complete_slice_is_waited_for_until_it_is_read_again(
+    peer: ApiPeer, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A worker may begin later than the command looks: what is there then is of an earlier reading."""
+    monkeypatch.setattr(steering, "POLL_SECONDS", 0)
+    fault = {"code": "platform_failed", "message": "It failed.", "hint": ""}
+    before = build_slice(SLICE, reread={"state": "failed", "ended_at": "2026-11-22T10:00:00Z", "fault": fault})
+    under_way = build_slice(SLICE, reread={"state": "running", "ended_at": "2026-11-22T10:00:00Z"})
+    after = build_slice(SLICE, reread={"state": "succeeded", "ended_at": "2026-11-23T10:00:00Z"})
+    peer.says(200, {"items": [before], **LAST_PAGE})
+    peer.says(202, {"done": [SLICE], "left": []})
+    for each in (before, under_way, after):
+        peer.says(200, {"items": [each], **LAST_PAGE})
+
+    assert await run_command(steering.redo, "shop-1", [SLICE]) == 0
+
+    assert capsys.readouterr().out == f"{SLICE}: read again\n"
+    assert not peer.answers
+    # Not the whole ledger, which may have a hundred thousand slices.
+    assert {each.query["start"] for each in peer.seen if "limit" in each.query} == {"2026-11-20T10:00:00+00:00"}
+
+
+async def test_a_failed_set_is_changed_to_its_end(
+    peer: ApiPeer, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API changes a thousand at a time, and says where to go on."""
+    peer.says(200, {"done": [SLICE], "left": [], "next_start": "2026-11-21T10:00:00Z"})
+    peer.says(200, {"done": [LATER_SLICE], "left": []})
+
+    assert await run_command(steering.split, "shop-1") == 0
+
+    assert [each.body.get("start") for each in peer.seen] == [None, "2026-11-21T10:00:00Z"]
+    assert capsys.readouterr().out == f"{SLICE}: split\n{LATER_SLICE}: split\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "printed"),
+    [(204, "", ""), (200, "haulage_component_up 1\n", "haulage_component_up 1\n"), (200, {"a": 1}, '{\n  "a": 1\n}\n')],
+    ids=["nothing", "a text", "JSON"],
+)
+async def test_whatever_a_request_is_answered_with_is_printed(
+    peer: ApiPeer, tmp_path: Path, code: int, answer: Any, printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A key that was revoked was said to be refused, as there is no JSON in the answer."""
+    peer.says(code, answer, **{"X-Request-Id": "req-1"})
+    assert await command.send_request(tmp_path, peer.url, "DELETE", "/v1/projects/p/keys/k", None) == 0
+    assert capsys.readouterr().out == printed
+
+
+async def test_the_address_of_a_file_is_printed(
+    peer: ApiPeer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An export that found no room for the file names this request."""
+    assert await command.send_request(tmp_path, peer.url, "GET", f"/v1/downloads/{TASK}/file", None) == 0
+    assert capsys.readouterr().out == f"{peer.url}/store/file?sig=a%2Fb\n"
+
+
+async def test_a_page_of_something_else_is_no_answer(
+    peer: ApiPeer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as the page of a proxy."""
+    peer.says(200, "<html>")
+    assert await command.send_request(tmp_path, peer.url, "GET", "/v1/systems", None) == 2
+    assert "answered 200, not as Haulage does" in capsys.readouterr().err
+
+
+async def test_a_key_file_without_a_key_is_written_anew(peer: ApiPeer, tmp_path: Path) -> None:
+    """A command that was killed while it wrote the file, or a full disk, left one that no later command could use."""
+    path = tmp_path / command.KEY_FILE
+    path.touch()
+    peer.says(201, {"key": {"api_key": "hlg_new"}})
+
+    assert await command.load_or_create_project_key(peer.url, "admin", tmp_path) == "hlg_new"
+    assert await command.load_or_create_project_key(peer.url, "admin", tmp_path) == "hlg_new"
+
+    assert [each.name for each in tmp_path.iterdir()] == [command.KEY_FILE]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/copy/f"),
+            "Nothing more could be written: No space left on",
+        ),
+        (StoreFailure("The store refused it. Try again.", key="k", code="c"), "The store refused it. Try again."),
+        (DatabaseUnreachable("PostgreSQL accepted no connection."), "PostgreSQL accepted no connection."),
+        (ApiUnreachable("http://h does not answer."), "http://h does not answer."),
+    ],
+)
+def test_what_fails_outside_ends_a_command_in_a_sentence(
+    error: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A backup onto a full disk ended with a traceback."""
+
+    async def fail() -> NoReturn:
+        raise error
+
+    ended: list[int] = []
+    monkeypatch.setattr(command, "flush_and_exit", ended.append)
+    run: Callable[[Coroutine[Any, Any, None]], object] = command.run_and_exit
+    run(fail())
+    assert ended == [1]
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"haulage: {sentence}")
+    assert printed.count("\n") == 1
+
+
+async def test_a_program_ends_with_all_that_it_has_started(tmp_path: Path) -> None:
+    """A task that another worker holds by now was done on by what the killed program had started."""
+    started = tmp_path / "pid"
+    program = ["sh", "-c", f"sleep 60 & echo $! > {started}; wait"]
+    running = asyncio.ensure_future(tasks.build_program_handler(program)(make_held_task(1)))
+    await eventually(lambda: started.exists() and started.read_text().strip())
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await eventually(lambda: read_process_identity(int(started.read_text())) is None)
+
+
+async def test_a_program_that_prints_much_needs_no_memory(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its errors are passed on as they come; the end of them is the reason of the failure."""
+    program = [sys.executable, "-c", "import sys; sys.stderr.write('ü' * 300_000 + 'last'); sys.exit(3)"]
+    with pytest.raises(tasks.ProgramFailed, match=r"exited with 3: ü{296}last$"):
+        await tasks.build_program_handler(program)(make_held_task(1))
+    assert len(capfd.readouterr().err) == 300_004
+
+
+def test_a_header_that_is_given_twice_is_refused() -> None:
+    """The first was left out in silence."""
+    with pytest.raises(typer.BadParameter, match="cookie is given twice"):
+        export.parse_headers(["Cookie: a=1", "cookie: b=2"])
+
+
+async def test_an_id_with_a_mark_names_no_other_object(peer: ApiPeer, run_command: RunCommand) -> None:
+    """What follows `#` or `?` was cut off: another download was cancelled."""
+    peer.says(404, problem(404, "not_found", "There is nothing here."))
+    assert await run_command(downloads.cancel, [f"{TASK}#2"]) == 2
+    assert peer.seen[0].line == f"GET /v1/downloads/{TASK}#2"
