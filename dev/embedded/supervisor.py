@@ -14,15 +14,7 @@ from typing import TypeAlias
 
 from dev.embedded import processes
 from dev.embedded.preloading import ForkedProcess
-from dev.embedded.processes import (
-    Announce,
-    ProcessLog,
-    RecordedProcess,
-    SilenceTimer,
-    StartReporter,
-    StartStep,
-    announce_by_log,
-)
+from dev.embedded.processes import Announce, ProcessLog, RecordedProcess, SilenceTimer, StartReporter, StartStep
 from dev.embedded.run_file import RunFile
 from domain.faults import Fault
 from infra import log
@@ -132,9 +124,7 @@ class ProcessSupervisor:
         """
         if taken := {spec.name for spec in specs} & self._processes.keys():
             raise ValueError(f"{', '.join(sorted(taken))}: running already; stop that group first, or use other names")
-        group = [
-            _SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log", self.report) for spec in specs
-        ]
+        group = list(map(self._create_process, specs))
         self._groups.append(group)
         try:
             async with asyncio.TaskGroup() as starting:
@@ -153,7 +143,10 @@ class ProcessSupervisor:
         Raises:
             StartFailed: It ended with an exit code other than 0, or showed no sign of life for too long.
         """
-        await _SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log", self.report).run_until_it_ends()
+        await self._create_process(spec).run_until_it_ends()
+
+    def _create_process(self, spec: ProcessSpec) -> _SupervisedProcess:
+        return _SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log", self.report)
 
     async def stop_group(self, *specs: ProcessSpec) -> None:
         """Stop a group that was started together, and forget it."""
@@ -269,13 +262,11 @@ class _SupervisedProcess:
             attempts += 1
             try:
                 reason = await self._run_once(began)
-            except OSError as error:
-                reason = f"the system refused: {error}"
             except Exception as error:
                 # What has served is started again whatever happens: nothing else would start it.
-                if not self._served:
+                if not (self._served or isinstance(error, OSError)):
                     raise
-                reason = f"{type(error).__name__}: {error}"
+                reason = f"the system refused: {error}" if isinstance(error, OSError) else repr(error)
             if self._process:
                 await self._terminate(self._process)
             if not self._served and attempts == FIRST_ATTEMPTS:
@@ -385,7 +376,7 @@ class _SupervisedProcess:
 
 @asynccontextmanager
 async def run_supervisor(
-    run_file: RunFile, logs: Path, announce: Announce = announce_by_log
+    run_file: RunFile, logs: Path, announce: Announce = processes.announce_by_log
 ) -> AsyncIterator[ProcessSupervisor]:
     """Yield a supervisor, and stop everything that it has started at the end of the block.
 
