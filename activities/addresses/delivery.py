@@ -57,28 +57,35 @@ class ModulesClientForSendingAndLookups(Protocol):
 async def check_send_and_record_step(
     database: Database, settings: AddressSettings, modules: ModulesClientForSendingAndLookups, params: ApplyStepInput
 ) -> AppliedMessageCounts:
-    """Apply a step, group by group."""
+    """Apply a step, group by group; of a group with large messages, part by part."""
     total = AppliedMessageCounts()
     for group in params.step:
-        messages = await load_unfinished_messages(database, params.cycle_id, group)
-        blocked = await find_blocker_of_each_blocked_message(database, settings, params, messages)
-        sendable = [each for each in messages if each.operation.seq not in blocked]
-        answers = await _check_swaps_and_send_messages(modules, sendable)
-        updates = [
-            combine_module_results(each.operation, each.reason, answers[each.operation.seq]) for each in sendable
-        ]
-        updates += [
-            _build_blocked_update(each, blocked[each.operation.seq])
-            for each in messages
-            if each.operation.seq in blocked
-        ]
-        written = await acknowledgements.write_results_and_count_ended_messages(database, settings, params, updates)
-        total = AppliedMessageCounts(
-            done=total.done + written.done,
-            failed=total.failed + written.failed,
-            superseded=total.superseded + written.superseded,
-        )
+        for part in await delivery.split_into_parts_by_size(database, group):
+            written = await _check_send_and_record_part(database, settings, modules, params, part)
+            total = AppliedMessageCounts(
+                done=total.done + written.done,
+                failed=total.failed + written.failed,
+                superseded=total.superseded + written.superseded,
+            )
     return total
+
+
+async def _check_send_and_record_part(
+    database: Database,
+    settings: AddressSettings,
+    modules: ModulesClientForSendingAndLookups,
+    params: ApplyStepInput,
+    ids: Sequence[int],
+) -> AppliedMessageCounts:
+    messages = await load_unfinished_messages(database, params.cycle_id, ids)
+    blocked = await find_blocker_of_each_blocked_message(database, settings, params, messages)
+    sendable = [each for each in messages if each.operation.seq not in blocked]
+    answers = await _check_swaps_and_send_messages(modules, sendable)
+    updates = [combine_module_results(each.operation, each.reason, answers[each.operation.seq]) for each in sendable]
+    updates += [
+        _build_blocked_update(each, blocked[each.operation.seq]) for each in messages if each.operation.seq in blocked
+    ]
+    return await acknowledgements.write_results_and_count_ended_messages(database, settings, params, updates)
 
 
 async def _check_swaps_and_send_messages(
@@ -143,15 +150,14 @@ async def confirm_unconfirmed_messages(database: Database, modules: ModulesClien
     silent: set[Module] = set()
     last, page = 0, UNCONFIRMED_PAGE
     while page == UNCONFIRMED_PAGE:
-        by_id = {
-            each.pair.id: each
-            for each in await delivery.list_unconfirmed_messages(database, silent, last, UNCONFIRMED_PAGE)
-        }
-        for group in ordering.group_swaps_without_shared_uprns(each.pair for each in by_id.values()):
-            silent |= await _repeat_applied_operations_and_write_confirmations(
-                database, modules, [by_id[id_] for id_ in group], silent
-            )
-        last, page = max(by_id, default=0), len(by_id)
+        ids = await delivery.list_unconfirmed_ids(database, silent, last, UNCONFIRMED_PAGE)
+        for part in await delivery.split_into_parts_by_size(database, ids):
+            by_id = {each.pair.id: each for each in await delivery.load_unconfirmed_messages(database, part)}
+            for group in ordering.group_swaps_without_shared_uprns(each.pair for each in by_id.values()):
+                silent |= await _repeat_applied_operations_and_write_confirmations(
+                    database, modules, [by_id[id_] for id_ in group], silent
+                )
+        last, page = max(ids, default=0), len(ids)
 
 
 async def _repeat_applied_operations_and_write_confirmations(

@@ -119,14 +119,14 @@ def pack_or_split_groups_into_sequential_steps(groups: Iterable[Sequence[int]], 
     """Split groups into parts of at most `size` messages, and pack these into steps to run one after the other.
 
     A step has at most as many messages as `STEP_GROUPS` full parts, and at most `size` parts: swaps of one address are
-    groups of one message each.
+    groups of one message each. Up to `STEP_MIN_MESSAGES` it has in any case: a history holds some ten thousand steps.
     """
     steps: list[CycleStep] = []
-    room = 0
+    room, most_parts = 0, max(size, STEP_MIN_MESSAGES)
     for part in (part for group in groups for part in _split_evenly(group, size)):
-        if len(part) > room or len(steps[-1]) == size:
+        if len(part) > room or len(steps[-1]) == most_parts:
             steps.append([])
-            room = size * STEP_GROUPS
+            room = max(size * STEP_GROUPS, STEP_MIN_MESSAGES)
         steps[-1].append(part)
         room -= len(part)
     return steps
@@ -147,6 +147,24 @@ def _split_evenly(ids: Sequence[int], size: int) -> list[list[int]]:
     """Split messages into as few parts of at most `size` as possible, of about equal length."""
     length = ceil(len(ids) / max(1, ceil(len(ids) / size))) or 1
     return [list(ids[start : start + length]) for start in range(0, len(ids), length)]
+
+
+def split_by_size(ids: Sequence[int], sizes: Mapping[int, int], max_bytes: int) -> list[list[int]]:
+    """Split messages into consecutive parts of at most `max_bytes`; one message alone may be larger.
+
+    Args:
+        sizes: The size of each message, in bytes; those that are not in it are small.
+    """
+    parts: list[list[int]] = []
+    room = 0
+    for id_ in ids:
+        size = sizes.get(id_, 0)
+        if not parts or size > room:
+            parts.append([])
+            room = max_bytes
+        parts[-1].append(id_)
+        room -= size
+    return parts
 
 
 class WaitKind(StrEnum):

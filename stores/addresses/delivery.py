@@ -25,7 +25,19 @@ from stores.tables.addresses import build_unfinished_condition
 Row: TypeAlias = "asyncpg.Record"
 _ACK_COLUMNS: Final = [(module, f"{module}_ack") for module in Module]
 _ACKS: Final = ", ".join(name for _, name in _ACK_COLUMNS)
-_MESSAGE_COLUMNS: Final = f"id, topic, uprn_1, uprn_2, address_id, payload::text, {_ACKS}, wait_reason::text"
+# Of a payload only what is sent: what else publishers write into it may be long.
+_MESSAGE_COLUMNS: Final = f"""
+    id, topic, uprn_1, uprn_2, address_id, {_ACKS}, wait_reason::text, CASE topic
+        WHEN '{Topic.CREATE_UPDATE}' THEN payload::text
+        WHEN '{Topic.SWAP}' THEN json_build_object('delete_after', coalesce(payload -> 'delete_after', 'false'))::text
+    END AS payload
+    """
+_SIZES: Final = f"""
+    SELECT id, octet_length(payload::text) AS bytes FROM im_infi_addr_sync_log
+    WHERE id = ANY($1::bigint[]) AND topic = '{Topic.CREATE_UPDATE}'
+    """  # noqa: S608 - constants only
+PART_MAX_BYTES: Final = 4 * 1024 * 1024
+"""Payloads that are loaded together; decoded and once more encoded for each module, they take many times as much."""
 _LOAD_GROUP: Final = f"""
     SELECT {_MESSAGE_COLUMNS}
     FROM im_infi_addr_sync_log WHERE id = ANY($1::bigint[]) AND cycle_id = $2 AND {OWNED} ORDER BY id
@@ -70,8 +82,17 @@ class UnfinishedLogMessage:
         return len(self.waits_for) < len(_ACK_COLUMNS) or self.reason.has_unsure_or_inherited_effect
 
 
+async def split_into_parts_by_size(database: Database, ids: Sequence[int]) -> list[list[int]]:
+    """Split messages into parts that may be loaded together, in the same order; one message alone may be larger."""
+    if len(ids) <= 1:
+        return [list(ids)] if ids else []
+    async with database.connection() as connection:
+        sizes = {row["id"]: row["bytes"] for row in await connection.fetch(_SIZES, ids)}
+    return ordering.split_by_size(ids, sizes, PART_MAX_BYTES)
+
+
 async def load_unfinished_messages(database: Database, cycle_id: str, ids: Sequence[int]) -> list[UnfinishedLogMessage]:
-    """Load the unfinished messages of a group; none if its cycle is over."""
+    """Load the unfinished messages of a group or of a part of it; none if its cycle is over."""
     async with database.connection() as connection:
         return [build_logged_message(row) for row in await connection.fetch(_LOAD_GROUP, ids, cycle_id)]
 
@@ -183,16 +204,20 @@ async def allow_given_up_swaps_one_more_try(database: Database, retries: int, id
 
 
 # While a later message of its UPRN is unfinished, a delayed call of this one might still take effect.
-_UNCONFIRMED: Final = f"""
+_LOAD_UNCONFIRMED: Final = f"""
     SELECT {_MESSAGE_COLUMNS}, NOT EXISTS (
         SELECT 1 FROM im_infi_addr_sync_log AS later
         WHERE later.uprn_1 = log.uprn_1 AND later.id > log.id AND later.proc_flag IN ('P', 'N')
           AND (later.topic = '{Topic.SWAP}') = (log.topic = '{Topic.SWAP}')
     ) AS is_final
     FROM im_infi_addr_sync_log AS log
+    WHERE id = ANY($1::bigint[]) AND proc_flag = 'Y' AND wait_reason ? 'unsure' ORDER BY id
+    """  # noqa: S608 - constants only
+_UNCONFIRMED: Final = """
+    SELECT id FROM im_infi_addr_sync_log
     WHERE proc_flag = 'Y' AND wait_reason ? 'unsure' AND NOT wait_reason -> 'unsure' <@ $1::text::jsonb AND id > $2
     ORDER BY id LIMIT $3
-    """  # noqa: S608 - constants only
+    """
 _CONFIRM_ACK: Final = """
     {0}_ack = coalesce(given.{0}, log.{0}_ack),
     {0}_ack_date = CASE WHEN given.{0} IS NULL THEN log.{0}_ack_date ELSE now() END,
@@ -222,12 +247,16 @@ class DoneMessageWithUnansweredModules:
         return self.message.reason.unsure
 
 
-async def list_unconfirmed_messages(
-    database: Database, silent: Set[Module], after: int, limit: int
-) -> list[DoneMessageWithUnansweredModules]:
-    """Return messages, in order of their ids, about which a module outside `silent` must be asked."""
+async def list_unconfirmed_ids(database: Database, silent: Set[Module], after: int, limit: int) -> list[int]:
+    """Return the ids of messages, in their order, about which a module outside `silent` must be asked."""
     async with database.connection() as connection:
-        rows = await connection.fetch(_UNCONFIRMED, json.dumps(sorted(silent)), after, limit)
+        return [row["id"] for row in await connection.fetch(_UNCONFIRMED, json.dumps(sorted(silent)), after, limit)]
+
+
+async def load_unconfirmed_messages(database: Database, ids: Sequence[int]) -> list[DoneMessageWithUnansweredModules]:
+    """Load those of the messages that some module may have applied without an answer."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(_LOAD_UNCONFIRMED, ids)
     return [
         DoneMessageWithUnansweredModules(
             build_logged_message(row),

@@ -211,6 +211,26 @@ async def test_a_module_that_says_nothing_is_not_asked_page_after_page(
     assert await world.fetch("SELECT 1 FROM im_infi_addr_sync_log WHERE wait_reason IS NOT NULL") == []
 
 
+async def test_large_messages_are_asked_about_in_parts(world: CycleHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only so many are in memory at a time as fit, and one at least."""
+
+    def creates(name: str) -> list[Said]:
+        return [(Topic.CREATE_UPDATE, f"{name}-{n}", {"uprn": n, "address_id": n, "record": {}}) for n in (2, 3, 4)]
+
+    await cycle(world, *creates("old"), faults=WFM_LOST)
+    await world.publish(creates("new"))
+    world.modules.faults = [None] * len(Module) + [Fault.AWAY]
+    await world.cycle()
+    assert await unheard(world) == ["old-2", "old-3", "old-4"]
+
+    monkeypatch.setattr("stores.addresses.delivery.PART_MAX_BYTES", 0, raising=False)
+    world.modules.calls.clear()
+    await delivery.confirm_unconfirmed_messages(world.database, world.modules)
+
+    assert [(module, len(op_ids)) for module, op_ids in world.modules.calls] == [(Module.WFM, 1)] * 3
+    assert await world.fetch("SELECT 1 FROM im_infi_addr_sync_log WHERE wait_reason IS NOT NULL") == []
+
+
 async def test_a_run_without_work_asks_about_what_was_not_heard(
     settings: Settings, database: Database, tmp_path: Any
 ) -> None:

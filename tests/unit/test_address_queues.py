@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -63,8 +64,9 @@ def test_steps_keep_the_order_of_groups_and_are_no_longer_than_they_may_be(group
 
     assert [id_ for step in steps for part in step for id_ in part] == [id_ for group in groups for id_ in group]
     assert all(0 < len(part) <= size for step in steps for part in step)
-    assert all(0 < len(step) <= size for step in steps)
-    assert all(sum(map(len, step)) <= size * ordering.STEP_GROUPS for step in steps)
+    assert all(0 < len(step) <= max(size, ordering.STEP_MIN_MESSAGES) for step in steps)
+    most = max(size * ordering.STEP_GROUPS, ordering.STEP_MIN_MESSAGES)
+    assert all(sum(map(len, step)) <= most for step in steps)
     assert sum(map(len, steps)) >= len(groups)
 
 
@@ -172,3 +174,24 @@ def test_who_makes_a_touched_message_needless_inherits_its_doubt() -> None:
 
     assert coalesced.superseded == {1: 2, 3: 4}
     assert coalesced.heirs == {2}
+
+
+@pytest.mark.parametrize("size", [1, 2, 10, 500])
+@pytest.mark.parametrize("groups", [[list(range(50_000))], [[id_] for id_ in range(50_000)]], ids=["apart", "in-a-row"])
+def test_the_swaps_of_a_cycle_fit_into_a_history(groups: list[list[int]], size: int) -> None:
+    """Three events of each activity, and each swap may be tried twice: an engine ends a run at some fifty thousand."""
+    steps = ordering.pack_or_split_groups_into_sequential_steps(groups, size)
+
+    assert 2 * 3 * len(steps) < 10_000
+
+
+@given(st.lists(st.integers(0, 9), max_size=20), st.integers(0, 9))
+def test_messages_are_split_by_their_sizes(sizes: list[int], most: int) -> None:
+    """In their order, as many together as fit; one that does not fit anywhere is alone."""
+    parts = ordering.split_by_size(range(len(sizes)), dict(enumerate(sizes)), most)
+
+    assert [id_ for part in parts for id_ in part] == list(range(len(sizes)))
+    for part, later in pairwise([*parts, []]):
+        total = sum(sizes[id_] for id_ in part)
+        assert total <= most or len([id_ for id_ in part if sizes[id_]]) == 1
+        assert not later or total + sizes[later[0]] > most
