@@ -38,9 +38,12 @@ ACKS_MAX: Final = 1_000
 """Ids in one call: a request may have 512 KiB, and an id has some hundred bytes."""
 PUBLISH_MAX: Final = 1_000
 """Messages that Pub/Sub takes in one call."""
+PUBLISH_MAX_BYTES: Final = 7_000_000
+"""Data of one call: Pub/Sub takes requests of 10 MB, and base64 makes the data a third longer."""
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 CALL_TIMEOUT_SECONDS: Final = 30.0
-ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
+ANSWER_MAX_BYTES: Final = 16 * 1024 * 1024
+"""One message of the largest size fits, in base64; of large ones, fewer are pulled at a time."""
 EXCERPT_CHARACTERS: Final = 500
 RETRY: Final = RetryPolicy((0.2, 1.0), patience_seconds=10.0)
 BREAKER_FAILURES: Final = 20
@@ -53,6 +56,8 @@ class PubSubFailure(ServiceFailure, ConnectionError):
 
     status: int | None = None
     """The status of the answer; None if there was none."""
+    is_too_large = False
+    """Whether the answer was larger than what is read: fewer messages at a time may fit."""
 
 
 class _PullResponse(msgspec.Struct, rename="camel"):
@@ -103,18 +108,20 @@ class PubSubClient:
     ) -> None:
         await self._transport.__aexit__(kind, error, traceback)
 
-    async def pull(self, subscription: str) -> list[ReceivedMessage]:
+    async def pull(self, subscription: str, max_messages: int | None = None) -> list[ReceivedMessage]:
         """Wait for messages and return them; return none if there are none within the timeout.
 
         A message whose envelope cannot be read says why, and is acknowledged like any other once it is stored. One
         without an id to acknowledge it by is logged and left to its deadline.
 
+        Args:
+            max_messages: The most messages; by default as many as the settings allow.
+
         Raises:
             PubSubFailure: There was no response, or not a valid one. Pulls are not repeated here.
         """
-        body = await self._call_with_retries(
-            subscription, "pull", {"maxMessages": self._settings.pull_max}, self._settings.timeout_seconds
-        )
+        wanted = {"maxMessages": max_messages or self._settings.pull_max}
+        body = await self._call_with_retries(subscription, "pull", wanted, self._settings.timeout_seconds)
         try:
             return _parse_messages_unless_all_unreadable(subscription, _PULL_RESPONSE.decode(body).received_messages)
         except (ValueError, RecursionError) as error:
@@ -152,8 +159,8 @@ class PubSubClient:
             PubSubFailure: A call failed. Messages of the calls before it are published.
         """
         ids: list[str] = []
-        for first in range(0, len(payloads), PUBLISH_MAX):
-            batch = [{"data": b64encode(each).decode()} for each in payloads[first : first + PUBLISH_MAX]]
+        for payloads_of_call in _split_by_count_and_size(payloads):
+            batch = [{"data": b64encode(each).decode()} for each in payloads_of_call]
             body = await self._call_with_retries(topic, "publish", {"messages": batch}, CALL_TIMEOUT_SECONDS)
             try:
                 ids += _PUBLISH_RESPONSE.decode(body).message_ids
@@ -181,11 +188,13 @@ class PubSubClient:
             if verb == "pull" and error.fault is TransportFailureKind.TIMEOUT:
                 # There were no messages to wait for.
                 return b"{}"
-            raise PubSubFailure(
+            failure = PubSubFailure(
                 f"Pub/Sub at {self._settings.base_url} gave no answer to {verb} of {resource} ({error}). "
                 "Check the network, and HAULAGE_ADDRESSES__PUBSUB__BASE_URL.",
-                is_transient=True,
-            ) from error
+                is_transient=error.fault is not TransportFailureKind.TOO_LARGE,
+            )
+            failure.is_too_large = error.fault is TransportFailureKind.TOO_LARGE
+            raise failure from error
         if response.status == 200:
             return response.body
         excerpt = response.body.decode(errors="replace")[:EXCERPT_CHARACTERS]
@@ -220,6 +229,19 @@ class PubSubClient:
             f"Pub/Sub at {self._settings.base_url} {breaker.describe_open_state()} "
             "Check the network, and HAULAGE_ADDRESSES__PUBSUB__BASE_URL."
         )
+
+
+def _split_by_count_and_size(payloads: Sequence[bytes]) -> list[list[bytes]]:
+    """Split messages into calls that Pub/Sub takes; one message alone may be larger, which it then refuses."""
+    calls: list[list[bytes]] = []
+    size = 0
+    for each in payloads:
+        if not calls or len(calls[-1]) == PUBLISH_MAX or size + len(each) > PUBLISH_MAX_BYTES:
+            calls.append([])
+            size = 0
+        calls[-1].append(each)
+        size += len(each)
+    return calls
 
 
 def _parse_messages_unless_all_unreadable(subscription: str, pulled: Sequence[msgspec.Raw]) -> list[ReceivedMessage]:

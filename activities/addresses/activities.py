@@ -1,11 +1,9 @@
-"""Activities of the cycle, of intake, of logical deletes and of housekeeping."""
+"""Activities of the cycle, of logical deletes and of housekeeping."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection, Sequence, Set
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol, TypeAlias
@@ -16,7 +14,6 @@ from temporalio.service import RPCError
 
 from activities.addresses import delivery
 from clients.modules import ModuleFailure
-from clients.pubsub import PubSubClient, PubSubFailure, ReceivedMessage
 from domain.addresses import activity_models, names
 from domain.addresses.activity_models import (
     AddressIdsByPurgeOutcome,
@@ -25,15 +22,11 @@ from domain.addresses.activity_models import (
     CyclePlanResult,
     EndedCycleToArchive,
     IdOfCycleToBegin,
-    IntakeMessageCounts,
     ListWaitingSwapsInput,
     LogicalDeleteCheckCounts,
-    PulledMessageCountsOrOff,
-    PullTopicInput,
     PurgeAddressesInput,
     StepsOfWaitingSwaps,
 )
-from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, Operation, OperationResult
 from domain.addresses.results import (
     IN_FLIGHT_MODULES,
@@ -48,11 +41,10 @@ from infra.database import Database
 from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
 from services import addresses
-from services.addresses import ConfigurationLoader, CycleTrigger
+from services.addresses import ConfigurationLoader
 from services.services import Services
 from stores import pauses
 from stores.addresses import cycle, logical_deletes
-from stores.addresses.inbox import DeliveredMessage, MessageLogAndQuarantineWriter
 
 _log = log.get(__name__)
 
@@ -138,108 +130,6 @@ class AddressCycleActivities:
                 return False
             raise
         return schedule.schedule.state.paused
-
-
-IDLE_SECONDS: Final = 0.2
-"""The pause after an empty response that came at once, which the real service never gives."""
-
-
-class AddressIntakeActivities:
-    """Pulls the messages of a topic into the inbox."""
-
-    def __init__(self, services: Services) -> None:
-        self._settings = services.settings.addresses
-        self._inbox = MessageLogAndQuarantineWriter(services.database, self._settings.message_max_bytes)
-        self._trigger = CycleTrigger(services.engine, self._settings.pause_seconds)
-
-    @activity.defn(name="address_pull")
-    async def pull_messages(self, params: PullTopicInput) -> PulledMessageCountsOrOff:
-        """Pull for a number of seconds, or until this worker stops."""
-        if not self._settings.pubsub.project:
-            return PulledMessageCountsOrOff(is_off=True)
-        async with send_heartbeats_during_block(), PubSubClient(self._settings.pubsub) as pubsub:
-            slice_ = _ConcurrentTopicPuller(
-                pubsub, self._inbox, self._trigger, params, get_subscription_name(self._settings, params.topic)
-            )
-            return PulledMessageCountsOrOff(
-                taken=await slice_.pull_concurrently_until_stopped(self._settings.pubsub.pulls)
-            )
-
-
-def get_subscription_name(settings: AddressSettings, topic: Topic) -> str:
-    """Return the subscription of a topic."""
-    names = settings.pubsub.subscriptions
-    return {Topic.SWAP: names.swap, Topic.CREATE_UPDATE: names.create_update, Topic.DELETE: names.delete}[topic]
-
-
-class _ConcurrentTopicPuller:
-    """Pulls one topic for a while with several pulls at a time: while one writes, another waits for messages."""
-
-    def __init__(
-        self,
-        pubsub: PubSubClient,
-        inbox: MessageLogAndQuarantineWriter,
-        trigger: CycleTrigger,
-        params: PullTopicInput,
-        name: str,
-    ) -> None:
-        self._pubsub = pubsub
-        self._inbox = inbox
-        self._trigger = trigger
-        self._topic = params.topic
-        self._subscription = name
-        self._until = time.monotonic() + params.seconds
-        self._stopping = asyncio.create_task(activity.wait_for_worker_shutdown())
-        self._counts = IntakeMessageCounts()
-
-    async def pull_concurrently_until_stopped(self, pulls: int) -> IntakeMessageCounts:
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(pulls):
-                    group.create_task(self._pull_repeatedly())
-        except ExceptionGroup as failures:
-            # The pulls of a slice fail for the same reason: one is enough for the history.
-            raise failures.exceptions[0] from None
-        finally:
-            self._stopping.cancel()
-        return self._counts
-
-    async def _pull_repeatedly(self) -> None:
-        while (left := self._until - time.monotonic()) > 0 and not self._stopping.done():
-            begun = time.monotonic()
-            received = await self._pull_once(left)
-            if received:
-                await self._store_and_acknowledge(received)
-            elif time.monotonic() - begun < IDLE_SECONDS:
-                await asyncio.wait([self._stopping], timeout=IDLE_SECONDS)
-
-    async def _pull_once(self, seconds: float) -> list[ReceivedMessage]:
-        """Return the messages that arrive in time. Those of a cancelled pull are delivered again."""
-        pulling = asyncio.create_task(self._pubsub.pull(self._subscription))
-        try:
-            await asyncio.wait([pulling, self._stopping], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            return await pulling if pulling.done() else []
-        finally:
-            pulling.cancel()
-            with suppress(asyncio.CancelledError, PubSubFailure):
-                await pulling
-
-    async def _store_and_acknowledge(self, received: list[ReceivedMessage]) -> None:
-        ack_ids = [each.ack_id for each in received]
-        try:
-            taken = await self._inbox.store_messages_or_quarantine_them(
-                [DeliveredMessage(self._topic, each.message, each.refusal) for each in received]
-            )
-        except Exception:
-            # Another worker may reach the database; kept here, they would wait for the end of their deadline.
-            with suppress(PubSubFailure):
-                await self._pubsub.make_available_for_next_pull(self._subscription, ack_ids)
-            raise
-        if taken.new:
-            self._trigger.request_cycle()
-        await self._pubsub.acknowledge(self._subscription, ack_ids)
-        self._counts = self._counts.add(taken)
-        _log.info("address_messages_received", topic=self._topic, **taken.model_dump())
 
 
 PurgeResults: TypeAlias = dict[Module, OperationResult]

@@ -322,6 +322,27 @@ class SharedRenewingToken:
             self._fetching = None
 
 
+class RequestSize:
+    """How many items a request asks for: fewer while they are large, so that the response stays within its limit.
+
+    Args:
+        most: The number for items of usual size.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.items = most
+        self._most = most
+
+    def shrink_if_possible(self, refused: int) -> bool:
+        """Ask for fewer after a response to this many was too large; return False if it was a single one."""
+        self.items = min(self.items, max(1, refused // 2))
+        return refused > 1
+
+    def grow(self) -> None:
+        """Ask for more, slowly: what is too large is sent in vain."""
+        self.items = min(self._most, self.items + max(1, self.items // 4))
+
+
 def parse_retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """Return the seconds of a `Retry-After` header, a number or a date; None if it is missing or malformed.
 

@@ -362,3 +362,37 @@ async def test_a_machine_without_a_metadata_server_is_told(monkeypatch: pytest.M
     async with PubSubClient(settings("http://127.0.0.1:9", key_file=METADATA)) as pubsub:
         with pytest.raises(ConnectionError, match="name a key file in HAULAGE_ADDRESSES__PUBSUB__KEY_FILE"):
             await pubsub.pull(NAME)
+
+
+async def test_more_than_fits_into_a_pull_is_a_failure_that_says_so(
+    sim: PubSubSim, publishing: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer at a time are taken, and the failure is no reason to call Pub/Sub less often."""
+    monkeypatch.setattr("clients.pubsub.ANSWER_MAX_BYTES", 1_000)
+    await publishing.publish(Topic.DELETE, *(delete(uprn, note="x" * 200) for uprn in range(1, 6)))
+    async with PubSubClient(settings(sim.base)) as pubsub:
+        with pytest.raises(PubSubFailure, match="too_large") as raised:
+            await pubsub.pull(NAME)
+        await asyncio.sleep(0.2)
+        received = await pubsub.pull(NAME, 1)
+
+    assert (raised.value.is_too_large, raised.value.is_transient, len(received)) == (True, False, 1)
+
+
+async def test_large_messages_are_published_in_several_calls(
+    sim: PubSubSim, publishing: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request has a limit of bytes; a message that is larger alone goes alone."""
+    monkeypatch.setattr("clients.pubsub.PUBLISH_MAX_BYTES", 250, raising=False)
+    publish, calls = sim.broker.publish, list[int]()
+
+    def record_and_publish(topic: str, messages: Any) -> list[str]:
+        calls.append(len(messages))
+        return publish(topic, messages)
+
+    monkeypatch.setattr(sim.broker, "publish", record_and_publish)
+    payloads = [b'{"uprn": 1, "note": "%s"}' % (b"x" * size) for size in (80, 80, 80, 900, 1)]
+    async with PubSubClient(settings(sim.base)) as pubsub:
+        ids = await pubsub.publish(Topic.DELETE, payloads)
+
+    assert (len(set(ids)), calls) == (5, [2, 1, 1, 1])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from activities.addresses.activities import AddressIntakeActivities, LogicalDeleteActivities
+    from activities.addresses.activities import LogicalDeleteActivities
     from activities.addresses.drift import DriftActivities
+    from activities.addresses.intake import AddressIntakeActivities
     from domain.addresses import names
     from domain.addresses.activity_models import (
         AddressIdsByPurgeOutcome,

@@ -6,13 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from activities.addresses.activities import (
-    AddressCycleActivities,
-    AddressHousekeeping,
-    AddressIntakeActivities,
-    LogicalDeleteActivities,
-)
+from activities.addresses.activities import AddressCycleActivities, AddressHousekeeping, LogicalDeleteActivities
 from activities.addresses.drift import DriftActivities
+from activities.addresses.intake import AddressIntakeActivities
 from domain.addresses import names
 from services.addresses import ConfigurationLoader, ModulesClientWithNewestSettings
 from services.services import Services
