@@ -143,6 +143,7 @@ ADDRESS_BATCH: Final = ActivityOptionsWithHeartbeat(
 ADDRESS_CHANGES: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(hours=2), heartbeat_timeout=timedelta(seconds=10), retry_policy=UNTIL_DONE
 )
+# Also of purges: a module may take its addresses one by one, and looks at the orders of each.
 ADDRESS_CHECK: Final = ActivityOptionsWithHeartbeat(
     start_to_close_timeout=timedelta(hours=6), heartbeat_timeout=timedelta(seconds=10), retry_policy=UNTIL_DONE
 )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from datetime import timedelta
+from typing import Any
 
 import pytest
+from temporalio import workflow
 
+from domain.addresses.activity_models import PURGE_MAX, AddressIdsByPurgeOutcome, PurgeAddressesInput
 from domain.addresses.operations import Module, OperationOutcome, OperationResult
 from domain.addresses.results import (
     ListedLogicalDelete,
@@ -13,6 +17,8 @@ from domain.addresses.results import (
     decide_purge_outcome,
     list_modules_with_orders_in_flight,
 )
+from infra.address_settings import ModuleSettings
+from workflows.addresses.maintenance import SelectedAddressesPurge
 
 LISTED = ListedLogicalDelete(11, 1, 60, frozenset({Module.OD}))
 NOBODY: Mapping[Module, Set[int] | None] = {Module.OD: set(), Module.WFM: set(), Module.ED: set()}
@@ -104,3 +110,18 @@ def test_a_purge_that_was_answered_before_counts_as_it_did_then() -> None:
     told = OperationResult(op_id="purge:11:7", outcome=OperationOutcome.ALREADY, was=OperationOutcome.APPLIED)
 
     assert decide_purge_outcome(dict.fromkeys(Module, told)) is PurgeOutcome.PURGED
+
+
+async def test_a_purge_has_the_time_that_modules_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each module may take five hundred addresses one by one, and look up the orders of each for half a minute."""
+    given: dict[str, Any] = {}
+
+    async def record_options(*_: object, **options: Any) -> AddressIdsByPurgeOutcome:
+        given.update(options)
+        return AddressIdsByPurgeOutcome()
+
+    monkeypatch.setattr(workflow, "execute_activity_method", record_options)
+    monkeypatch.setattr(workflow, "upsert_search_attributes", lambda _: None)
+    await SelectedAddressesPurge().run(PurgeAddressesInput(address_ids=[1], who="ann"))
+
+    assert given["start_to_close_timeout"] >= PURGE_MAX * ModuleSettings().timeout_seconds * timedelta(seconds=1)

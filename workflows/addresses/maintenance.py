@@ -94,7 +94,7 @@ class SelectedAddressesPurge:
         self._result = await workflow.execute_activity_method(
             LogicalDeleteActivities.purge_addresses,
             params,
-            **ADDRESS_BATCH,
+            **ADDRESS_CHECK,
             summary=f"purge {len(params.address_ids)} for {params.who}",
         )
         workflow.upsert_search_attributes([temporal.STATE.value_set(names.SUCCEEDED)])
