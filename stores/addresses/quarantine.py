@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import defer
 from sqlmodel import col, func, select
 
-from domain.addresses.messages import PublishedMessage, Topic
+from domain.addresses.messages import MSG_NO_MAX_CHARACTERS, PublishedMessage, Topic
 from domain.faults import Conflict, Invalid, Missing
 from infra.database import Database, Session
 from stores import keyset
@@ -73,6 +73,7 @@ _FIND_LOG_ID: Final = text(
     "SELECT id FROM im_infi_addr_sync_log WHERE uprn_1 = :uprn AND topic = :topic AND msg_no = :msg_no"
 )
 _NOW: Final = text("SELECT now()")
+_REMEMBER: Final = text("INSERT INTO addr_sync_keys (topic, msg_no) VALUES (:topic, :msg_no) ON CONFLICT DO NOTHING")
 _SAME_EVENT: Final = text("SELECT msg_no FROM addr_sync_keys WHERE topic = :topic AND event_id = :event_id")
 
 
@@ -100,7 +101,8 @@ async def mend_and_get_new_id(
 
     Raises:
         Missing: There is no such message in quarantine.
-        Conflict: It was mended before, or the event of the text was received under another number.
+        Conflict: It was mended before, it was received in a form that can be read, or the event of the text was
+            received under another number.
         Invalid: The text cannot be read either; the sentence is that of the reader.
     """
     try:
@@ -134,6 +136,7 @@ async def _replace_quarantined_by_corrected_message(
             f"GET /v1/addresses/messages/{row.mended_as} shows what became of it.",
         )
     readable = _parse_correction(inbox_, row, correction)
+    await _remember_original_or_refuse_if_received(session, row)
     if not await inbox.insert_messages_not_received_before(session, [readable]):
         raise await _build_event_known_fault(session, readable)
     log_id = await _find_log_id(session, readable)
@@ -143,6 +146,21 @@ async def _replace_quarantined_by_corrected_message(
     done = AddressAction(who=correction.actor.who, action="mend", log_id=log_id, reason=reason, done_at=row.mended_at)
     session.add_all([row, done])
     return log_id
+
+
+async def _remember_original_or_refuse_if_received(session: Session, row: QuarantinedMessage) -> None:
+    """Have a later delivery of the original recognised, though it may be readable then, as after changed settings."""
+    if len(row.msg_no) > MSG_NO_MAX_CHARACTERS:
+        # A number that the log cannot have.
+        return
+    key = {"topic": row.topic, "msg_no": row.msg_no}
+    if not (await (await session.connection()).execute(_REMEMBER, key)).rowcount:
+        raise Conflict(
+            "event_known",
+            f"Message number {row.msg_no} of this topic was delivered again and could be read then: it is in the log "
+            "or its history.",
+            "Discard this one. If it said something else, publish that as a new message.",
+        )
 
 
 def _parse_correction(

@@ -238,3 +238,33 @@ async def test_messages_without_a_number_are_kept_one_by_one(operator: Quarantin
     async with operator.database.session() as session:
         kept = (await session.exec(select(QuarantinedMessage.raw))).all()
     assert sorted(kept) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+async def test_a_mended_message_is_not_taken_in_though_it_can_be_read_later(operator: QuarantineOperator) -> None:
+    """As when the limit was raised meanwhile, and a subscription is set back: a second swap would undo the first."""
+    large = json.dumps(swap(1, 2) | {"note": "x" * LIMIT}).encode()
+    id_ = await operator.add_to_quarantine(large, topic=Topic.SWAP)
+    assert (await operator.mend(id_, json.dumps(swap(1, 2)))).status == 200
+
+    again = PublishedMessage(message_id="1", data=large, publish_time=PUBLISHED)
+    box = MessageLogAndQuarantineWriter(operator.database, 2 * LIMIT)
+    taken = await box.store_messages_or_quarantine_them([DeliveredMessage(Topic.SWAP, again)])
+
+    assert taken == IntakeMessageCounts(repeated=1)
+    assert [row.msg_no for row in await operator.log()] == [f"mended:{id_}"]
+
+
+async def test_a_message_that_was_taken_in_after_all_is_not_mended(operator: QuarantineOperator) -> None:
+    """It is in the log under its own number: only a discard is left."""
+    large = json.dumps(swap(1, 2) | {"note": "x" * LIMIT}).encode()
+    id_ = await operator.add_to_quarantine(large, topic=Topic.SWAP)
+    again = PublishedMessage(message_id="1", data=large, publish_time=PUBLISHED)
+    await MessageLogAndQuarantineWriter(operator.database, 2 * LIMIT).store_messages_or_quarantine_them(
+        [DeliveredMessage(Topic.SWAP, again)]
+    )
+
+    reply = await operator.mend(id_, json.dumps(swap(1, 2)))
+
+    assert (reply.status, reply.code) == (409, "event_known")
+    assert "Message number 1 of this topic" in reply.body["detail"]
+    assert ([row.msg_no for row in await operator.log()], await operator.list_quarantine()) == (["1"], [id_])
