@@ -106,7 +106,7 @@ class Transaction:
 
 
 class DatabaseUnreachable(Exception):
-    """No connection to the database could be opened."""
+    """No transaction could be begun on a new connection, so that nothing was done."""
 
 
 class Database:
@@ -124,49 +124,75 @@ class Database:
 
     def run_sync(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` in this thread. If anything fails, the transaction is rolled back."""
-        connection = self._get_idle_or_open_connection()
+        connection, cursor = self._begin_transaction()
         try:
-            answer = self._run_transaction(connection, work)
+            answer = work(Transaction(cursor, self._dialect))
+            connection.commit()
         except BaseException:
             # The connection itself may be broken, and then idle ones are as well.
-            connection.close()
+            _close_quietly(connection, cursor)
             self._close_idle()
             raise
         self._idle.put(connection)
         return answer
 
-    def _run_transaction(self, connection: Connection, work: Callable[[Transaction], T]) -> T:
-        cursor: Cursor = connection.cursor()
-        try:
-            cursor.execute(self._dialect.begin)
-            answer = work(Transaction(cursor, self._dialect))
-            connection.commit()
-        except BaseException:
-            # In SQLite an open statement keeps a closed connection and its lock alive for as long as the exception's
-            # traceback refers to the cursor.
-            with suppress(Exception):
-                cursor.close()
-            raise
-        return answer
+    def _begin_transaction(self) -> tuple[Connection, Cursor]:
+        """Begin a transaction; replace idle connections that the database has closed meanwhile."""
+        while True:
+            connection = self._get_idle_or_none()
+            is_new = connection is None
+            cursor: Cursor | None = None
+            try:
+                if connection is None:
+                    connection = self._connect()
+                    self._prepare_new_connection(connection)
+                cursor = connection.cursor()
+                cursor.execute(self._dialect.begin)
+            except Exception as error:
+                _close_quietly(connection, cursor)
+                if is_new:
+                    raise DatabaseUnreachable(f"The database of addresses cannot be reached: {error}") from error
+                self._close_idle()
+            else:
+                return connection, cursor
 
     def close(self) -> None:
         """Wait for running transactions, and close all connections."""
         self._threads.shutdown()
         self._close_idle()
 
-    def _get_idle_or_open_connection(self) -> Connection:
-        try:
-            return self._idle.get_nowait()
-        except Empty:
-            return self._open()
+    def _prepare_new_connection(self, connection: Connection) -> None:
+        if self._dialect != SQLITE and _is_in_autocommit_mode(connection):
+            raise ValueError(
+                "`connect` opens connections in autocommit mode, in which an operation could be applied in part. "
+                "Turn it off."
+            )
+        # What `connect` sets may have begun a transaction, and then its isolation can no longer be chosen.
+        connection.commit()
 
-    def _open(self) -> Connection:
-        try:
-            return self._connect()
-        except Exception as error:
-            raise DatabaseUnreachable(f"The database of addresses cannot be reached: {error}") from error
+    def _get_idle_or_none(self) -> Connection | None:
+        with suppress(Empty):
+            return self._idle.get_nowait()
+        return None
 
     def _close_idle(self) -> None:
-        with suppress(Empty):
-            while True:
-                self._idle.get_nowait().close()
+        while (connection := self._get_idle_or_none()) is not None:
+            _close_quietly(connection, None)
+
+
+def _is_in_autocommit_mode(connection: Any) -> bool:
+    # The drivers of MySQL have a method, and those of PostgreSQL an attribute.
+    get_autocommit = getattr(connection, "get_autocommit", None)
+    return bool(get_autocommit()) if get_autocommit else getattr(connection, "autocommit", False) is True
+
+
+def _close_quietly(connection: Connection | None, cursor: Cursor | None) -> None:
+    """Close a connection that may be broken: some drivers raise then.
+
+    The cursor goes first. In SQLite an open statement keeps a closed connection and its lock alive for as long as the
+    traceback of an exception refers to the cursor.
+    """
+    for each in (cursor, connection):
+        if each is not None:
+            with suppress(Exception):
+                each.close()

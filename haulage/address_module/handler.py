@@ -95,18 +95,12 @@ class AddressModuleHandlers:
         operation = Operation.model_validate_json(await request.read())
         if operation.op_id != request.match_info["op_id"]:
             raise web.HTTPUnprocessableEntity(text=f"The body is of operation {operation.op_id!r}. Send it there.")
-        return _build_response(await self._apply_in_own_transaction(operation))
+        return _build_response((await self._apply_together_or_one_by_one([operation]))[0])
 
     async def apply_batch(self, request: web.Request) -> web.Response:
         """Apply operations in order; a failure of one does not affect the others."""
         operations = BatchRequest.model_validate_json(await request.read()).operations
-        try:
-            results = await self.database.run(lambda transaction: self._apply_all(transaction, operations))
-        except DatabaseUnreachable:
-            raise
-        except Exception:  # noqa: BLE001 (one of them may have broken the transaction, so each gets its own)
-            results = [await self._apply_in_own_transaction(operation) for operation in operations]
-        return _build_response(BatchResponse(results=results))
+        return _build_response(BatchResponse(results=await self._apply_together_or_one_by_one(operations)))
 
     async def look_up(self, request: web.Request) -> web.Response:
         """Return which UPRNs have an address, and which operations took effect."""
@@ -135,6 +129,18 @@ class AddressModuleHandlers:
             return [each for each in query if self.has_in_flight_orders(transaction, each)]
 
         return _build_response(InFlightResponse(in_flight=await self.database.run(list_ids_with_orders_in_flight)))
+
+    async def _apply_together_or_one_by_one(self, operations: list[Operation]) -> list[OperationResult]:
+        """Apply operations in one transaction; if that fails, each in a transaction of its own.
+
+        A single one gets a second transaction, too: the database may have been restarted in the middle of the first.
+        """
+        try:
+            return await self.database.run(lambda transaction: self._apply_all(transaction, operations))
+        except DatabaseUnreachable:
+            raise
+        except Exception:  # noqa: BLE001 (one of them may have broken the transaction, so each gets its own)
+            return [await self._apply_in_own_transaction(operation) for operation in operations]
 
     def _apply_all(self, transaction: Transaction, operations: list[Operation]) -> list[OperationResult]:
         executor = OperationExecutor(transaction, self.addresses(transaction), self.has_in_flight_orders)
@@ -192,7 +198,7 @@ def _build_auth_middleware(token: str) -> Middleware:
 
     @web.middleware
     async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-        sent = request.headers.get("Authorization", "").encode()
+        sent = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         if token and not hmac.compare_digest(sent, expected):
             raise web.HTTPUnauthorized(text="Show the module's token as Authorization: Bearer.")
         return await handler(request)

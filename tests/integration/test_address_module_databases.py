@@ -80,6 +80,24 @@ class ModuleCopy:
                 cursor.execute(statement)
             connection.commit()
 
+    def close_other_connections(self) -> None:
+        """Have the database close all connections but its own; SQLite has none to close."""
+        with closing(self.connect()) as connection:
+            cursor = connection.cursor()
+            match connection:
+                case psycopg.Connection():
+                    cursor.execute(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                    )
+                case pymysql.Connection():
+                    others = (
+                        "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+                    )
+                    cursor.execute(others)
+                    for (number,) in cursor.fetchall():
+                        cursor.execute(f"KILL {number}")
+
 
 @asynccontextmanager
 async def on_postgresql(stack: EmbeddedStack, patch: pytest.MonkeyPatch) -> AsyncIterator[ModuleCopy]:
@@ -284,6 +302,19 @@ async def test_what_comes_is_kept_exactly(module_copy: ModuleCopy, tmp_path: Pat
 
     assert json.dumps(list(after.items())) == json.dumps([(UPRN_MAX - 1, (1, record)), (UPRN_MAX, (UPRN_MAX, record))])
     assert (set(lookup.live), set(lookup.applied)) == ({UPRN_MAX - 1}, {"A"})
+
+
+async def test_connections_that_the_database_closed_are_replaced(module_copy: ModuleCopy, tmp_path: Path) -> None:
+    """As a restart does, and a limit of idle time: no operation fails because of it."""
+    async with module(module_copy, tmp_path, batch=1) as client:
+        await client.apply_operations(IM, [upsert(seq, seq, 10 + seq) for seq in range(1, 9)])
+        module_copy.close_other_connections()
+        results = await client.apply_operations(IM, [upsert(10 + seq, seq, 20 + seq) for seq in range(1, 9)])
+        module_copy.close_other_connections()
+        found = await live(client)
+
+    assert list_outcomes(results) == ["applied"] * 8
+    assert [address_id for address_id, _ in found.values()] == list(range(21, 29))
 
 
 async def test_the_first_operations_of_uprns_may_come_at_the_same_time(module_copy: ModuleCopy, tmp_path: Path) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import aiohttp
 import pytest
 from aiohttp import web
 
-from haulage.address_module import SQLITE, Connection, Transaction, build_address_module
+from haulage.address_module import MYSQL, SQLITE, Connection, Transaction, build_address_module
+from haulage.address_module.database import Database, DatabaseUnreachable
 from sims.oss.module import TABLES
 
 TOKEN = {"Authorization": "Bearer s3cret"}
@@ -40,12 +43,16 @@ def nothing_in_flight(transaction: Transaction, address_id: int) -> bool:
 
 
 @asynccontextmanager
-async def running_contract(connect: Callable[[], Connection], **options: Any) -> AsyncIterator[aiohttp.ClientSession]:
+async def running_contract(
+    connect: Callable[[], Connection],
+    in_flight: Callable[[Transaction, int], bool] = nothing_in_flight,
+    **options: Any,
+) -> AsyncIterator[aiohttp.ClientSession]:
     """The contract below /haulage, and a client with the token."""
     app = web.Application()
     app.add_subapp(
         "/haulage",
-        build_address_module(connect, SQLITE, nothing_in_flight, **{"token": "s3cret", "threads": 1, **options}),
+        build_address_module(connect, SQLITE, in_flight, **{"token": "s3cret", "threads": 1, **options}),
     )
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
@@ -122,20 +129,119 @@ async def test_without_its_database_it_is_away(tmp_path: Path) -> None:
                 assert (answer.status, "no database today" in await answer.text()) == (503, True)
 
 
-async def test_connections_that_went_bad_are_replaced(file: Path) -> None:
-    """When the database was restarted, the first call after it fails, and the next does not."""
-    opened: list[sqlite3.Connection] = []
+class Breakable(sqlite3.Connection):
+    """A connection that its database closes, and whose driver says so when it is closed once more."""
+
+    is_broken = False
+
+    def close(self) -> None:
+        """See base class."""
+        super().close()
+        if self.is_broken:
+            raise sqlite3.InterfaceError("Already closed")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "said"),
+    [
+        ("PUT", "operations/1", UPSERT, "applied"),
+        ("POST", "operations", {"operations": [UPSERT]}, "applied"),
+        ("GET", "addresses", None, "addresses"),
+        ("POST", "lookup", {"uprns": [1], "op_ids": ["1"]}, "live"),
+    ],
+)
+async def test_connections_that_went_bad_are_replaced(
+    file: Path, method: str, path: str, body: object, said: str
+) -> None:
+    """After a restart of the database no call fails: an operation that did would have cost its message a try."""
+    opened: list[Breakable] = []
 
     def connect() -> Connection:
-        opened.append(sqlite3.connect(file, isolation_level=None, check_same_thread=False))
+        opened.append(sqlite3.connect(file, isolation_level=None, check_same_thread=False, factory=Breakable))
         return opened[-1]
 
-    async with running_contract(connect) as session:
-        async with session.get("addresses") as answer:
-            assert answer.status == 200
-        opened[0].close()
-        async with session.put("operations/1", json=UPSERT) as answer:
-            assert (await answer.json())["outcome"] == "failed"
-        async with session.put("operations/1", json=UPSERT) as answer:
-            assert (await answer.json())["outcome"] == "applied"
-    assert len(opened) == 2
+    async with running_contract(connect, threads=3) as session:
+        await asyncio.gather(*(_read_addresses(session) for _ in range(9)))
+        for each in opened:
+            sqlite3.Connection.close(each)
+            each.is_broken = True
+        async with session.request(method, path, json=body) as answer:
+            assert (answer.status, said in await answer.text()) == (200, True), await answer.text()
+    assert not opened[-1].is_broken
+
+
+async def _read_addresses(session: aiohttp.ClientSession) -> None:
+    async with session.get("addresses") as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+async def test_an_operation_whose_connection_breaks_is_applied_on_another(file: Path, is_batch: bool) -> None:
+    """A database that is restarted in the middle of it: nothing was committed, so it is begun anew."""
+    left = [1]
+
+    def breaks_once(transaction: Transaction, address_id: int) -> bool:
+        if left:
+            left.pop()
+            raise sqlite3.OperationalError("server closed the connection unexpectedly")
+        return False
+
+    async with running_contract(opens(file), in_flight=breaks_once) as session:
+        await apply_each(session, [UPSERT], is_batch=False)
+        other = {**UPSERT, "op_id": "2", "seq": 2, "address_id": 12}
+        assert await apply_each(session, [other], is_batch=is_batch) == ["applied"]
+    assert left == []
+
+
+async def apply_each(session: aiohttp.ClientSession, operations: list[dict[str, Any]], *, is_batch: bool) -> list[str]:
+    """Send operations alone or as a batch; their outcomes."""
+    if is_batch:
+        async with session.post("operations", json={"operations": operations}) as answer:
+            return [each["outcome"] for each in (await answer.json())["results"]]
+    found = []
+    for each in operations:
+        async with session.put(f"operations/{each['op_id']}", json=each) as answer:
+            found.append((await answer.json())["outcome"])
+    return found
+
+
+async def test_a_database_that_begins_no_transaction_is_away(file: Path) -> None:
+    """As behind a pooler whose server is down, or where another program holds the file: no operation has failed."""
+    with sqlite3.connect(file, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        connect = lambda: sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)  # noqa: E731
+        async with running_contract(connect) as session, session.put("operations/1", json=UPSERT) as answer:
+            assert (answer.status, "locked" in await answer.text()) == (503, True)
+        other.execute("ROLLBACK")
+    other.close()
+
+
+@pytest.mark.parametrize("named", ["autocommit", "get_autocommit"])
+async def test_connections_that_commit_each_statement_are_refused(named: str) -> None:
+    """Drivers of PostgreSQL have an attribute, those of MySQL a method; half of an operation must not be kept."""
+    connection = MagicMock(autocommit=lambda _: None, spec=["cursor", "commit", "close", "autocommit", named])
+    if named == "autocommit":
+        connection.autocommit = True
+    else:
+        connection.get_autocommit.return_value = True
+    database = Database(lambda: connection, MYSQL, 1)
+    with pytest.raises(DatabaseUnreachable, match="autocommit mode"):
+        await database.run(lambda transaction: transaction.fetch_row("SELECT 1"))
+    database.close()
+    connection.cursor.assert_not_called()
+    connection.close.assert_called_once()
+
+
+async def test_a_header_of_any_bytes_is_refused(file: Path) -> None:
+    """A stranger causes no fault of the server."""
+    async with running_contract(opens(file)) as session:
+        base = session._base_url
+        assert base is not None
+        assert base.host is not None
+        reader, writer = await asyncio.open_connection(base.host, base.port)
+        writer.write(
+            b"GET /haulage/addresses HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer \xff\r\nConnection: close\r\n\r\n"
+        )
+        status = await reader.readline()
+        writer.close()
+    assert b" 401 " in status
