@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 import msgspec
 from temporalio import activity
 
+from clients.http import RequestSize
 from clients.modules import ModuleFailure
 from domain.addresses import names
 from domain.addresses.activity_models import ComparisonNameInput, ModuleComparisonCounts
@@ -122,11 +123,11 @@ async def iterate_fingerprints_of_all_uprns(
     async with AsyncExitStack() as stack:
         readers = [await stack.enter_async_context(_ModuleAddressReader(modules, module)) for module in Module]
         heads = {reader: await reader.read_next() for reader in readers}
-        while uprn := min((head.uprn for head in heads.values() if head), default=None):
+        while uprn := min((head[0] for head in heads.values() if head), default=None):
             sides: dict[Module, AddressFingerprint | None] = {}
             for reader, head in heads.items():
-                is_here = head is not None and head.uprn == uprn
-                sides[reader.module] = build_fingerprint(head) if head and is_here else None
+                is_here = head is not None and head[0] == uprn
+                sides[reader.module] = head[1] if head and is_here else None
                 if is_here:
                     heads[reader] = await reader.read_next()
             yield uprn, sides
@@ -143,14 +144,33 @@ async def look_up_fingerprints(
 async def _look_up_in_module(
     modules: AddressPageReader, module: Module, uprns: Sequence[int], page_size: int
 ) -> dict[int, AddressFingerprint]:
-    found, after, is_full = dict[int, AddressFingerprint](), uprns[0] - 1, True
-    while is_full and after < uprns[-1]:
-        page = (await modules.list_addresses(module, after, page_size)).addresses
-        _refuse_unordered_page(module, after, page)
-        found |= {entry.uprn: build_fingerprint(entry) for entry in page}
-        is_full = len(page) == page_size
-        after = page[-1].uprn if page else after
+    found, after, size = dict[int, AddressFingerprint](), uprns[0] - 1, RequestSize(page_size)
+    has_more = True
+    while has_more and after < uprns[-1]:
+        page, has_more = await _request_fingerprints(modules, module, after, size)
+        found |= page
+        after = max(page, default=after)
     return found
+
+
+async def _request_fingerprints(
+    modules: AddressPageReader, module: Module, after: int, size: RequestSize
+) -> tuple[dict[int, AddressFingerprint], bool]:
+    """Return a page by UPRN, in their order, and whether there may be more; while records are large, a shorter one.
+
+    Records are forgotten here: a page of them may be large.
+    """
+    while True:
+        limit = size.items
+        try:
+            entries = (await modules.list_addresses(module, after, limit)).addresses
+        except ModuleFailure as failure:
+            if failure.is_too_large and size.shrink_if_possible(limit):
+                continue
+            raise
+        _refuse_unordered_page(module, after, entries)
+        size.grow()
+        return {entry.uprn: build_fingerprint(entry) for entry in entries}, len(entries) >= limit
 
 
 def _refuse_unordered_page(module: Module, after: int, page: Sequence[AddressEntry]) -> None:
@@ -169,13 +189,12 @@ class _ModuleAddressReader:
     def __init__(self, modules: AddressPageReader, module: Module) -> None:
         self.module = module
         self._modules = modules
-        self._page: list[AddressEntry] = []
-        self._place = 0
-        self._last = 0
-        self._next_page: asyncio.Task[AddressPage] | None = None
+        self._size = RequestSize(SCAN_PAGE)
+        self._page: Iterator[tuple[int, AddressFingerprint]] = iter(())
+        self._next_page: asyncio.Task[tuple[dict[int, AddressFingerprint], bool]] | None = None
 
     async def __aenter__(self) -> Self:
-        self._next_page = asyncio.create_task(self._request_page())
+        self._next_page = self._begin_request(0)
         return self
 
     async def __aexit__(
@@ -186,24 +205,16 @@ class _ModuleAddressReader:
             with suppress(asyncio.CancelledError, ModuleFailure):
                 await self._next_page
 
-    async def read_next(self) -> AddressEntry | None:
-        """Return the next address, or None after the last."""
-        if self._place == len(self._page):
-            if self._next_page is None:
-                return None
-            self._store_ordered_page_and_prefetch_next((await self._next_page).addresses)
-            if not self._page:
-                return None
-        self._place += 1
-        return self._page[self._place - 1]
+    async def read_next(self) -> tuple[int, AddressFingerprint] | None:
+        """Return the next UPRN and what it has, or None after the last."""
+        while (found := next(self._page, None)) is None and self._next_page is not None:
+            page, has_more = await self._next_page
+            self._next_page = self._begin_request(max(page)) if page and has_more else None
+            self._page = iter(page.items())
+        return found
 
-    def _store_ordered_page_and_prefetch_next(self, page: list[AddressEntry]) -> None:
-        _refuse_unordered_page(self.module, self._last, page)
-        self._page, self._place, self._last = page, 0, page[-1].uprn if page else self._last
-        self._next_page = asyncio.create_task(self._request_page()) if len(page) == SCAN_PAGE else None
-
-    async def _request_page(self) -> AddressPage:
-        return await self._modules.list_addresses(self.module, self._last, SCAN_PAGE)
+    def _begin_request(self, after: int) -> asyncio.Task[tuple[dict[int, AddressFingerprint], bool]]:
+        return asyncio.create_task(_request_fingerprints(self._modules, self.module, after, self._size))
 
 
 DIFFERENCES_MAX: Final = 50_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import msgspec
 from pydantic import BaseModel, Field
 
 from clients.http import OpenSocket
-from clients.modules.connection import ModuleConnection, ModuleConnections, ModuleFailure
+from clients.modules.connection import ANSWER_MAX_BYTES, ModuleConnection, ModuleConnections, ModuleFailure
 from domain.addresses.operations import (
     BATCH_MAX,
     AddressPage,
@@ -27,18 +28,30 @@ from domain.addresses.operations import (
     ReportedId,
     UnansweredResult,
 )
-from infra.address_settings import AddressSettings
+from infra.address_settings import AddressSettings, ModuleSettings
 
 IDS_PER_CALL: Final = 1_000
 BATCH_MAX_BYTES: Final = 4 * 1024 * 1024
 """Records may be large; a batch of them is bounded."""
+PAGE_MAX_BYTES: Final = 16 * 1024 * 1024
+"""A page of addresses; of large records, fewer are listed at a time."""
 FAILED_CALLS_MAX: Final = 40
 """Failed calls after which a batch is not halved any more; a few operations that make it fail are isolated within them.
 What has not been isolated by then waits for the next cycle, which does not count as a try.
 """
+FAILING_SECONDS_MAX: Final = 300.0
+"""How long operations are sent to a module while some fail. It must not hold up the others: what is left waits for the
+next cycle, which does not count as a try.
+"""
 BATCH_FAILED_ERROR: Final = (
     "The module fails on a batch with this operation and others; a later cycle goes on isolating those that cause it. "
     "This does not count as a try."
+)
+
+
+UNSENT_ERROR: Final = (
+    "The module failed on other operations for several minutes; a later cycle goes on with this one. This does not "
+    "count as a try. The last failure: {0}"
 )
 
 
@@ -119,24 +132,26 @@ class ModulesClient:
         the module does not answer at all, that result is an `UnansweredResult`.
         """
         _require_disjoint_uprns(operations)
-        size: int = getattr(self._settings, module).batch
-        answers = await asyncio.gather(
-            *(
-                self._send_and_isolate_failures(module, each, without_batching=size == 1)
-                for each in _split_batches(operations, size)
-            )
-        )
+        settings: ModuleSettings = getattr(self._settings, module)
+        patience, slots = _PatienceWithFailures(), asyncio.Semaphore(settings.concurrency)
+
+        async def send_batch_in_its_turn(batch: _OperationBatch) -> list[OperationResult]:
+            async with slots:
+                is_single = settings.batch == 1
+                return await self._send_and_isolate_failures(module, batch, patience, without_batching=is_single)
+
+        answers = await asyncio.gather(*map(send_batch_in_its_turn, _split_batches(operations, settings.batch)))
         return [result for answer in answers for result in answer]
 
     async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
         """Return the addresses of the UPRNs after this one.
 
         Raises:
-            ModuleFailure: The module gave no usable answer.
+            ModuleFailure: The module gave no usable answer; `is_too_large` if fewer addresses may fit into one.
         """
-        path = f"/addresses?after={after}&limit={limit}"
+        path, max_bytes = f"/addresses?after={after}&limit={limit}", PAGE_MAX_BYTES if limit > 1 else ANSWER_MAX_BYTES
         return await (await self._get_or_open_connection(module)).call_with_retries(
-            "GET", path, AddressPage.model_validate_json
+            "GET", path, AddressPage.model_validate_json, max_bytes=max_bytes
         )
 
     async def look_up_operations(
@@ -177,7 +192,7 @@ class ModulesClient:
         return found & set(ids)
 
     async def _send_and_isolate_failures(
-        self, module: Module, batch: _OperationBatch, *, without_batching: bool
+        self, module: Module, batch: _OperationBatch, patience: _PatienceWithFailures, *, without_batching: bool
     ) -> list[OperationResult]:
         """Return one result for each operation. One that makes its batch fail is isolated by halving: the others are
         applied."""
@@ -185,21 +200,17 @@ class ModulesClient:
         parts, failures, all_answered = [batch], 0, True
         while parts:
             part = parts.pop(0)
+            if patience.is_over:
+                results += part.build_unanswered_results(UNSENT_ERROR.format(patience.last_failure))
+                continue
             try:
                 results += await self._send_batch_and_check_ids(module, part, without_batching=without_batching)
             except ModuleFailure as failure:
                 failures += 1
+                patience.last_failure = failure
                 all_answered = all_answered and failure.is_answered
                 if failure.is_away or await self._fails_to_answer_lookup(module, part.operations[0]):
-                    results += [
-                        UnansweredResult(
-                            op_id=op_id,
-                            outcome=OperationOutcome.FAILED,
-                            error=str(failure),
-                            is_paused=failure.is_paused,
-                        )
-                        for op_id in part.op_ids
-                    ]
+                    results += part.build_unanswered_results(str(failure), is_paused=failure.is_paused)
                 elif len(part.operations) == 1:
                     results += await self._resend_operation_and_build_failed_result(
                         module, part, without_batching=without_batching
@@ -284,9 +295,25 @@ class _OperationBatch:
     def op_ids(self) -> list[str]:
         return [each.op_id for each in self.operations]
 
+    def build_unanswered_results(self, error: str, *, is_paused: bool = False) -> list[OperationResult]:
+        failed = OperationOutcome.FAILED
+        return [UnansweredResult(op_id=each, outcome=failed, error=error, is_paused=is_paused) for each in self.op_ids]
+
     def split_in_halves(self) -> tuple[_OperationBatch, _OperationBatch]:
         middle = len(self.operations) // 2
         return _OperationBatch(self.operations[:middle]), _OperationBatch(self.operations[middle:])
+
+
+@dataclass(slots=True)
+class _PatienceWithFailures:
+    """Whether operations are still sent to a module that has failed on some of them."""
+
+    began_at: float = field(default_factory=time.monotonic)
+    last_failure: ModuleFailure | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.last_failure is not None and time.monotonic() - self.began_at > FAILING_SECONDS_MAX
 
 
 def _split_batches(operations: Sequence[Operation], max_operations: int) -> list[_OperationBatch]:

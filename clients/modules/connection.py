@@ -57,6 +57,7 @@ class ModuleFailure(ServiceFailure):
         is_away: Whether the module answers no call at all; otherwise that is not known.
         is_paused: Whether it is paused, so that it was not called.
         is_answered: Whether it answered each attempt, so that none of them is still under way.
+        is_too_large: Whether it answered with more than is read.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class ModuleFailure(ServiceFailure):
         is_away: bool = False,
         is_paused: bool = False,
         is_answered: bool = False,
+        is_too_large: bool = False,
         retry_after_seconds: float | None = None,
     ) -> None:
         super().__init__(
@@ -77,6 +79,7 @@ class ModuleFailure(ServiceFailure):
         )
         self.is_away = is_away or is_paused
         self.is_paused = is_paused
+        self.is_too_large = is_too_large
 
 
 class ModuleCredentials(BaseModel):
@@ -122,12 +125,20 @@ class ModuleConnection:
         await self._transport.__aexit__(None, None, None)
 
     async def call_with_retries(
-        self, method: str, path: str, parse: Callable[[bytes], T], body: bytes | None = None, *, is_probe: bool = False
+        self,
+        method: str,
+        path: str,
+        parse: Callable[[bytes], T],
+        body: bytes | None = None,
+        *,
+        is_probe: bool = False,
+        max_bytes: int = ANSWER_MAX_BYTES,
     ) -> T:
         """Make a call; repeat it after transient failures.
 
         Args:
             is_probe: Whether it is made although the breaker is open, to find out whether the module answers.
+            max_bytes: The largest answer that is read.
 
         Raises:
             ModuleFailure: There was no response, or not a valid one.
@@ -141,17 +152,19 @@ class ModuleConnection:
             )
         name = path.lstrip("/").partition("/")[0].partition("?")[0]
         return await self._caller.call_with_retries(
-            name, lambda: self._send_with_renewed_token_and_parse(method, path, parse, body), is_probe=is_probe
+            name,
+            lambda: self._send_with_renewed_token_and_parse(method, path, parse, body, max_bytes),
+            is_probe=is_probe,
         )
 
     async def _send_with_renewed_token_and_parse(
-        self, method: str, path: str, parse: Callable[[bytes], T], body: bytes | None
+        self, method: str, path: str, parse: Callable[[bytes], T], body: bytes | None, max_bytes: int
     ) -> T:
         token = await self._get_token(None)
-        response = await self._send(method, path, body, token)
+        response = await self._send(method, path, body, token, max_bytes)
         if response.status == HTTPStatus.UNAUTHORIZED and token is not None:
             # The token may have been replaced in its file since it was read.
-            response = await self._send(method, path, body, await self._get_token(token))
+            response = await self._send(method, path, body, await self._get_token(token), max_bytes)
         if response.status != HTTPStatus.OK:
             raise self._build_refusal_failure(method, path, response)
         try:
@@ -164,7 +177,9 @@ class ModuleConnection:
                 is_answered=True,
             ) from None
 
-    async def _send(self, method: str, path: str, body: bytes | None, token: str | None) -> HttpResponse:
+    async def _send(
+        self, method: str, path: str, body: bytes | None, token: str | None, max_bytes: int
+    ) -> HttpResponse:
         headers = {"Content-Type": "application/json"}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
@@ -174,7 +189,7 @@ class ModuleConnection:
                 self._build_url(path),
                 headers=headers,
                 body=body,
-                max_bytes=ANSWER_MAX_BYTES,
+                max_bytes=max_bytes,
                 timeout_seconds=self._settings.timeout_seconds,
             )
         except TransportError as error:
@@ -193,7 +208,7 @@ class ModuleConnection:
                 return ModuleFailure(sentence, is_transient=False)
             case TransportFailureKind.TOO_LARGE:
                 sentence = f"Module {self._module} answered with more than {error.detail}. Mend its handler."
-                return ModuleFailure(sentence, is_transient=False)
+                return ModuleFailure(sentence, is_transient=False, is_too_large=True)
             case _:
                 return ModuleFailure(f"{module} gave no whole answer ({error}). {_ADVICE}", is_transient=True)
 

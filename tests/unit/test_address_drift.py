@@ -159,3 +159,53 @@ async def test_a_module_that_repeats_itself_is_not_believed() -> None:
     with pytest.raises(ModuleFailure, match="not in ascending order"):
         async for _ in drift.iterate_fingerprints_of_all_uprns(Stuck(dict.fromkeys(Module, book))):
             pass
+
+
+@dataclass
+class LargeBooks(Books):
+    """Modules whose answers may have a few addresses only."""
+
+    most: int = 3
+
+    async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
+        """A page, or the failure of one that is too large."""
+        page = await super().list_addresses(module, after, limit)
+        if len(page.addresses) > self.most:
+            raise ModuleFailure("It answered with more than is read.", is_transient=False, is_too_large=True)
+        return page
+
+
+async def test_large_records_are_compared_in_shorter_pages() -> None:
+    """The first size that fits is kept, so that few pages are asked for in vain."""
+    books = {module: {uprn: entry(uprn, uprn) for uprn in range(1, 101)} for module in Module}
+    told = LargeBooks(books)
+
+    scanned = [uprn async for uprn, _ in drift.iterate_fingerprints_of_all_uprns(told)]
+    again = await drift.look_up_fingerprints(told, [1, 50, 100], 100)
+
+    assert scanned == list(range(1, 101))
+    assert {uprn: sides[Module.ED] for uprn, sides in again.items()} == {
+        n: build_fingerprint(entry(n, n)) for n in (1, 50, 100)
+    }
+    assert told.asked < 8 * 100
+
+
+async def test_a_record_that_is_too_large_alone_fails() -> None:
+    """With the sentence of the module's client."""
+    book = {module: {1: entry(1, 1)} for module in Module}
+    with pytest.raises(ModuleFailure, match="more than is read"):
+        async for _ in drift.iterate_fingerprints_of_all_uprns(LargeBooks(book, most=0)):
+            pass
+
+
+async def test_a_module_that_answers_more_than_was_asked_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A longer page is not the last one."""
+    monkeypatch.setattr(drift, "SCAN_PAGE", 10)
+
+    class Generous(Books):
+        async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
+            return await super().list_addresses(module, after, limit + 5)
+
+    books = {module: {uprn: entry(uprn, uprn) for uprn in range(1, 101)} for module in Module}
+
+    assert [uprn async for uprn, _ in drift.iterate_fingerprints_of_all_uprns(Generous(books))] == list(range(1, 101))

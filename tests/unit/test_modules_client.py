@@ -302,3 +302,17 @@ async def test_settings_change_while_calls_are_under_way(tmp_path: Path, monkeyp
 
         assert list_outcomes(await first) == ["applied"] * 3
         assert len(client._connections._open) <= 3
+
+
+async def test_a_page_that_is_too_large_says_that_fewer_may_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A single address may be larger than a page of several."""
+    monkeypatch.setattr(client, "PAGE_MAX_BYTES", 1_000, raising=False)
+    async with running_modules(tmp_path, batch=500) as (_, caller):
+        await caller.apply_operations(ED, [upsert(seq, seq, 10 + seq, street="x" * 1_500) for seq in (1, 2)])
+        with pytest.raises(ModuleFailure, match="more than 1,000 bytes") as raised:
+            await caller.list_addresses(ED, 0, 2)
+        page = await caller.list_addresses(ED, 0, 1)
+
+    assert (raised.value.is_too_large, [each.uprn for each in page.addresses]) == (True, [1])
