@@ -12,7 +12,7 @@ from sqlalchemy import ARRAY, BigInteger, Text, bindparam, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
-from domain.addresses import messages
+from domain.addresses import messages, ordering
 from domain.addresses.activity_models import IntakeMessageCounts
 from domain.addresses.messages import MSG_NO_MAX_CHARACTERS, PublishedMessage, Topic, UnreadableMessage
 from infra import log, metrics
@@ -24,6 +24,8 @@ RAW_MAX_BYTES: Final = 10 * 1024 * 1024
 INTAKE_LOCK: Final = 0x4861756C61676502
 """The advisory lock of intake: ids grow in the order of commits, and the cycle goes by ids."""
 KEY_MAX_CHARACTERS: Final = 64
+WRITE_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Messages that are written together: they are in memory several times, and a statement has at most 1 GB."""
 
 # SQLSTATE classes: data exception, program limit exceeded.
 _VALUE_ERRORS: Final = frozenset({"22", "54"})
@@ -109,14 +111,15 @@ class MessageLogAndQuarantineWriter:
         self._message_max_bytes = message_max_bytes
 
     async def store_messages_or_quarantine_them(self, delivered: Sequence[DeliveredMessage]) -> IntakeMessageCounts:
-        """Write messages in one transaction; when this returns, each may be acknowledged."""
+        """Write messages in one transaction, large ones in several; when this returns, each may be acknowledged."""
         # A message may be delivered twice in one batch, and an insert must not have a key twice.
         distinct: dict[tuple[Topic, str, str], DeliveredMessage] = {}
         for each in delivered:
             distinct.setdefault((each.topic, _get_message_id_or_digest(each.message), each.refusal), each)
-        messages = [self.parse_message(each) for each in distinct.values()]
-        taken = await self._write_with_fallback_to_quarantine(messages)
-        taken = taken.model_copy(update={"repeated": taken.repeated + len(delivered) - len(distinct)})
+        taken = IntakeMessageCounts(repeated=len(delivered) - len(distinct))
+        for part in _split_by_size([*distinct.values()]):
+            parsed = [self.parse_message(each) for each in part]
+            taken = taken.add(await self._write_with_fallback_to_quarantine(parsed))
         for outcome, count in taken:
             metrics.ADDRESS_MESSAGES.labels(outcome).inc(count)
         return taken
@@ -180,6 +183,13 @@ class MessageLogAndQuarantineWriter:
                 reason=each.reason,
             )
         return IntakeMessageCounts(new=new, repeated=len(readable) - new, unreadable=len(unreadable))
+
+
+def _split_by_size(delivered: Sequence[DeliveredMessage]) -> list[list[DeliveredMessage]]:
+    """Split messages into parts that are written together; one message alone may be larger."""
+    sizes = {place: len(each.message.data) for place, each in enumerate(delivered)}
+    parts = ordering.split_by_size(range(len(delivered)), sizes, WRITE_MAX_BYTES)
+    return [[delivered[place] for place in part] for part in parts]
 
 
 async def lock_intake_until_commit(session: Session) -> None:

@@ -283,3 +283,24 @@ async def test_keys_say_when_they_were_made(database: Database, box: MessageLogA
         now = await session.scalar(text("SELECT now()"))
     assert (key.topic, key.msg_no, key.event_id) == (Topic.DELETE, "1", "e")
     assert key.created_at <= now
+
+
+async def test_large_messages_are_written_a_few_at_a_time(
+    database: Database, box: MessageLogAndQuarantineWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement takes so much only, and all of it is in memory; the order stays."""
+    monkeypatch.setattr(inbox, "WRITE_MAX_BYTES", 1_000, raising=False)
+    insert, written = inbox.insert_messages_not_received_before, []
+
+    async def record_and_insert(session: Any, readable: Sequence[inbox.ReadableMessage]) -> int:
+        written.append(len(readable))
+        return await insert(session, readable)
+
+    monkeypatch.setattr(inbox, "insert_messages_not_received_before", record_and_insert)
+    taken = await box.store_messages_or_quarantine_them(
+        build_messages([create_update(n, note="x" * size) for n, size in enumerate((300, 300, 300, 5_000, 1), 1)])
+    )
+
+    assert taken == IntakeMessageCounts(new=5)
+    assert [row.uprn_1 for row in await rows(database)] == [1, 2, 3, 4, 5]
+    assert written == [2, 1, 1, 1]
