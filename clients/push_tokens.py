@@ -13,17 +13,21 @@ from jwt.types import Options
 
 from clients.http import GuardedClient
 from domain.faults import Fault
+from infra import log
 from infra.address_settings import PubSubPushSettings
 
 KEYS_MAX_BYTES: Final = 256 * 1024
 KEYS_TIMEOUT_SECONDS: Final = 5.0
 KEYS_CACHE_SECONDS: Final = 3_600.0
 KEYS_RELOAD_SECONDS: Final = 10.0
-"""The shortest interval between two reloads for an unknown key: any stranger can name one."""
+"""The shortest interval between two attempts to load the keys: any stranger can name an unknown one."""
+KEYS_TRUST_SECONDS: Final = 86_400.0
+"""How long a known key is good while the keys cannot be loaded again."""
 LEEWAY_SECONDS: Final = 60
 CACHED_TOKENS_MAX: Final = 1_000
 """Verified tokens in the cache: Pub/Sub repeats a token, and verifying its signature costs as much as a push."""
 
+_log = log.get(__name__)
 _OPTIONS: Final[Options] = {"require": ["exp", "iat", "aud", "iss"]}
 
 
@@ -38,7 +42,8 @@ class PushTokenVerifier:
         self._http = http
         self._settings = settings
         self._keys: dict[str, jwt.PyJWK] = {}
-        self._loaded_at = float("-inf")
+        self._loaded_at = self._tried_at = float("-inf")
+        self._failure: ConnectionError | None = None
         self._accepted: dict[str, float] = {}
         self._lock = asyncio.Lock()
 
@@ -88,12 +93,35 @@ class PushTokenVerifier:
         return claims
 
     async def _find_key_or_reload_keys(self, key_id: str) -> jwt.PyJWK | None:
-        async with self._lock:
-            age = time.monotonic() - self._loaded_at
-            if age > KEYS_CACHE_SECONDS or (key_id not in self._keys and age > KEYS_RELOAD_SECONDS):
-                self._keys = await self._load_keys()
-                self._loaded_at = time.monotonic()
-            return self._keys.get(key_id)
+        """Return a key, None if there is none of this id; a known one also while Google's keys cannot be loaded.
+
+        Raises:
+            ConnectionError: It is unknown, because the keys cannot be loaded.
+        """
+        if self._is_reload_due(key_id):
+            async with self._lock:
+                # One that waited for the lock finds the result of the attempt before.
+                if self._is_reload_due(key_id):
+                    await self._reload_keys()
+        is_trusted = time.monotonic() - self._loaded_at <= KEYS_TRUST_SECONDS
+        if self._failure is not None and not (is_trusted and key_id in self._keys):
+            raise self._failure
+        return self._keys.get(key_id)
+
+    def _is_reload_due(self, key_id: str) -> bool:
+        now = time.monotonic()
+        is_needed = key_id not in self._keys or now - self._loaded_at > KEYS_CACHE_SECONDS
+        return is_needed and now - self._tried_at > KEYS_RELOAD_SECONDS
+
+    async def _reload_keys(self) -> None:
+        try:
+            self._keys, self._failure = await self._load_keys(), None
+            self._loaded_at = time.monotonic()
+        except ConnectionError as error:
+            self._failure = error
+            _log.warning("push_keys_load_failed", error=str(error))
+        finally:
+            self._tried_at = time.monotonic()
 
     async def _load_keys(self) -> dict[str, jwt.PyJWK]:
         url = self._settings.keys_url

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import jwt
@@ -197,3 +198,31 @@ def test_a_secret_that_could_be_guessed_is_refused() -> None:
     """At the start, not by guessing it."""
     with pytest.raises(ValidationError, match="fewer than 16 characters"):
         PubSubPushSettings(secret=SecretStr("short"))
+
+
+async def test_known_keys_stay_good_while_google_s_cannot_be_loaded(
+    sim: PubSubSim, http: GuardedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a day; and the attempts to load them hold up no push after the first."""
+    verifier = guards(http, sim)
+    await verifier.require_valid_token(sim.signer.token(email=EMAIL, audience=AUDIENCE))
+    asked: list[int] = []
+
+    async def fail() -> dict[str, jwt.PyJWK]:
+        asked.append(1)
+        raise ConnectionError("The keys cannot be read.")
+
+    monkeypatch.setattr(verifier, "_load_keys", fail)
+    clock, real = [push_tokens.KEYS_CACHE_SECONDS + 1], time.monotonic
+    monkeypatch.setattr(push_tokens, "time", SimpleNamespace(monotonic=lambda: real() + clock[0], time=time.time))
+    for number in range(5):
+        await verifier.require_valid_token(sim.signer.token(email=EMAIL, audience=AUDIENCE, jti=str(number)))
+    unknown = jwt.encode({}, "x" * 64, algorithm="HS256", headers={"kid": "new"})
+    for _ in range(5):
+        with pytest.raises(ConnectionError):
+            await verifier.require_valid_token(unknown)
+    assert len(asked) == 1
+
+    clock[0] += 86_400
+    with pytest.raises(ConnectionError):
+        await verifier.require_valid_token(sim.signer.token(email=EMAIL, audience=AUDIENCE, jti="late"))
