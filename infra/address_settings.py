@@ -14,8 +14,12 @@ METADATA: Final = "metadata"
 
 
 def _require_http_url_or_empty(value: str) -> str:
-    parts = urlsplit(value)
-    if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment):
+    try:
+        parts = urlsplit(value)
+        is_address = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        is_address = False
+    if value and (not is_address or parts.query or parts.fragment):
         raise ValueError("it is not an address of a web service. Write it like https://host.example.com/path.")
     return value.rstrip("/")
 
@@ -73,7 +77,9 @@ class ModuleSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    base_url: str = Field(default="", description="the root of its contract, like https://im.example.com/haulage")
+    base_url: WebAddress = Field(
+        default="", description="the root of its contract, like https://im.example.com/haulage"
+    )
     credentials: str = Field(default="", description="NAME of a file NAME.json with its token; empty for none")
     timeout_seconds: float = Field(default=30.0, gt=0, description="timeout of a call")
     concurrency: int = Field(default=4, ge=1, description="concurrent calls, per worker")

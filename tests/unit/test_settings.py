@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from domain.faults import Invalid
+from infra.address_settings import ModuleSettings
 from infra.component_settings import DatabaseSettings
 from infra.settings import GseSettings, Settings, list_variables_with_unused_values, load_settings_from_environment
 
@@ -119,3 +120,15 @@ def test_variables_that_a_local_installation_replaces_are_listed() -> None:
         }
     )
     assert list_variables_with_unused_values(given, used) == ["HAULAGE_SECRETS__SEAL"]
+
+
+@pytest.mark.parametrize(
+    "base_url", ["im.example.com:8090", "ftp://im", "http://", "http://im:99999", "http://[::1", "http://:80/x"]
+)
+def test_where_a_module_is_must_be_an_address(base_url: str) -> None:
+    """Each call to it would fail otherwise, without end."""
+    with pytest.raises(ValidationError, match="not an address of a web service"):
+        ModuleSettings(base_url=base_url)
+    assert (
+        ModuleSettings(base_url="http://im.example.com:8090/haulage/").base_url == "http://im.example.com:8090/haulage"
+    )
