@@ -157,8 +157,19 @@ async def _save_options_and_update_schedules(
         # It finds what waited for a resumed module.
         call.request.app[CYCLE_TRIGGER].request_cycle()
     # Also without a new version: a repeated request completes a change whose update of the schedules failed.
-    await handle.update_schedule_intervals(call.services.engine, settings.pause_seconds, settings.check_hours)
+    await _update_schedules_to_newest_version(call, version)
     return _build_config_response(call, version)
+
+
+async def _update_schedules_to_newest_version(call: Call, version: AddressOptionsAndVersion) -> None:
+    """Set the intervals of the schedules, and once more where a change came meanwhile, whose update may be older."""
+    while True:
+        settings = addresses.apply_options_to_settings(call.services.settings.addresses, version.options)
+        await handle.update_schedule_intervals(call.services.engine, settings.pause_seconds, settings.check_hours)
+        newest = await addresses_configuration.load_newest_version(call.services.database)
+        if newest.version == version.version:
+            return
+        version = newest
 
 
 def _require_allowed_addresses_and_credentials(call: Call, options: AddressOptions) -> None:

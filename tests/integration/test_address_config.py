@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import Client
 
 from domain.addresses import names
 from domain.addresses.messages import Topic
@@ -21,6 +22,7 @@ from sims.oss.server import running_oss
 from tests.support.addresses import SIGNED, Addresses, running_addresses
 from tests.support.waiting import eventually
 from workflows import systems
+from workflows.addresses import handle
 
 pytestmark = pytest.mark.stack
 
@@ -213,3 +215,20 @@ async def test_a_module_may_move(settings: Settings, tmp_path: Path) -> None:
         assert installation.states(Module.IM) == {}
         assert installation.states(Module.OD) == {1: (1, {"a": 1})}
         assert found["different"] == 0
+
+
+async def test_of_two_changes_at_a_time_the_schedules_follow_the_later(
+    installation: Addresses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the earlier one comes to the engine last."""
+    update, later = handle.update_schedule_intervals, [13.0]
+
+    async def update_after_another_change(engine: Client, pause_seconds: float, check_hours: float) -> None:
+        if later:
+            await send(installation, "PATCH", pause_seconds=later.pop())
+        await update(engine, pause_seconds, check_hours)
+
+    monkeypatch.setattr(handle, "update_schedule_intervals", update_after_another_change)
+    await send(installation, "PATCH", pause_seconds=11.0)
+
+    assert await interval(names.CYCLE_SCHEDULE) == timedelta(seconds=13)
