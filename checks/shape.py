@@ -30,8 +30,8 @@ CROWDED: Final = f"packages of more than {PACKAGE_FILES_MAX} files and no sub-pa
 SMALL: Final = f"modules under {SMALL_LINES} lines that only one other imports"
 
 BOUNDS: Final = {
-    FILES: Bound(most=388, target=388),
-    LINES: Bound(most=73_760, target=73_760),
+    FILES: Bound(most=389, target=389),
+    LINES: Bound(most=74_006, target=74_006),
     MEDIAN: Bound(least=120, most=250, target_least=120, target=250),
     LONG: Bound(most=0, target=0),
     CROWDED: Bound(most=0, target=0),
