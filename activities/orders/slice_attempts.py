@@ -129,6 +129,8 @@ class AnswerLogSaver:
 
 
 CONTENT_TYPE: Final = "application/vnd.apache.parquet"
+GROUP_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of pages in a row group."""
 
 
 async def store_raw_pages_as_parquet(objects: ObjectStore, key: str, pages: Sequence[RawOrderPage]) -> None:
@@ -142,16 +144,31 @@ def _encode_parquet(pages: Sequence[RawOrderPage]) -> bytes:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    table = pa.table(
-        {
-            "page": pa.array([page.number for page in pages], pa.int32()),
-            "asked_at": pa.array([page.asked_at for page in pages], pa.timestamp("us", tz="UTC")),
-            "body": pa.array([page.body for page in pages], pa.binary()),
-        }
-    )
+    schema = pa.schema({"page": pa.int32(), "asked_at": pa.timestamp("us", tz="UTC"), "body": pa.binary()})
     out = io.BytesIO()
-    pq.write_table(table, out, compression="zstd", use_dictionary=False, write_statistics=False)
+    with pq.ParquetWriter(out, schema, compression="zstd", use_dictionary=False, write_statistics=False) as writer:
+        for group in _group_by_bytes(pages):
+            columns = [
+                [each.number for each in group],
+                [each.asked_at for each in group],
+                [each.body for each in group],
+            ]
+            writer.write_table(pa.table([*map(list, columns)], schema=schema))
     return out.getvalue()
+
+
+def _group_by_bytes(pages: Sequence[RawOrderPage]) -> Iterator[list[RawOrderPage]]:
+    """Yield the pages in groups: the writer has a copy of one group at a time."""
+    group: list[RawOrderPage] = []
+    size = 0
+    for page in pages:
+        group.append(page)
+        size += len(page.body)
+        if size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 FAILURE_TYPE: Final = "Setback"

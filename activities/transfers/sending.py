@@ -28,8 +28,9 @@ GSE_MARGIN_SECONDS = 60
 TERMINATE_POLL_SECONDS = 0.5
 SAVE_PAUSE_SECONDS = 0.5
 
-_POLL_PAUSES = ((1.0, 2), (2.0, 9), (5.0, 56))
-"""Seconds between polls, and how often; after these LAST_POLL_SECONDS."""
+_FIRST_POLL_PAUSES = (1.0, 1.0)
+_POLL_PAUSES = ((2.0, 9), (5.0, 56))
+"""Seconds between further polls, and how often; after these LAST_POLL_SECONDS."""
 LAST_POLL_SECONDS = 10.0
 
 _log = log.get(__name__)
@@ -306,10 +307,10 @@ class PollSchedule:
     """The pauses between polls of one shard: short at first, longer while no target ends."""
 
     def __init__(self) -> None:
-        self._pauses = _iterate_poll_pauses()
+        self._pauses = itertools.chain(_FIRST_POLL_PAUSES, _iterate_poll_pauses())
 
     def advance_to_next_pause(self, *, any_just_ended: bool) -> float:
-        """Return the pause before the next poll; begin anew with short ones if targets ended since the last poll."""
+        """Return the pause before the next poll; begin with 2 s again if targets ended since the last poll."""
         if any_just_ended:
             self._pauses = _iterate_poll_pauses()
         return next(self._pauses)

@@ -33,7 +33,6 @@ CYCLES: Final = 3
 CONTENT: Final = json.dumps({"video": "v" * 64, "profile": "1080p"})
 MOST_PER_SECOND: Final = 20_000
 """Requests that are prepared for each second; no contender takes more."""
-REACH: Final = {"create": 6_000, "get": 6_000, "hold": 2_000}
 LIBRARY_TASKS_PER_SECOND: Final = 2_000
 COUNTING_SECONDS: Final = 20.0
 DRAIN_SECONDS: Final = 60.0
@@ -118,8 +117,13 @@ class _RequestLog:
         return len(self.created) - self.taken
 
 
-async def run(contender: TaskContender, folder: Path, seconds: float, grown: int = 0) -> TaskRound:
-    """Run all phases, each route for a number of seconds; with `grown` ended tasks the cycle comes again."""
+async def run(
+    contender: TaskContender, folder: Path, seconds: float, grown: int = 0, half_of: TaskRound | None = None
+) -> TaskRound:
+    """Run all phases, each route for a number of seconds; with `grown` ended tasks the cycle comes again.
+
+    Half load is half of what the contender has shown, or half of what another showed before.
+    """
     scene = _RequestLog(contender, folder, [], [])
     full = {
         "create": await _create(scene, seconds),
@@ -127,7 +131,7 @@ async def run(contender: TaskContender, folder: Path, seconds: float, grown: int
         "hold": await _hold(scene, seconds),
         "set": await _set(scene),
     }
-    rates = {route: _compute_half_rate(contender, route, phase) for route, phase in full.items()}
+    rates = {route: phase.rate / 2 for route, phase in (half_of.full if half_of else full).items()}
     half = {
         "create": await _create(scene, seconds, rates["create"]),
         "get": await _get(scene, seconds, rates["get"]),
@@ -154,11 +158,6 @@ async def run_library(contender: TaskContender, seconds: float) -> library.Libra
     if missing := [each.missing for each in took if each.missing]:
         raise TaskRoundFailed(f"the library's worker left {missing} tasks")
     return sorted(took, key=lambda each: each.rate)[CYCLES // 2]
-
-
-def _compute_half_rate(contender: TaskContender, route: str, phase: Phase) -> float:
-    """Ours is held to half of what it has to reach, the others to half of what they have shown."""
-    return REACH[route] / 2 if contender.is_ours and route in REACH else phase.rate / 2
 
 
 async def _create(scene: _RequestLog, seconds: float, rate: float = 0.0) -> Phase:

@@ -6,9 +6,10 @@ made: the log can only save requests.
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Self
@@ -179,7 +180,15 @@ class LoggedPlatformAnswer(msgspec.Struct, frozen=True):
         return HttpResponse(200, CIMultiDictProxy(CIMultiDict(self.headers)), self.body)
 
 
-_DECODER = msgspec.msgpack.Decoder(list[LoggedPlatformAnswer])
+_DECODER = msgspec.msgpack.Decoder(LoggedPlatformAnswer)
+_LENGTH: Final = struct.Struct(">I")
+
+
+def _iterate_logged_answers(encoded: memoryview) -> Iterator[LoggedPlatformAnswer]:
+    while encoded:
+        end = _LENGTH.size + _LENGTH.unpack_from(encoded)[0]
+        yield _DECODER.decode(encoded[_LENGTH.size : end])
+        encoded = encoded[end:]
 
 
 class ReplayableAnswerLog:
@@ -196,7 +205,7 @@ class ReplayableAnswerLog:
     @classmethod
     def decode(cls, body: bytes) -> Self:
         """Decode a log."""
-        return cls(_DECODER.decode(zlib.decompress(body)))
+        return cls(_iterate_logged_answers(memoryview(zlib.decompress(body))))
 
     @property
     def has_logged_answers(self) -> bool:
@@ -204,8 +213,13 @@ class ReplayableAnswerLog:
         return bool(self._kept)
 
     def encode(self) -> bytes:
-        """Encode all answers."""
-        return zlib.compress(msgspec.msgpack.encode(self._kept), _FAST)
+        """Encode all answers, one after the other: together they would exist twice."""
+        kept, compressor = list(self._kept), zlib.compressobj(_FAST)
+        parts = []
+        for each in kept:
+            encoded = msgspec.msgpack.encode(each)
+            parts += (compressor.compress(_LENGTH.pack(len(encoded))), compressor.compress(encoded))
+        return b"".join((*parts, compressor.flush()))
 
     def pop_next_logged_answer(self, request_key: str) -> LoggedPlatformAnswer | None:
         """Return the next logged answer to a request, or None."""

@@ -19,7 +19,7 @@ PROJECT_SPECS_MAX: Final = 100
 """Those of one project in a window: whatever it sends, the specs of others find room."""
 BATCH_TARGETS_MAX: Final = 1_000
 """With about 200 bytes a target, a batch stays well below 1 MB."""
-SHARD_TARGETS: Final = 500
+SHARD_TARGETS: Final = 1_000
 
 PAUSE_MIN_SECONDS: Final = 0.004
 PAUSE_MAX_SECONDS: Final = 0.25

@@ -35,6 +35,8 @@ from stores.tables.orders import Order, OrderPlatform, ReplacedOrderRevision
 from stores.tables.orders import Order as OrderRow
 
 BATCH: Final = 2_000
+COPY_BATCH: Final = 10_000
+"""New orders that are encoded at once: their bytes exist three times until they are written."""
 
 _TIMES = ARRAY(DateTime(timezone=True))
 _ACCOUNT = (bindparam("platform", type_=Text), bindparam("shop", type_=Text))
@@ -98,9 +100,9 @@ async def write_copies_newer_than_stored(
         found |= await _load_stored(session, account, batch)
     new = [each for each in copies if each.order.order_id not in found]
     newer = [each for each in copies if (old := found.get(each.order.order_id)) and each.replaces(old)]
-    if new:
+    for batch in _split_batches(sorted(new, key=lambda each: each.order.order_id), COPY_BATCH):
         await session.copy_rows_into(
-            OrderRow.__tablename__, COLUMNS, await asyncio.to_thread(encode_rows_for_copy, account, revision, new)
+            OrderRow.__tablename__, COLUMNS, await asyncio.to_thread(encode_rows_for_copy, account, revision, batch)
         )
     for batch in _split_batches(newer):
         await _keep_replaced_copies_and_write_new(session, account, revision, batch)
@@ -157,9 +159,9 @@ async def _keep_replaced_copies_and_write_new(
     await session.execute(_REPLACE, {**whose, **columns})
 
 
-def _split_batches(copies: Sequence[FetchedOrder]) -> Iterator[Sequence[FetchedOrder]]:
-    for start in range(0, len(copies), BATCH):
-        yield copies[start : start + BATCH]
+def _split_batches(copies: Sequence[FetchedOrder], size: int = BATCH) -> Iterator[Sequence[FetchedOrder]]:
+    for start in range(0, len(copies), size):
+        yield copies[start : start + size]
 
 
 OrderPosition = tuple[datetime, str, str, str]

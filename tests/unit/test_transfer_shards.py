@@ -353,10 +353,10 @@ def test_final_is_final_and_nothing_is_sent_for_nothing(
 
 
 def test_polls_come_often_at_first_and_when_targets_finish() -> None:
-    """1, 1, then 2 for a while, then 5, then 10 seconds; back to 1 when targets have finished."""
+    """1, 1, then 2 for a while, then 5, then 10 seconds; back to 2 when targets have finished."""
     cadence = PollSchedule()
     pauses = [cadence.advance_to_next_pause(any_just_ended=False) for _ in range(70)]
 
     assert pauses == [1] * 2 + [2] * 9 + [5] * 56 + [10] * 3
-    assert cadence.advance_to_next_pause(any_just_ended=True) == 1
-    assert [cadence.advance_to_next_pause(any_just_ended=False) for _ in range(2)] == [1, 2]
+    assert cadence.advance_to_next_pause(any_just_ended=True) == 2
+    assert [cadence.advance_to_next_pause(any_just_ended=False) for _ in range(9)] == [2] * 8 + [5]
