@@ -307,7 +307,7 @@ class PollSchedule:
     """The pauses between polls of one shard: short at first, longer while no target ends."""
 
     def __init__(self) -> None:
-        self._pauses = itertools.chain(_FIRST_POLL_PAUSES, _iterate_poll_pauses())
+        self._pauses: Iterator[float] = itertools.chain(_FIRST_POLL_PAUSES, _iterate_poll_pauses())
 
     def advance_to_next_pause(self, *, any_just_ended: bool) -> float:
         """Return the pause before the next poll; begin with 2 s again if targets ended since the last poll."""
