@@ -148,12 +148,8 @@ def _encode_parquet(pages: Sequence[RawOrderPage]) -> bytes:
     out = io.BytesIO()
     with pq.ParquetWriter(out, schema, compression="zstd", use_dictionary=False, write_statistics=False) as writer:
         for group in _group_by_bytes(pages):
-            columns = [
-                [each.number for each in group],
-                [each.asked_at for each in group],
-                [each.body for each in group],
-            ]
-            writer.write_table(pa.table([*map(list, columns)], schema=schema))
+            rows = [{"page": each.number, "asked_at": each.asked_at, "body": each.body} for each in group]
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
     return out.getvalue()
 
 

@@ -215,7 +215,7 @@ class ReplayableAnswerLog:
     def encode(self) -> bytes:
         """Encode all answers, one after the other: together they would exist twice."""
         kept, compressor = list(self._kept), zlib.compressobj(_FAST)
-        parts = []
+        parts: list[bytes] = []
         for each in kept:
             encoded = msgspec.msgpack.encode(each)
             parts += (compressor.compress(_LENGTH.pack(len(encoded))), compressor.compress(encoded))
