@@ -265,7 +265,7 @@ async def _create_once_under_chosen_id(context: TaskContext, task_type: CachedTa
         code = await _create_in_lane_and_open_it_if_closed(context, task_type, parsed, new, TaskFlags.KEYED)
         # A lane that reports another content compares with what a worker wrote; the digest has been compared above.
         created = {OperationCode.OK, OperationCode.SAME, OperationCode.CONFLICT}
-        if code in created or await context.archived.look_up_in_next_batch(claim.task_id):
+        if code in created or await context.find_in_archive(claim.task_id, task_type):
             context.add_to_task_metric(task_type.type, "created")
             return claim.task_id
         # The lane does not have it and is full, so it never will.
@@ -327,7 +327,8 @@ async def _cancel_task(call: Call, task_id: str) -> TaskIdText:
     parsed, task_type = await context.parse_task_id_and_type(call, task_id)
     code = await context.change_task(task_type, parsed, CancelOperation(parsed.key))
     if code == OperationCode.MISSING:
-        code = await context.get_code_for_archived_task(task_id, SetOperation(parsed.key, TaskStatus.CANCELLED))
+        late = SetOperation(parsed.key, TaskStatus.CANCELLED)
+        code = await context.get_code_for_archived_task(task_id, task_type, late)
     raise_if_code_is_failure(code, task_id)
     context.add_to_task_metric(task_type.type, "cancelled")
     return task_id

@@ -33,7 +33,7 @@ from domain.tasks.messages import (
     Task,
     TaskTypeRules,
 )
-from domain.tasks.names import LaneName, TaskId, build_type_id, parse_task_id, split_type_id
+from domain.tasks.names import LaneName, TaskId, TaskIdText, build_type_id, parse_task_id, split_type_id
 from domain.tasks.state import get_code_for_late_set
 from infra import log
 from services.services import Services
@@ -69,7 +69,7 @@ class TaskContext:
         self.lanes = LaneClient(services.engine, self._update_head_and_start_next_lane_early)
         self.types = TypeCache(services.database, services.settings.tasks.lane_max_tasks)
         self.texts = LongTextStore(services.database)
-        self.archived = BatchedLookup(partial(archive.find_archived_tasks, services.database), ARCHIVED_TASKS_PER_READ)
+        self._archived = BatchedLookup(partial(archive.find_archived_tasks, services.database), ARCHIVED_TASKS_PER_READ)
         self.keys = ChosenTaskIdStore(services.database)
         self.open_tasks = OpenTaskQuotaCounter(services.database)
         self._engine = services.engine
@@ -121,7 +121,7 @@ class TaskContext:
 
     async def find_in_lane_or_archive(self, task_id: TaskId, task_type: CachedTaskType) -> Task | None:
         """Find a task in its lane, or else in the archive."""
-        return await self.find_in_lane(task_id, task_type) or await self.archived.look_up_in_next_batch(str(task_id))
+        return await self.find_in_lane(task_id, task_type) or await self.find_in_archive(str(task_id), task_type)
 
     async def find_in_lane(self, task_id: TaskId, task_type: CachedTaskType) -> Task | None:
         """Find a task in its lane."""
@@ -129,6 +129,10 @@ class TaskContext:
             with suppress(LaneClosed):
                 return await self.lanes.read_task((task_type.type, task_id.pos), task_id.key)
         return None
+
+    async def find_in_archive(self, task_id: TaskIdText, task_type: CachedTaskType) -> Task | None:
+        """Find an ended task of this type; another project may have a type of the same name."""
+        return await self._archived.look_up_in_next_batch((task_type.type, task_id))
 
     async def change_task(
         self,
@@ -142,9 +146,11 @@ class TaskContext:
         except LaneClosed:
             return OperationCode.MISSING
 
-    async def get_code_for_archived_task(self, task_id: str, set_operation: SetOperation) -> OperationCodeText:
+    async def get_code_for_archived_task(
+        self, task_id: TaskIdText, task_type: CachedTaskType, set_operation: SetOperation
+    ) -> OperationCodeText:
         """Return the code for a set of a task that is not in its lane: one whose response got lost may be repeated."""
-        archived = await self.archived.look_up_in_next_batch(task_id)
+        archived = await self.find_in_archive(task_id, task_type)
         if archived is None:
             return OperationCode.MISSING
         return get_code_for_late_set(archived, set_operation)

@@ -263,7 +263,7 @@ async def _store_task_result_in_lane(call: Call, result: TaskResult) -> TaskIdTe
     else:
         code = await _store_long_texts_and_set_in_lane(context, task_type, parsed, setting)
     if code == OperationCode.MISSING:
-        code = await context.get_code_for_archived_task(result.task_id, setting)
+        code = await context.get_code_for_archived_task(result.task_id, task_type, setting)
     raise_if_code_is_failure(code, result.task_id)
     context.add_to_task_metric(task_type.type, _EVENTS[result.status])
     return result.task_id
@@ -318,7 +318,7 @@ async def _send_heartbeat_of_task(call: Call, lease: TaskLease) -> TaskIdText:
     context = get_task_context(call)
     parsed, task_type = await context.parse_task_id_and_type(call, lease.task_id)
     code = await context.change_task(task_type, parsed, HeartbeatOperation(parsed.key, lease.lease))
-    if code == OperationCode.MISSING and await context.archived.look_up_in_next_batch(lease.task_id):
+    if code == OperationCode.MISSING and await context.find_in_archive(lease.task_id, task_type):
         code = OperationCode.FINAL
     raise_if_code_is_failure(code, lease.task_id)
     return lease.task_id

@@ -46,7 +46,7 @@ async def get_task(call: Call, query: GetTaskQuery) -> GetTaskResponse | web.Res
     live, current = await asyncio.gather(
         context.find_in_lane(parsed, task_type), context.types.reload_type(task_type.type)
     )
-    task = live or await context.archived.look_up_in_next_batch(query.task_id)
+    task = live or await context.find_in_archive(query.task_id, task_type)
     if task is None:
         raise build_unknown_task_fault(query.task_id)
     texts = await context.texts.read_texts(query.task_id, task)

@@ -59,7 +59,7 @@ _REMOVE_OLD_TEXTS = text(
 ).bindparams(*(bindparam(name, type_=ARRAY(Text)) for name in ("task_ids", "contents", "logs")))
 
 # Requests for ended tasks wait for these, so they go to the driver directly.
-_FIND = f"SELECT {_NAMES} FROM tasks_archive WHERE task_id = ANY($1::text[])"  # noqa: S608 - a constant
+_FIND = f"SELECT type, {_NAMES} FROM tasks_archive WHERE task_id = ANY($1::text[])"  # noqa: S608 - a constant
 _FIND_TYPE = "SELECT type FROM tasks_archive WHERE task_id = $1"
 _NEWEST = f"""
     SELECT {_NAMES} FROM tasks_archive
@@ -96,6 +96,7 @@ _TEXTS = text("SELECT task_id, content, schedule_log, refs FROM tasks_archive WH
     bindparam("ids", type_=ARRAY(Text))
 )
 
+TypeAndTaskId: TypeAlias = tuple[str, str]
 ArchivePlace: TypeAlias = tuple[int, str]
 """When a task was created, and its id."""
 
@@ -115,10 +116,11 @@ class ExpiredArchivedTask(NamedTuple):
     create_time: int
 
 
-async def find_archived_tasks(database: Database, task_ids: Sequence[str]) -> dict[str, Task]:
-    """Return the tasks that are in the archive, by id."""
+async def find_archived_tasks(database: Database, places: Sequence[TypeAndTaskId]) -> dict[TypeAndTaskId, Task]:
+    """Return the tasks that are in the archive, by type and id; an id alone does not say whose task it is."""
     async with database.connection() as connection:
-        return dict(map(_build_task, await connection.fetch(_FIND, list(task_ids))))
+        rows = await connection.fetch(_FIND, [task_id for _, task_id in places])
+    return {(row["type"], row["task_id"]): _build_task(row)[1] for row in rows}
 
 
 async def find_type_of_archived_task(database: Database, task_id: str) -> str | None:

@@ -97,6 +97,31 @@ async def test_what_another_project_has_is_not_there(queue: Tasks) -> None:
     assert (await queue.task(task_id))["status"] == PENDING
 
 
+async def test_what_has_ended_in_another_project_is_not_there(queue: Tasks) -> None:
+    """Its archive was looked up by the id of a task alone, for whoever had a type of the same name."""
+    task_id = await queue.create(task_content="private")
+    [held] = await queue.hold()
+    await queue.finish([held])
+
+    async def is_archived() -> bool:
+        return bool((await queue.task(task_id))["archived"])
+
+    await eventually(is_archived)
+    stranger = await queue.for_another_project()
+    await stranger.register()
+    said = {"task_id": task_id, "lease": held["lease"], "status": SUCCESS}
+    for answer in (
+        await stranger.get("get_task", task_id=task_id),
+        await stranger.post("set_task", task_data=said),
+        await stranger.post("cancel_task", task_id=task_id),
+        await stranger.post("heartbeat_tasks", task_list=[{"task_id": task_id, "lease": held["lease"]}]),
+        await stranger.post("put_back_tasks", task_list=[{"task_id": task_id}]),
+    ):
+        assert answer["code"] == 8035, answer
+    assert await stranger.create(task_id=task_id, task_content="mine") != task_id
+    assert (await queue.task(task_id))["task_content"] == "private"
+
+
 async def test_two_projects_have_a_type_of_one_name(queue: Tasks) -> None:
     """Each has its own queue, configuration, counts, names of tasks and pause."""
     project_id, key = await queue.api_client.make_project("neighbour")
