@@ -7,7 +7,6 @@ receives it.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 
 import msgspec
@@ -43,7 +42,7 @@ from api.tasks.responses import (
     build_success_response,
     process_concurrently_and_collect_outcomes,
 )
-from api.tasks.storage import STALE_SECONDS, TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
+from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_CHANGED, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
 from domain.faults import Conflict, Invalid, Missing
 from domain.tasks.messages import (
     CreateOperation,
@@ -67,6 +66,7 @@ TOO_MANY_AT_ONCE = "too_many_tasks_at_once"
 _CREATE_PROBLEMS = {TYPE_UNKNOWN: Missing, TASK_DIFFERS: Conflict}
 _CANCEL_PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
 _TYPE_PROBLEMS = {TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict}
+_REMOVE_PROBLEMS = {**_TYPE_PROBLEMS, TYPE_NOT_EMPTY: Conflict, TYPE_CHANGED: Conflict}
 
 
 @routes.post("/v1/create_task", access=RouteAccess.PROJECT, is_audited=False, problems=_CREATE_PROBLEMS)
@@ -178,27 +178,34 @@ async def _count_new_tasks_against_quota(call: Call, tasks: int) -> None:
         raise
 
 
-@routes.post("/v1/remove_task_type", access=RouteAccess.PROJECTS, problems={**_TYPE_PROBLEMS, TYPE_NOT_EMPTY: Conflict})
+@routes.post("/v1/remove_task_type", access=RouteAccess.PROJECTS, problems=_REMOVE_PROBLEMS)
 async def remove_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseEnvelope:
     """Remove a type without unfinished tasks: it is listed no more and takes no tasks.
 
     Ended tasks are kept for their retention. They are seen again once the type is registered again.
     """
     context = get_task_context(call)
-    task_type = await context.types.require_type(body.task_type, call.project_filter)
-    _require_no_unfinished_tasks(task_type, await count_pending_and_running_tasks(context, task_type))
-    await context.types.mark_type_removed(task_type)
-    # Other processes create tasks of a type that they have read some time before.
-    await asyncio.sleep(2 * STALE_SECONDS)
-    if left := await count_pending_and_running_tasks(context, task_type):
-        await context.types.undo_type_removal(task_type)
-        _require_no_unfinished_tasks(task_type, left)
+    found = await context.types.require_type(body.task_type, call.project_filter)
+    task_type = await context.types.reload_type(found.type) or found
+    await _require_no_unfinished_tasks(context, task_type)
+    await context.open_lane_unless_past((task_type.type, task_type.end_pos))
+    is_removed = False
+    try:
+        # From then on no lane accepts a create, whatever its sender knows: what is counted is all that there will be.
+        await context.apply_rules_in_open_lanes(task_type.type, task_type.removal_rules)
+        await _require_no_unfinished_tasks(context, task_type)
+        is_removed = await context.types.remove_type_unless_changed(task_type)
+    finally:
+        if not is_removed and (kept := await context.types.undo_removal_rules(task_type)):
+            await context.apply_rules_in_open_lanes(kept.type, kept.rules)
+    if not is_removed:
+        raise Conflict(TYPE_CHANGED, f"The type {task_type.name!r} was changed meanwhile.", "Look at it, and try again.")
     await pause_store.delete_pause(call.services.database, build_task_type_subject(task_type.type))
     return ResponseEnvelope()
 
 
-def _require_no_unfinished_tasks(task_type: CachedTaskType, unfinished: int) -> None:
-    if unfinished:
+async def _require_no_unfinished_tasks(context: TaskContext, task_type: CachedTaskType) -> None:
+    if unfinished := await count_pending_and_running_tasks(context, task_type):
         raise Conflict(
             TYPE_NOT_EMPTY,
             f"The type {task_type.name!r} has {unfinished} unfinished tasks.",
@@ -305,13 +312,16 @@ async def _create_in_lane_and_open_it_if_closed(
     task = CreateOperation(task_id.key, new.user_id, content, new.priority, new.task_stage, flags, new.start_ms)
     lane = (task_type.type, task_id.pos)
     try:
-        return await context.lanes.create_task(lane, task_type.rules, task)
+        code = await context.lanes.create_task(lane, task_type.rules, task)
     except LaneClosed:
         await context.open_lane_unless_past(lane)
-    try:
-        return await context.lanes.create_task(lane, task_type.rules, task)
-    except LaneClosed:
-        return OperationCode.FULL
+        try:
+            code = await context.lanes.create_task(lane, task_type.rules, task)
+        except LaneClosed:
+            return OperationCode.FULL
+    if code == OperationCode.REMOVED:
+        raise Missing(TYPE_UNKNOWN, f"The type {task_type.name!r} was removed.", "Register it again to keep it.")
+    return code
 
 
 def _build_task_differs_conflict(task_id: str) -> Conflict:
@@ -358,7 +368,7 @@ async def _register_type(call: Call, body: RegisterTaskTypeRequest) -> ResponseE
     context = get_task_context(call)
     task_type = await context.types.create_or_update_type(call.project_id, body.task_type_data, call.quotas.task_types)
     await context.open_lane_unless_past((task_type.type, task_type.end_pos))
-    await _apply_rules_in_open_lanes(context, task_type)
+    await context.apply_rules_in_open_lanes(task_type.type, task_type.rules)
     return ResponseEnvelope()
 
 
@@ -366,7 +376,7 @@ async def _set_type_paused(call: Call, body: TaskTypeActionRequest, *, paused: b
     context = get_task_context(call)
     task_type = await context.types.set_paused(call.project_filter, body.task_type, paused=paused)
     await _save_or_remove_pause(call, task_type, body)
-    await _apply_rules_in_open_lanes(context, task_type)
+    await context.apply_rules_in_open_lanes(task_type.type, task_type.rules)
     return ResponseEnvelope()
 
 
@@ -378,16 +388,3 @@ async def _save_or_remove_pause(call: Call, task_type: CachedTaskType, body: Tas
     else:
         await pause_store.delete_pause(database, subject)
     call.request.app[pauses.CACHE].invalidate_cached_pauses()
-
-
-async def _apply_rules_in_open_lanes(context: TaskContext, task_type: CachedTaskType) -> None:
-    """Return when all lanes of a type apply its current rules."""
-
-    async def send_rules_or_forget_closed_lane(pos: int) -> None:
-        lane = (task_type.type, pos)
-        try:
-            await context.lanes.send_rules_and_wait_until_applied(lane, task_type.rules)
-        except LaneClosed:
-            context.heads.remove_lane(lane)
-
-    await asyncio.gather(*map(send_rules_or_forget_closed_lane, await context.heads.list_open_lanes(task_type.type)))

@@ -155,11 +155,22 @@ class TaskContext:
             return OperationCode.MISSING
         return get_code_for_late_set(archived, set_operation)
 
+    async def apply_rules_in_open_lanes(self, type_: str, rules: TaskTypeRules) -> None:
+        """Return when all open lanes of a type apply these rules or newer ones."""
+
+        async def send_rules_or_forget_closed_lane(pos: int) -> None:
+            try:
+                await self.lanes.send_rules_and_wait_until_applied((type_, pos), rules)
+            except LaneClosed:
+                self.heads.remove_lane((type_, pos))
+
+        await asyncio.gather(*map(send_rules_or_forget_closed_lane, await self.heads.list_open_lanes(type_)))
+
     async def open_next_lane(self, task_type: CachedTaskType, pos: int) -> CachedTaskType:
         """Open a lane behind a full one, unless it is open; return the type with its current positions."""
         if self.types.get_last_pos(task_type.type) <= pos:
             current = await self.types.reload_type(task_type.type)
-            if current is None or current.end_pos == pos:
+            if current is not None and current.end_pos == pos:
                 await self.open_lane_unless_past((task_type.type, pos + 1))
         name, project_id = task_type.name, task_type.project_id
         return self.types.get_cached_unless_stale(name, project_id) or await self.types.require_type(name, project_id)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.http.models import Response
 from api.http.routes import JSON
-from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
+from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_CHANGED, TYPE_UNKNOWN, CachedTaskType
 from domain.faults import Fault
 from domain.quotas import QUOTA_EXCEEDED
 from domain.tasks import attempts
@@ -70,6 +70,7 @@ PROBLEM_CODES: Mapping[str, ResponseCode] = {
     TASK_UNKNOWN: ResponseCode.GET,
     TYPE_UNKNOWN: ResponseCode.CONFIG,
     TYPE_AMBIGUOUS: ResponseCode.CONFIG,
+    TYPE_CHANGED: ResponseCode.CONFIG,
     TASK_DIFFERS: ResponseCode.CREATE,
     TYPE_NOT_EMPTY: ResponseCode.CONFIG,
     SET_REFUSED: ResponseCode.SET,

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from api.batching import BatchedLookup
 from api.tasks.requests import TaskTypeConfiguration
@@ -29,6 +30,7 @@ from stores.tasks.types import TaskTypeChange, TaskTypeCounts, TaskTypeRow
 
 TYPE_UNKNOWN = "task_type_unknown"
 TYPE_AMBIGUOUS = "task_type_ambiguous"
+TYPE_CHANGED = "task_type_changed"
 
 FRESH_SECONDS = 0.4
 """A cached type that is older is read again in the background."""
@@ -53,6 +55,11 @@ class CachedTaskType(TaskTypeRow):
 
     rules: TaskTypeRules
     read_at: float
+
+    @property
+    def removal_rules(self) -> TaskTypeRules:
+        """The rules by which lanes refuse creates, until they get those of the type's next version."""
+        return structs.replace(self.rules, version=self.version + 1, removed=True)
 
 
 class TypeCache:
@@ -158,17 +165,20 @@ class TypeCache:
         row = await types.set_paused(self._database, found.type, paused=paused)
         return self._cache_type(row) if row else found
 
-    async def mark_type_removed(self, task_type: CachedTaskType) -> None:
-        """Remove a type, until it is registered again."""
-        await types.set_type_removed(self._database, task_type.type, removed=True)
-        self._types.pop(task_type.type, None)
+    async def remove_type_unless_changed(self, task_type: CachedTaskType) -> bool:
+        """Remove a type, until it is registered again; False if it was changed, or new tasks go to another lane."""
+        is_removed = await types.remove_type_unless_changed(self._database, task_type)
+        if is_removed:
+            self._types.pop(task_type.type, None)
+        return is_removed
 
-    async def undo_type_removal(self, task_type: CachedTaskType) -> None:
-        """Undo the removal of a type."""
-        await types.set_type_removed(self._database, task_type.type, removed=False)
+    async def undo_removal_rules(self, task_type: CachedTaskType) -> CachedTaskType | None:
+        """Return a type with rules that replace its removal rules; None if it was changed, so that newer ones do."""
+        row = await types.increment_version_unless_changed(self._database, task_type)
+        return self._cache_type(row) if row else None
 
     async def advance_to_lane(self, type_: str, pos: int) -> CachedTaskType | None:
-        """Direct new tasks to the lane at this position; None if the type has gone past it."""
+        """Direct new tasks to the lane at this position; None if the type has gone past it, or is removed."""
         row = await types.advance_type_to_lane_unless_past(self._database, type_, pos)
         return self._cache_type(row) if row else None
 
@@ -184,7 +194,7 @@ class TypeCache:
         return {row.type: self._cache_type(row) for row in await types.find_types_by_id(self._database, identifiers)}
 
     def _cache_type(self, row: TaskTypeRow) -> CachedTaskType:
-        own = {"lane_max_tasks"}
+        own = {"lane_max_tasks", "removed"}
         rules = TaskTypeRules(
             **{name: getattr(row, name) for name in TaskTypeRules.__struct_fields__ if name not in own},
             lane_max_tasks=self._lane_max_tasks,

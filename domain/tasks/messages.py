@@ -79,6 +79,8 @@ class OperationCode:
     """The texts of a set exceed the space left in the lane: send them by reference."""
     NO_LEASE: Final = "8"
     """A set without a lease, for a type that requires one."""
+    REMOVED: Final = "9"
+    """A create for a type that is removed, or about to be."""
 
 
 OperationCodeText: TypeAlias = str
@@ -115,6 +117,8 @@ class TaskTypeRules(Struct, frozen=True):
     """Seconds of the first delay, where delays double."""
     lease_required: bool = False
     """A set must carry the lease that the hold returned."""
+    removed: bool = False
+    """The lane refuses creates; all else continues."""
 
 
 class Task(Struct, array_like=True, gc=False):

@@ -164,6 +164,8 @@ class LaneState:
             return OperationCode.SAME if _is_repeated_create(known, new) else OperationCode.CONFLICT
         if new.key in self._archived_keys:
             return OperationCode.SAME
+        if self.rules.removed:
+            return OperationCode.REMOVED
         more = compute_snapshot_bytes(new.user_id, new.content, "")
         if self._head.full or self.weight + more > FULL_BYTES:
             self._head.full = True

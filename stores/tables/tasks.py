@@ -50,7 +50,8 @@ class TaskType(TableRow, table=True):
     retry_interval: int = Field(default=1, sa_column=Column(Integer, nullable=False, server_default="1"))
     lease_required: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
     paused: bool = False
-    # Increases with each change; a lane adopts rules that are newer than its own.
+    # Increases by two with each change; a lane adopts rules that are newer than its own. The number between is that of
+    # the rules by which lanes refuse creates while the type is removed.
     version: int = 1
     # The first open lane and the last one. Neither ever decreases.
     begin_pos: int = 1

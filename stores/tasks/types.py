@@ -121,7 +121,7 @@ _SAVE = text(
         coalesce(:retry_interval, 1), coalesce(:lease_required, false), false, 1, 1, 1)
     ON CONFLICT (type) DO UPDATE SET
         {", ".join(f"{name} = coalesce(:{name}, t.{name})" for name in TaskTypeChange.__slots__)},
-        version = t.version + 1,
+        version = t.version + 2,
         changed_at = now(),
         removed_at = NULL
     RETURNING {_COLUMNS}, xmax = 0 AS is_new
@@ -131,18 +131,23 @@ _LOCK_PROJECT = text("SELECT FROM projects WHERE id = :project_id FOR NO KEY UPD
 _COUNT = "SELECT count(*) FROM task_types WHERE project_id = $1"
 _COUNT_LOCKED = text("SELECT count(*) FROM task_types WHERE project_id = :project_id")
 _SET_PAUSED = text(
-    "UPDATE task_types SET paused = :paused, version = version + 1, changed_at = now() WHERE type = :type "  # noqa: S608
+    "UPDATE task_types SET paused = :paused, version = version + 2, changed_at = now() WHERE type = :type "  # noqa: S608
     f"RETURNING {_COLUMNS}"
 )
-_SET_REMOVED: Final = (
-    "UPDATE task_types SET removed_at = CASE WHEN $2 THEN now() END, paused = false, version = version + 1, "
-    "changed_at = now() WHERE type = $1"
+_REMOVE: Final = (
+    "UPDATE task_types SET removed_at = now(), paused = false, version = version + 2, changed_at = now() "
+    "WHERE type = $1 AND version = $2 AND end_pos = $3 AND removed_at IS NULL RETURNING true"
+)
+_KEEP = text(
+    "UPDATE task_types SET version = version + 2 WHERE type = :type AND version = :version AND removed_at IS NULL "  # noqa: S608
+    f"RETURNING {_COLUMNS}"
 )
 # A position before `end_pos` is not opened again: its lane may be closed.
 _OPEN_LANE = text(
     f"""
     WITH opened AS (
-        UPDATE task_types SET end_pos = :pos WHERE type = :type AND end_pos <= :pos RETURNING {_COLUMNS}
+        UPDATE task_types SET end_pos = :pos WHERE type = :type AND end_pos <= :pos AND removed_at IS NULL
+        RETURNING {_COLUMNS}
     ), added AS (
         INSERT INTO task_heads (type, pos, number, due, pending, running, success, failed, held, retries, timeouts,
             is_full)
@@ -223,14 +228,20 @@ async def set_paused(database: Database, type_: str, *, paused: bool) -> TaskTyp
     return next(iter(await _execute_and_fetch_types(database, _SET_PAUSED, type=type_, paused=paused)), None)
 
 
-async def set_type_removed(database: Database, type_: str, *, removed: bool) -> None:
-    """Remove a type, or undo that; lanes and ended tasks stay."""
+async def remove_type_unless_changed(database: Database, task_type: TaskTypeRow) -> bool:
+    """Remove a type whose configuration and last lane are as they were read; lanes and ended tasks stay."""
     async with database.connection() as connection:
-        await connection.execute(_SET_REMOVED, type_, removed)
+        return bool(await connection.fetchval(_REMOVE, task_type.type, task_type.version, task_type.end_pos))
+
+
+async def increment_version_unless_changed(database: Database, task_type: TaskTypeRow) -> TaskTypeRow | None:
+    """Give a type the version after that of an attempted removal; None if it was changed since it was read."""
+    rows = await _execute_and_fetch_types(database, _KEEP, type=task_type.type, version=task_type.version)
+    return next(iter(rows), None)
 
 
 async def advance_type_to_lane_unless_past(database: Database, type_: str, pos: int) -> TaskTypeRow | None:
-    """Direct new tasks to the lane at this position; None if the type has gone past it."""
+    """Direct new tasks to the lane at this position; None if the type has gone past it, or is removed."""
     return next(iter(await _execute_and_fetch_types(database, _OPEN_LANE, type=type_, pos=pos)), None)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 
+from api.tasks import actions
 from tests.support.api import running_api
 from tests.support.tasks import PENDING, SIGNED, SUCCESS, Json, Tasks, good
 from tests.support.waiting import eventually
@@ -153,3 +155,76 @@ async def test_a_hold_gives_no_more_than_the_type_allows(queue: Tasks) -> None:
     assert [len(await queue.hold(**limit)) for limit in ({}, {"limit": 2}, {"limit": 100})] == [3, 2, 3]
     await queue.register(schedule_limit=100)
     assert len(await queue.hold()) == 2
+
+
+async def test_a_type_that_gets_a_task_while_it_is_removed_stays_as_it_is(
+    queue: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task is not lost, and a paused type stays paused: undoing the removal had it give tasks out again."""
+    good(await queue.post("pause_task_type", task_type=queue.type, **SIGNED))
+    count_tasks = actions.count_pending_and_running_tasks
+    created: list[str] = []
+
+    async def count_and_then_create(*arguments: Any) -> int:
+        counted = await count_tasks(*arguments)
+        if not created:
+            created.append(await queue.create())
+        return counted
+
+    monkeypatch.setattr(actions, "count_pending_and_running_tasks", count_and_then_create)
+    refused = await queue.post("remove_task_type", task_type=queue.type, **SIGNED)
+
+    assert (refused["code"], "has 1 unfinished tasks" in refused["msg"]) == (8045, True), refused
+    assert (await queue.task(created[0]))["status"] == PENDING
+    assert (await queue.config())["paused"]
+    assert await queue.hold() == []
+    await queue.create()
+
+
+async def test_a_type_that_is_removed_takes_no_task_of_a_process_that_does_not_know_it_yet(
+    queue: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A create that came after the last count was accepted, and its task was never seen again."""
+    count_tasks = actions.count_pending_and_running_tasks
+    answers: list[Json] = []
+    async with running_api(queue.api_client.settings) as other:
+
+        async def create() -> Json:
+            new = {"task_data": {"task_type": queue.type}}
+            answer: Json = (await other.ask("POST", "/v1/create_task", key=queue.key, json=new)).body
+            return answer
+
+        good(await create())
+        await queue.finish(await queue.hold())
+
+        async def count_and_let_the_other_create(*arguments: Any) -> int:
+            counted = await count_tasks(*arguments)
+            answers.append(await create() if answers else {})
+            return counted
+
+        monkeypatch.setattr(actions, "count_pending_and_running_tasks", count_and_let_the_other_create)
+        good(await queue.post("remove_task_type", task_type=queue.type, **SIGNED))
+        assert (answers[1]["code"], "was removed" in answers[1]["msg"]) == (8045, True), answers
+        monkeypatch.undo()
+        await queue.register()
+        assert (await queue.counts())["task_count"] == 1
+        good(await create())
+
+
+async def test_a_type_that_is_changed_while_it_is_removed_stays(queue: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner has just registered it again, and was told that it is there."""
+    count_tasks = actions.count_pending_and_running_tasks
+    counts: list[int] = []
+
+    async def count_and_register(*arguments: Any) -> int:
+        counts.append(await count_tasks(*arguments))
+        if len(counts) == 2:
+            await queue.register(max_retry_num=9)
+        return counts[-1]
+
+    monkeypatch.setattr(actions, "count_pending_and_running_tasks", count_and_register)
+    refused = await queue.post("remove_task_type", task_type=queue.type, **SIGNED)
+
+    assert (refused["code"], "was changed meanwhile" in refused["msg"]) == (8045, True), refused
+    assert (await queue.config())["max_retry_num"] == 9
+    await queue.create()

@@ -331,3 +331,17 @@ def test_tasks_are_found_by_their_properties() -> None:
         keys[3],
         None,
     ]
+
+
+def test_a_lane_of_a_type_that_is_removed_takes_no_task() -> None:
+    """What it has goes on; rules that are newer open it again."""
+    asked = LaneDriver()
+    key = asked.create()
+    asked.ask(rules=TaskTypeRules(version=3, removed=True))
+    again, new = CreateOperation(key, "user", "{}"), CreateOperation(uuid.uuid4().hex, "user", "{}")
+
+    refused = asked.ask(creates=[again, new])
+    assert refused.creates == OperationCode.SAME + OperationCode.REMOVED
+    assert not refused.head.full
+    assert asked.set(asked.hold_one(), TaskStatus.SUCCESS) == OperationCode.OK
+    assert asked.ask(rules=TaskTypeRules(version=4), creates=[new]).creates == OperationCode.OK
