@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
+from typing import Any
 
 from aiohttp import web
 from prometheus_client import Counter
@@ -75,6 +76,7 @@ class TaskContext:
         self._engine = services.engine
         self._openings = SharedReadByKey(self._advance_type_to_lane_and_start_it_unless_past)
         self._starts: dict[LaneName, asyncio.Task[None]] = {}
+        self._background: set[asyncio.Task[None]] = set()
         self._counters: dict[tuple[str, str], Counter] = {}
 
     def add_to_task_metric(self, type_: str, event: str, tasks: int = 1) -> None:
@@ -84,6 +86,12 @@ class TaskContext:
             # Looking up the labels takes longer than counting.
             counter = self._counters[type_, event] = TASKS.labels(*split_type_id(type_), event)
         counter.inc(tasks)
+
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what the caller of a request does not wait for."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def parse_task_id_and_type(self, call: Call, task_id: str) -> tuple[TaskId, CachedTaskType]:
         """Parse a task id, and return it with the type of the task.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -158,11 +159,16 @@ async def _hold_until_due_or_timeout_and_return_if_disconnected(call: Call, body
     if held and _is_disconnected(call):
         await _return_undelivered_tasks_to_queue(context, task_type, held)
         held = []
+    try:
+        tasks = await _build_held_tasks(context, task_type, held)
+    except BaseException:  # their texts cannot be read, or the request takes too long
+        context.run_in_background(_return_undelivered_tasks_to_queue(context, task_type, held))
+        raise
     if held:
         context.add_to_task_metric(task_type.type, "held", len(held))
     # A member of its own: `msg` stays as flowSvr's callers know it.
     why = {"paused": paused} if paused else {}
-    return build_success_response(task_list=await _build_held_tasks(context, task_type, held), **why)
+    return build_success_response(task_list=tasks, **why)
 
 
 async def _describe_pause_or_empty(call: Call, task_type: CachedTaskType) -> str:
@@ -188,26 +194,49 @@ async def _hold_from_lanes_in_order_of_due_tasks(
         if pos is None:
             break
         asked.add(pos)
-        lane = (task_type.type, pos)
         try:
-            with context.heads.reserve_tasks(lane, missing):
-                tasks = await context.lanes.hold_tasks(lane, task_type.rules, HoldOperation(missing))
+            held += await _hold_from_lane_or_return_if_cancelled(context, task_type, pos, missing)
         except LaneClosed:
-            context.heads.remove_lane(lane)
+            context.heads.remove_lane((task_type.type, pos))
         except LaneTimeout:
             # The caller gets what other lanes have granted already.
             if held:
                 break
             raise
-        else:
-            held += [(TaskId(task.key, task_type.name, pos), task) for task in tasks]
+        except BaseException:
+            context.run_in_background(_return_undelivered_tasks_to_queue(context, task_type, held))
+            raise
     return held
+
+
+async def _hold_from_lane_or_return_if_cancelled(
+    context: TaskContext, task_type: CachedTaskType, pos: int, limit: int
+) -> list[tuple[TaskId, Task]]:
+    """Hold tasks of a lane; if this request is cancelled, what the lane grants all the same returns to its queue."""
+    lane = (task_type.type, pos)
+
+    async def add_ids(holding: Awaitable[list[Task]]) -> list[tuple[TaskId, Task]]:
+        return [(TaskId(task.key, task_type.name, pos), task) for task in await holding]
+
+    async def return_granted(holding: Awaitable[list[Task]]) -> None:
+        with suppress(Exception):  # then the lane has granted nothing, or its leases expire
+            await _return_undelivered_tasks_to_queue(context, task_type, await add_ids(holding))
+
+    with context.heads.reserve_tasks(lane, limit):
+        holding = context.lanes.begin_hold(lane, task_type.rules, HoldOperation(limit))
+        try:
+            return await add_ids(asyncio.shield(holding))
+        except asyncio.CancelledError:
+            context.run_in_background(return_granted(holding))
+            raise
 
 
 async def _return_undelivered_tasks_to_queue(
     context: TaskContext, task_type: CachedTaskType, held: list[tuple[TaskId, Task]]
 ) -> None:
-    """Return tasks whose caller disconnected before the response: they were not begun, so no failure is counted."""
+    """Return tasks whose caller gets no response with them: they were not begun, so no failure is counted."""
+    if not held:
+        return
     operations = (
         context.lanes.change_task(
             (task_type.type, task_id.pos),

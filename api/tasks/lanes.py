@@ -132,10 +132,9 @@ class LaneClient:
         code: str = await self._submit_to_lane_batcher(lane, task, rules)
         return code
 
-    async def hold_tasks(self, lane: LaneName, rules: TaskTypeRules, hold: HoldOperation) -> list[Task]:
-        """Hold due tasks."""
-        tasks: list[Task] = await self._submit_to_lane_batcher(lane, hold, rules)
-        return tasks
+    def begin_hold(self, lane: LaneName, rules: TaskTypeRules, hold: HoldOperation) -> asyncio.Future[list[Task]]:
+        """Return the future due tasks of a hold."""
+        return self._submit_to_lane_batcher(lane, hold, rules)
 
     async def change_task(
         self, lane: LaneName, rules: TaskTypeRules, operation: SetOperation | HeartbeatOperation | CancelOperation
