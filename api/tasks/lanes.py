@@ -173,7 +173,7 @@ class LaneClient:
                 name, self._send_batch, self._compute_batch_interval_seconds, self._mark_lane_idle_and_limit_batchers
             )
             self._batchers[name] = lane
-        if rules is not None and rules.version > lane.version:
+        if rules is not None and rules.version > max(lane.version, lane.rules.version if lane.rules else 0):
             lane.rules = rules
         answer = lane.submit(operation, validate_and_measure_operation(operation))
         self._active.add(name)

@@ -98,6 +98,16 @@ async def test_a_request_that_finds_a_lane_idle_does_not_wait(monkeypatch: pytes
     assert [len(group.sets) for group in lanes.groups] == [1, 1, 1, 1, CALLERS]
 
 
+async def test_the_newest_rules_go_with_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a request that has read older ones joins it: a type was paused, and its lane went on."""
+    lanes = RecordedLanes(monkeypatch)
+    rules = [
+        lanes.lanes.send_rules_and_wait_until_applied(LANE, TaskTypeRules(version=version)) for version in (1, 4, 2)
+    ]
+    await asyncio.gather(*rules)
+    assert [group.rules and group.rules.version for group in lanes.groups] == [4]
+
+
 async def test_a_lane_that_is_full_is_not_asked_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless it may have the task already."""
     lanes = RecordedLanes(monkeypatch)
