@@ -28,6 +28,9 @@ RUN_BATCHES_MAX = 1_500
 """A run continues as new after this many batches; Temporal accepts 2,000 updates of one run."""
 RUN_BATCHES_LIMIT = 1_900
 """A run that waits for a checkpoint continues as new after this many batches at the latest."""
+RUN_BYTES_LIMIT = 16_000_000
+RUN_EVENTS_LIMIT = 16_000
+"""So does one with such a history: the engine ends a workflow, and all its tasks with it, at 50 MB or 51,200 events."""
 REPLY_BYTES_MAX = 300_000
 """A lane does not continue as new in a message with more reply bytes: together they must stay below 4 MiB."""
 LEASE_STEP_MS = 250
@@ -101,7 +104,7 @@ class TaskLane:
         times = [] if lease_end is None else [-(-lease_end // LEASE_STEP_MS) * LEASE_STEP_MS]
         if self._has_run_enough_batches_or_events():
             # It waits for the checkpoint under way, or until the replies of this moment have been sent.
-            times += [] if self._checkpoint else [_get_now_ms() + SOON_MS]
+            times += [] if self._should_wait_for_checkpoint() else [_get_now_ms() + SOON_MS]
         elif (
             self._checkpoint is None
             and (next_time := self._schedule.get_next_checkpoint_time(self._lane.state)) is not None
@@ -122,13 +125,22 @@ class TaskLane:
         return self._batches >= RUN_BATCHES_MAX or workflow.info().is_continue_as_new_suggested()
 
     def _should_continue_as_new(self) -> bool:
-        """Return whether the run is long and no checkpoint is under way that would have to be repeated."""
+        """Return whether the run is long, and no checkpoint is under way that it can still wait for."""
         if (
             not self._has_run_enough_batches_or_events()
             or self._lane.get_reply_bytes_sent_at(_get_now_ms()) > REPLY_BYTES_MAX
         ):
             return False
-        return self._checkpoint is None or self._batches >= RUN_BATCHES_LIMIT
+        return not self._should_wait_for_checkpoint()
+
+    def _should_wait_for_checkpoint(self) -> bool:
+        info = workflow.info()
+        return (
+            self._checkpoint is not None
+            and self._batches < RUN_BATCHES_LIMIT
+            and info.get_current_history_size() < RUN_BYTES_LIMIT
+            and info.get_current_history_length() < RUN_EVENTS_LIMIT
+        )
 
     def _build_next_input(self) -> LaneInput:
         rules = self._lane.state.rules

@@ -1,0 +1,41 @@
+"""When a lane continues as new, although its engine is only imitated here."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from domain.tasks.activity_models import LaneInput
+from domain.tasks.messages import TaskTypeRules
+from workflows.tasks import lane as lane_module
+from workflows.tasks.lane import RUN_BATCHES_LIMIT, RUN_BYTES_LIMIT, RUN_EVENTS_LIMIT, TaskLane
+
+
+@pytest.mark.parametrize(
+    ("size", "events", "batches", "has_checkpoint", "continues"),
+    [
+        (0, 0, 0, False, True),
+        (0, 0, 0, True, False),
+        (RUN_BYTES_LIMIT - 1, RUN_EVENTS_LIMIT - 1, RUN_BATCHES_LIMIT - 1, True, False),
+        (RUN_BYTES_LIMIT, 0, 0, True, True),
+        (0, RUN_EVENTS_LIMIT, 0, True, True),
+        (0, 0, RUN_BATCHES_LIMIT, True, True),
+    ],
+)
+def test_a_lane_does_not_wait_for_its_archive_until_its_history_is_full(
+    monkeypatch: pytest.MonkeyPatch, size: int, events: int, batches: int, has_checkpoint: bool, continues: bool
+) -> None:
+    """The engine ended a busy lane whose archive was away for minutes, and all its tasks were lost."""
+    info = SimpleNamespace(
+        is_continue_as_new_suggested=lambda: True,
+        get_current_history_size=lambda: size,
+        get_current_history_length=lambda: events,
+    )
+    monkeypatch.setattr(lane_module, "workflow", SimpleNamespace(info=lambda: info, time=lambda: 1.0))
+    lane: Any = TaskLane(LaneInput("prj_1/video", 1, TaskTypeRules()))
+    lane._batches = batches
+    lane._checkpoint = object() if has_checkpoint else None
+
+    assert lane._should_continue_as_new() is continues
