@@ -29,7 +29,7 @@ def append_attempt_to_log(task: HeldTask, error: BaseException, seconds: float) 
     """Append an attempt to the task's log; keep the last few attempts, as far as they fit."""
     try:
         before = json.loads(task.schedule_log)
-    except ValueError:
+    except (ValueError, RecursionError):  # of another client, which may nest as deeply as it likes
         before = []
     entry = {
         "attempt": task.crt_retry_num + 1,

@@ -13,6 +13,7 @@ from inspect import isawaitable
 from typing import Protocol
 
 from haulage.errors import HaulageError, RequestRefused
+from haulage.tasks.client import UNAVAILABLE
 from haulage.tasks.handlers import Handler, NextStage, TaskFailed
 from haulage.tasks.models import HeldTask, RegisteredType, Status, TaskEntryOutcome, TaskResult
 from haulage.tasks.prefetch import PrefetchSizeEstimator
@@ -279,6 +280,9 @@ class Worker:
             next_ = await self._call_handler_or_stop_worker(task)
             if next_ is not None and not isinstance(next_, NextStage):
                 raise TypeError(f"the handler returned {next_!r:.100}; let it return None or NextStage(stage, content)")
+            if next_ is None:
+                return build_result(task, Status.SUCCESS)
+            return build_result(task, Status.PENDING, task_stage=next_.stage, task_content=next_.content)
         except TaskFailed as error:
             return build_result(
                 task, Status.FAILED, schedule_log=append_attempt_to_log(task, error, time.monotonic() - began)
@@ -293,9 +297,6 @@ class Worker:
             reason = describe_error(error)[:LOG_ERROR_CHARACTERS]
             _log.warning("task_failed: task %s, attempt %d: %s", task.task_id, task.crt_retry_num + 1, reason)
             return build_failed_attempt_result(task, error, time.monotonic() - began)
-        if next_ is None:
-            return build_result(task, Status.SUCCESS)
-        return build_result(task, Status.PENDING, task_stage=next_.stage, task_content=next_.content)
 
     def _call_handler_or_stop_worker(self, task: HeldTask) -> Awaitable[NextStage | None]:
         """Call a task's handler. One that is not async would do the work and count every task as failed."""
@@ -340,14 +341,17 @@ class Worker:
             began = time.monotonic()
             try:
                 outcomes = await self._tasks.heartbeat([task for _, task in held])
-            except HaulageError as error:
-                _log.warning("heartbeat_failed: %d tasks of type %s: %s", len(held), self._type, error)
+                answered = list(zip(held, outcomes, strict=True))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the leases must be renewed the next time
+                _log.warning("heartbeat_failed: %d tasks of type %s: %r", len(held), self._type, error)
                 continue
-            for (asyncio_task, task), outcome in zip(held, outcomes, strict=True):
+            for (asyncio_task, task), outcome in answered:
                 if outcome.good and asyncio_task in self._held:
                     self._leased_until[asyncio_task] = began + seconds
+                if outcome.code == UNAVAILABLE:
+                    _log.warning("heartbeat_failed: task %s: %s", task.task_id, outcome.msg)
                 # A task that has ended meanwhile is no longer held because of its result, whose response decides.
-                if not outcome.good and asyncio_task in self._held and asyncio_task not in self._reported:
+                elif not outcome.good and asyncio_task in self._held and asyncio_task not in self._reported:
                     _log.warning("task_lost: task %s: %s", task.task_id, outcome.msg)
                     self._lost.add(asyncio_task)
                     asyncio_task.cancel()

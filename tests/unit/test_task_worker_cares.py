@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from haulage import RequestRefused
-from haulage.tasks import HeldTask, NextStage, RegisteredType, Status, TaskEntryOutcome, TaskRequestRefused, Worker
+from haulage.tasks import (
+    HeldTask,
+    NextStage,
+    RegisteredType,
+    Status,
+    TaskEntryOutcome,
+    TaskRequestRefused,
+    TaskResult,
+    Worker,
+)
+from haulage.tasks.reports import REQUESTS_MAX, ResultSender
 from tests.support.task_queue import RecordingQueue, do_nothing, make_held_task, run_worker
 from tests.support.waiting import eventually
 
@@ -210,3 +220,87 @@ async def test_options_with_which_nothing_is_done_are_refused(options: dict[str,
 
     with pytest.raises(ValueError, match=named):
         Worker(RecordingQueue(), "video", **{"handlers": {"": do}} | options)
+
+
+class BusyQueue(RecordingQueue):
+    """A queue whose first heartbeats go wrong in this way."""
+
+    trouble: list[TaskEntryOutcome | Exception]
+
+    async def heartbeat(self, held: Any) -> list[TaskEntryOutcome]:
+        """Go wrong as long as there is trouble."""
+        outcomes = await super().heartbeat(held)
+        if not self.trouble:
+            return outcomes
+        if isinstance(trouble := self.trouble.pop(0), Exception):
+            raise trouble
+        return [trouble for _ in held]
+
+
+@pytest.mark.parametrize(
+    "trouble", [TaskEntryOutcome(code=8036, msg="PostgreSQL does not serve at present."), KeyError("results")]
+)
+async def test_a_heartbeat_that_fails_takes_no_task_from_its_handler(trouble: TaskEntryOutcome | Exception) -> None:
+    """A component is away: the leases may be in force for hours. And the next heartbeats go on."""
+    queue = BusyQueue([make_held_task(1)], lease_seconds=0.15)
+    queue.trouble = [trouble]
+    done = asyncio.Event()
+
+    async def wait(task: HeldTask) -> None:
+        await done.wait()
+
+    async with run_worker(queue, {"": wait}):
+        await eventually(lambda: len(queue.beats) > 2)
+        done.set()
+        await eventually(lambda: queue.results)
+
+    assert queue.list_result_fields("status") == [(Status.SUCCESS,)]
+
+
+async def test_a_request_with_results_that_fails_in_any_way_keeps_no_worker_from_stopping() -> None:
+    """Not only by the errors of this package: the results waited for an answer for ever."""
+    queue = RecordingQueue([make_held_task(1)], faults_of_sets=[KeyError("results")])
+    async with run_worker(queue, {"": do_nothing}) as worker:
+        await eventually(lambda: queue.requests and not queue.faults_of_sets)
+        worker.stop()
+
+
+async def test_results_that_come_as_all_requests_end_are_sent() -> None:
+    """A worker whose last results came at that moment waited for the next one, and never stopped."""
+    queue = RecordingQueue()
+    sender = ResultSender(queue)
+
+    async def send_twice(number: int) -> None:
+        for status in (Status.RUNNING, Status.SUCCESS):
+            await sender.send(TaskResult(task_id=str(number), status=status))
+
+    async with asyncio.timeout(5):
+        await asyncio.gather(*map(send_twice, range(REQUESTS_MAX)))
+    assert len(queue.results) == 2 * REQUESTS_MAX
+
+
+@pytest.mark.parametrize("stage", [5, None])
+async def test_a_next_stage_that_is_no_text_is_a_failed_attempt(stage: Any) -> None:
+    """No result was sent, and the task timed out without a reason."""
+    queue = RecordingQueue([make_held_task(1)])
+
+    async def go_on(task: HeldTask) -> NextStage:
+        return NextStage(stage, content=b"no text")  # type: ignore[arg-type]
+
+    async with run_worker(queue, {"": go_on}):
+        await eventually(lambda: queue.results)
+
+    assert queue.list_result_fields("status", "crt_retry_num") == [(Status.PENDING, 1)]
+
+
+async def test_a_log_that_is_nested_too_deeply_is_replaced() -> None:
+    """Another client wrote it; the result was lost."""
+    queue = RecordingQueue([make_held_task(1, schedule_log="[" * 4_096)])
+
+    async def fail(task: HeldTask) -> None:
+        raise ValueError("no")
+
+    async with run_worker(queue, {"": fail}):
+        await eventually(lambda: queue.results)
+
+    assert json.loads(queue.results[0].schedule_log or "")[0]["error"] == "ValueError: no"
