@@ -186,10 +186,11 @@ async def _read_archived_tasks_of_page(
         return []
     known = {item.task_id for item in excluded_items}
     after = (start.create_time, start.key)
+    # As many more as may be left out: a page that is too short would be taken for the last one.
     rows = await archive.list_archived_task_page(
-        context.database, task_type.type, statuses, ArchiveFilter(query.stage, query.user_id), after, limit
+        context.database, task_type.type, statuses, ArchiveFilter(query.stage, query.user_id), after, limit + len(known)
     )
-    return [TaskPageItem(task_id, task, archived=True) for task_id, task in rows if task_id not in known]
+    return [TaskPageItem(task_id, task, archived=True) for task_id, task in rows if task_id not in known][:limit]
 
 
 @routes.get("/v1/get_task_figures", access=RouteAccess.PROJECTS)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from api.http.routes import Call, RouteAccess
 from api.tasks import responses
@@ -21,8 +23,9 @@ from api.tasks.responses import (
 )
 from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
 from domain.faults import Conflict, Missing
-from domain.tasks.messages import FINAL, LaneHead, Task, TaskSearch, TaskStatus
+from domain.tasks.messages import FINAL, REPLY_MAX_BYTES, LaneHead, Task, TaskSearch, TaskStatus
 from domain.tasks.names import TaskId
+from domain.tasks.state import compute_task_snapshot_bytes
 from stores.tasks import archive
 from stores.tasks.archive import ArchiveFilter
 from workflows.tasks.handle import LaneClosed
@@ -31,6 +34,9 @@ TYPES_AT_A_TIME: Final = 4
 """Types searched at a time for one request: each takes a database connection."""
 LANES_AT_A_TIME: Final = 16
 """Lanes queried at a time for one request: each takes some milliseconds and returns up to 1 MB."""
+
+CUT_REPLY_BYTES: Final = REPLY_MAX_BYTES - 4_000
+"""A reply with fewer bytes of tasks has all that match: one more would have fitted."""
 
 LaneSearch: TypeAlias = tuple[int, TaskSearch]
 """A position, and the search of its lane."""
@@ -150,10 +156,12 @@ async def _search_lanes_and_archive_of_type(
     found: _Tasks = dict(await search_lanes_in_order_until_enough(context, task_type, searches, limit, permits))
     statuses = [status for status in FINAL if query.status in (None, 0, status)]
     if statuses:
-        archived = await archive.list_newest_archived_tasks(
-            context.database, task_type.type, statuses, ArchiveFilter(query.stage, query.user_id), limit
+        filters = ArchiveFilter(query.stage, query.user_id)
+        found |= dict(
+            await archive.list_archived_task_page(
+                context.database, task_type.type, statuses, filters, archive.NEWEST_PLACE, limit
+            )
         )
-        found |= dict(archived)
     return found
 
 
@@ -181,9 +189,14 @@ async def search_lanes_in_order_until_enough(
 async def _search_lane(
     context: TaskContext, task_type: CachedTaskType, pos: int, search: TaskSearch, permits: asyncio.Semaphore
 ) -> list[tuple[str, Task]]:
+    found: list[Task] = []
     async with permits:
-        try:
-            tasks = (await context.lanes.search_tasks((task_type.type, pos), search)).tasks
-        except LaneClosed:
-            return []
-    return [(str(TaskId(task.key, task_type.name, pos)), task) for task in tasks]
+        with suppress(LaneClosed):
+            while True:
+                tasks = (await context.lanes.search_tasks((task_type.type, pos), search)).tasks
+                found += tasks
+                left = search.limit - len(tasks)
+                if left <= 0 or sum(map(compute_task_snapshot_bytes, tasks)) < CUT_REPLY_BYTES:
+                    break
+                search = replace(search, limit=left, before=tasks[-1].create_time, before_key=tasks[-1].key)
+    return [(str(TaskId(task.key, task_type.name, pos)), task) for task in found]

@@ -61,12 +61,6 @@ _REMOVE_OLD_TEXTS = text(
 # Requests for ended tasks wait for these, so they go to the driver directly.
 _FIND = f"SELECT type, {_NAMES} FROM tasks_archive WHERE task_id = ANY($1::text[])"  # noqa: S608 - a constant
 _FIND_TYPE = "SELECT type FROM tasks_archive WHERE task_id = $1"
-_NEWEST = f"""
-    SELECT {_NAMES} FROM tasks_archive
-    WHERE type = $1 AND status = ANY($2::smallint[]) AND ($3::text IS NULL OR stage = $3)
-        AND ($4::text IS NULL OR user_id = $4)
-    ORDER BY create_time DESC LIMIT $5
-"""  # noqa: S608
 # One range of the index for each status: with several statuses in one query PostgreSQL would sort all their rows.
 _PAGE_OF_STATUS = f"""
     (SELECT {_NAMES} FROM tasks_archive
@@ -99,6 +93,8 @@ _TEXTS = text("SELECT task_id, content, schedule_log, refs FROM tasks_archive WH
 TypeAndTaskId: TypeAlias = tuple[str, str]
 ArchivePlace: TypeAlias = tuple[int, str]
 """When a task was created, and its id."""
+NEWEST_PLACE: Final[ArchivePlace] = (10**15, "")
+"""A place before all tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +124,6 @@ async def find_type_of_archived_task(database: Database, task_id: str) -> str | 
     async with database.connection() as connection:
         type_: str | None = await connection.fetchval(_FIND_TYPE, task_id)
     return type_
-
-
-async def list_newest_archived_tasks(
-    database: Database, type_: str, statuses: Collection[int], filters: ArchiveFilter, limit: int
-) -> list[tuple[str, Task]]:
-    """Return the newest tasks of a type that match, with their ids."""
-    async with database.connection() as connection:
-        return [
-            _build_task(row) for row in await connection.fetch(_NEWEST, type_, list(statuses), *astuple(filters), limit)
-        ]
 
 
 async def list_archived_task_page(

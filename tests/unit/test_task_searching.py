@@ -12,10 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.tasks import queries
+from api.tasks import overview, queries
+from api.tasks.overview import TaskPageCursor, TaskPageItem
 from api.tasks.queries import LANES_AT_A_TIME
+from api.tasks.requests import BrowseTasksQuery
 from domain.tasks import attempts
-from domain.tasks.messages import HoldOperation, LaneBatch, LaneHead, SetOperation, Task, TaskSearch, TaskSearchReply
+from domain.tasks.messages import (
+    REPLY_MAX_BYTES,
+    CreateOperation,
+    HoldOperation,
+    LaneBatch,
+    LaneHead,
+    SetOperation,
+    Task,
+    TaskSearch,
+    TaskSearchReply,
+)
 from tests.support.lane_driver import LaneDriver
 from workflows.tasks.handle import LaneClosed
 
@@ -95,3 +107,46 @@ def test_a_search_tells_attempts_only_to_who_wants_them(told: bool) -> None:
     assert search_positions.key == key
     assert len(attempts.decode_attempts(search_positions)[0]) == int(told)
     assert len(attempts.decode_attempts(asked.read(key))[0]) == 1
+
+
+async def test_what_does_not_fit_into_one_reply_of_a_lane_is_asked_for() -> None:
+    """Older lanes and the archive were listed behind it, without the tasks that had been cut off."""
+    asked = LaneDriver(lane_max_tasks=20_000, schedule_limit=150)
+    texts = {"content": "x" * 450, "log": "y" * 500}
+    while not asked.ask(creates=[CreateOperation(secrets.token_hex(16), "u" * 100, texts["content"])]).head.full:
+        asked.wait(0.001)
+    [[*held]] = asked.lane.apply_batch(LaneBatch("other", 1, holds=[HoldOperation(150)]), asked.now).holds
+    asked.ask(sets=[SetOperation(task.key, 2, log=texts["log"]) for task in held])
+    everything = asked.lane.state.tasks.values()
+    assert asked.lane.state.weight > REPLY_MAX_BYTES
+
+    class OneLane:
+        async def search_tasks(self, lane: tuple[str, int], wanted: TaskSearch) -> TaskSearchReply:
+            """What the lane answers."""
+            return asked.lane.search_tasks(wanted)
+
+    async def search(limit: int) -> list[str]:
+        here: Any = SimpleNamespace(lanes=OneLane())
+        wishes = [(1, TaskSearch(limit=limit, with_attempts=False))]
+        found = await queries.search_lanes_in_order_until_enough(here, KIND, wishes, limit, asyncio.Semaphore(1))
+        return [task.key for _, task in found]
+
+    newest = [task.key for task in sorted(everything, key=lambda task: (task.create_time, task.key), reverse=True)]
+    assert await search(2_000) == newest
+    assert await search(len(newest) - 1) == newest[:-1]
+
+
+async def test_a_page_of_the_archive_is_as_long_as_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that their lane still has are left out; the page was shorter then, and was taken for the last."""
+    archived = [(f"{number:032x}_video_1", Task("", "", 0, 3, "", 0, "", "", 0, 0, 0, 0)) for number in range(9)]
+
+    async def list_page(_database: object, *arguments: Any) -> Any:
+        return archived[: arguments[-1]]
+
+    monkeypatch.setattr(overview.archive, "list_archived_task_page", list_page)
+    here: Any = SimpleNamespace(database=None)
+    live = [TaskPageItem(*archived[0]), TaskPageItem(*archived[1])]
+    query = BrowseTasksQuery(task_type="video", limit=4)
+
+    found = await overview._read_archived_tasks_of_page(here, KIND, query, TaskPageCursor(0), live, 3)
+    assert [item.task_id for item in found] == [task_id for task_id, _ in archived[2:5]]
