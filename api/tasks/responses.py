@@ -56,7 +56,6 @@ class ResponseCode(IntEnum):
     PROCESS = 8036
     CREATE = 8037
     SET = 8041
-    POSITION = 8042
     PRIORITY = 8044
     CONFIG = 8045
 
@@ -382,11 +381,12 @@ async def _await_and_convert_fault_to_outcome(awaitable_task_id: Awaitable[str])
     except Fault as fault:
         code = PROBLEM_CODES.get(fault.record.code, ResponseCode.INPUT)
         return TaskOutcome(**build_failure_fields(code, fault.record.sentence))
-    except Exception as error:
-        if not outages.is_outage(error):
-            raise
-        _log.warning("component_unavailable", error=repr(error))
-        return TaskOutcome(**build_failure_fields(ResponseCode.PROCESS, outages.describe_outage(error)))
+    except Exception as error:  # noqa: BLE001 - the caller needs the outcomes of the other items
+        if outages.is_outage(error):
+            _log.warning("component_unavailable", error=repr(error))
+            return TaskOutcome(**build_failure_fields(ResponseCode.PROCESS, outages.describe_outage(error)))
+        _log.error("task_of_request_failed", exc_info=error)
+        return TaskOutcome(**build_failure_fields(ResponseCode.PROCESS, "An internal error occurred. Try again."))
 
 
 def _format_time(milliseconds: int) -> str:

@@ -121,12 +121,15 @@ async def claim_chosen_keys(
 ) -> dict[tuple[str, str], ChosenKeyClaim]:
     """Insert the claims whose keys are free; return the claims that are stored then, by type and chosen key."""
     types, keys = [each.type for each in claims], [each.chosen_key for each in claims]
+    new = (types, keys, [each.task_id for each in claims], [each.digest for each in claims])
+    stored: dict[tuple[str, str], ChosenKeyClaim] = {}
     async with database.connection() as connection:
-        await connection.execute(
-            _CLAIM_KEYS, types, keys, [each.task_id for each in claims], [each.digest for each in claims]
-        )
-        rows = await connection.fetch(_READ_KEYS, types, keys)
-    return {(row["type"], row["key"]): ChosenKeyClaim(*row) for row in rows}
+        # Housekeeping may have removed a key in between, whose task was kept long enough: it is free then.
+        while not stored.keys() >= set(zip(types, keys, strict=True)):
+            await connection.execute(_CLAIM_KEYS, *new)
+            rows = await connection.fetch(_READ_KEYS, types, keys)
+            stored = {(row["type"], row["key"]): ChosenKeyClaim(*row) for row in rows}
+    return stored
 
 
 async def list_task_ids_of_chosen_key(
