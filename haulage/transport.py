@@ -164,8 +164,9 @@ class ApiResponse:
 
     @property
     def detail(self) -> str:
-        """Why the API refused the request; empty where something else answered."""
-        return str((self.body or {}).get("detail", ""))
+        """Why the API refused the request; empty where something else answered. Routes of tasks say it as flowSvr."""
+        body = self.body or {}
+        return str(body.get("detail") or body.get("msg", "")).removeprefix("FAIL_REASON::")
 
     @property
     def retry_after_seconds(self) -> float:
@@ -216,6 +217,8 @@ def _parse_object_or_none(body: bytes) -> dict[str, Any] | None:
 
 
 def _build_refused_error(response: ApiResponse, request: str) -> RequestRefused:
+    if response.body is not None and "detail" not in response.body and response.detail:
+        return RequestRefused(response.status, str(response.body.get("code", "")), response.detail, "")
     if response.body is None or "detail" not in response.body:
         return RequestRefused(
             response.status, "no_haulage_api", f"{request} answered {response.status}, not as Haulage does.", ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import secrets
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
+from haulage.errors import HaulageError
 from haulage.tasks.models import (
     HeldTask,
     NewTask,
@@ -184,7 +186,8 @@ class Tasks:
         """Send entries in batches and return the outcome of each.
 
         An entry that fails because a component is unavailable is sent again. A batch that is refused as a whole is
-        halved until the invalid entry is alone, so that only that one is refused.
+        halved until the invalid entry is alone, so that only that one is refused. Where nothing more can be sent, an
+        error is raised if no entry has an outcome, and is the outcome of the rest otherwise.
         """
         deadline = time.monotonic() + self._transport.patience_seconds
         pause = FIRST_PAUSE_SECONDS
@@ -194,14 +197,20 @@ class Tasks:
             batch = left.popleft()
             try:
                 outcomes = await self._send_batch(route, field, [bodies[at] for at in batch])
-            except TaskRequestRefused as refused:
-                if refused.code not in UNUSABLE:
-                    raise
-                if len(batch) > 1:
+            except HaulageError as error:
+                code = error.code if isinstance(error, TaskRequestRefused) else UNAVAILABLE
+                if code in UNUSABLE and len(batch) > 1:
                     half = len(batch) // 2
                     left.extendleft([batch[half:], batch[:half]])
                     continue
-                outcomes = [TaskEntryOutcome(code=refused.code, msg=str(refused))]
+                if code not in UNUSABLE:
+                    if not found:
+                        raise
+                    # What was sent before has outcomes, which the caller needs as well.
+                    batch = sorted({*batch, *itertools.chain.from_iterable(left)})
+                    left.clear()
+                    deadline = time.monotonic()
+                outcomes = [TaskEntryOutcome(code=code, msg=str(error))] * len(batch)
             found |= zip(batch, outcomes, strict=True)
             again = [at for at in batch if found[at].code == UNAVAILABLE]
             if again and time.monotonic() + pause <= deadline:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from haulage import transport
+from haulage import RequestRefused, transport
 from haulage.tasks import HeldTask, NewTask, Status, TaskEntryOutcome, TaskRequestRefused, TaskResult, Tasks, TaskType
 from tests.support.api_peer import ApiPeer, problem, running_api_peer
 from tests.support.task_queue import make_held_task
@@ -189,6 +189,34 @@ async def test_a_batch_that_is_refused_for_another_reason_raises(peer: ApiPeer, 
     with pytest.raises(TaskRequestRefused):
         await tasks.set_many([TaskResult(task_id=name, status=Status.SUCCESS) for name in "ab"])
     assert len(peer.seen) == 1
+
+
+async def test_a_later_batch_that_is_refused_leaves_the_outcomes_of_the_earlier_ones(
+    peer: ApiPeer, tasks: Tasks
+) -> None:
+    """They were lost with the error, and so were the ids: to create all again created them twice."""
+    peer.says(200, {**GOOD, "results": [GOOD | {"task_id": "a"}] * 1_000})
+    peer.says(429, {"code": 8036, "msg": "FAIL_REASON::This project has 1,000 tasks that have not ended."})
+
+    async with Tasks(peer.url, "k", patience_seconds=0.0) as impatient:
+        outcomes = await impatient.create_many([NewTask(task_type="video")] * 2_001)
+
+    assert [outcome.good for outcome in outcomes] == [True] * 1_000 + [False] * 1_001
+    assert "1,000 tasks that have not ended" in outcomes[-1].msg
+    assert len(peer.seen) == 2
+
+
+async def test_a_used_up_quota_is_explained(peer: ApiPeer, caplog: pytest.LogCaptureFixture) -> None:
+    """By the sentence of the routes of tasks; it was said that something else than Haulage answered."""
+    for _ in range(2):
+        peer.says(429, {"code": 8036, "msg": "FAIL_REASON::This project has 40 tasks that have not ended."})
+
+    async with Tasks(peer.url, "k", patience_seconds=0.3) as tasks:
+        with pytest.raises(RequestRefused, match="^This project has 40 tasks") as refused:
+            await tasks.create(NewTask(task_type="video"))
+
+    assert (refused.value.status, refused.value.code) == (429, "8036")
+    assert ["This project has 40 tasks" in record.getMessage() for record in caplog.records] == [True]
 
 
 async def test_an_empty_batch_asks_nobody(peer: ApiPeer, tasks: Tasks) -> None:
