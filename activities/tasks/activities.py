@@ -11,7 +11,7 @@ from typing import Final
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from domain.tasks import names
@@ -31,6 +31,9 @@ BATCH: Final = 1_000
 KEYS_PER_QUERY: Final = 500
 UNCHECKED_FOR: Final = timedelta(days=1)
 """After this time a text belongs to its task, or never will."""
+
+LANE_ERRORS: Final = (RPCError, WorkflowQueryFailedError)
+"""A lane does not answer: its worker is away, or cannot go on with it."""
 
 _QUERY_TIMEOUT: Final = timedelta(seconds=10)
 
@@ -96,7 +99,7 @@ class TaskHousekeeping:
                     self._database, self._locator, self._archive_retention, activity.heartbeat
                 )
             texts = await remove_unused_texts(self._database, self._locator, activity.heartbeat)
-        except RPCError as error:
+        except LANE_ERRORS as error:
             # The next execution continues from here.
             _log.warning("task_housekeeping_interrupted", error=repr(error))
         if tasks or texts:
@@ -192,11 +195,16 @@ async def remove_expired_tasks(
             since, is_over = 0, False
             while not is_over and time.monotonic() < until:
                 expired = await archive.list_expired_archived_tasks(database, type_, int(status), since, before, BATCH)
-                count = await _remove_tasks_not_in_lanes(database, locator, [each.task_id for each in expired])
+                try:
+                    count = await _remove_tasks_not_in_lanes(database, locator, [each.task_id for each in expired])
+                except LANE_ERRORS as error:
+                    _log.warning("expired_tasks_kept", type=type_, error=repr(error))
+                    break  # the other types do not wait for a lane of this one
+                finally:
+                    heartbeat()
                 is_over = len(expired) < BATCH or (not count and expired[-1].create_time == since)
                 since = expired[-1].create_time if expired else since
                 removed += count
-                heartbeat()
     return removed
 
 

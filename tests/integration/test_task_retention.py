@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from temporalio.client import WorkflowQueryFailedError
 from temporalio.testing import ActivityEnvironment
 
 from activities.tasks import activities
@@ -150,6 +151,33 @@ async def test_a_task_that_its_lane_still_has_stays(database: Database, monkeypa
     lanes.tasks = ()
     await forget(database, lanes)
     assert await list_stored_ids(database) == [set()] * 3
+
+
+async def test_a_lane_that_does_not_answer_keeps_the_tasks_of_its_type_only(database: Database) -> None:
+    """Nothing was removed of any project, run after run, as long as one lane did not answer."""
+    await add_type(database)
+    other = TYPE.replace(NAME, "a-first")
+    await rows(
+        database,
+        "INSERT INTO task_types (type, project_id, name, schedule_limit, schedule_interval, max_retry_num, "
+        "max_retry_interval, max_processing_time, paused, version, begin_pos, end_pos) "
+        "VALUES (:type, 'p', 'a-first', 1, 1, 1, 1, 1, false, 1, 1, 1)",
+        type=other,
+    )
+    silent = make_ended_task(DAYS + 1)
+    async with database.session() as session:
+        await archive.archive_ended_tasks_and_delete_unused_texts(session, other, 1, [silent])
+    await write_archived_tasks(database, make_ended_task(DAYS + 1))
+
+    class SilentLane(FixedLocator):
+        async def list_live_text_references(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
+            """Those of one type cannot be asked."""
+            if any("_a-first_" in task_id for task_id in task_ids):
+                raise WorkflowQueryFailedError("it does not go on")
+            return {}
+
+    assert await forget(database, SilentLane()) == 1
+    assert (await list_stored_ids(database))[0] == {str(TaskId(silent.key, "a-first", 1))}
 
 
 @pytest.mark.parametrize(
