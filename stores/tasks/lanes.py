@@ -115,7 +115,11 @@ _KEYSET: Final = SqlOrderAndAfterCondition(("pos",), is_descending=False)
 
 _SAVE_HEAD = text(
     f"INSERT INTO task_heads (type, pos, is_full, {', '.join(_NUMBERS)}) "  # noqa: S608 - constants
-    f"VALUES (:type, :pos, :is_full, {', '.join(f':{name}' for name in _NUMBERS)}) "
+    "SELECT CAST(:type AS text), CAST(:pos AS int), CAST(:is_full AS boolean), "
+    f"{', '.join(f'CAST(:{name} AS bigint)' for name in _NUMBERS)} "
+    # A late attempt at a checkpoint must not add a lane that has closed meanwhile.
+    "WHERE :is_first OR EXISTS (SELECT FROM task_heads WHERE type = :type AND pos = :pos) "
+    "OR EXISTS (SELECT FROM task_types WHERE type = :type AND end_pos <= :pos) "
     "ON CONFLICT (type, pos) DO UPDATE SET updated_at = now(), is_full = excluded.is_full, "
     f"{', '.join(f'{name} = excluded.{name}' for name in _NUMBERS)} WHERE task_heads.number < excluded.number"
 )
@@ -208,7 +212,7 @@ async def save_checkpoint(database: Database, checkpoint: CheckpointInput) -> La
         if checkpoint.ended:
             await archive.archive_ended_tasks_and_delete_unused_texts(session, type_, pos, checkpoint.ended)
         is_past = await add_lanes_and_check_if_type_is_past(session, type_, pos) if checkpoint.is_first else False
-        await _save_head_if_newer(session, type_, pos, checkpoint.head)
+        await _save_head_if_newer(session, type_, pos, checkpoint.head, is_first=checkpoint.is_first)
         await database.notify_on_commit(session, HEADS_CHANNEL, f"{type_}/{pos}")
     return LanePassedByTypeResult(is_past=is_past)
 
@@ -234,10 +238,11 @@ async def _is_beyond_open_lanes(session: Session, type_: str, pos: int) -> bool:
     return bool(end < pos)
 
 
-async def _save_head_if_newer(session: Session, type_: str, pos: int, head: LaneHead) -> None:
-    """Save a head, unless a newer one is stored."""
+async def _save_head_if_newer(session: Session, type_: str, pos: int, head: LaneHead, *, is_first: bool) -> None:
+    """Save a head, unless a newer one is stored, or its lane is closed."""
     numbers = {name: getattr(head, name) for name in _NUMBERS}
-    await session.execute(_SAVE_HEAD, {"type": type_, "pos": pos, "is_full": head.full, **numbers})
+    lane = {"type": type_, "pos": pos, "is_first": is_first, "is_full": head.full}
+    await session.execute(_SAVE_HEAD, {**lane, **numbers})
 
 
 async def _insert_lanes_and_extend_range(session: Session, type_: str, first: int, last: int) -> None:

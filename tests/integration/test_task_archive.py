@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from domain.tasks.activity_models import CloseLaneInput
+from domain.tasks.activity_models import CheckpointInput, CloseLaneInput
 from domain.tasks.messages import LaneHead, Task, TaskFlags, TaskStatus
 from domain.tasks.names import TaskId
 from infra.database import Database
@@ -111,10 +112,39 @@ async def test_an_older_head_does_not_replace_a_newer_one(database: Database) ->
     """A step of a run that is over may come late."""
     await add_type(database)
     async with database.session() as session:
-        await lanes._save_head_if_newer(session, TYPE, 1, LaneHead(number=9, due=3, next_order_time=5))
-        await lanes._save_head_if_newer(session, TYPE, 1, LaneHead(number=8, due=1))
+        for head in (LaneHead(number=9, due=3, next_order_time=5), LaneHead(number=8, due=1)):
+            await lanes._save_head_if_newer(session, TYPE, 1, head, is_first=False)
 
     assert await rows(database, "SELECT number, due, next_order_time FROM task_heads") == [(9, 3, 5)]
+
+
+async def test_a_lane_that_is_closed_is_not_added_again(database: Database) -> None:
+    """By an attempt at a checkpoint that was overtaken: its running tasks would have counted for ever."""
+    await add_type(database)
+    late = CheckpointInput(type=TYPE, pos=1, head=LaneHead(number=3, running=2), ended=[])
+    await lanes.remove_lane_and_advance_type(database, CloseLaneInput(type=TYPE, pos=1))
+    await lanes.save_checkpoint(database, late)
+    assert await rows(database, "SELECT pos FROM task_heads") == [(2,)]
+
+    for pos in (2, 3):
+        await lanes.save_checkpoint(database, CheckpointInput(TYPE, pos, LaneHead(number=3, running=pos), ended=[]))
+    assert await rows(database, "SELECT pos, running FROM task_heads ORDER BY pos") == [(2, 2), (3, 3)]
+
+
+async def test_a_task_that_fails_is_counted_for_a_day_whenever_it_was_created(database: Database) -> None:
+    """One that had waited for longer than a day was neither shown nor alerted."""
+    await add_type(database)
+    now = round(datetime.now(UTC).timestamp() * 1_000)
+    day = 86_400_000
+    ended = [
+        make_ended_task(status, create_time=now - 9 * day, modify_time=now - age)
+        for status, age in ((TaskStatus.FAILED, 1_000), (TaskStatus.FAILED, 2 * day), (TaskStatus.SUCCESS, 1_000))
+    ]
+    async with database.session() as session:
+        await archive.archive_ended_tasks_and_delete_unused_texts(session, TYPE, 1, ended)
+
+    workload = (await lanes.count_workloads(database))["p"]
+    assert workload.failed.count == 1
 
 
 async def test_positions_neither_get_lost_nor_go_back(database: Database) -> None:
