@@ -108,7 +108,11 @@ class ArchivedTask(TableRow, table=True):
     """A task that has ended. Its lane removes it once it is here; the settings say how long it is kept."""
 
     __tablename__ = "tasks_archive"
-    __table_args__ = (Index("ix_tasks_archive_type_status", "type", "status", text("create_time DESC")),)
+    __table_args__ = (
+        Index("ix_tasks_archive_type_status", "type", "status", text("create_time DESC")),
+        # Of failed tasks the last day's are counted, whenever they were created.
+        Index("ix_tasks_archive_type_failed", "type", "modify_time", postgresql_where=text("status = 4")),
+    )
 
     task_id: str = Field(primary_key=True, sa_type=Text)
     type: str = Field(sa_type=Text)

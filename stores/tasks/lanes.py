@@ -55,13 +55,14 @@ _PAUSED: Final = f"""
     SELECT project_id, name AS subject, coalesce(who || ': ' || nullif(reason, ''), who, '') AS cause, 1 AS count
     FROM task_types LEFT JOIN system_pauses ON system = '{build_task_type_subject("")}' || type WHERE paused
 """  # noqa: S608 - a constant
-_FAILED: Final = """
+_FAILED: Final = f"""
     SELECT t.project_id, t.name AS subject, '' AS cause, count(*), count(*) AS failed,
         to_timestamp(min(a.modify_time) / 1000.0) AS failed_at,
         0 AS running, NULL::timestamptz AS running_at, 0 AS waiting, NULL::timestamptz AS waiting_at
-    FROM task_types t JOIN tasks_archive a ON a.type = t.type AND a.status = $1 AND a.create_time > $2
+    FROM task_types t JOIN tasks_archive a ON a.type = t.type AND a.status = {int(TaskStatus.FAILED)}
+        AND a.modify_time > $1
     GROUP BY t.project_id, t.name
-"""
+"""  # noqa: S608 - a constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,7 @@ async def count_workloads(database: Database) -> WorkByProject:
     async with database.connection() as connection:
         queues = await connection.fetch(_QUEUES, now_ms, overdue_ms)
         paused = parse_concerns(ConcernKind.PAUSED, await connection.fetch(_PAUSED))
-        failed_rows = await connection.fetch(_FAILED, TaskStatus.FAILED, failed_ms)
+        failed_rows = await connection.fetch(_FAILED, failed_ms)
     overdue = parse_concerns(ConcernKind.OVERDUE, queues)
     waiting = parse_uncounted_concerns(ConcernKind.WAITING, [{**row, "count": row["due"]} for row in queues])
     causes = parse_uncounted_concerns(ConcernKind.FAILED, failed_rows)

@@ -353,6 +353,7 @@ CREATE TABLE tasks_archive (
     lease BIGINT DEFAULT '0' NOT NULL,
     CONSTRAINT pk_tasks_archive PRIMARY KEY (task_id)
 );
+CREATE INDEX ix_tasks_archive_type_failed ON tasks_archive (type, modify_time) WHERE status = 4;
 CREATE INDEX ix_tasks_archive_type_status ON tasks_archive (type, status, create_time DESC);
 
 CREATE TABLE transfer_cancels (
