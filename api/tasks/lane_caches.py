@@ -123,8 +123,9 @@ class LaneHeadCache:
         now = get_now_ms()
         for pos in queue.order:
             head = queue.heads[pos]
-            if head.next_order_time is None or head.next_order_time > now:
-                return None
+            # A lane that has due tasks knows it by the engine's clock, which may be ahead of this host's.
+            if not head.due and (head.next_order_time is None or head.next_order_time > now):
+                continue
             # One task may have become due since the lane counted.
             if max(head.due, 1) > queue.reserved.get(pos, 0) and pos not in excluded:
                 return pos

@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import secrets
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from api.tasks import lane_caches
-from api.tasks.lane_caches import IDLE_LANES_MAX, UNCHANGED_READS, IdleLaneTaskCache
+from api.tasks.lane_caches import IDLE_LANES_MAX, UNCHANGED_READS, IdleLaneTaskCache, LaneHeadCache
 from domain.tasks.lane import Lane
 from domain.tasks.messages import (
     CreateOperation,
     HoldOperation,
     LaneBatch,
+    LaneHead,
     Task,
     TaskSearch,
     TaskSearchReply,
     TaskTypeRules,
 )
 from domain.tasks.names import LaneName
+from infra.database import Database
 from workflows.tasks.handle import HistoryPosition
 
 LANE = ("video", 1)
@@ -149,3 +152,13 @@ async def test_lanes_that_take_turns_do_not_drive_each_other_out() -> None:
     assert known.is_cached(LANE)
     assert await known.get_current_tasks(LANE) == engine.tasks
     assert not known.is_cached(("video", 2))
+
+
+def test_a_lane_with_due_tasks_is_found_by_a_host_whose_clock_is_behind() -> None:
+    """The lane reckons by the engine's clock. Holds came back empty until this host's clock had caught up."""
+    heads = LaneHeadCache(cast("Database", None))
+    soon = lane_caches.get_now_ms() + 60_000
+    heads.update_and_wake_if_newer(("video", 1), LaneHead(number=1, next_order_time=soon, pending=1))
+    assert heads.find_lane_with_unreserved_due_task("video", ()) is None
+    heads.update_and_wake_if_newer(("video", 2), LaneHead(number=1, next_order_time=soon + 1, pending=1, due=1))
+    assert heads.find_lane_with_unreserved_due_task("video", ()) == 2
