@@ -359,7 +359,10 @@ async def _put_back_task_or_copy_ended(call: Call, item: TaskToPutBack) -> TaskI
             raise_if_code_is_failure(OperationCode.FINAL, task_id)
         return await _create_copy_of_ended(context, task_type, task_id, task)
     setting = SetOperation(parsed.key, TaskStatus.PENDING, item.lease)
-    raise_if_code_is_failure(await context.change_task(task_type, parsed, setting), task_id)
+    code = await context.change_task(task_type, parsed, setting)
+    if code == OperationCode.MISSING and await context.find_in_archive(task_id, task_type):
+        return await _put_back_task_or_copy_ended(call, item)  # it has ended meanwhile
+    raise_if_code_is_failure(code, task_id)
     context.add_to_task_metric(task_type.type, "thrown_back")
     return task_id
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from api.tasks.context import TaskContext
+from domain.tasks.messages import Task
 from tests.support.command import CommandResult, start_command, wait_for_exit
-from tests.support.tasks import CANCELLED, PENDING, SUCCESS, Tasks
+from tests.support.tasks import CANCELLED, PENDING, SUCCESS, Tasks, good
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -78,3 +82,32 @@ async def test_many_tasks_are_cancelled_and_put_back_by_a_filter(shared_tasks: T
     assert wrong.code == 2
     assert (await tasks.task(other))["status"] == PENDING
     assert (await tasks.counts())["pending"] == 4
+
+
+async def test_a_task_that_ends_as_it_is_put_back_is_created_again(
+    shared_tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was archived between the look and the change, and said to be no task at all."""
+    tasks = shared_tasks
+    await tasks.register()
+    task_id = await tasks.create(task_content="again")
+    find = TaskContext.find_in_lane_or_archive
+
+    async def find_and_let_it_end(self: TaskContext, *arguments: Any) -> Task | None:
+        found = await find(self, *arguments)
+        monkeypatch.undo()
+        await tasks.finish(held)
+
+        async def is_archived() -> bool:
+            return bool((await tasks.task(task_id))["archived"])
+
+        await eventually(is_archived)
+        return found
+
+    held = await tasks.hold()
+    monkeypatch.setattr(TaskContext, "find_in_lane_or_archive", find_and_let_it_end)
+    answer = good(await tasks.post("put_back_tasks", task_list=[{"task_id": task_id}]))
+
+    [copy] = answer["results"]
+    assert copy["task_id"] != task_id
+    assert (await tasks.task(copy["task_id"]))["task_content"] == "again"
