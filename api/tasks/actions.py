@@ -155,7 +155,7 @@ async def resume_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseE
 
 
 async def _count_new_tasks_against_quota(call: Call, tasks: int) -> None:
-    """Count the tasks that a request creates.
+    """Count the tasks that a project's request creates.
 
     Raises:
         Invalid: One request may not create so many.
@@ -357,6 +357,8 @@ async def _put_back_task_or_copy_ended(call: Call, item: TaskToPutBack) -> TaskI
         # A caller that names a lease means a running task; it has ended meanwhile and must not be done again.
         if item.lease is not None:
             raise_if_code_is_failure(OperationCode.FINAL, task_id)
+        if call.project_filter is not None:
+            await _count_new_tasks_against_quota(call, 1)
         return await _create_copy_of_ended(context, task_type, task_id, task)
     setting = SetOperation(parsed.key, TaskStatus.PENDING, item.lease)
     code = await context.change_task(task_type, parsed, setting)

@@ -251,8 +251,8 @@ async def _require_count_within_quota(session: Session, project_id: str, types_m
     if (await session.execute(_COUNT_LOCKED, {"project_id": project_id})).scalar_one() > types_max:
         raise build_quota_exceeded_fault(
             ["task_types"],
-            f"This project has {types_max:,} types of tasks, as many as it may.",
-            "Use one of them, or ask the operator for another quota.",
+            f"This project has {types_max:,} types of tasks, as many as it may; those that were removed count as well.",
+            "Use one of them, register a removed one again, or ask the operator for another quota.",
             STANDING_RETRY_SECONDS,
         )
 

@@ -163,6 +163,24 @@ async def test_a_project_has_so_many_open_tasks(settings: Settings) -> None:
         assert (await tasks.counts())["task_count"] <= 50
 
 
+async def test_ended_tasks_that_are_put_back_count_as_new_ones(settings: Settings) -> None:
+    """A project with many ended tasks could have any number of open ones by that."""
+    async with running_tasks(limit(settings, tasks_open=5)) as tasks:
+        await tasks.register()
+        await tasks.create_many(5)
+        ended = await tasks.hold(limit=2)
+        await tasks.finish(ended)
+
+        async def fill(_number: int) -> Reply:
+            new = [{"task_type": tasks.type}] * 2
+            return await tasks.api_client.ask("POST", "/v1/create_tasks", key=tasks.key, json={"task_list": new})
+
+        assert await eventually(lambda: _accepts(fill))
+        answer = await tasks.post("put_back_tasks", task_list=[{"task_id": task["task_id"]} for task in ended])
+        assert [result["code"] for result in answer["results"]] == [8036, 8036]
+        assert "has 5 tasks that have not ended" in answer["msg"]
+
+
 async def _has_used(tasks: Tasks, count: int) -> bool:
     return (await read_used(tasks.api_client, tasks.key))["tasks_open"] == count
 
