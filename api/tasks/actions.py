@@ -54,6 +54,7 @@ from domain.tasks.messages import (
     TaskStatus,
 )
 from domain.tasks.names import TaskId, TaskIdText, parse_task_id
+from domain.tasks.scheduling import SECOND
 from infra import secrets
 from stores import pauses as pause_store
 from stores.pauses import build_task_type_subject
@@ -296,7 +297,9 @@ async def _is_existing_equal_task_or_raise_conflict(context: TaskContext, call: 
         return False
     content, _ = await context.texts.read_texts(new.task_id, task)
     was_held = task.lease > 0 or task.crt_retry_num > 0 or task.modify_time > task.create_time
-    is_same = was_held or (content, task.stage) == (new.task_content, new.task_stage)
+    start = task.order_time + (0 if task.flags & TaskFlags.LATER else task.priority * SECOND)
+    sent = (new.task_content, new.task_stage, max(new.start_ms, task.create_time))
+    is_same = was_held or (content, task.stage, start) == sent
     if (task.user_id, task.priority) != (new.user_id, new.priority) or not is_same:
         raise _build_task_differs_conflict(new.task_id)
     return True

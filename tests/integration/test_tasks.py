@@ -225,6 +225,9 @@ async def test_a_task_starts_at_its_time(queue: Tasks) -> None:
     task_id = await queue.create(task_id="later", task_priority=1_000, start_time=start.isoformat())
     assert await queue.create(task_id="later", task_priority=1_000, start_time=start.isoformat()) == task_id
     assert (await queue.task(task_id))["order_time_ms"] == round(start.timestamp() * 1_000)
+    said = {"task_type": queue.type, "task_id": task_id, "task_priority": 1_000}
+    assert (await queue.post("create_task", task_data=said))["code"] == 8037
+    assert good(await queue.post("create_task", task_data=said | {"start_time": start.isoformat()}))["code"] == 0
     assert await queue.hold() == []
     [held] = await queue.hold(wait=20)
     assert (held["task_id"], datetime.now(UTC) >= start) == (task_id, True)

@@ -279,13 +279,13 @@ async def test_results_that_come_as_all_requests_end_are_sent() -> None:
     assert len(queue.results) == 2 * REQUESTS_MAX
 
 
-@pytest.mark.parametrize("stage", [5, None])
-async def test_a_next_stage_that_is_no_text_is_a_failed_attempt(stage: Any) -> None:
+@pytest.mark.parametrize("next_stage", [NextStage(5), NextStage("next", content=7)])  # type: ignore[arg-type]
+async def test_a_next_stage_that_is_no_text_is_a_failed_attempt(next_stage: NextStage) -> None:
     """No result was sent, and the task timed out without a reason."""
     queue = RecordingQueue([make_held_task(1)])
 
     async def go_on(task: HeldTask) -> NextStage:
-        return NextStage(stage, content=b"no text")  # type: ignore[arg-type]
+        return next_stage
 
     async with run_worker(queue, {"": go_on}):
         await eventually(lambda: queue.results)
