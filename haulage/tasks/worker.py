@@ -163,7 +163,10 @@ class Worker:
         try:
             config = await self._get_recent_type_config()
             began = time.monotonic()
-            held = await self._hold_until_stopped(min(self._count_free_places(), config.schedule_limit))
+            # Fewer may be held ahead than when the capacity was awaited; a limit of 0 would be the type's.
+            if (limit := min(self._count_free_places(), config.schedule_limit)) < 1:
+                return 0.0
+            held = await self._hold_until_stopped(limit)
         except HaulageError as error:
             if self._is_refused_for_good(error):
                 self._stop_with_error(error)

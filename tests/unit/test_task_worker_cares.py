@@ -21,6 +21,7 @@ from haulage.tasks import (
     TaskResult,
     Worker,
 )
+from haulage.tasks.prefetch import PrefetchSizeEstimator
 from haulage.tasks.reports import REQUESTS_MAX, ResultSender
 from tests.support.task_queue import RecordingQueue, do_nothing, make_held_task, run_worker
 from tests.support.waiting import eventually
@@ -304,3 +305,30 @@ async def test_a_log_that_is_nested_too_deeply_is_replaced() -> None:
         await eventually(lambda: queue.results)
 
     assert json.loads(queue.results[0].schedule_log or "")[0]["error"] == "ValueError: no"
+
+
+async def test_a_worker_that_may_hold_less_than_before_does_not_ask_for_less_than_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tasks had become slow while the configuration was read: a limit below 0 is refused, which ended the worker."""
+    monkeypatch.setattr("haulage.tasks.worker.CONFIG_SECONDS", -1.0)
+
+    class SlowlyConfiguredQueue(RecordingQueue):
+        async def types(self) -> list[RegisteredType]:
+            """Meanwhile nothing is to be held ahead any more."""
+            if self.asked:
+                worker._prefetch = PrefetchSizeEstimator(1, 0)
+            return await super().types()
+
+    done = asyncio.Event()
+
+    async def wait(task: HeldTask) -> None:
+        await done.wait()
+
+    queue = SlowlyConfiguredQueue([make_held_task(number) for number in range(2)])
+    async with run_worker(queue, {"": wait}, concurrency=1, backlog=5) as worker:
+        await eventually(lambda: len(queue.asked) == 1 and worker._prefetch.get_size() == 0)
+        done.set()
+        await eventually(lambda: len(queue.results) == 2 and len(queue.asked) > 1)
+
+    assert min(limit or 0 for limit in queue.asked) > 0
