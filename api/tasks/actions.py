@@ -200,7 +200,7 @@ async def remove_task_type(call: Call, body: TaskTypeActionRequest) -> ResponseE
         if not is_removed and (kept := await context.types.undo_removal_rules(task_type)):
             await context.apply_rules_in_open_lanes(kept.type, kept.rules)
     if not is_removed:
-        raise Conflict(TYPE_CHANGED, f"The type {task_type.name!r} was changed meanwhile.", "Look at it, and try again.")
+        raise Conflict(TYPE_CHANGED, f"The type {task_type.name!r} was changed meanwhile.", "Look at it; try again.")
     await pause_store.delete_pause(call.services.database, build_task_type_subject(task_type.type))
     return ResponseEnvelope()
 

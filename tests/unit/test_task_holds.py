@@ -1,4 +1,4 @@
-"""Holds whose tasks reach no caller: they return to their queues at once, instead of as a failure when the lease ends."""
+"""Holds whose tasks reach no caller: they return to their queues at once, instead of failing when the lease ends."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ async def test_a_used_up_quota_is_explained(peer: ApiPeer, caplog: pytest.LogCap
         peer.says(429, {"code": 8036, "msg": "FAIL_REASON::This project has 40 tasks that have not ended."})
 
     async with Tasks(peer.url, "k", patience_seconds=0.3) as tasks:
-        with pytest.raises(RequestRefused, match="^This project has 40 tasks") as refused:
+        with pytest.raises(RequestRefused, match=r"^This project has 40 tasks") as refused:
             await tasks.create(NewTask(task_type="video"))
 
     assert (refused.value.status, refused.value.code) == (429, "8036")
