@@ -6,12 +6,14 @@ made: the log can only save requests.
 
 from __future__ import annotations
 
+import codecs
 import struct
 import zlib
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from email.message import Message
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
@@ -24,7 +26,8 @@ from domain.orders.access import Account
 from domain.orders.capability import ID, MODIFIED, MORE, ROWS, TOTAL, VERSION, Capability, PlatformOrder
 from domain.orders.jsonpath import JsonReader, UnreadableJson
 
-_TRUE: Final = (True, 1, "true", "1")
+_TRUE: Final = frozenset({"true", "yes", "y"})
+_FALSE: Final = frozenset({"false", "no", "n"})
 _LOST: Final = frozenset("\0\ufffd")
 """No database stores the first as text; the second replaces others, so that two ids could become one."""
 
@@ -119,8 +122,19 @@ class OrderParser:
 
     def parse_has_more(self, values: Mapping[str, Any]) -> bool | None:
         """Return whether the answer says that more pages follow; None where it does not say."""
-        has_more = values.get(MORE)
-        return None if has_more is None else has_more in _TRUE
+        told: bool | int | str | None = values.get(MORE)
+        if told is None or isinstance(told, int):
+            return None if told is None else told != 0
+        word = told.strip().casefold()
+        if word.isdecimal():
+            return bool(word.strip("0"))
+        if word not in _TRUE | _FALSE | {""}:
+            raise InconsistentAnswers(
+                f"{self._platform_name} told {told[:100]!r} at {self._capability.paging.more}; true, false or the number "
+                "of what is left was expected.",
+                "Mend `paging.more` in its record, or leave it out.",
+            )
+        return word in _TRUE if word else None
 
     def _parse_count(self, text: int | str) -> int:
         try:
@@ -236,3 +250,31 @@ class ReplayableAnswerLog:
 def build_request_key(url: str, parameters: Mapping[str, str]) -> str:
     """Identify a request, without its authentication."""
     return f"{url}?{urlencode(sorted(parameters.items()))}"
+
+
+_CHARSETS: Final = frozenset(
+    {"gbk", "gb2312", "gb18030", "big5", "big5hkscs", "shift_jis", "cp932", "euc_jp", "euc_kr", "cp949"}
+    | {"utf-16", "utf-16-le", "utf-16-be", "iso8859-1", "iso8859-15", "cp1250", "cp1251", "cp1252", "koi8-r"}
+)
+"""Python has more codecs, some of which are slow, or no charsets of texts."""
+
+
+def decode_to_utf8_and_tell_if_whole(answer: HttpResponse) -> tuple[bytes, bool]:
+    """Return the body as UTF-8, and whether all of it could be decoded.
+
+    A declared charset counts only where the body is not UTF-8: many servers declare a default that they do not follow.
+    """
+    body = answer.body
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        head = Message()
+        head["Content-Type"] = answer.headers.get("Content-Type", "")
+        try:
+            charset = codecs.lookup(head.get_content_charset("")).name
+            if charset in _CHARSETS:
+                return body.decode(charset).encode(), True
+        except (LookupError, UnicodeError):
+            pass
+        return body.decode(errors="replace").encode(), False
+    return body, True

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from email.message import Message
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from clients.http import (
     BUSY_STATUSES,
@@ -22,7 +20,8 @@ from clients.http import (
     parse_http_date,
     parse_retry_after,
 )
-from clients.platforms.answers import ReplayableAnswerLog, build_request_key
+from clients.platforms import pagination
+from clients.platforms.answers import ReplayableAnswerLog, build_request_key, decode_to_utf8_and_tell_if_whole
 from clients.platforms.credentials import AccountCredentialsReader
 from clients.platforms.failures import (
     AttemptTimeUsedUp,
@@ -51,11 +50,6 @@ PATIENCE_SECONDS: Final = 2.0
 """A longer wait that a platform asks for is raised, so that it can be a timer of a workflow."""
 _WITHOUT_ORDERS: Final = range(201, 300)
 """Statuses of success without orders: something else answered, and the next answer may be the right one."""
-_CHARSETS: Final = frozenset(
-    {"gbk", "gb2312", "gb18030", "big5", "big5hkscs", "shift_jis", "cp932", "euc_jp", "euc_kr", "cp949"}
-    | {"utf-16", "utf-16-le", "utf-16-be", "iso8859-1", "iso8859-15", "cp1250", "cp1251", "cp1252", "koi8-r"}
-)
-"""Python has more codecs, some of which are slow, or no charsets of texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +125,10 @@ class PlatformClient:
         """Set the platform's present time."""
         self._gate.skew = now - datetime.now(UTC)
 
+    def build_address(self, path: str) -> str:
+        """Return the address of a path of the platform's API."""
+        return self._account.base_url.rstrip("/") + path
+
     async def request_values(
         self,
         path: str,
@@ -142,24 +140,22 @@ class PlatformClient:
     ) -> AnswerWithValues:
         """Request a window, one order or the time; raises PlatformFailure. A probe is sent past an open breaker."""
         permits = self._gate.details if is_detail else self._gate.permits
-        url = self._account.base_url.rstrip("/") + path
-        return await self._request_or_replay(_Request(url, parameters, reader, permits, is_probe))
+        address = self.build_address(path)
+        return await self._request_or_replay(_Request(address, parameters, reader, permits, is_probe))
 
-    async def request_link(self, address: str, reader: JsonReader) -> AnswerWithValues:
+    async def request_link(self, target: str, reader: JsonReader) -> AnswerWithValues:
         """Request an address from an answer. It gets the credentials, so it must be the platform's own."""
-        target = urljoin(self._account.base_url, address)
-        ours, theirs = urlsplit(self._account.base_url), urlsplit(target)
-        if (ours.scheme, ours.netloc) != (theirs.scheme, theirs.netloc):
+        ours, theirs = (pagination.find_origin(each) for each in (self._account.base_url, target))
+        if ours != theirs:
             raise InconsistentAnswers(
-                f"{self} sent us to {theirs.scheme}://{theirs.netloc} for its next page. Only its own address "
-                f"{ours.scheme}://{ours.netloc} gets our credentials.",
+                f"{self} sent us to {theirs} for its next page. Only its own address {ours} gets our credentials.",
                 "Set `base_url` to the other one if the platform has moved.",
             )
         access = self._capability.access
         if access.signing is not AuthenticationMethod.SORTED_MD5:
             return await self._request_or_replay(_Request(target, {}, reader, self._gate.permits))
         # Such a signature covers all parameters, also those of the link.
-        parameters = dict(parse_qsl(theirs.query, keep_blank_values=True))
+        parameters = dict(parse_qsl(urlsplit(target).query, keep_blank_values=True))
         parameters.pop(access.sign_parameter, None)
         return await self._request_or_replay(_Request(target.partition("?")[0], parameters, reader, self._gate.permits))
 
@@ -167,8 +163,8 @@ class PlatformClient:
         """Request a path for the headers of the answer, whatever its status; a busy one may come from a proxy."""
         if takes_permit:
             await self._wait_for_permit(self._gate.permits)
-        url = self._account.base_url.rstrip("/") + path
-        answer = await self._send_signed(url, parameters, await self._credentials.get_with_access_token())
+        credentials = await self._credentials.get_with_access_token()
+        answer = await self._send_signed(self.build_address(path), parameters, credentials)
         if answer.status in BUSY_STATUSES:
             raise self._build_failure(answer, self._parse_error(answer))
         return answer
@@ -270,7 +266,7 @@ class PlatformClient:
         return AnswerWithValues(answer, values, asked_at)
 
     def _parse_values(self, answer: HttpResponse, reader: JsonReader) -> Mapping[str, Any]:
-        text, is_whole = _decode_to_utf8_and_tell_if_whole(answer)
+        text, is_whole = decode_to_utf8_and_tell_if_whole(answer)
         try:
             values = reader.read(text)
         except UnreadableJson as error:
@@ -376,24 +372,3 @@ def _build_no_answer_failure(client: PlatformClient, fault: SourceFault, *, is_s
 
 def _quote_excerpt(answer: HttpResponse) -> str:
     return repr(answer.body[:EXCERPT_CHARACTERS].decode(errors="replace")) + "."
-
-
-def _decode_to_utf8_and_tell_if_whole(answer: HttpResponse) -> tuple[bytes, bool]:
-    """Return the body as UTF-8, and whether all of it could be decoded.
-
-    A declared charset counts only where the body is not UTF-8: many servers declare a default that they do not follow.
-    """
-    body = answer.body
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        head = Message()
-        head["Content-Type"] = answer.headers.get("Content-Type", "")
-        try:
-            charset = codecs.lookup(head.get_content_charset("")).name
-            if charset in _CHARSETS:
-                return body.decode(charset).encode(), True
-        except (LookupError, UnicodeError):
-            pass
-        return body.decode(errors="replace").encode(), False
-    return body, True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
+from urllib.parse import urljoin
 
 import msgspec
 
@@ -269,6 +270,7 @@ class PlatformConnector:
             following: Any = response.values[NEXT]
             more = self._rows.parse_has_more(response.values)
             if following in (None, ""):
+                self._require_no_more(more)
                 return pagination.PageWithNextToken(page, more)
             # That a full page is the last one is not believed while it names another: if it is, that one is empty.
             is_full = len(page.orders) >= paging.size
@@ -281,6 +283,7 @@ class PlatformConnector:
         query = self.capability.query
 
         async def request_first_or_linked_page(place: int, link: str | None) -> pagination.PageWithNextToken:
+            address = link or self._client.build_address(query.path)
             if link is None:
                 response = await self._client.request_values(
                     query.path, self._build_query_parameters(bounds, page=None), self._rows.reader
@@ -288,11 +291,28 @@ class PlatformConnector:
             else:
                 response = await self._client.request_link(link, self._rows.reader)
             page = self._rows.parse_page(place, response.answer, response.values, bounds, response.asked_at)
-            return pagination.PageWithNextToken(
-                page, None, pagination.find_next_link(response.answer.headers.getall("Link", []))
-            )
+            following = pagination.find_next_link(response.answer.headers.getall("Link", []))
+            if following is None:
+                self._require_no_more(self._rows.parse_has_more(response.values))
+                return pagination.PageWithNextToken(page, None)
+            try:
+                return pagination.PageWithNextToken(page, None, urljoin(address, following))
+            except ValueError:
+                raise InconsistentAnswers(
+                    f"{self._client} told an address of its next page that cannot be read: {following[:300]!r}.",
+                    "Ask the platform's owner.",
+                ) from None
 
         return request_first_or_linked_page
+
+    def _require_no_more(self, has_more: bool | None) -> None:
+        """Refuse a page that leads nowhere, and says that more follow: it is not the end of the window."""
+        if has_more:
+            raise InconsistentAnswers(
+                f"{self._client} says that more orders follow, and does not lead to them.",
+                "Read it again; if it stays so, mend `paging` in its record.",
+                may_pass=True,
+            )
 
 
 def _build_count_and_detail_readers(capability: Capability, rows: OrderParser) -> tuple[JsonReader, JsonReader]:

@@ -11,6 +11,8 @@ from typing import Final
 
 from clients.platforms.answers import OrderPage
 from clients.platforms.failures import IdenticalPages, InconsistentAnswers
+from domain import egress
+from domain.faults import Invalid
 from domain.orders.capability import Paging
 
 EMPTY_PAGES_MAX: Final = 100
@@ -26,7 +28,8 @@ _PAGE_IGNORED: Final = (
     ),
     "Mend the name of that parameter, or the path `more`, in its record.",
 )
-_LINK = re.compile(r"<([^>]*)>\s*;([^,]*)")
+_LINK = re.compile(r'<([^>]*)>((?:\s*;\s*[^\s=;,"]+(?:\s*=\s*(?:"(?:\\.|[^"\\])*"|[^\s";,]*))?)*)')
+_PARAMETER = re.compile(r';\s*([^\s=;,"]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s";,]*))')
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +130,19 @@ def find_next_link(headers: Iterable[str]) -> str | None:
     """Return the address that a header Link calls the next, or None."""
     for header in headers:
         for address, parameters in _LINK.findall(header):
-            if re.search(r"\brel\s*=\s*\"?next\b", parameters):
-                return str(address)
+            for name, quoted, plain in _PARAMETER.findall(parameters):
+                if name.casefold() == "rel" and "next" in (quoted or plain).casefold().split():
+                    return str(address)
     return None
+
+
+def find_origin(address: str) -> str:
+    """Return scheme, host and port of an address in one spelling; a malformed one is returned as it is."""
+    try:
+        parts = egress.parse_url(address)
+    except Invalid:
+        return address
+    return f"{parts.scheme}://{parts}"
 
 
 def _choose_page_number_to_start_at(paging: Paging, total: int | None, *, fills_pages: bool) -> int:
