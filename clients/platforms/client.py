@@ -281,7 +281,7 @@ class PlatformClient:
 
     def _parse_error(self, answer: HttpResponse) -> Mapping[str, Any]:
         try:
-            return self._errors.read(answer.body)
+            return self._parse_values(answer, self._errors)
         except UnreadableJson:
             return {}
 

@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from clients.platforms import InconsistentAnswers, OrderPage
+from clients.platforms import InconsistentAnswers, OrderPage, PlatformBusy
+from domain.orders.declarations import ErrorFormat, ErrorRule, ReactionToPlatformError
 from domain.orders.jsonpath import replace_lone_surrogates_in_json
 from domain.orders.windows import TimeWindow
+from sims.platforms.dialects.base import Reply
 from sims.platforms.dialects.plain import PLAIN
 from tests.support.platforms import running_connector
 
@@ -98,3 +100,25 @@ def test_what_needs_no_repair_stays() -> None:
     """Byte by byte, so that a text that is no JSON at all is refused as it was sent."""
     for text in (b'{"a":"\\u00e9\\ud83d\\ude00"}', b"<html>", b'"\\', b""):
         assert replace_lone_surrogates_in_json(text) == (text, False)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"\xef\xbb\xbf" + '{"error":{"code":"7","message":"稍后"}}'.encode(), "application/json"),
+        ('{"error":{"code":"7","message":"稍后"}}'.encode("gbk"), "application/json; charset=GBK"),
+        (rb'{"error":{"code":"7","message":"\ud83d"}}', "application/json"),
+    ],
+)
+async def test_an_error_is_understood_in_any_text(
+    body: bytes, content_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its code says that the platform is busy: the slice waits, and does not fail for good."""
+    busy = ErrorRule(meaning=ReactionToPlatformError.BUSY, codes=("7",), retry_after_seconds=45)
+    errors = ErrorFormat(code="$.error.code", message="$.error.message", rules=(busy,))
+    async with running_connector(PLAIN.model_copy(update={"errors": errors})) as here:
+        reply = Reply(body, 400, {"Content-Type": content_type})
+        monkeypatch.setattr(here.platform, "answer", lambda _: (reply, None))
+        with pytest.raises(PlatformBusy) as refusal:
+            await here.read(here.window(600))
+        assert refusal.value.retry_after_seconds == 45
