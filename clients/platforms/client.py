@@ -67,7 +67,8 @@ class _Request:
     url: str
     parameters: Mapping[str, str]
     reader: JsonReader
-    permits: RequestPermits
+    permits: RequestPermits | None
+    """None where the rate does not count the request."""
     is_probe: bool = False
 
 
@@ -137,9 +138,10 @@ class PlatformClient:
         *,
         is_detail: bool = False,
         is_probe: bool = False,
+        takes_permit: bool = True,
     ) -> AnswerWithValues:
         """Request a window, one order or the time; raises PlatformFailure. A probe is sent past an open breaker."""
-        permits = self._gate.details if is_detail else self._gate.permits
+        permits = (self._gate.details if is_detail else self._gate.permits) if takes_permit else None
         address = self.build_address(path)
         return await self._request_or_replay(_Request(address, parameters, reader, permits, is_probe))
 
@@ -205,7 +207,8 @@ class PlatformClient:
         )
 
     async def _request_once(self, request: _Request, credentials: Credentials) -> AnswerWithValues:
-        await self._wait_for_permit(request.permits)
+        if request.permits is not None:
+            await self._wait_for_permit(request.permits)
         asked_at = datetime.now(UTC) + self.clock_skew
         with self._budget.measure_answer():
             answer = await self._send_signed(request.url, request.parameters, credentials)

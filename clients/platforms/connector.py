@@ -75,7 +75,10 @@ class PlatformConnector:
             return date
         reader = JsonReader({_TIME: (JsonPath.parse(clock.value), int | str), **self.capability.build_error_paths()})
         # A cycle must not fail for want of a time because other requests fail; an answer closes the breaker.
-        text = (await self._client.request_values(clock.path, clock.parameters, reader, is_probe=True)).values[_TIME]
+        response = await self._client.request_values(
+            clock.path, clock.parameters, reader, is_probe=True, takes_permit=clock.counted
+        )
+        text = response.values[_TIME]
         try:
             moment = clock.moments.build_time_parser()(text)
         except (TypeError, ValueError, OverflowError):

@@ -226,3 +226,12 @@ async def test_permits_are_taken_for_each_request() -> None:
             taken[rate.bucket] += rate.amount
         assert set(taken) == {"platform:7", "platform:7:day"}
         assert taken["platform:7"] == taken["platform:7:day"] >= here.platform.stats()["requests"] > 1
+
+
+@pytest.mark.parametrize("counted", [True, False])
+async def test_a_clock_that_the_rate_does_not_count_takes_no_permit(counted: bool) -> None:
+    """It is read although the rate is used up; otherwise nothing would be claimed meanwhile."""
+    record = PLAIN.model_copy(update={"clock": PLAIN.clock.model_copy(update={"counted": counted})})
+    async with running_connector(record, orders=0) as here:
+        await here.connector.fetch_platform_time()
+        assert bool(here.limiter.taken) is counted
