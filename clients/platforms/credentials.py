@@ -168,7 +168,7 @@ class TokenEndpoint:
                 raise PlatformBusy(message, "Ask again later.", retry_after_seconds=fault.retry_after_seconds) from None
             raise CredentialsRefused(message, fault.record.hint) from None
         values = _decode_object_or_empty(answer.body)
-        if answer.status != 200 or "error" in values:
+        if answer.status != 200 or values.get("error"):
             raise self._build_failure(answer, values, credentials)
         token = values.get("access_token")
         if not isinstance(token, str) or not token.isprintable() or not token:

@@ -195,6 +195,7 @@ async def test_a_private_end_point_is_not_asked() -> None:
         (200, b'{"token": "x"}', CredentialsRefused, "without an access_token"),
         (200, b'{"access_token": "a\\nb"}', CredentialsRefused, "without an access_token"),
         (200, b'{"error": "invalid_client"}', CredentialsRefused, "200, invalid_client"),
+        (200, b'{"error": {"code": 7}, "access_token": "x"}', CredentialsRefused, "answered 200"),
         (302, b"", CredentialsRefused, "answered 302"),
         (400, b'{"error": "temporarily_unavailable"}', PlatformBusy, "temporarily_unavailable"),
         (429, b"", PlatformBusy, "answered 429"),
@@ -231,3 +232,13 @@ async def test_a_token_of_the_operator_is_shown_as_it_is() -> None:
     async with running_connector(renewing(), **{**ORDERS, "login": False}) as here:
         assert await read_by(here, here.connector)
         assert here.platform.login.answers == {}
+
+
+@pytest.mark.parametrize("error", ["null", '""', "false"])
+async def test_an_end_point_may_say_that_there_is_no_error(error: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some name the field beside each token."""
+    async with running_connector(renewing(), **ORDERS) as here:
+        issued = here.platform.tokens.issue()
+        body = f'{{"access_token": "{issued}", "error": {error}, "expires_in": 3600}}'.encode()
+        monkeypatch.setattr(login.Login, "answer", lambda *_: Reply(body))
+        assert await read_by(here, here.connector)
