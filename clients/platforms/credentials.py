@@ -49,7 +49,7 @@ def build_credentials_reader(folder: Path, name: str | None) -> CredentialsReade
 
 def _read_credentials_file(path: Path) -> Credentials:
     try:
-        return Credentials.model_validate_json(path.read_bytes())
+        found = Credentials.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         reason = error.strerror if isinstance(error, OSError) else _EXPECTED
         raise CredentialsRefused(
@@ -57,6 +57,12 @@ def _read_credentials_file(path: Path) -> Credentials:
             f'Put a file {path.name} there, like {{"key": "…", "secret": "…", "token": "…"}}, or with a '
             '"refresh_token" where tokens renew themselves.',
         ) from None
+    if not found.token.get_secret_value().isprintable():
+        raise CredentialsRefused(
+            f"The `token` of the credentials {path.stem!r} holds a line break, or another character that no header carries.",
+            f"Write it into {path.name} without: `echo` ends a line, `printf %s` does not.",
+        )
+    return found
 
 
 class AccountCredentialsReader:

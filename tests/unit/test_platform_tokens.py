@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import zlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -242,3 +244,11 @@ async def test_an_end_point_may_say_that_there_is_no_error(error: str, monkeypat
         body = f'{{"access_token": "{issued}", "error": {error}, "expires_in": 3600}}'.encode()
         monkeypatch.setattr(login.Login, "answer", lambda *_: Reply(body))
         assert await read_by(here, here.connector)
+
+
+@pytest.mark.parametrize("token", ["good\n", "go\r\nod", "go\0od"])
+async def test_a_token_that_no_header_carries_is_refused_credentials(token: str, tmp_path: Path) -> None:
+    """In a sentence that says where it is, not as an internal error of each attempt."""
+    (tmp_path / "shop.json").write_text(json.dumps({"token": token}))
+    with pytest.raises(CredentialsRefused, match="`token` of the credentials 'shop' holds a line break"):
+        await credentials.build_credentials_reader(tmp_path, "shop")(False)
