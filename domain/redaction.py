@@ -61,13 +61,13 @@ class SecretRedactor:
 
 
 def remove_long_secrets(body: bytes, secrets: Iterable[str]) -> bytes:
-    """Return an answer without these secrets, which its request carried; short ones may be ordinary words and are left.
+    """Return an answer without these secrets, which its request carried, as they are and escaped.
 
-    A body that does not have them is returned as it is.
+    Short ones may be ordinary words and are left. A body that does not have them is returned as it is.
     """
-    for secret in secrets:
-        if len(secret) >= SHORT_CHARACTERS:
-            body = body.replace(secret.encode(), REPLACEMENT.encode())
+    forms = {form for secret in secrets if len(secret) >= SHORT_CHARACTERS for form in _list_escaped_forms(secret)}
+    for form in sorted(forms, key=len, reverse=True):
+        body = body.replace(form.encode(), REPLACEMENT.encode())
     return body
 
 

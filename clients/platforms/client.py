@@ -245,8 +245,10 @@ class PlatformClient:
         metrics.PLATFORM_REQUESTS.labels(self._account.platform, str(answer.status)).inc()
         metrics.PLATFORM_BYTES.labels(self._account.platform).inc(len(answer.body))
         # A platform may repeat what it was sent, and wrong answers are quoted.
-        known = (credentials.secret, credentials.token, credentials.refresh_token)
-        answer = replace(answer, body=remove_long_secrets(answer.body, [each.get_secret_value() for each in known]))
+        kept = (credentials.secret, credentials.token, credentials.refresh_token)
+        shown = (value.rpartition(" ")[2] for value in signed.headers.values())
+        known = {*(each.get_secret_value() for each in kept), *shown}
+        answer = replace(answer, body=remove_long_secrets(answer.body, known))
         if (date := parse_http_date(answer.headers.get("Date", ""))) is not None:
             self.set_clock_skew_from_platform_time(date)
         return answer

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
+from pydantic import SecretStr
 
 from clients.platforms import (
     CredentialsRefused,
@@ -17,10 +20,11 @@ from clients.platforms import (
     pagination,
     permits,
 )
+from domain.orders.access import Credentials
 from domain.orders.capability import Capability
-from domain.orders.known_platforms import SHOPIFY
+from domain.orders.known_platforms import SHOPIFY, WOOCOMMERCE
 from sims.platforms import checker
-from sims.platforms.dialects.base import Reply
+from sims.platforms.dialects.base import Reply, StandInRequest
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Kind, Limits, PlatformFaults
 from tests.support.platforms import KINDS, SMALL_PAGES, list_orders, newest_copies, running_connector
@@ -259,4 +263,30 @@ async def test_a_success_without_a_body_is_a_bad_answer(monkeypatch: pytest.Monk
     async with running_connector(**ORDERS) as here:
         monkeypatch.setattr(here.platform, "answer", lambda _: (Reply(b"", 204), None))
         with pytest.raises(InconsistentAnswers, match="not even an empty one"):
+            await here.read(here.window(600))
+
+
+SECRET = 'a/b+c "d" e'
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [SECRET, json.dumps(SECRET)[1:-1], json.dumps(SECRET)[1:-1].replace("/", "\\/"), quote_plus(SECRET), "{header}"],
+)
+async def test_a_platform_that_repeats_secrets_is_quoted_without_them(
+    echo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they were sent, escaped, or in the header that carries them; faults go into histories and to administrators."""
+    async with running_connector(WOOCOMMERCE, kind="woocommerce") as here:
+
+        async def read_credentials(renew: bool) -> Credentials:
+            return Credentials(key="key-1", secret=SecretStr(SECRET))
+
+        def answer(request: StandInRequest) -> tuple[Reply, None]:
+            text = echo.replace("{header}", request.headers["Authorization"])
+            return Reply(f"You sent {text}.".encode(), 418), None
+
+        monkeypatch.setattr(here.connector._client._credentials, "_read_credentials", read_credentials)
+        monkeypatch.setattr(here.platform, "answer", answer)
+        with pytest.raises(PlatformRefused, match=r"You sent (Basic )?\[secret\]"):
             await here.read(here.window(600))
