@@ -363,7 +363,7 @@ class PlatformConnectorFactory:
             budget: The time budget, by default unlimited with short waits.
         """
         capability = capability.put_version_into_calls()
-        gate = self._get_or_create_shared_state(account.platform, rate or capability.rate, capability.detail, quota)
+        gate = self._get_or_create_shared_state(account, rate or capability.rate, capability.detail, quota)
         client = PlatformClient(
             self._http,
             gate,
@@ -376,19 +376,19 @@ class PlatformConnectorFactory:
         return PlatformConnector(client, capability, account)
 
     def _get_or_create_shared_state(
-        self, platform: str, rate: RateLimit, detail: DetailCall | None, quota: ProjectRequestQuota | None
+        self, account: Account, rate: RateLimit, detail: DetailCall | None, quota: ProjectRequestQuota | None
     ) -> PlatformStateSharedByConnectors:
-        gate = self._gates.get(platform)
-        if gate is None:
+        platform, gate = account.platform, self._gates.get(account.platform)
+        if gate is None or gate.base_url != account.base_url:
             permits = RequestPermits(self._limiter, platform, rate, quota=quota)
-            gate = self._gates[platform] = PlatformStateSharedByConnectors(permits, permits)
+            gate = self._gates[platform] = PlatformStateSharedByConnectors(account.base_url, permits, permits)
         elif (gate.permits.rate, gate.permits.quota) != (rate, quota):
             gate.permits = RequestPermits(self._limiter, platform, rate, quota=quota)
         if detail is None or detail.rate is None:
             gate.details = gate.permits
             return gate
         apart = detail.rate.model_copy(update={"per_day": rate.per_day})
-        if (gate.details.rate, gate.details.quota) != (apart, quota):
+        if gate.details is gate.permits or (gate.details.rate, gate.details.quota) != (apart, quota):
             gate.details = RequestPermits(
                 self._limiter, platform, apart, bucket=build_detail_bucket_name(platform), quota=quota
             )

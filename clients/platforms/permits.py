@@ -64,8 +64,9 @@ class ProjectRequestQuota:
 
 @dataclass(slots=True)
 class PlatformStateSharedByConnectors:
-    """What all connectors of this process to one platform share."""
+    """What all connectors of this process to one platform share, as long as it is at one address."""
 
+    base_url: str
     permits: RequestPermits
     details: RequestPermits
     """The same, or others where the platform counts requests for one order separately."""

@@ -10,15 +10,27 @@ from typing import Any
 
 import pytest
 
-from clients.platforms import PlatformRefused, TooManyRows
+from clients.http import GuardedClient
+from clients.platforms import PlatformConnectorFactory, PlatformRefused, TooManyRows
+from domain.orders.access import Account, Credentials
 from domain.orders.capability import Capability
 from domain.orders.known_platforms import TAOBAO
 from domain.orders.windows import TimeWindow
+from infra.settings import EgressGuardSettings
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
-from sims.platforms.dialects.plain import PLAIN
-from sims.platforms.scenario import Changes, Kind, PlatformFaults
-from tests.support.platforms import KINDS, list_orders, newest_copies, running_connector
+from sims.platforms.dialects.plain import PLAIN, WHOLE
+from sims.platforms.scenario import Changes, Kind, PlatformFaults, PlatformScenario
+from sims.platforms.server import running_platforms
+from tests.support.platforms import (
+    KINDS,
+    QUICK,
+    SMALL_PAGES,
+    OpenLimiter,
+    list_orders,
+    newest_copies,
+    running_connector,
+)
 
 CROWDED: dict[str, Any] = {"orders": 4_000, "span_seconds": 7_200, "crowd_share": 0.3, "crowd_seconds": 600}
 
@@ -235,3 +247,42 @@ async def test_a_clock_that_the_rate_does_not_count_takes_no_permit(counted: boo
     async with running_connector(record, orders=0) as here:
         await here.connector.fetch_platform_time()
         assert bool(here.limiter.taken) is counted
+
+
+async def test_what_is_known_of_one_address_is_not_believed_of_another() -> None:
+    """The platform has moved to one that lists fewer orders on a page than are requested: none is passed over."""
+    async with (
+        running_platforms() as sims,
+        GuardedClient(EgressGuardSettings(allow=["127.0.0.0/8"])) as http,
+    ):
+        every = PlatformConnectorFactory(http, OpenLimiter())
+        scenario = {"orders": 900, "span_seconds": 600, "kind": "plain"}
+        sims.add("before", PlatformScenario.model_validate(scenario))
+        after = sims.add("after", PlatformScenario.model_validate({**scenario, "faults": {"page_cap": 40}}))
+        window = TimeWindow(start=after.scenario.start, end=after.scenario.start + timedelta(days=1))
+
+        async def read_credentials(renew: bool) -> Credentials:
+            return Credentials.model_validate(after.credentials)
+
+        async def count_orders(number: str) -> int:
+            connector = every.build_connector(
+                PLAIN.model_copy(update=SMALL_PAGES), Account("7", "shop", sims.url(number)), read_credentials, rate=QUICK
+            )
+            return len(newest_copies([page async for page in connector.iterate_pages(window, 900)]))
+
+        assert await count_orders("before") == 900
+        assert await count_orders("after") == 900
+
+
+async def test_calls_for_one_order_are_counted_by_themselves_at_the_same_rate() -> None:
+    """Their rate may be that of the list; it is another one all the same."""
+    rate = PLAIN.rate
+    record = PLAIN.model_copy(update={"detail": WHOLE.model_copy(update={"rate": rate})})
+    async with running_connector(record, orders=50, span_seconds=600) as here:
+        [part, *_] = list_orders(await here.read(here.window(300)))
+        here.limiter.taken.clear()
+        connector = PlatformConnectorFactory(here.connector._client._http, here.limiter).build_connector(
+            record, Account("7", "shop-1", here.address), here.connector._client._credentials._read_credentials
+        )
+        await connector.fetch_details(part)
+        assert "platform:7:details" in {each.bucket for each in here.limiter.taken}
