@@ -28,6 +28,9 @@ from domain.orders.jsonpath import JsonReader, UnreadableJson
 
 _TRUE: Final = frozenset({"true", "yes", "y"})
 _FALSE: Final = frozenset({"false", "no", "n"})
+ORDER_ID_MAX_BYTES: Final = 1_000
+"""An index of PostgreSQL holds it together with platform and shop."""
+VERSION_LIMIT: Final = 2**63
 _LOST: Final = frozenset("\0\ufffd")
 """No database stores the first as text; the second replaces others, so that two ids could become one."""
 
@@ -163,7 +166,11 @@ class OrderParser:
             raise self._build_unreadable_failure(text, f"there is nothing at {self._capability.rows.id}")
         if not _LOST.isdisjoint(str(order_id)):
             raise self._build_unreadable_failure(text, "its id holds a NUL character or one that was lost")
+        if len(str(order_id).encode()) > ORDER_ID_MAX_BYTES:
+            raise self._build_unreadable_failure(text, f"its id is longer than {ORDER_ID_MAX_BYTES:,} bytes")
         version = self._version(root) or 0
+        if not -VERSION_LIMIT <= version < VERSION_LIMIT:
+            raise self._build_unreadable_failure(text, "its version has more than 64 bits")
         return PlatformOrder(account.platform, account.shop, str(order_id), moment, version, bytes(text)), is_dated
 
     def _build_unreadable_failure(self, text: msgspec.Raw, reason: str) -> InconsistentAnswers:

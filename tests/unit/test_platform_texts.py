@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from aiohttp import web
 
 from clients.platforms import InconsistentAnswers, OrderPage, PlatformBusy
+from clients.platforms.answers import OrderParser
+from domain.orders.access import Account
 from domain.orders.declarations import ErrorFormat, ErrorRule, ReactionToPlatformError
 from domain.orders.jsonpath import replace_lone_surrogates_in_json
 from domain.orders.windows import TimeWindow
@@ -122,3 +125,25 @@ async def test_an_error_is_understood_in_any_text(
         with pytest.raises(PlatformBusy) as refusal:
             await here.read(here.window(600))
         assert refusal.value.retry_after_seconds == 45
+
+
+@pytest.mark.parametrize(
+    ("order_id", "version", "reason"),
+    [
+        ('"%s"' % ("é" * 500), 2**63 - 1, None),
+        (str(10**50), -(2**63), None),
+        ('"%s"' % ("é" * 500 + "x"), 0, "its id is longer than 1,000 bytes"),
+        ("1", 2**63, "its version has more than 64 bits"),
+        ("1", -(2**63) - 1, "its version has more than 64 bits"),
+        ("1", 10**40, "its version has more than 64 bits"),
+    ],
+)
+def test_what_the_database_cannot_hold_is_refused_in_a_sentence(order_id: str, version: int, reason: str | None) -> None:
+    """Rather than failing every attempt at the commit."""
+    parser = OrderParser(PLAIN, Account("7", "shop", "http://a"))
+    row = f'{{"id":{order_id},"updated_at":"2026-11-20T10:30:00Z","version":{version}}}'
+    if reason is None:
+        assert parser.parse_order(msgspec.Raw(row.encode()), WINDOW.start).version == version
+        return
+    with pytest.raises(InconsistentAnswers, match=reason):
+        parser.parse_order(msgspec.Raw(row.encode()), WINDOW.start)
