@@ -17,7 +17,7 @@ from domain.faults import Invalid
 Item = TypeVar("Item")
 Row = TypeVar("Row")
 
-_CURSOR = re.compile(r"(\S{1,40}) ([0-9A-Za-z_-]{1,200})", re.ASCII)
+_CURSOR = re.compile(r"(\S{1,40}) ([0-9A-Za-z_-]{1,2500})", re.ASCII)
 
 
 class PageQuery(Request):

@@ -112,7 +112,7 @@ def _render_order_with_original_text(row: Order) -> str:
 
 def _encode_cursor_key(row: Order) -> str:
     """Encode an order's key in the characters that a cursor may have."""
-    return base64.urlsafe_b64encode("\n".join((row.order_id, row.platform, row.shop)).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode("\0".join((row.order_id, row.platform, row.shop)).encode()).decode().rstrip("=")
 
 
 def _decode_cursor_key(encoded_key: str) -> tuple[str, str, str]:
@@ -120,11 +120,11 @@ def _decode_cursor_key(encoded_key: str) -> tuple[str, str, str]:
         text = base64.urlsafe_b64decode(encoded_key + "=" * (-len(encoded_key) % 4)).decode()
     except (binascii.Error, ValueError):
         text = ""
-    order_id, _, rest = text.partition("\n")
-    platform, _, shop = rest.partition("\n")
-    if not platform:
-        raise Invalid("cursor_invalid", "This cursor is not one of this list.", "Send next_cursor of the page before.")
-    return order_id, platform, shop
+    # None of them holds a NUL character.
+    match text.split("\0"):
+        case [order_id, platform, shop]:
+            return order_id, platform, shop
+    raise Invalid("cursor_invalid", "This cursor is not one of this list.", "Send next_cursor of the page before.")
 
 
 def _parse_mark_within_retention(call: Call, mark: str, row: OrderPlatform) -> int:

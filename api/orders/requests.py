@@ -232,9 +232,11 @@ class ReportDayPath(PlatformPath):
 class OrdersQuery(PageQuery):
     """Filter of orders."""
 
+    # It holds the id of an order and the name of its shop, whose letters may take four bytes each.
+    cursor: str | None = Field(default=None, max_length=3_500, description="`next_cursor` of the page before")
     platform: str | None = Field(default=None, pattern=names.PLATFORM_PATTERN)
     shop: str | None = Field(default=None, max_length=200)
-    order_id: str | None = Field(default=None, max_length=200)
+    order_id: str | None = Field(default=None, max_length=1_000)
     field: str | None = Field(
         default=None,
         max_length=400,

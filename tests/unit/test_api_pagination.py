@@ -6,13 +6,18 @@ import base64
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from api.http import pagination
+from api.orders import orders
+from api.orders.requests import OrdersQuery
+from clients.platforms import answers
 from domain.faults import Invalid
+from stores.tables.orders import Order
 
 NAMES = st.from_regex(r"[0-9A-Za-z_-]{1,100}", fullmatch=True)
+ORDER_LETTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 
 
 @given(st.datetimes(timezones=st.just(UTC)), NAMES)
@@ -44,3 +49,26 @@ def test_a_page_names_the_next_only_when_one_follows() -> None:
     assert full.items == ["C", "B"]
     assert pagination.decode_cursor(full.next_cursor or "") == (moment, "b")
     assert (last.items, last.next_cursor) == (["C", "B", "A"], None)
+
+
+@given(st.text(ORDER_LETTERS, min_size=1, max_size=1_000), st.text(ORDER_LETTERS, min_size=1, max_size=200))
+@example("№" * 333, "𝔖" * 200)
+@example("a\nb", "c\nd")
+def test_a_cursor_leads_back_to_any_order(order_id: str, shop: str) -> None:
+    """However long its id and the name of its shop are, and whatever they hold."""
+    assume(len(order_id.encode()) <= answers.ORDER_ID_MAX_BYTES)
+    row = Order(platform="p" * 40, shop=shop, order_id=order_id)
+    moment = datetime(2026, 1, 1, 1, 1, 1, 1, tzinfo=UTC)
+    cursor = pagination.encode_cursor((moment, orders._encode_cursor_key(row)))
+
+    found = OrdersQuery(cursor=cursor).after
+
+    assert found is not None
+    assert (found[0], *orders._decode_cursor_key(found[1])) == (moment, order_id, "p" * 40, shop)
+
+
+@pytest.mark.parametrize("key", ["", "YQ", "YQBi", "YQBiAGMAZA", "_"])
+def test_a_cursor_of_another_list_is_refused(key: str) -> None:
+    """With fewer or more parts than the place of an order has."""
+    with pytest.raises(Invalid, match="Send next_cursor"):
+        orders._decode_cursor_key(key)
