@@ -88,8 +88,10 @@ async def replace_slice_by_halves_unless_lost(
 ) -> list[SliceJob] | None:
     """Replace the slice of an attempt by its halves; None where another attempt has the slice."""
     async with database.session() as session:
+        # First the platform, to which the halves refer, then the slice: as whatever else acts on slices locks them.
+        await session.get_one(OrderPlatform, params.platform, with_for_update=True)
         row = await ledger.find_slice(session, params.platform, params.window, lock=True)
-        if row is None or row.holder != params.holder:
+        if row is None or row.done_at is not None or not ledger.is_attempt_still_holder(row, params):
             return None
         return await ledger.replace_slice_by_open_halves(session, row, halves)
 

@@ -1,0 +1,126 @@
+"""Records of orders in PostgreSQL, without a platform and an engine: who may change a slice, what is due, what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlmodel import select
+
+from domain.faults import FaultRecord, Missing
+from domain.orders.activity_models import (
+    BackfillInput,
+    ClaimSlicesInput,
+    PlatformFaultInput,
+    ReadSliceInput,
+    ServedPlatformsResult,
+)
+from domain.orders.slices import SliceReadPurpose
+from domain.orders.windows import TimeWindow
+from infra.database import Database
+from stores.orders import attempts, backfills, health, ledger, platforms, slices
+from stores.orders.ledger import SliceStateWhenTaken
+from stores.tables.orders import OrderPlatform, OrderSlice
+from stores.tables.shared import Project
+
+pytestmark = pytest.mark.stack
+
+NUMBER, PROJECT = "shop-1", "prj_1"
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SLICE = timedelta(minutes=10)
+REFUSED = FaultRecord(code="platform_refused", message="It is older than what is listed.")
+SOON_SECONDS = 10.0
+
+
+def build_platform(number: str = NUMBER, **values: Any) -> OrderPlatform:
+    """A platform whose history has been read to noon."""
+    marks = dict.fromkeys(("starts_at", "history_to", "live_from", "claimed_to", "complete_to"), NOON)
+    return OrderPlatform(
+        platform=number,
+        project_id=PROJECT,
+        kind="shopify",
+        shop="shop",
+        base_url="https://shop.example.com",
+        created_at=NOON,
+        **{**marks, **values},
+    )
+
+
+def build_slice(number: int, platform: str = NUMBER, **values: Any) -> OrderSlice:
+    """The slice of this number before noon."""
+    start = NOON - (number + 1) * SLICE
+    return OrderSlice(platform=platform, start_at=start, end_at=start + SLICE, track="history", **values)
+
+
+@pytest.fixture
+async def records(database: Database) -> AsyncIterator[Database]:
+    """A database with a project and a platform."""
+    await add(database, Project(project_id=PROJECT, name="", created_at=NOON))
+    await add(database, build_platform())
+    yield database
+
+
+async def add(database: Database, *rows: Any) -> None:
+    """Insert rows."""
+    async with database.session() as session:
+        session.add_all(rows)
+
+
+async def list_slices(database: Database) -> list[OrderSlice]:
+    """All slices, the latest first."""
+    async with database.session() as session:
+        return list(await slices.list_slice_page_plus_one(session, slices.SliceFilter(NUMBER), None, 100))
+
+
+async def take(database: Database, row: OrderSlice, holder: str) -> ReadSliceInput:
+    """Have an attempt take a slice again that had failed."""
+    async with database.session() as session:
+        settings = (await platforms.load_platform_with_settings(session, NUMBER)).settings
+    params = ReadSliceInput(
+        platform=NUMBER,
+        window=ledger.build_window(row),
+        purpose=SliceReadPurpose.AGAIN,
+        settings=settings,
+        holder=holder,
+    )
+    taken = await attempts.take_slice_unless_ended_or_refused(database, params)
+    assert taken.taken is SliceStateWhenTaken.OPEN
+    return params
+
+
+async def test_a_slice_that_was_skipped_is_not_split_by_an_attempt(records: Database) -> None:
+    """A skip is final: the redo that was under way does not bring the slice back as halves below `complete_to`."""
+    await add(records, build_slice(0, failed_at=NOON))
+    [row] = await list_slices(records)
+    params = await take(records, row, "redo/1")
+    async with records.session() as session:
+        await slices.mark_slice_skipped(session, await session.get_one(OrderSlice, row.slice_id), "the shop was closed")
+
+    halves = params.window.split_in_halves()
+    assert halves is not None
+    assert await attempts.replace_slice_by_halves_unless_lost(records, params, halves) is None
+
+    [row] = await list_slices(records)
+    assert (row.split_at, row.reason) == (None, "the shop was closed")
+
+
+async def test_a_split_waits_for_what_acts_on_the_platform_and_locks_nothing_meanwhile(records: Database) -> None:
+    """An operator's action has the platform and asks for its slices: none of the two waits for the other."""
+    await add(records, build_slice(0, failed_at=NOON))
+    [row] = await list_slices(records)
+    params = await take(records, row, "redo/1")
+    halves = params.window.split_in_halves()
+    assert halves is not None
+
+    async with asyncio.timeout(SOON_SECONDS), records.session() as session:
+        await platforms.load_platform_with_settings(session, NUMBER, lock=True)
+        splitting = asyncio.create_task(attempts.replace_slice_by_halves_unless_lost(records, params, halves))
+        await asyncio.sleep(0.2)
+        filters = slices.SliceFilter(NUMBER, windows=[params.window])
+        assert len(await slices.lock_oldest_matching_slices(session, filters, 10)) == 1
+    jobs = await splitting
+    assert jobs is not None
+    assert [job.window for job in jobs] == list(halves)
