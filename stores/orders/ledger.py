@@ -295,19 +295,20 @@ async def _group_slices_into_readings_by_recent_sizes(
 async def _list_due_sweeps(
     session: Session, state: PlatformWithSettingsInForce, running: Collection[TimeWindow], most: int
 ) -> list[SliceJob]:
-    """List the slices whose sweep is due; one whose sweep failed waits as long again."""
+    """List the slices whose sweep is due; one whose sweep failed waits as long again, behind those that wait longer."""
     if not state.settings.sweep_after:
         return []
+    tried_at = func.coalesce(OrderSlice.failed_at, OrderSlice.done_at)
     before = await read_database_time(session) - timedelta(seconds=state.settings.sweep_after)
     statement = (
         select(OrderSlice)
         .where(
             OrderSlice.platform == state.row.platform,
-            col(OrderSlice.done_at) < before,
+            col(OrderSlice.done_at).is_not(None),
             col(OrderSlice.swept_at).is_(None),
-            or_(col(OrderSlice.failed_at).is_(None), col(OrderSlice.failed_at) < before),
+            tried_at < before,
         )
-        .order_by(col(OrderSlice.done_at))
+        .order_by(tried_at)
         .limit(most + len(running))
     )
     rows = (await session.exec(statement)).all()

@@ -101,7 +101,7 @@ class OrderSlice(TableRow, table=True):
         Index(
             "ix_order_slices_unswept",
             "platform",
-            "done_at",
+            text("coalesce(failed_at, done_at)"),
             postgresql_where=text("done_at IS NOT NULL AND swept_at IS NULL"),
         ),
         Index("ix_order_slices_sweep_failed", "platform", postgresql_where=_SWEEP_FAILED),

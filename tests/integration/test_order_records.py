@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlmodel import select
+from sqlmodel import col, select
 
 from domain.faults import FaultRecord, Missing
 from domain.orders.activity_models import (
@@ -124,3 +124,33 @@ async def test_a_split_waits_for_what_acts_on_the_platform_and_locks_nothing_mea
     jobs = await splitting
     assert jobs is not None
     assert [job.window for job in jobs] == list(halves)
+
+
+async def claim(database: Database) -> list[TimeWindow]:
+    """What a cycle reads next."""
+    params = ClaimSlicesInput(platform=NUMBER, skew_seconds=None)
+    claimed = await ledger.claim_slices(database, params, is_paused=False, slices_ahead=64)
+    return [job.window for job in claimed.jobs]
+
+
+async def test_sweeps_that_fail_for_ever_keep_no_other_from_its_turn(records: Database) -> None:
+    """Those of a time that the platform no longer lists, more than are tried at a time: the newer ones are swept, too."""
+    old = [build_slice(number, done_at=NOON - timedelta(hours=2)) for number in range(20, 40)]
+    await add(records, *old, build_slice(0, done_at=NOON - timedelta(hours=1)))
+    newest = ledger.build_window(build_slice(0))
+    seen = list[TimeWindow]()
+
+    for _ in range(8):
+        due = await claim(records)
+        seen += due
+        async with records.session() as session:
+            platform = await session.get_one(OrderPlatform, NUMBER, with_for_update=True)
+            for window in due:
+                await slices.record_failed_sweep(session, platform, window, REFUSED)
+        # A quarter of an hour later, each that has failed is due again.
+        async with records.session() as session:
+            for row in await session.exec(select(OrderSlice).where(col(OrderSlice.failed_at).is_not(None))):
+                row.failed_at = (row.failed_at or NOON) - timedelta(minutes=16)
+                session.add(row)
+
+    assert newest in seen

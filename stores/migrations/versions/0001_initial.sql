@@ -652,7 +652,7 @@ CREATE INDEX ix_order_slices_reread ON order_slices (platform, start_at) WHERE r
 CREATE INDEX ix_order_slices_stale ON order_slices (platform) WHERE stale_told_at IS NOT NULL;
 CREATE INDEX ix_order_slices_sweep_failed ON order_slices (platform) WHERE done_at IS NOT NULL AND swept_at IS NULL AND failed_at IS NOT NULL;
 CREATE INDEX ix_order_slices_unfinished ON order_slices (platform, start_at) WHERE done_at IS NULL AND skipped_at IS NULL AND split_at IS NULL;
-CREATE INDEX ix_order_slices_unswept ON order_slices (platform, done_at) WHERE done_at IS NOT NULL AND swept_at IS NULL;
+CREATE INDEX ix_order_slices_unswept ON order_slices (platform, coalesce(failed_at, done_at)) WHERE done_at IS NOT NULL AND swept_at IS NULL;
 CREATE UNIQUE INDEX uq_order_slices_leaf ON order_slices (platform, start_at) WHERE split_at IS NULL;
 CREATE UNIQUE INDEX uq_order_slices_window ON order_slices (platform, start_at, end_at);
 
