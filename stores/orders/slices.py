@@ -193,8 +193,8 @@ _TIMELINE = """
         coalesce(sum(missed) FILTER (WHERE part = greatest(0, first)), 0) AS missed,
         coalesce(sum(orders) FILTER (WHERE part = greatest(0, first)), 0) AS orders
     FROM (
-        SELECT *, floor(extract(epoch FROM start_at - $2::timestamptz) / $4)::int AS first,
-            ceil(extract(epoch FROM end_at - $2::timestamptz) / $4)::int - 1 AS last
+        SELECT *, floor(extract(epoch FROM start_at - $2::timestamptz) / $4)::bigint AS first,
+            ceil(extract(epoch FROM end_at - $2::timestamptz) / $4)::bigint - 1 AS last
         FROM order_slices
         WHERE platform = $1 AND split_at IS NULL AND start_at < $3 AND end_at > $2 AND start_at > $2 - $6::interval
     ) AS slice, generate_series(greatest(0, first), least($5::int - 1, last)) AS part

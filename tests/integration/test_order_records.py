@@ -154,3 +154,12 @@ async def test_sweeps_that_fail_for_ever_keep_no_other_from_its_turn(records: Da
                 session.add(row)
 
     assert newest in seen
+
+
+@pytest.mark.parametrize("span", [timedelta(seconds=1), timedelta(microseconds=1)])
+async def test_a_time_line_of_an_instant_shows_the_slice_that_holds_it(records: Database, span: timedelta) -> None:
+    """In a thousand parts, each far shorter than the slice of a month."""
+    month = OrderSlice(platform=NUMBER, start_at=NOON - slices.SLICE_MAX, end_at=NOON, track="history", done_at=NOON)
+    await add(records, month)
+    found = await slices.count_slices_by_part(records, NUMBER, NOON - span, NOON, 1_000)
+    assert [(each.number, each.done) for each in found] == [(number, 1) for number in range(1_000)]
