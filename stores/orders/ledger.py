@@ -350,7 +350,16 @@ def _build_rereadable_condition(platform: str, after: datetime, before: datetime
     return and_(
         col(OrderSlice.platform) == platform,
         col(OrderSlice.start_at) < before,
-        col(OrderSlice.end_at) > after,
+        build_ends_after_condition(after),
         col(OrderSlice.split_at).is_(None),
         col(OrderSlice.done_at).is_not(None),
     )
+
+
+SLICE_MAX: Final = timedelta(days=31)
+"""The longest `interval`."""
+
+
+def build_ends_after_condition(moment: datetime) -> ColumnElement[bool]:
+    """Build the condition that a slice ends after a moment; the index by start then finds the first such slice."""
+    return and_(col(OrderSlice.end_at) > moment, col(OrderSlice.start_at) > moment - SLICE_MAX)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from datetime import datetime
+from typing import TypeAlias
 
 from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, func, select, tuple_
@@ -116,7 +116,7 @@ async def load_late_orders_found_by_sweeps(session: Session, platform: str, now:
     is_recent = col(OrderSlice.swept_at) > now - confirmation.LATENESS_KEPT
     statement = select(
         func.coalesce(func.sum(OrderSlice.missed), 0), func.max(OrderSlice.late_seconds).filter(is_recent)
-    ).where(OrderSlice.platform == platform)
+    ).where(OrderSlice.platform == platform, col(OrderSlice.missed) > 0)
     missed, late_seconds = (await session.exec(statement)).one()
     return LateOrdersFoundBySweeps(missed or 0, late_seconds)
 
@@ -146,7 +146,7 @@ def _build_conditions(filters: SliceFilter) -> list[ColumnElement[bool]]:
     if filters.has_failed_sweep:
         conditions.append(build_failed_sweep_condition())
     if filters.ends_after is not None:
-        conditions.append(col(OrderSlice.end_at) > filters.ends_after)
+        conditions.append(ledger.build_ends_after_condition(filters.ends_after))
     if filters.begins_before is not None:
         conditions.append(col(OrderSlice.start_at) < filters.begins_before)
     if filters.code is not None:
@@ -178,8 +178,6 @@ def _build_reread_condition(state: RereadState) -> ColumnElement[bool]:
         case RereadState.FAILED:
             return and_(since.is_(None), ended.is_not(None), fault.is_not(None))
 
-
-SLICE_MAX: Final = timedelta(days=31)
 
 # A slice that is longer than a part spans several; its figures count where it begins. A slice never begins more than
 # its greatest length before a time that it overlaps, which lets the index find the first.
@@ -228,7 +226,7 @@ async def count_slices_by_part(
     """List the parts of a time that a platform's slices overlap."""
     part_seconds = (end - start).total_seconds() / parts
     async with database.connection() as connection:
-        rows = await connection.fetch(_TIMELINE, platform, start, end, part_seconds, parts, SLICE_MAX)
+        rows = await connection.fetch(_TIMELINE, platform, start, end, part_seconds, parts, ledger.SLICE_MAX)
     return [SliceCountsOfTimelinePart(**dict(row)) for row in rows]
 
 

@@ -107,6 +107,7 @@ class OrderSlice(TableRow, table=True):
         Index("ix_order_slices_sweep_failed", "platform", postgresql_where=_SWEEP_FAILED),
         Index("ix_order_slices_reread", "platform", "start_at", postgresql_where=text("reread_since IS NOT NULL")),
         Index("ix_order_slices_stale", "platform", postgresql_where=text("stale_told_at IS NOT NULL")),
+        Index("ix_order_slices_missed", "platform", postgresql_where=text("missed > 0")),
     )
 
     slice_id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))

@@ -159,7 +159,39 @@ async def test_sweeps_that_fail_for_ever_keep_no_other_from_its_turn(records: Da
 @pytest.mark.parametrize("span", [timedelta(seconds=1), timedelta(microseconds=1)])
 async def test_a_time_line_of_an_instant_shows_the_slice_that_holds_it(records: Database, span: timedelta) -> None:
     """In a thousand parts, each far shorter than the slice of a month."""
-    month = OrderSlice(platform=NUMBER, start_at=NOON - slices.SLICE_MAX, end_at=NOON, track="history", done_at=NOON)
+    month = OrderSlice(platform=NUMBER, start_at=NOON - ledger.SLICE_MAX, end_at=NOON, track="history", done_at=NOON)
     await add(records, month)
     found = await slices.count_slices_by_part(records, NUMBER, NOON - span, NOON, 1_000)
     assert [(each.number, each.done) for each in found] == [(number, 1) for number in range(1_000)]
+
+
+@pytest.mark.parametrize("after", [NOON - 3 * SLICE, NOON - 3 * SLICE - timedelta(seconds=1)])
+async def test_slices_of_a_time_are_found_whatever_their_length(records: Database, after: datetime) -> None:
+    """One of a month that reaches into the time, and one of ten minutes; not the one that ends as the time begins."""
+    month = OrderSlice(
+        platform=NUMBER, start_at=after - ledger.SLICE_MAX + timedelta(seconds=1), end_at=after + timedelta(seconds=1),
+        track="history", done_at=NOON,
+    )
+    before = OrderSlice(platform=NUMBER, start_at=after - SLICE, end_at=after, track="history", done_at=NOON)
+    await add(records, month, before, build_slice(0, done_at=NOON))
+    async with records.session() as session:
+        filters = slices.SliceFilter(NUMBER, ends_after=after)
+        listed = await slices.list_slice_page_plus_one(session, filters, None, 10)
+        again = await ledger.list_rereadable_slices(session, NUMBER, after, NOON, 10)
+    assert [row.start_at for row in listed] == [NOON - SLICE, month.start_at]
+    assert [job.window.start for job in again] == [month.start_at, NOON - SLICE]
+
+
+async def test_orders_that_only_sweeps_found_are_counted(records: Database) -> None:
+    """Over all slices; how late they were, of those that were swept of late."""
+    now = datetime.now(UTC)
+    await add(
+        records,
+        build_slice(0, done_at=NOON, swept_at=now, missed=2, late_seconds=70.0),
+        build_slice(1, done_at=NOON, swept_at=now - timedelta(days=8), missed=3, late_seconds=700.0),
+        build_slice(2, done_at=NOON, swept_at=now, missed=0),
+        build_slice(3),
+    )
+    async with records.session() as session:
+        found = await slices.load_late_orders_found_by_sweeps(session, NUMBER, now)
+    assert found == slices.LateOrdersFoundBySweeps(missed=5, late_seconds=70.0)

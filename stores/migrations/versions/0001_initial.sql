@@ -648,6 +648,7 @@ CREATE TABLE order_slices (
     CONSTRAINT ck_order_slices_track CHECK (track IN ('live', 'history')),
     CONSTRAINT fk_order_slices_platform_order_platforms FOREIGN KEY(platform) REFERENCES order_platforms (platform) ON DELETE CASCADE
 );
+CREATE INDEX ix_order_slices_missed ON order_slices (platform) WHERE missed > 0;
 CREATE INDEX ix_order_slices_reread ON order_slices (platform, start_at) WHERE reread_since IS NOT NULL;
 CREATE INDEX ix_order_slices_stale ON order_slices (platform) WHERE stale_told_at IS NOT NULL;
 CREATE INDEX ix_order_slices_sweep_failed ON order_slices (platform) WHERE done_at IS NOT NULL AND swept_at IS NULL AND failed_at IS NOT NULL;
