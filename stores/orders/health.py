@@ -25,7 +25,7 @@ from domain.workload import (
     parse_workloads,
 )
 from infra.database import Database
-from stores.orders import ledger, slices
+from stores.orders import ledger, platforms, slices
 from stores.orders.slices import OpenAndFailedSliceCounts
 from stores.tables.orders import OrderPlatform, OrderSlice
 
@@ -53,9 +53,13 @@ class ClockSkewNowAndBefore:
 async def record_unreadable_clock_and_decide_alarm(
     database: Database, params: PlatformFaultInput, patience: timedelta
 ) -> PlatformClockFailureAndAlarmDue:
-    """Record since when a platform's clock cannot be read; an alarm is due once that has lasted."""
+    """Record since when a platform's clock cannot be read; an alarm is due once that has lasted.
+
+    Raises:
+        Missing: The platform was removed meanwhile.
+    """
     async with database.session() as session:
-        row = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
+        row = await platforms.require_platform(session, params.platform, lock=True)
         now = await ledger.read_database_time(session)
         is_first = row.clock_failed_since is None
         row.clock_failed_since, row.clock_fault = row.clock_failed_since or now, params.fault.model_dump()
@@ -68,9 +72,13 @@ async def record_unreadable_clock_and_decide_alarm(
 async def record_clock_skew_and_clear_failure(
     database: Database, platform: str, platform_now: datetime
 ) -> ClockSkewNowAndBefore:
-    """Save how far a platform's clock is ahead of the database's, and clear an earlier failure to read it."""
+    """Save how far a platform's clock is ahead of the database's, and clear an earlier failure to read it.
+
+    Raises:
+        Missing: The platform was removed meanwhile.
+    """
     async with database.session() as session:
-        row = await session.get_one(OrderPlatform, platform, with_for_update=True)
+        row = await platforms.require_platform(session, platform, lock=True)
         now = await ledger.read_database_time(session)
         before, skew = row.skew_seconds, (platform_now - now).total_seconds()
         row.skew_seconds, row.skew_at = skew, now
@@ -82,9 +90,13 @@ async def record_clock_skew_and_clear_failure(
 async def record_refused_credentials_and_find_due_alarm(
     database: Database, params: PlatformFaultInput
 ) -> OrderPlatform | None:
-    """Record since when a platform refuses its credentials; return its row if an alarm is due."""
+    """Record since when a platform refuses its credentials; return its row if an alarm is due.
+
+    Raises:
+        Missing: The platform was removed meanwhile.
+    """
     async with database.session() as session:
-        row = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
+        row = await platforms.require_platform(session, params.platform, lock=True)
         now = await ledger.read_database_time(session)
         if row.credentials_good_at is not None and row.credentials_good_at > params.asked_at:
             return None
@@ -99,20 +111,15 @@ async def record_served_and_find_newly_unserved(
     database: Database, presence: ServedPlatformsResult
 ) -> list[OrderPlatform]:
     """Record since when no worker serves a platform; return the rows of those that have just become unserved."""
-    lost = []
+    number, since = col(OrderPlatform.platform), col(OrderPlatform.unserved_since)
+    is_back = number.in_(presence.served), since.is_not(None)
+    # One that was removed while the workers were asked is not missed.
+    is_lost = number.in_(presence.unserved), since.is_(None), col(OrderPlatform.removed_at).is_(None)
     async with database.session() as session:
-        now = await ledger.read_database_time(session)
-        named = [*presence.served, *presence.unserved]
-        rows = await session.exec(select(OrderPlatform).where(col(OrderPlatform.platform).in_(named)).with_for_update())
-        for row in rows:
-            is_served = row.platform in presence.served
-            if not is_served and row.unserved_since is None:
-                row.unserved_since = now
-                lost.append(row)
-            elif is_served:
-                row.unserved_since = None
-            session.add(row)
-    return lost
+        # Only rows that change are locked: the others may be busy, and are not to wait for each other.
+        await session.exec(update(OrderPlatform).where(*is_back).values(unserved_since=None))
+        lost = update(OrderPlatform).where(*is_lost).values(unserved_since=func.clock_timestamp())
+        return list((await session.exec(lost.returning(OrderPlatform))).scalars())
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,13 +155,13 @@ async def find_platform_including_removed(
     return await session.get(OrderPlatform, platform, with_for_update=lock or None)
 
 
-async def require_platform(session: Session, platform: str) -> OrderPlatform:
-    """Return a platform's row.
+async def require_platform(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform:
+    """Return a platform's row; locked, no other transaction claims or completes meanwhile.
 
     Raises:
         Missing: There is no such platform.
     """
-    row = await find_platform(session, platform)
+    row = await find_platform(session, platform, lock=lock)
     if row is None:
         raise build_missing_platform_fault(platform)
     return row

@@ -195,3 +195,57 @@ async def test_orders_that_only_sweeps_found_are_counted(records: Database) -> N
     async with records.session() as session:
         found = await slices.load_late_orders_found_by_sweeps(session, NUMBER, now)
     assert found == slices.LateOrdersFoundBySweeps(missed=5, late_seconds=70.0)
+
+
+async def remove(database: Database) -> None:
+    """Remove the platform."""
+    async with database.session() as session:
+        await platforms.remove_platform_but_keep_row(session, await platforms.require_platform(session, NUMBER))
+
+
+async def test_nothing_is_recorded_of_a_platform_that_was_removed_meanwhile(records: Database) -> None:
+    """While its workers, its clock or its credentials were asked for: no alarm, and no concern that stays for ever."""
+    await remove(records)
+    failed = PlatformFaultInput(platform=NUMBER, asked_at=NOON, fault=REFUSED)
+
+    assert await health.record_served_and_find_newly_unserved(records, ServedPlatformsResult(unserved=[NUMBER])) == []
+    for recording in (
+        health.record_unreadable_clock_and_decide_alarm(records, failed, timedelta()),
+        health.record_refused_credentials_and_find_due_alarm(records, failed),
+        health.record_clock_skew_and_clear_failure(records, NUMBER, NOON),
+    ):
+        with pytest.raises(Missing, match="There is no platform"):
+            await recording
+
+    assert (await health.count_workloads(records)) == {}
+    async with records.session() as session:
+        row = await session.get_one(OrderPlatform, NUMBER)
+    assert (row.unserved_since, row.clock_failed_since, row.credentials_failed_since, row.skew_at) == (None,) * 4
+
+
+async def test_a_platform_without_a_worker_is_recorded_once_until_it_is_served(records: Database) -> None:
+    """By those that are not: one is lost, and lost again after it was back."""
+    await add(records, build_platform("shop-2"))
+
+    async def record(*unserved: str) -> list[str]:
+        served = [each for each in (NUMBER, "shop-2") if each not in unserved]
+        presence = ServedPlatformsResult(served=served, unserved=list(unserved))
+        return [row.platform for row in await health.record_served_and_find_newly_unserved(records, presence)]
+
+    assert [await record(*each) for each in ([], [NUMBER], [NUMBER], [], [NUMBER, "shop-2"])] == [
+        [],
+        [NUMBER],
+        [],
+        [],
+        [NUMBER, "shop-2"],
+    ]
+
+
+async def test_a_busy_platform_holds_up_no_other_in_the_watch(records: Database) -> None:
+    """One commits, which takes long; that its worker answers as before is nothing to wait for."""
+    await add(records, build_platform("shop-2"))
+    async with asyncio.timeout(SOON_SECONDS), records.session() as session:
+        await platforms.require_platform(session, NUMBER, lock=True)
+        presence = ServedPlatformsResult(served=[NUMBER], unserved=["shop-2"])
+        lost = await health.record_served_and_find_newly_unserved(records, presence)
+    assert [row.platform for row in lost] == ["shop-2"]
