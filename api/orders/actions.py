@@ -78,8 +78,11 @@ async def trigger_cycle(call: Call, path: PlatformPath) -> PlatformScheduleRespo
 async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest) -> RemovedPlatformResponse:
     """Remove a paused platform: its schedule, its ledger of slices, its backfills and its configuration.
 
-    Its orders stay, and are listed as before. Readings that are under way are stopped.
+    Its orders stay, and are listed as before. Readings that are under way are stopped. Where the engine failed midway,
+    the same request again completes the removal.
     """
+    if await _complete_interrupted_removal(call, path):
+        return RemovedPlatformResponse(platform=path.platform, stopped=0)
     schedule = await _find_or_create_schedule(call, path)
     description = await schedule.describe()
     if not description.schedule.state.paused:
@@ -92,7 +95,7 @@ async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest)
         await platforms.remove_platform_but_keep_row(session, row)
     # The rows go first: without its schedule a platform that is there gets another one.
     running = [each.workflow_id for each in rereads if each.platform == path.platform]
-    await handle.delete_schedule_and_terminate_workflows(call.services.engine, path.platform, unfinished, running)
+    await handle.terminate_workflows_and_delete_schedule(call.services.engine, path.platform, unfinished, running)
     return RemovedPlatformResponse(platform=path.platform, stopped=len(unfinished))
 
 
@@ -176,6 +179,14 @@ async def start_report(call: Call, path: PlatformPath, body: ReportRequest) -> R
     )
     workflow_id = await handle.start_report(call.services.engine, row.project_id, order)
     return ReportStartedResponse(platform=path.platform, day=body.day, workflow_id=workflow_id)
+
+
+async def _complete_interrupted_removal(call: Call, path: PlatformPath) -> bool:
+    """Return whether the rows of a platform were removed and its schedule was not, which it is now."""
+    async with call.services.database.session() as session:
+        row = await platforms.find_platform_including_removed(session, path.platform)
+    is_removed = row is not None and row.removed_at is not None
+    return is_removed and await handle.terminate_workflows_and_delete_schedule(call.services.engine, path.platform)
 
 
 async def _find_or_create_schedule(call: Call, path: PlatformPath) -> ScheduleHandle:

@@ -109,6 +109,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
         notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
         # As it was sent: what it leaves out follows our defaults, also those of later versions.
         record = None if body.capability is None else body.capability.model_dump(mode="json", exclude_unset=True)
+        was_removed = before is not None and before.removed_at is not None
         setup = DeclaredPlatformSetup(body.project_id, body.kind, body.shop, body.base_url, record, notify)
         row = platforms.create_or_update_platform(session, path.platform, setup, before)
         await call.services.database.notify_on_commit(session, platforms.CHANNEL, path.platform)
@@ -119,6 +120,9 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
         state.require_workable_settings()
         # Before the commit, so that no platform is left without its schedule when the engine fails.
         await handle.set_watch_schedule_intervals_if_none(call.services.engine)
+        if was_removed:
+            # A removal that the engine interrupted has left it, paused.
+            await handle.terminate_workflows_and_delete_schedule(call.services.engine, path.platform)
         pause_note = "set up paused through the API" if body.paused else ""
         await handle.create_or_update_cycle_schedule(call.services.engine, path.platform, body.project_id, pause_note)
     return await read_platform(call, path)

@@ -84,9 +84,12 @@ async def _save_progress(session: Session, backfill_id: str, progress: BackfillP
 async def _close_record_and_build_alarm_if_failed(
     session: Session, backfill_id: str, fault: FaultRecord | None
 ) -> PlatformAlarm | None:
-    """Close a record if it is open; return an alarm if it has failed and its platform has an address for alarms."""
-    row = await session.get_one(OrderBackfill, backfill_id, with_for_update=True)
-    if row.state != BackfillState.RUNNING:
+    """Close a record if it is open; return an alarm if it has failed and its platform has an address for alarms.
+
+    It is gone where its platform was removed.
+    """
+    row = await session.get(OrderBackfill, backfill_id, with_for_update=True)
+    if row is None or row.state != BackfillState.RUNNING:
         return None
     row.state = BackfillState.SUCCEEDED if fault is None else BackfillState.FAILED
     row.fault = None if fault is None else fault.model_dump()

@@ -249,3 +249,15 @@ async def test_a_busy_platform_holds_up_no_other_in_the_watch(records: Database)
         presence = ServedPlatformsResult(served=[NUMBER], unserved=["shop-2"])
         lost = await health.record_served_and_find_newly_unserved(records, presence)
     assert [row.platform for row in lost] == ["shop-2"]
+
+
+async def test_a_backfill_of_a_removed_platform_ends(records: Database) -> None:
+    """Its record is gone with the platform; the workflow that closes it does not try for ever."""
+    window = TimeWindow(start=NOON - SLICE, end=NOON)
+    params = BackfillInput(
+        platform=NUMBER, project_id=PROJECT, backfill_id="b1", window=window, asked_by="ann", asked_at=NOON
+    )
+    await backfills.insert_backfill_if_new(records, params, "workflow")
+    await remove(records)
+
+    assert await backfills.close_as_failed(records, "b1", REFUSED) is None

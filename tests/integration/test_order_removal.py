@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from temporalio.service import RPCError
+from temporalio.client import ScheduleHandle
+from temporalio.service import RPCError, RPCStatusCode
 
 from domain.orders import names
 from domain.orders.activity_models import SliceStatus
@@ -48,6 +49,30 @@ async def test_a_platform_is_removed_and_its_orders_stay(orders: Orders) -> None
     assert (entry["who"], entry["reason"]) == ("ann", "the shop has closed")
     again = await orders.set_up()
     assert again["claimed_to"] is None
+
+
+async def test_a_removal_that_the_engine_interrupts_is_completed_by_the_next(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the same request again, or by setting the number up anew, which then is not paused as what was left."""
+    await set_up_platform(orders, PlatformScenario(orders=0))
+
+    async def fail(schedule: ScheduleHandle, **_: object) -> None:
+        raise RPCError("it is away", RPCStatusCode.UNAVAILABLE, b"")
+
+    async def remove_while_engine_fails() -> int:
+        with monkeypatch.context() as failing:
+            failing.setattr(ScheduleHandle, "delete", fail)
+            return (await orders.ask("POST", f"{PATH}/remove", json=SIGNED)).status
+
+    assert await remove_while_engine_fails() == 503
+    assert (await orders.ask("GET", PATH)).status == 404
+    assert (await orders.ask("POST", f"{PATH}/remove", json=SIGNED)).status == 200
+    assert (await orders.ask("POST", f"{PATH}/remove", json=SIGNED)).status == 404
+
+    await orders.set_up()
+    assert await remove_while_engine_fails() == 503
+    assert not (await orders.set_up(paused=False))["paused"]
 
 
 async def test_a_platform_that_does_not_answer_is_removed_while_a_slice_waits(settings: Settings) -> None:

@@ -32,7 +32,7 @@ from domain.orders.activity_models import (
     SliceStatus,
 )
 from domain.orders.windows import TimeWindow
-from infra import starts
+from infra import outages, starts
 from infra.database import Database
 from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
@@ -162,19 +162,25 @@ async def start_report(engine: Client, project_id: str, params: ReportInput) -> 
     return report.id
 
 
-async def delete_schedule_and_terminate_workflows(
-    engine: Client, platform: str, unfinished_windows: Sequence[TimeWindow], workflow_ids: Sequence[str]
-) -> None:
-    """Delete the schedule of a platform that was removed, and terminate what still runs for it.
+async def terminate_workflows_and_delete_schedule(
+    engine: Client, platform: str, unfinished_windows: Sequence[TimeWindow] = (), workflow_ids: Sequence[str] = ()
+) -> bool:
+    """Terminate what still runs for a platform that was removed, then delete its schedule; return whether it had one.
+
+    Where that fails midway, the schedule is still there, so that it can be repeated.
 
     Args:
         unfinished_windows: Slices that may be being read.
         workflow_ids: Ids of other workflows of the platform.
     """
     schedule = engine.get_schedule_handle(names.build_cycle_schedule_id(platform))
-    actions = (await schedule.describe()).info.running_actions
+    try:
+        actions = (await schedule.describe()).info.running_actions
+    except RPCError as error:
+        if not outages.is_workflow_or_schedule_missing(error):
+            raise
+        return False
     cycles = [each.workflow_id for each in actions if isinstance(each, ScheduleActionExecutionStartWorkflow)]
-    await schedule.delete()
     readings = [names.build_slice_workflow_id(platform, window) for window in unfinished_windows]
     for workflow_id in (*cycles, *workflow_ids, *readings):
         try:
@@ -183,6 +189,8 @@ async def delete_schedule_and_terminate_workflows(
             # It is not running, or has ended meanwhile.
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
+    await starts.remove_schedule(engine, names.build_cycle_schedule_id(platform))
+    return True
 
 
 async def query_slice_status(engine: Client, workflow_id: str, timeout: timedelta) -> SliceStatus:
