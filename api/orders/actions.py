@@ -90,6 +90,7 @@ async def remove_platform(call: Call, path: PlatformPath, body: OperatorRequest)
         raise Conflict("platform_not_paused", f"Platform {path.platform} runs.", hint)
     rereads = await backfills.list_running_backfills(call.services.database)
     async with call.services.database.session() as session:
+        await platforms.lock_options_until_commit(session)
         row = (await platforms.load_platform_with_settings(session, path.platform, lock=True)).row
         unfinished = await slices.list_oldest_unfinished_windows(session, path.platform, UNFINISHED_MAX)
         await platforms.remove_platform_but_keep_row(session, row)

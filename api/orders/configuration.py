@@ -96,6 +96,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformSetupReq
     """
     _require_valid_setup(call, path.platform, body)
     async with call.services.database.session() as session:
+        await platforms.lock_options_until_commit(session)
         # Locked, so that two platforms that are set up at once cannot both be the last one.
         project = await projects.find_project(session, body.project_id, lock=True)
         if project is None:
@@ -133,7 +134,7 @@ async def _change_options(
 ) -> PlatformConfigResponse:
     async with call.services.database.session() as session:
         await platforms.lock_options_until_commit(session)
-        rows = await platforms.list_platforms_affected_by_level(session, path.platform)
+        rows = await platforms.lock_platforms_affected_by_level(session, path.platform)
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
         before, earlier = levels.get(path.platform, NO_OPTIONS), _combine_platforms_with_options(rows, levels)
         options = change(before.options)

@@ -238,17 +238,22 @@ async def load_newest_options(session: Session, levels: Sequence[str]) -> dict[s
 
 
 async def lock_options_until_commit(session: Session) -> None:
-    """Lock all levels: two changes, one of each level, could each be valid alone and invalid together."""
+    """Lock all levels: two changes, one of each level, could each be valid alone and invalid together.
+
+    So could a change of a level and one of a platform. Where platforms are locked, too, they are locked afterwards.
+    """
     await session.execute(_LOCK)
 
 
-async def list_platforms_affected_by_level(session: Session, level: str) -> list[OrderPlatform]:
-    """List the platforms that a change of a level affects: all of them, or the one whose own level it is.
+async def lock_platforms_affected_by_level(session: Session, level: str) -> list[OrderPlatform]:
+    """Lock the platforms that a change of a level affects: all of them, or the one whose own level it is.
+
+    Locked, none begins, or is removed, before the change is in force that was checked against it.
 
     Raises:
         Missing: There is no such platform.
     """
-    statement = select(OrderPlatform).where(_IS_THERE).order_by(col(OrderPlatform.platform))
+    statement = select(OrderPlatform).where(_IS_THERE).order_by(col(OrderPlatform.platform)).with_for_update()
     if level != DEFAULT_LEVEL:
         statement = statement.where(OrderPlatform.platform == level)
     rows = list(await session.exec(statement))

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
+from domain.orders.config import PlatformOptions
+from domain.orders.windows import Watermarks
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import PlatformScenario
-from tests.support.orders import running_orders, set_up_platform
+from stores.orders import platforms
+from tests.support.orders import NUMBER, running_orders, set_up_platform
 from workflows.orders import handle
 
 pytestmark = pytest.mark.stack
 
 SPAN_SECONDS = 3_600
+CONFIG = f"/v1/platforms/{NUMBER}/config"
+TURN_SECONDS = 0.3
+"""Long enough for a request to come to where it waits."""
 NARROW = PLAIN.model_copy(
     update={"query": PLAIN.query.model_copy(update={"window_max_seconds": 1_800.0, "newest_seconds": 60.0})}
 )
@@ -169,3 +176,40 @@ async def test_a_beginning_is_kept_whatever_it_comes_from(settings: Settings) ->
     assert all(starts_at.isoformat() in each.body["detail"] for each in refused), refused[0].body
     assert inherits.status == 200
     assert shown.body["effective"]["starttime"] == {"value": starts_at.isoformat(), "origin": "default"}
+
+
+async def test_a_beginning_that_is_being_fixed_is_kept(settings: Settings) -> None:
+    """The first claim and a change at the same time: the change is checked against what the claim has fixed."""
+    async with running_orders(settings) as orders:
+        await set_up_platform(orders, PlatformScenario(orders=0))
+        async with orders.services.database.session() as session:
+            row = await platforms.require_platform(session, NUMBER, lock=True)
+            for mark in Watermarks.model_fields:
+                setattr(row, mark, datetime(2026, 3, 1, tzinfo=UTC))
+            session.add(row)
+            await session.flush()
+            changing = asyncio.create_task(orders.ask("PATCH", CONFIG, json={"starttime": "last 3 days"}))
+            await asyncio.sleep(TURN_SECONDS)
+        reply = await changing
+        assert (reply.status, reply.code) == (409, "starttime_kept"), reply.body
+
+
+async def test_a_record_and_options_that_cannot_work_together_are_not_both_taken(settings: Settings) -> None:
+    """Each may be valid by what the other was before."""
+    async with running_orders(settings) as orders:
+        await set_up_platform(orders, PlatformScenario(orders=0))
+        narrow = PLAIN.model_copy(update={"query": PLAIN.query.model_copy(update={"window_max_seconds": 1_800.0})})
+        body = {
+            "project_id": orders.project_id,
+            "kind": "plain",
+            "shop": "shop",
+            "base_url": orders.platforms.url(NUMBER),
+            "capability": narrow.model_dump(mode="json"),
+        }
+        async with orders.services.database.session() as session:
+            await platforms.lock_options_until_commit(session)
+            await platforms.insert_options_version(session, NUMBER, PlatformOptions(interval=3_600))
+            setting = asyncio.create_task(orders.ask("PUT", f"/v1/platforms/{NUMBER}", json=body))
+            await asyncio.sleep(TURN_SECONDS)
+        reply = await setting
+        assert (reply.status, reply.code) == (422, "config_invalid"), reply.body
