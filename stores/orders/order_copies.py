@@ -37,6 +37,9 @@ from stores.tables.orders import Order as OrderRow
 BATCH: Final = 2_000
 COPY_BATCH: Final = 10_000
 """New orders that are encoded at once: their bytes exist three times until they are written."""
+MARK_MARGIN: Final = timedelta(hours=1)
+"""How much longer than a mark is good the copies that it names are kept: a mark ends by the clock of an API, a copy was
+replaced at the beginning of a transaction, which may have waited, and a page of an export is under way for a while."""
 
 _TIMES = ARRAY(DateTime(timezone=True))
 _ACCOUNT = (bindparam("platform", type_=Text), bindparam("shop", type_=Text))
@@ -124,10 +127,10 @@ async def list_ids_stored_at_least_as_new(
 
 
 async def delete_expired_replaced_copies(database: Database, kept: timedelta, limit: int) -> int:
-    """Delete at most *limit* copies that were replaced longer ago; return how many."""
+    """Delete at most *limit* copies that no mark needs, each of which is good for *kept*; return how many."""
     replaced = ReplacedOrderRevision
     name = (replaced.platform, replaced.shop, replaced.order_id, replaced.revision)
-    past = select(*name).where(col(replaced.replaced_at) < func.now() - kept).limit(limit)
+    past = select(*name).where(col(replaced.replaced_at) < func.now() - kept - MARK_MARGIN).limit(limit)
     async with database.session() as session:
         return (await session.exec(delete(replaced).where(tuple_(*name).in_(past)))).rowcount
 
