@@ -140,8 +140,8 @@ async def read_slice(call: Call, path: SlicePath) -> SliceDetailsResponse:
 
 async def _query_slice_status_if_being_read(call: Call, row: OrderSlice) -> SliceStatus | None:
     """Return the status of the workflow that reads a slice; None if none does, or no worker answers in time."""
-    ended_at = (row.done_at, row.failed_at, row.skipped_at, row.split_at)
-    if row.reread_since is None and any(ended_at):
+    has_ended = any((row.done_at, row.skipped_at, row.split_at)) or (row.failed_at and row.holder is None)
+    if row.reread_since is None and has_ended:
         return None
     # A holder is the id of the workflow, a slash, and the attempt.
     reader = (row.holder if row.reread_since is None else row.reread_holder) or ""

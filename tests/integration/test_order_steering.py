@@ -278,3 +278,25 @@ async def test_a_paused_platform_claims_nothing(settings: Settings) -> None:
         assert resumed.body["paused"] is False
         await eventually(orders.is_complete)
         assert (await orders.status())["paused"] is False
+
+
+async def test_a_failed_slice_that_is_redone_says_how_that_goes(settings: Settings) -> None:
+    """It stays in the failed set until it is read; meanwhile its attempts are shown, as those of an open one."""
+    async with running_orders(settings) as orders:
+        faults = PlatformFaults(errors=1)
+        starttime = await set_up_platform(
+            orders, PlatformScenario(orders=20, span_seconds=SPAN_SECONDS, faults=faults), retries=0
+        )
+        await orders.fetch()
+        [failed, *_] = await list_failed_slices(orders)
+        path = f"/v1/platforms/shop-1/slices/{failed['slice']}"
+        assert (await orders.ask("GET", path)).body["reading"] is None
+        await orders.configure(starttime=starttime, interval=1_500, retries=5, retryintv=60)
+        await orders.ask("POST", f"{path}/redo")
+
+        async def shows_attempt() -> bool:
+            seen = (await orders.ask("GET", path)).body
+            assert seen["state"] == "failed"
+            return seen["reading"] is not None and seen["reading"]["next_attempt_at"] is not None
+
+        await eventually(shows_attempt)
