@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -18,14 +20,17 @@ from api.orders.requests import TryPlatformRequest
 from clients.platforms import OrderPage, PlatformConnector, PlatformConnectorFactory, PlatformFailure
 from clients.platforms.credentials import build_credentials_reader
 from domain.faults import Invalid
+from domain.limits import LimitDecision, RateDemand, SlotDemand
 from domain.orders.access import Account
 from domain.orders.windows import TimeWindow, floor_to_second
+from infra.database import Database
 from infra.limits import DatabaseLimiter
 
 TIMEOUT_SECONDS: Final = 25.0
 SPAN: Final = timedelta(hours=1)
 ROWS_SHOWN: Final = 20
 ROW_CHARACTERS: Final = 4_000
+ACCOUNT_BYTES: Final = 8
 NUMBER: Final = "try"
 """Stands for the number of the platform, which it does not have yet."""
 
@@ -71,7 +76,8 @@ async def try_platform(call: Call, body: TryPlatformRequest) -> TriedPageRespons
     settings = call.services.settings.orders
     require_existing_credentials_file(settings.credentials_folder, body.credentials)
     # Its own: a breaker or permits of an account that is wrong must not be those of one that is right.
-    connector = PlatformConnectorFactory(call.services.http, DatabaseLimiter(call.services.database)).build_connector(
+    limiter = _LimiterOfOneTriedAccount(call.services.database, body)
+    connector = PlatformConnectorFactory(call.services.http, limiter).build_connector(
         capability,
         Account(NUMBER, body.shop, body.base_url),
         build_credentials_reader(settings.credentials_folder, body.credentials),
@@ -83,6 +89,20 @@ async def try_platform(call: Call, body: TryPlatformRequest) -> TriedPageRespons
     except TimeoutError:
         trial.problems.append(f"Not everything was answered within {TIMEOUT_SECONDS:g} seconds.")
     return trial.build_response()
+
+
+class _LimiterOfOneTriedAccount(DatabaseLimiter):
+    """Counts the requests of trials by the account: those of one at a slow rate hold up no other."""
+
+    def __init__(self, database: Database, body: TryPlatformRequest) -> None:
+        super().__init__(database)
+        account = "\0".join((body.kind, body.base_url, body.shop)).encode()
+        self._account = hashlib.blake2b(account, digest_size=ACCOUNT_BYTES).hexdigest()
+
+    async def take_all_or_none(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
+        """See base class."""
+        own = [replace(rate, bucket=f"{rate.bucket}:{self._account}") for rate in rates]
+        return await super().take_all_or_none(own, slots)
 
 
 class _PlatformTrial:

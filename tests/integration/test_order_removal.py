@@ -175,3 +175,22 @@ async def test_a_wrong_declaration_is_told_in_sentences(orders: Orders, change: 
     assert reply.status == 200, reply.body
     assert said in " ".join(reply.body["problems"])
     assert nobody.code == "config_invalid"
+
+
+async def test_a_trial_of_a_slow_platform_holds_up_no_other(orders: Orders) -> None:
+    """Its rate of three requests in a quarter of an hour is used up for its own account alone."""
+    rate = {**PLAIN.rate.model_dump(mode="json"), "burst": 3, "per_second": 0.003}
+    replies = []
+    for number in ("slow", "slow", NUMBER):
+        orders.play(PlatformScenario(orders=30, span_seconds=3_000), number)
+        declared = {
+            "kind": "plain",
+            "shop": "shop",
+            "base_url": orders.platforms.url(number),
+            "capability": {**PLAIN.model_dump(mode="json"), **({"rate": rate} if number == "slow" else {})},
+            "credentials": CREDENTIALS,
+        }
+        replies.append((await orders.ask("POST", TRY, json=declared)).body["problems"])
+    first, again, other = replies
+    assert (first, other) == ([], [])
+    assert "is used up" in " ".join(again)
