@@ -264,6 +264,13 @@ def resolve_declared_capability(call: Call, body: PlatformDeclaration) -> Capabi
             "Give both the same name.",
         )
     call.services.http.require_url_allowed_before_lookup(body.base_url)
+    if "?" in body.base_url or "#" in body.base_url:
+        raise Invalid(
+            "platform_invalid",
+            f"The base_url {body.base_url[:200]!r} holds a query or a fragment, and paths are put behind it.",
+            "Leave it out; what each request sends besides belongs into `query.parameters` of the `capability`.",
+            field="base_url",
+        )
     if record.access.renewal is not None and not record.access.renewal.url.startswith("/"):
         call.services.http.require_url_allowed_before_lookup(record.access.renewal.url)
     return record

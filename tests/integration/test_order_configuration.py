@@ -57,7 +57,7 @@ async def test_a_wrong_configuration_is_refused(settings: Settings, options: dic
 
 
 async def test_an_unknown_platform_is_refused(settings: Settings) -> None:
-    """Its number, its kind, and a kind that is not its capability's."""
+    """Its number, its kind, a kind that is not its capability's, and an address that paths cannot be put behind."""
     async with running_orders(settings) as orders:
         orders.play(PlatformScenario(orders=0))
         body = {"project_id": orders.project_id, "shop": "s", "base_url": orders.platforms.url("shop-1")}
@@ -68,9 +68,13 @@ async def test_an_unknown_platform_is_refused(settings: Settings) -> None:
             await orders.ask("PUT", "/v1/platforms/shop-1", json={**body, "kind": "ebay"}),
             await orders.ask("PUT", "/v1/platforms/shop-1", json={**body, "kind": "other", "capability": capability}),
             await orders.ask("PUT", "/v1/platforms/default", json={**body, "kind": "taobao"}),
+            *[
+                await orders.ask("PUT", "/v1/platforms/shop-1", json={**body, "kind": "taobao", "base_url": address})
+                for address in (f"{body['base_url']}?shop=1", f"{body['base_url']}/#")
+            ],
         ]
     assert [reply.status for reply in replies[:2]] == [404, 404]
-    assert [reply.code for reply in replies[2:]] == ["platform_invalid"] * 3
+    assert [reply.code for reply in replies[2:]] == ["platform_invalid"] * 5
     assert "taobao" in replies[2].body["detail"]
 
 
