@@ -135,14 +135,15 @@ def fetch(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: 
 @app.command()
 def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show how far a platform is complete, and what has failed; the exit code is 1 if something has."""
+    from haulage.orders import SliceState
 
     async def describe_state_and_faults(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         seen = await orders.get(platform)
-        faults = [
-            f"{each.slice} {each.state}: {each.fault.sentence}"
-            async for each in orders.list_slices(platform)
-            if each.fault is not None
-        ]
+        # By the failed set: the ledger of a platform of years has hundreds of thousands of slices.
+        found = [each async for each in orders.list_slices(platform, state=SliceState.FAILED)] if seen.failed else []
+        if seen.sweeps_failed:
+            found += [each async for each in orders.list_slices(platform, has_failed_sweep=True)]
+        faults = [f"{each.slice} {each.state}: {each.fault.sentence}" for each in found if each.fault is not None]
         is_well = seen.trouble is None and not seen.failed
         lines = (_describe_platform(seen), *faults)
         return CommandOutput(seen.model_dump(mode="json"), lines, exit_code=0 if is_well else 1)
@@ -280,8 +281,9 @@ async def _raise_if_platform_has_trouble_or_failed_slices(orders: Orders, seen: 
     facts = {"platform": seen.platform, "failed": seen.failed, "complete_to": seen.complete_to}
     if seen.trouble is not None:
         raise WorkFailed(seen.trouble.sentence, {**facts, "code": seen.trouble.code})
-    if seen.failed:
-        [first, *_] = [each async for each in orders.list_slices(seen.platform, state=SliceState.FAILED)]
+    first = await anext(orders.list_slices(seen.platform, state=SliceState.FAILED), None) if seen.failed else None
+    # Where all were redone, split or skipped meanwhile, there is none any more.
+    if first is not None:
         cause = first.fault.sentence if first.fault else ""
         raise WorkFailed(
             f"{seen.failed} slices of {seen.platform} failed, the first {first.slice}: {cause} Mend the cause, then "

@@ -177,9 +177,11 @@ class Orders:
         state: SliceState | None = None,
         start: datetime | None = None,
         end: datetime | None = None,
+        has_failed_sweep: bool = False,
     ) -> AsyncIterator[OrderSlice]:
-        """Yield the slices of the ledger: all, those in a state, or those that overlap a time."""
-        filters = {"state": state, "start": _format_timestamp(start), "end": _format_timestamp(end)}
+        """Yield the slices of the ledger: all, those in a state or whose last sweep failed, or that overlap a time."""
+        sweep = "failed" if has_failed_sweep else None
+        filters = {"state": state, "sweep": sweep, "start": _format_timestamp(start), "end": _format_timestamp(end)}
         async for each in self._iterate_items(_build_path(platform, "slices"), filters):
             yield OrderSlice.model_validate(each)
 

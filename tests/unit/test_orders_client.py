@@ -113,6 +113,20 @@ async def test_lists_are_read_page_by_page(peer: ApiPeer, orders: Orders) -> Non
     assert {seen.query["modified_after"] for seen in peer.seen} == {TEN.isoformat()}
 
 
+async def test_slices_are_listed_by_what_has_failed(peer: ApiPeer, orders: Orders) -> None:
+    """Themselves, or their last sweep; nothing is sent of what is not asked for."""
+    for _ in range(2):
+        peer.says(200, {"items": [], "next_cursor": None})
+
+    assert [each async for each in orders.list_slices("shop-1", state=SliceState.FAILED)] == []
+    assert [each async for each in orders.list_slices("shop-1", has_failed_sweep=True)] == []
+
+    assert [dict(seen.query) for seen in peer.seen] == [
+        {"state": "failed", "limit": "100"},
+        {"sweep": "failed", "limit": "100"},
+    ]
+
+
 async def test_slices_are_chosen_by_id_or_by_cause(peer: ApiPeer, orders: Orders) -> None:
     """Each action has its address; what is left unchanged says why."""
     left: dict[str, Any] = {"slice": "s2", "code": "slice_not_failed", "detail": "It is done."}

@@ -1,0 +1,117 @@
+"""`haulage orders` against an API with scripted responses: what it asks for, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from cli import command
+from cli import orders as orders_command
+from cli.command import CommandOutput
+from haulage.errors import WorkFailed
+from haulage.orders import Orders
+from tests.support.api_peer import ApiPeer, problem, running_api_peer
+
+PLATFORM: dict[str, Any] = {
+    "platform": "shop-1",
+    "project_id": "prj_1",
+    "kind": "plain",
+    "shop": "s",
+    "base_url": "https://shop.example.com",
+}
+SLICE: dict[str, Any] = {
+    "slice": "20261120T100000Z:20261120T101000Z",
+    "window": {"start": "2026-11-20T10:00:00Z", "end": "2026-11-20T10:10:00Z"},
+    "state": "failed",
+    "track": "live",
+    "attempts": 4,
+    "claimed_at": "2026-11-20T10:20:00Z",
+    "workflow_id": "order-slice:shop-1",
+    "fault": {"code": "platform_busy", "message": "The shop is away.", "hint": ""},
+}
+CONFIG: dict[str, Any] = {
+    "platform": "shop-1",
+    "version": 2,
+    "effective": {"starttime": {"value": "last 2 hours", "origin": "platform"}},
+    "inherited": {},
+    "own": {},
+}
+NONE: dict[str, Any] = {"items": [], "next_cursor": None}
+
+
+class Typed:
+    """Commands whose output is kept instead of printed."""
+
+    def __init__(self, peer: ApiPeer, orders: Orders) -> None:
+        self.peer, self._orders = peer, orders
+
+    async def run(self, typed: Any, *arguments: Any, **options: Any) -> CommandOutput:
+        """Run a command's work."""
+        works = list[Any]()
+        with pytest.MonkeyPatch.context() as patching:
+            patching.setattr(orders_command, "run_as_admin", lambda work, *_, **__: works.append(work))
+            typed(*arguments, **options)
+        [work] = works
+        result: CommandOutput = await work(self._orders, command.ApiAddress(self.peer.url, "key"), _NoProgress())
+        return result
+
+    def lines(self) -> list[str]:
+        """What was asked of the API."""
+        return [seen.line for seen in self.peer.seen]
+
+
+class _NoProgress:
+    def show(self, name: str, done: int, total: int | None, text: str) -> None:
+        """Show nothing."""
+
+
+@pytest.fixture
+async def typed() -> AsyncIterator[Typed]:
+    """Commands, and the API that they talk to."""
+    async with running_api_peer() as peer, Orders(peer.url, "key", patience_seconds=30.0) as orders:
+        yield Typed(peer, orders)
+
+
+async def test_the_status_reads_what_has_failed_and_not_the_whole_ledger(typed: Typed) -> None:
+    """A platform of years has hundreds of thousands of slices."""
+    typed.peer.says(200, PLATFORM | {"failed": 1, "sweeps_failed": 1})
+    typed.peer.says(200, {"items": [SLICE], "next_cursor": None})
+    typed.peer.says(200, {"items": [SLICE | {"state": "done"}], "next_cursor": None})
+
+    output = await typed.run(orders_command.status, "shop-1")
+
+    assert output.exit_code == 1
+    assert [line.partition(" ")[2] for line in output.lines[1:]] == ["failed: The shop is away.", "done: The shop is away."]
+    assert [dict(seen.query) for seen in typed.peer.seen[1:]] == [
+        {"state": "failed", "limit": "100"},
+        {"sweep": "failed", "limit": "100"},
+    ]
+
+
+async def test_the_status_of_a_platform_without_a_fault_is_one_request(typed: Typed) -> None:
+    """Nothing is listed where nothing has failed."""
+    typed.peer.says(200, PLATFORM)
+    assert (await typed.run(orders_command.status, "shop-1")).exit_code == 0
+    assert typed.lines() == ["GET /v1/platforms/shop-1"]
+
+
+async def test_a_fetch_reads_one_of_the_failed_slices(typed: Typed) -> None:
+    """Not all pages of them."""
+    typed.peer.says(200, {"platform": "shop-1", "paused": False})
+    typed.peer.says(200, PLATFORM | {"failed": 300})
+    typed.peer.says(200, {"items": [SLICE], "next_cursor": "more"})
+    with pytest.raises(WorkFailed, match="300 slices of shop-1 failed, the first 2026.*The shop is away"):
+        await typed.run(orders_command.fetch, "shop-1")
+
+
+async def test_a_fetch_whose_failed_slices_are_redone_meanwhile_says_how_far_it_is(typed: Typed) -> None:
+    """The failed set is empty when it is read."""
+    typed.peer.says(200, {"platform": "shop-1", "paused": False})
+    typed.peer.says(200, PLATFORM | {"failed": 1})
+    typed.peer.says(200, NONE)
+    assert (await typed.run(orders_command.fetch, "shop-1")).lines[0].startswith("shop-1: complete to nothing yet")
