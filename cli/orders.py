@@ -24,6 +24,8 @@ app = typer.Typer(
     "3 the API does not answer.",
 )
 
+DEFAULT_SINCE = "last 3 months"
+
 Number = Annotated[str, typer.Argument(help="The platform's number, which you choose when you set it up.")]
 
 
@@ -36,9 +38,13 @@ def set_up(
     ],
     credentials: Annotated[str, typer.Option(help="NAME of NAME.json in the folder of credentials.")],
     shop: Annotated[str, typer.Option(help="The shop at the platform.")] = "shop",
-    since: Annotated[str, typer.Option(help="Where orders begin: “last 2 hours”, or a time with its zone.")] = (
-        "last 3 months"
-    ),
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="Where orders begin: “last 2 hours”, or a time with its zone; “last 3 months” by default. "
+            "A platform that has begun keeps its beginning."
+        ),
+    ] = None,
     record: Annotated[
         Path | None, typer.Option(help="JSON file with the capability of a kind of your own; --kind is its name.")
     ] = None,
@@ -53,7 +59,7 @@ def set_up(
     from haulage.errors import RequestRefused
     from haulage.orders import PlatformSetup
 
-    options = {"credentials": credentials, "starttime": since, **_parse_options(option or [])}
+    options = {"credentials": credentials, **({"starttime": since} if since else {}), **_parse_options(option or [])}
 
     async def set_up_and_describe(orders: Orders, address: ApiAddress, _: ProgressDisplay) -> CommandOutput:
         if project is None and api is not None:
@@ -68,9 +74,10 @@ def set_up(
         )
         # One that has not begun would else be fetched with the defaults before it is configured.
         has_begun = await _has_claimed_orders(orders, platform)
+        begins = {} if has_begun else {"starttime": DEFAULT_SINCE}
         await orders.set_up(platform, setup.model_copy(update={"paused": not has_begun}))
         try:
-            config = await orders.configure(platform, **options)
+            config = await orders.configure(platform, **{**begins, **options})
         except RequestRefused as refused:
             if has_begun:
                 raise
@@ -78,7 +85,8 @@ def set_up(
             raise RequestRefused(refused.status, refused.code, f"{refused} {left}", refused.request_id) from None
         if not has_begun:
             await orders.resume(platform, who=command.get_user_name(), reason="set up by `haulage orders set-up`")
-        line = f"{platform}: {kind} at {base_url}, orders {since}; version {config.version} of its configuration"
+        starttime = config.effective["starttime"].value
+        line = f"{platform}: {kind} at {base_url}, orders {starttime}; version {config.version} of its configuration"
         return CommandOutput(config.model_dump(mode="json"), (line,))
 
     run_as_admin(set_up_and_describe, api, data_dir, as_json=as_json)
@@ -159,7 +167,7 @@ def list_orders(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the orders that are stored, as their platform wrote them, one JSON object a line."""
+    """List the orders that are stored, one JSON object a line; decimals are shortened, as JSON readers do."""
 
     async def list_newest_orders(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         found = []
@@ -328,6 +336,9 @@ def _assume_utc_if_naive(moment: datetime) -> datetime:
 
 def _load_json_record(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
+        record = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path} holds no JSON: {error}.", param_hint="--record") from None
+    if not isinstance(record, dict):
+        raise typer.BadParameter(f"{path} holds no JSON object, as a capability is.", param_hint="--record")
+    return record

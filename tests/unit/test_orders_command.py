@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from cli import orders as orders_command
 from cli.command import CommandOutput
 from haulage.errors import WorkFailed
 from haulage.orders import Orders
-from tests.support.api_peer import ApiPeer, problem, running_api_peer
+from tests.support.api_peer import ApiPeer, running_api_peer
 
 PLATFORM: dict[str, Any] = {
     "platform": "shop-1",
@@ -115,3 +114,48 @@ async def test_a_fetch_whose_failed_slices_are_redone_meanwhile_says_how_far_it_
     typed.peer.says(200, PLATFORM | {"failed": 1})
     typed.peer.says(200, NONE)
     assert (await typed.run(orders_command.fetch, "shop-1")).lines[0].startswith("shop-1: complete to nothing yet")
+
+
+SETUP = ("shop-1", "https://shop.example.com", "plain", "shop")
+PROJECT = {"project": "prj_1", "api": "http://127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("starts_at", "since", "sent"),
+    [
+        ("2026-11-20T10:00:00Z", None, {}),
+        ("2026-11-20T10:00:00Z", "last 2 hours", {"starttime": "last 2 hours"}),
+        (None, None, {"starttime": "last 3 months"}),
+        (None, "last 2 hours", {"starttime": "last 2 hours"}),
+    ],
+)
+async def test_a_platform_that_has_begun_keeps_its_beginning(
+    typed: Typed, starts_at: str | None, since: str | None, sent: dict[str, str]
+) -> None:
+    """A set-up that only changes its address does not name another one, which would be refused when half is done."""
+    typed.peer.says(200, PLATFORM | {"starts_at": starts_at})
+    typed.peer.says(200, PLATFORM)
+    typed.peer.says(200, CONFIG)
+    typed.peer.says(200, {"platform": "shop-1", "paused": False})
+
+    output = await typed.run(orders_command.set_up, *SETUP, since=since, **PROJECT)
+
+    assert typed.peer.seen[2].body == {"credentials": "shop", **sent}
+    assert output.lines == ("shop-1: plain at https://shop.example.com, orders last 2 hours; version 2 of its configuration",)
+
+
+@pytest.mark.parametrize("text", ["[]", "7", "{", ""])
+async def test_a_record_that_is_no_object_is_refused(typed: Typed, text: str, tmp_path: Path) -> None:
+    """In a sentence that names the file."""
+    record = tmp_path / "record.json"
+    record.write_text(text)
+    with pytest.raises(typer.BadParameter, match=r"record\.json holds no JSON"):
+        await typed.run(orders_command.set_up, *SETUP, record=record, **PROJECT)
+
+
+async def test_a_fetch_of_a_platform_that_no_worker_serves_ends(typed: Typed) -> None:
+    """It says so, and what starts one, rather than waiting for ever."""
+    typed.peer.says(200, {"platform": "shop-1", "paused": False})
+    typed.peer.says(200, PLATFORM | {"open": 3, "unserved_since": "2026-11-20T10:00:00Z"})
+    with pytest.raises(WorkFailed, match="No worker serves platform shop-1 since 2026-11-20 10:00:00 UTC.*orders-shop-1"):
+        await typed.run(orders_command.fetch, "shop-1")
