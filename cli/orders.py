@@ -301,19 +301,32 @@ async def _raise_if_platform_has_trouble_or_failed_slices(orders: Orders, seen: 
 
 
 def _show_platform(seen: Platform, progress: ProgressDisplay) -> None:
+    unserved = _describe_missing_worker(seen)
     if seen.starts_at is None or seen.claimed_to is None or seen.complete_to is None:
-        progress.show(seen.platform, 0, None, "nothing is claimed yet")
+        progress.show(seen.platform, 0, None, f"nothing is claimed yet{unserved}")
         return
     done, total = seen.complete_to - seen.starts_at, seen.claimed_to - seen.starts_at
-    text = f"complete to {seen.complete_to:%Y-%m-%d %H:%M:%S}, {seen.open} slices open"
-    progress.show(seen.platform, int(done.total_seconds()), int(total.total_seconds()), text)
+    text = f"complete to {seen.complete_to:%Y-%m-%d %H:%M:%S}, {seen.open} slices open{unserved}"
+    # Without a total it is shown at once, however little has changed since.
+    progress.show(
+        seen.platform, int(done.total_seconds()), None if unserved else int(total.total_seconds()), text
+    )
+
+
+def _describe_missing_worker(seen: Platform) -> str:
+    """Return since when no worker serves a platform, and what does; nothing where one does."""
+    if seen.unserved_since is None:
+        return ""
+    since = f"{seen.unserved_since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"; no worker serves it since {since}: start one by `haulage worker --queues orders-{seen.platform}`"
 
 
 def _describe_platform(seen: Platform) -> str:
     complete_to = "nothing yet" if seen.complete_to is None else f"complete to {seen.complete_to:%Y-%m-%d %H:%M:%S} UTC"
     trouble = "" if seen.trouble is None else f"; {seen.trouble.sentence}"
     paused = ", paused" if seen.paused else ""
-    return f"{seen.platform}: {complete_to}, {seen.open} slices open, {seen.failed} failed{paused}{trouble}"
+    unserved = _describe_missing_worker(seen)
+    return f"{seen.platform}: {complete_to}, {seen.open} slices open, {seen.failed} failed{paused}{trouble}{unserved}"
 
 
 def _parse_options(lines: list[str]) -> dict[str, Any]:

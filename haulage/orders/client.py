@@ -142,7 +142,7 @@ class Orders:
             if prepare is not None:
                 await prepare()
             now = await self.get(platform)
-            seen = (now.claimed_to, now.complete_to, now.open, now.failed, now.trouble)
+            seen = (now.claimed_to, now.complete_to, now.open, now.failed, now.trouble, now.unserved_since)
             is_last = has_ended(now)
             if seen != last or is_last:
                 yield now

@@ -48,6 +48,7 @@ class Typed:
 
     def __init__(self, peer: ApiPeer, orders: Orders) -> None:
         self.peer, self._orders = peer, orders
+        self.shown = list[str]()
 
     async def run(self, typed: Any, *arguments: Any, **options: Any) -> CommandOutput:
         """Run a command's work."""
@@ -56,17 +57,16 @@ class Typed:
             patching.setattr(orders_command, "run_as_admin", lambda work, *_, **__: works.append(work))
             typed(*arguments, **options)
         [work] = works
-        result: CommandOutput = await work(self._orders, command.ApiAddress(self.peer.url, "key"), _NoProgress())
+        result: CommandOutput = await work(self._orders, command.ApiAddress(self.peer.url, "key"), self)
         return result
+
+    def show(self, name: str, done: int, total: int | None, text: str) -> None:
+        """Show progress."""
+        self.shown.append(text)
 
     def lines(self) -> list[str]:
         """What was asked of the API."""
         return [seen.line for seen in self.peer.seen]
-
-
-class _NoProgress:
-    def show(self, name: str, done: int, total: int | None, text: str) -> None:
-        """Show nothing."""
 
 
 @pytest.fixture
@@ -153,9 +153,14 @@ async def test_a_record_that_is_no_object_is_refused(typed: Typed, text: str, tm
         await typed.run(orders_command.set_up, *SETUP, record=record, **PROJECT)
 
 
-async def test_a_fetch_of_a_platform_that_no_worker_serves_ends(typed: Typed) -> None:
-    """It says so, and what starts one, rather than waiting for ever."""
+async def test_a_fetch_says_that_no_worker_serves_the_platform(typed: Typed) -> None:
+    """And what starts one, rather than waiting without a word."""
     typed.peer.says(200, {"platform": "shop-1", "paused": False})
-    typed.peer.says(200, PLATFORM | {"open": 3, "unserved_since": "2026-11-20T10:00:00Z"})
-    with pytest.raises(WorkFailed, match="No worker serves platform shop-1 since 2026-11-20 10:00:00 UTC.*orders-shop-1"):
-        await typed.run(orders_command.fetch, "shop-1")
+    for change in ({"open": 3}, {"open": 3, "unserved_since": "2026-11-20T10:00:00Z"}, {"open": 0, "failed": 1}):
+        typed.peer.says(200, PLATFORM | change)
+    typed.peer.says(200, NONE)
+
+    await typed.run(orders_command.fetch, "shop-1")
+
+    missing = "no worker serves it since 2026-11-20 10:00:00 UTC: start one by `haulage worker --queues orders-shop-1`"
+    assert [missing in text for text in typed.shown] == [False, True, False]
