@@ -190,10 +190,12 @@ class OrderFilter:
 async def list_order_page_plus_one(
     session: Session, filters: OrderFilter, after: OrderPosition | None, limit: int
 ) -> Sequence[Order]:
-    """List orders, last modified first, and one more if another page follows, by the index of each platform only."""
+    """List orders, last modified first, and one more if another page follows, by the indexes of each platform only."""
+    # The shop of a platform is that of all its orders; with it, an order is found by its id in the primary key.
+    is_own = col(Order.platform) == col(OrderPlatform.platform), col(Order.shop) == col(OrderPlatform.shop)
     newest = (
         select(Order)
-        .where(col(Order.platform) == col(OrderPlatform.platform), *_build_conditions(filters, after))
+        .where(*is_own, *_build_conditions(filters, after))
         .order_by(col(Order.modified_at).desc(), col(Order.order_id).desc(), col(Order.shop).desc())
         .limit(limit + 1)
         .lateral()

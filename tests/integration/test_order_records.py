@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 from sqlmodel import col, select
 
 from domain.faults import FaultRecord, Missing
@@ -21,8 +22,9 @@ from domain.orders.activity_models import (
 from domain.orders.slices import SliceReadPurpose
 from domain.orders.windows import TimeWindow
 from infra.database import Database
-from stores.orders import attempts, backfills, health, ledger, platforms, slices
+from stores.orders import attempts, backfills, health, ledger, order_copies, platforms, slices
 from stores.orders.ledger import SliceStateWhenTaken
+from stores.orders.order_copies import OrderFilter
 from stores.tables.orders import OrderPlatform, OrderSlice
 from stores.tables.shared import Project
 
@@ -261,3 +263,24 @@ async def test_a_backfill_of_a_removed_platform_ends(records: Database) -> None:
     await remove(records)
 
     assert await backfills.close_as_failed(records, "b1", REFUSED) is None
+
+
+async def test_an_order_is_found_by_its_key_and_not_among_all_of_its_platform(records: Database) -> None:
+    """Whose number is all that the request names; a platform of years has millions of them."""
+    statements = list[tuple[str, Any]]()
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        statements.append((statement, parameters))
+
+    async with records.session() as session:
+        engine = (await session.connection()).sync_engine
+        event.listen(engine, "before_cursor_execute", note)
+        try:
+            await order_copies.list_order_page_plus_one(session, OrderFilter(platform=NUMBER, order_id="7"), None, 10)
+        finally:
+            event.remove(engine, "before_cursor_execute", note)
+        [(statement, parameters)] = statements
+        connection = await session.connection()
+        await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        plan = [row[0] for row in await connection.exec_driver_sql(f"EXPLAIN {statement}", parameters)]
+    assert [line for line in plan if "Index Cond" in line and "order_id" in line and "shop" in line], plan
