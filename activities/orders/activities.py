@@ -168,7 +168,7 @@ class PlatformActivities:
         state = await platforms.load_platform_with_settings_in_own_transaction(self._database, params.platform)
         try:
             connector = self.build_connector(state, budget=AttemptTimeBudget(answer_seconds=CLOCK_ANSWER_SECONDS))
-            platform_now = await connector.fetch_platform_time()
+            platform_now = await slice_attempts.fetch_platform_time(connector, state.row.skew_seconds)
         except PlatformFailure as failure:
             if params.records_failure and not isinstance(failure, CredentialsRefused):
                 await self._record_first_clock_failure(params, failure)

@@ -18,6 +18,7 @@ from clients.platforms import (
     AttemptTimeUsedUp,
     CredentialsRefused,
     PlatformBusy,
+    PlatformConnector,
     PlatformFailure,
     PlatformRefused,
     ReplayableAnswerLog,
@@ -66,6 +67,20 @@ async def store_gained_answers_and_get_resume_point(
     await objects.put(key, body)
     older = params.resume_point.key if params.resume_point else None
     return SliceResumePoint(key=key, older=older, kept_at=datetime.now(UTC))
+
+
+CLOCK_JUMP_SECONDS: Final = 60.0
+
+
+async def fetch_platform_time(connector: PlatformConnector, skew_before: float | None) -> datetime:
+    """Return the platform's time; where it is much farther ahead than before, the earlier one of two readings.
+
+    A single wrong answer would have time claimed, and found empty, whose orders are still to come.
+    """
+    now = await connector.fetch_platform_time()
+    if skew_before is None or (now - datetime.now(UTC)).total_seconds() - skew_before <= CLOCK_JUMP_SECONDS:
+        return now
+    return min(now, await connector.fetch_platform_time())
 
 
 SAVE_SECONDS: Final = 10.0

@@ -218,7 +218,7 @@ async def claim_slices(
         jobs += await _group_slices_into_readings_by_recent_sizes(session, params.platform, history, threads)
         jobs = jobs[:room] if is_refused else jobs
         if not jobs:
-            jobs = await _list_due_sweeps(session, state, params.running, min(room, threads))
+            jobs = await _list_due_sweeps(session, state, params, min(room, threads))
         return ClaimSlicesResult(project_id=row.project_id, jobs=jobs, threads=threads)
 
 
@@ -293,13 +293,20 @@ async def _group_slices_into_readings_by_recent_sizes(
 
 
 async def _list_due_sweeps(
-    session: Session, state: PlatformWithSettingsInForce, running: Collection[TimeWindow], most: int
+    session: Session, state: PlatformWithSettingsInForce, params: ClaimSlicesInput, most: int
 ) -> list[SliceJob]:
-    """List the slices whose sweep is due; one whose sweep failed waits as long again, behind those that wait longer."""
-    if not state.settings.sweep_after:
+    """List the slices whose sweep is due; one whose sweep failed waits as long again, behind those that wait longer.
+
+    Where the platform's clock was ahead and is set back, slices of the time to come have been read, empty: their sweep
+    waits until that time has settled, and finds what has come.
+    """
+    settings, running = state.settings, params.running
+    if not settings.sweep_after:
         return []
-    tried_at = func.coalesce(OrderSlice.failed_at, OrderSlice.done_at)
-    before = await read_database_time(session) - timedelta(seconds=state.settings.sweep_after)
+    now, tried_at = await read_database_time(session), func.coalesce(OrderSlice.failed_at, OrderSlice.done_at)
+    before = now - timedelta(seconds=settings.sweep_after)
+    skew_seconds = params.skew_seconds if params.skew_seconds is not None else state.row.skew_seconds or 0.0
+    settled_to = now + timedelta(seconds=skew_seconds - settings.settle_lag)
     statement = (
         select(OrderSlice)
         .where(
@@ -307,6 +314,7 @@ async def _list_due_sweeps(
             col(OrderSlice.done_at).is_not(None),
             col(OrderSlice.swept_at).is_(None),
             tried_at < before,
+            col(OrderSlice.end_at) <= settled_to,
         )
         .order_by(tried_at)
         .limit(most + len(running))

@@ -284,3 +284,20 @@ async def test_an_order_is_found_by_its_key_and_not_among_all_of_its_platform(re
         await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
         plan = [row[0] for row in await connection.exec_driver_sql(f"EXPLAIN {statement}", parameters)]
     assert [line for line in plan if "Index Cond" in line and "order_id" in line and "shop" in line], plan
+
+
+async def test_a_slice_of_the_time_to_come_is_swept_once_that_has_settled(records: Database) -> None:
+    """The clock was ahead when it was read; set back, it says that the slice's time is not over."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    early = OrderSlice(platform=NUMBER, start_at=now, end_at=now + SLICE, track="live", done_at=now - timedelta(hours=1))
+    await add(records, early)
+
+    async def list_due(skew: timedelta) -> list[TimeWindow]:
+        params = ClaimSlicesInput(platform=NUMBER, skew_seconds=skew.total_seconds(), heeds_pause=False)
+        async with records.session() as session:
+            state = await platforms.load_platform_with_settings(session, NUMBER)
+            return [job.window for job in await ledger._list_due_sweeps(session, state, params, 10)]
+
+    assert await list_due(timedelta()) == []
+    assert await list_due(SLICE) == []
+    assert await list_due(SLICE + timedelta(minutes=4)) == [ledger.build_window(early)]

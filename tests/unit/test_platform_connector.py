@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from activities.orders import slice_attempts
 from clients.http import GuardedClient
 from clients.platforms import PlatformConnectorFactory, PlatformRefused, TooManyRows
 from domain.orders.access import Account, Credentials
@@ -286,3 +287,25 @@ async def test_calls_for_one_order_are_counted_by_themselves_at_the_same_rate() 
         )
         await connector.fetch_details(part)
         assert "platform:7:details" in {each.bucket for each in here.limiter.taken}
+
+
+@pytest.mark.parametrize(("ahead_once", "believed"), [(True, 0.0), (False, 7_200.0)])
+async def test_a_clock_that_jumps_ahead_is_believed_at_the_second_reading(
+    ahead_once: bool, believed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One wrong answer, as of a gateway, has no time claimed that is still to come."""
+    async with running_connector(orders=0, skew_seconds=0) as here:
+        told, connector = list[datetime](), here.connector
+        read = connector.fetch_platform_time
+
+        async def fetch_platform_time() -> datetime:
+            told.append(await read())
+            return told[-1] + (timedelta(hours=2) if len(told) == 1 or not ahead_once else timedelta())
+
+        monkeypatch.setattr(connector, "fetch_platform_time", fetch_platform_time)
+        now = await slice_attempts.fetch_platform_time(connector, 0.0)
+        assert (now - told[-1]).total_seconds() == pytest.approx(believed, abs=30)
+        assert len(told) == 2
+        assert await slice_attempts.fetch_platform_time(connector, None)
+        assert await slice_attempts.fetch_platform_time(connector, 7_200.0)
+        assert len(told) == 4
