@@ -308,9 +308,7 @@ def _show_platform(seen: Platform, progress: ProgressDisplay) -> None:
     done, total = seen.complete_to - seen.starts_at, seen.claimed_to - seen.starts_at
     text = f"complete to {seen.complete_to:%Y-%m-%d %H:%M:%S}, {seen.open} slices open{unserved}"
     # Without a total it is shown at once, however little has changed since.
-    progress.show(
-        seen.platform, int(done.total_seconds()), None if unserved else int(total.total_seconds()), text
-    )
+    progress.show(seen.platform, int(done.total_seconds()), None if unserved else int(total.total_seconds()), text)
 
 
 def _describe_missing_worker(seen: Platform) -> str:

@@ -125,16 +125,16 @@ class OrderParser:
 
     def parse_has_more(self, values: Mapping[str, Any]) -> bool | None:
         """Return whether the answer says that more pages follow; None where it does not say."""
-        told: bool | int | str | None = values.get(MORE)
-        if told is None or isinstance(told, int):
-            return None if told is None else told != 0
-        word = told.strip().casefold()
+        value: bool | int | str | None = values.get(MORE)
+        if value is None or isinstance(value, int):
+            return None if value is None else value != 0
+        word = value.strip().casefold()
         if word.isdecimal():
             return bool(word.strip("0"))
         if word not in _TRUE | _FALSE | {""}:
             raise InconsistentAnswers(
-                f"{self._platform_name} told {told[:100]!r} at {self._capability.paging.more}; true, false or the number "
-                "of what is left was expected.",
+                f"{self._platform_name} answered {value[:100]!r} at {self._capability.paging.more}; true, false or the "
+                "number of what is left was expected.",
                 "Mend `paging.more` in its record, or leave it out.",
             )
         return word in _TRUE if word else None

@@ -302,7 +302,7 @@ class PlatformConnector:
                 return pagination.PageWithNextToken(page, None, urljoin(address, following))
             except ValueError:
                 raise InconsistentAnswers(
-                    f"{self._client} told an address of its next page that cannot be read: {following[:300]!r}.",
+                    f"{self._client} named an address of its next page that cannot be read: {following[:300]!r}.",
                     "Ask the platform's owner.",
                 ) from None
 

@@ -59,7 +59,7 @@ def _read_credentials_file(path: Path) -> Credentials:
         ) from None
     if not found.token.get_secret_value().isprintable():
         raise CredentialsRefused(
-            f"The `token` of the credentials {path.stem!r} holds a line break, or another character that no header carries.",
+            f"The `token` of the credentials {path.stem!r} holds a line break or another character that no header has.",
             f"Write it into {path.name} without: `echo` ends a line, `printf %s` does not.",
         )
     return found

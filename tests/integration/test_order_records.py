@@ -1,9 +1,8 @@
-"""Records of orders in PostgreSQL, without a platform and an engine: who may change a slice, what is due, what is counted."""
+"""Records of orders in PostgreSQL alone: who may change a slice, what is due, and what is counted."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -58,11 +57,11 @@ def build_slice(number: int, platform: str = NUMBER, **values: Any) -> OrderSlic
 
 
 @pytest.fixture
-async def records(database: Database) -> AsyncIterator[Database]:
+async def records(database: Database) -> Database:
     """A database with a project and a platform."""
     await add(database, Project(project_id=PROJECT, name="", created_at=NOON))
     await add(database, build_platform())
-    yield database
+    return database
 
 
 async def add(database: Database, *rows: Any) -> None:
@@ -136,7 +135,7 @@ async def claim(database: Database) -> list[TimeWindow]:
 
 
 async def test_sweeps_that_fail_for_ever_keep_no_other_from_its_turn(records: Database) -> None:
-    """Those of a time that the platform no longer lists, more than are tried at a time: the newer ones are swept, too."""
+    """Those of a time that is no longer listed, more than are tried at once: the newer ones are swept, too."""
     old = [build_slice(number, done_at=NOON - timedelta(hours=2)) for number in range(20, 40)]
     await add(records, *old, build_slice(0, done_at=NOON - timedelta(hours=1)))
     newest = ledger.build_window(build_slice(0))
@@ -171,8 +170,11 @@ async def test_a_time_line_of_an_instant_shows_the_slice_that_holds_it(records: 
 async def test_slices_of_a_time_are_found_whatever_their_length(records: Database, after: datetime) -> None:
     """One of a month that reaches into the time, and one of ten minutes; not the one that ends as the time begins."""
     month = OrderSlice(
-        platform=NUMBER, start_at=after - ledger.SLICE_MAX + timedelta(seconds=1), end_at=after + timedelta(seconds=1),
-        track="history", done_at=NOON,
+        platform=NUMBER,
+        start_at=after - ledger.SLICE_MAX + timedelta(seconds=1),
+        end_at=after + timedelta(seconds=1),
+        track="history",
+        done_at=NOON,
     )
     before = OrderSlice(platform=NUMBER, start_at=after - SLICE, end_at=after, track="history", done_at=NOON)
     await add(records, month, before, build_slice(0, done_at=NOON))
@@ -281,7 +283,11 @@ async def test_an_order_is_found_by_its_key_and_not_among_all_of_its_platform(re
             event.remove(engine, "before_cursor_execute", note)
         [(statement, parameters)] = statements
         connection = await session.connection()
-        await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        await connection.exec_driver_sql(
+            "INSERT INTO orders SELECT 'shop-1', 'shop', n::text, now() - n * interval '1 s', 0, '', '{}', now(), 1 "
+            "FROM generate_series(1, 5000) AS n"
+        )
+        await connection.exec_driver_sql("ANALYZE orders")
         plan = [row[0] for row in await connection.exec_driver_sql(f"EXPLAIN {statement}", parameters)]
     assert [line for line in plan if "Index Cond" in line and "order_id" in line and "shop" in line], plan
 
@@ -289,7 +295,9 @@ async def test_an_order_is_found_by_its_key_and_not_among_all_of_its_platform(re
 async def test_a_slice_of_the_time_to_come_is_swept_once_that_has_settled(records: Database) -> None:
     """The clock was ahead when it was read; set back, it says that the slice's time is not over."""
     now = datetime.now(UTC).replace(microsecond=0)
-    early = OrderSlice(platform=NUMBER, start_at=now, end_at=now + SLICE, track="live", done_at=now - timedelta(hours=1))
+    early = OrderSlice(
+        platform=NUMBER, start_at=now, end_at=now + SLICE, track="live", done_at=now - timedelta(hours=1)
+    )
     await add(records, early)
 
     async def list_due(skew: timedelta) -> list[TimeWindow]:

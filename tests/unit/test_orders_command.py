@@ -85,7 +85,10 @@ async def test_the_status_reads_what_has_failed_and_not_the_whole_ledger(typed: 
     output = await typed.run(orders_command.status, "shop-1")
 
     assert output.exit_code == 1
-    assert [line.partition(" ")[2] for line in output.lines[1:]] == ["failed: The shop is away.", "done: The shop is away."]
+    assert [line.partition(" ")[2] for line in output.lines[1:]] == [
+        "failed: The shop is away.",
+        "done: The shop is away.",
+    ]
     assert [dict(seen.query) for seen in typed.peer.seen[1:]] == [
         {"state": "failed", "limit": "100"},
         {"sweep": "failed", "limit": "100"},
@@ -104,7 +107,7 @@ async def test_a_fetch_reads_one_of_the_failed_slices(typed: Typed) -> None:
     typed.peer.says(200, {"platform": "shop-1", "paused": False})
     typed.peer.says(200, PLATFORM | {"failed": 300})
     typed.peer.says(200, {"items": [SLICE], "next_cursor": "more"})
-    with pytest.raises(WorkFailed, match="300 slices of shop-1 failed, the first 2026.*The shop is away"):
+    with pytest.raises(WorkFailed, match=r"300 slices of shop-1 failed, the first 2026.*The shop is away"):
         await typed.run(orders_command.fetch, "shop-1")
 
 
@@ -113,7 +116,7 @@ async def test_a_fetch_whose_failed_slices_are_redone_meanwhile_says_how_far_it_
     typed.peer.says(200, {"platform": "shop-1", "paused": False})
     typed.peer.says(200, PLATFORM | {"failed": 1})
     typed.peer.says(200, NONE)
-    assert (await typed.run(orders_command.fetch, "shop-1")).lines[0].startswith("shop-1: complete to nothing yet")
+    assert (await typed.run(orders_command.fetch, "shop-1")).lines[0].startswith("shop-1: nothing yet")
 
 
 SETUP = ("shop-1", "https://shop.example.com", "plain", "shop")
@@ -141,7 +144,9 @@ async def test_a_platform_that_has_begun_keeps_its_beginning(
     output = await typed.run(orders_command.set_up, *SETUP, since=since, **PROJECT)
 
     assert typed.peer.seen[2].body == {"credentials": "shop", **sent}
-    assert output.lines == ("shop-1: plain at https://shop.example.com, orders last 2 hours; version 2 of its configuration",)
+    assert output.lines == (
+        "shop-1: plain at https://shop.example.com, orders last 2 hours; version 2 of its configuration",
+    )
 
 
 @pytest.mark.parametrize("text", ["[]", "7", "{", ""])

@@ -267,7 +267,10 @@ async def test_what_is_known_of_one_address_is_not_believed_of_another() -> None
 
         async def count_orders(number: str) -> int:
             connector = every.build_connector(
-                PLAIN.model_copy(update=SMALL_PAGES), Account("7", "shop", sims.url(number)), read_credentials, rate=QUICK
+                PLAIN.model_copy(update=SMALL_PAGES),
+                Account("7", "shop", sims.url(number)),
+                read_credentials,
+                rate=QUICK,
             )
             return len(newest_copies([page async for page in connector.iterate_pages(window, 900)]))
 
@@ -295,17 +298,17 @@ async def test_a_clock_that_jumps_ahead_is_believed_at_the_second_reading(
 ) -> None:
     """One wrong answer, as of a gateway, has no time claimed that is still to come."""
     async with running_connector(orders=0, skew_seconds=0) as here:
-        told, connector = list[datetime](), here.connector
+        read_times, connector = list[datetime](), here.connector
         read = connector.fetch_platform_time
 
         async def fetch_platform_time() -> datetime:
-            told.append(await read())
-            return told[-1] + (timedelta(hours=2) if len(told) == 1 or not ahead_once else timedelta())
+            read_times.append(await read())
+            return read_times[-1] + (timedelta(hours=2) if len(read_times) == 1 or not ahead_once else timedelta())
 
         monkeypatch.setattr(connector, "fetch_platform_time", fetch_platform_time)
         now = await slice_attempts.fetch_platform_time(connector, 0.0)
-        assert (now - told[-1]).total_seconds() == pytest.approx(believed, abs=30)
-        assert len(told) == 2
+        assert (now - read_times[-1]).total_seconds() == pytest.approx(believed, abs=30)
+        assert len(read_times) == 2
         assert await slice_attempts.fetch_platform_time(connector, None)
         assert await slice_attempts.fetch_platform_time(connector, 7_200.0)
-        assert len(told) == 4
+        assert len(read_times) == 4

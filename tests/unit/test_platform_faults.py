@@ -276,7 +276,7 @@ SECRET = 'a/b+c "d" e'
 async def test_a_platform_that_repeats_secrets_is_quoted_without_them(
     echo: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As they were sent, escaped, or in the header that carries them; faults go into histories and to administrators."""
+    """As they were sent, escaped, or in the header that carries them; administrators and histories get the fault."""
     async with running_connector(WOOCOMMERCE, kind="woocommerce") as here:
 
         async def read_credentials(renew: bool) -> Credentials:

@@ -30,23 +30,23 @@ def record(kind: PagingByNumberCursorTokenOrLink, **paging: Any) -> Capability:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("answered", "expected"),
     [
         *[(value, True) for value in (True, 1, 250, "true", "True", "YES", " y ", "1", "250")],
         *[(value, False) for value in (False, 0, "false", "False", "no", "N", "0", "00")],
         *[(value, None) for value in (None, "", " ")],
     ],
 )
-def test_whether_more_follows_is_read_in_any_words(told: Any, expected: bool | None) -> None:
+def test_whether_more_follows_is_read_in_any_words(answered: Any, expected: bool | None) -> None:
     """Also as the number of what is left."""
     parser = OrderParser(record(PagingByNumberCursorTokenOrLink.NUMBER), Account("7", "shop", "http://a"))
-    assert parser.parse_has_more({"more": told}) is expected
+    assert parser.parse_has_more({"more": answered}) is expected
 
 
 def test_other_words_about_further_pages_are_not_taken_for_the_end() -> None:
     """The window would be cut off where they mean that there are more."""
     parser = OrderParser(record(PagingByNumberCursorTokenOrLink.NUMBER), Account("7", "shop", "http://a"))
-    with pytest.raises(InconsistentAnswers, match=r"told 'partly' at \$\.more; .* Mend `paging.more`"):
+    with pytest.raises(InconsistentAnswers, match=r"answered 'partly' at \$\.more; .* Mend `paging.more`"):
         parser.parse_has_more({"more": "partly"})
 
 

@@ -138,7 +138,9 @@ async def test_an_error_is_understood_in_any_text(
         ("1", 10**40, "its version has more than 64 bits"),
     ],
 )
-def test_what_the_database_cannot_hold_is_refused_in_a_sentence(order_id: str, version: int, reason: str | None) -> None:
+def test_what_the_database_cannot_hold_is_refused_in_a_sentence(
+    order_id: str, version: int, reason: str | None
+) -> None:
     """Rather than failing every attempt at the commit."""
     parser = OrderParser(PLAIN, Account("7", "shop", "http://a"))
     row = f'{{"id":{order_id},"updated_at":"2026-11-20T10:30:00Z","version":{version}}}'
