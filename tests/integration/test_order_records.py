@@ -53,7 +53,12 @@ def build_platform(number: str = NUMBER, **values: Any) -> OrderPlatform:
 def build_slice(number: int, platform: str = NUMBER, **values: Any) -> OrderSlice:
     """The slice of this number before noon."""
     start = NOON - (number + 1) * SLICE
-    return OrderSlice(platform=platform, start_at=start, end_at=start + SLICE, track="history", **values)
+    return build_slice_of(start, start + SLICE, platform=platform, **values)
+
+
+def build_slice_of(start: datetime, end: datetime, **values: Any) -> OrderSlice:
+    """The slice of a time."""
+    return OrderSlice(start_at=start, end_at=end, track="history", **{"platform": NUMBER, **values})
 
 
 @pytest.fixture
@@ -160,7 +165,7 @@ async def test_sweeps_that_fail_for_ever_keep_no_other_from_its_turn(records: Da
 @pytest.mark.parametrize("span", [timedelta(seconds=1), timedelta(microseconds=1)])
 async def test_a_time_line_of_an_instant_shows_the_slice_that_holds_it(records: Database, span: timedelta) -> None:
     """In a thousand parts, each far shorter than the slice of a month."""
-    month = OrderSlice(platform=NUMBER, start_at=NOON - ledger.SLICE_MAX, end_at=NOON, track="history", done_at=NOON)
+    month = build_slice_of(NOON - ledger.SLICE_MAX, NOON, done_at=NOON)
     await add(records, month)
     found = await slices.count_slices_by_part(records, NUMBER, NOON - span, NOON, 1_000)
     assert [(each.number, each.done) for each in found] == [(number, 1) for number in range(1_000)]
@@ -169,14 +174,8 @@ async def test_a_time_line_of_an_instant_shows_the_slice_that_holds_it(records: 
 @pytest.mark.parametrize("after", [NOON - 3 * SLICE, NOON - 3 * SLICE - timedelta(seconds=1)])
 async def test_slices_of_a_time_are_found_whatever_their_length(records: Database, after: datetime) -> None:
     """One of a month that reaches into the time, and one of ten minutes; not the one that ends as the time begins."""
-    month = OrderSlice(
-        platform=NUMBER,
-        start_at=after - ledger.SLICE_MAX + timedelta(seconds=1),
-        end_at=after + timedelta(seconds=1),
-        track="history",
-        done_at=NOON,
-    )
-    before = OrderSlice(platform=NUMBER, start_at=after - SLICE, end_at=after, track="history", done_at=NOON)
+    month = build_slice_of(after - ledger.SLICE_MAX + timedelta(seconds=1), after + timedelta(seconds=1), done_at=NOON)
+    before = build_slice_of(after - SLICE, after, done_at=NOON)
     await add(records, month, before, build_slice(0, done_at=NOON))
     async with records.session() as session:
         filters = slices.SliceFilter(NUMBER, ends_after=after)
@@ -295,9 +294,7 @@ async def test_an_order_is_found_by_its_key_and_not_among_all_of_its_platform(re
 async def test_a_slice_of_the_time_to_come_is_swept_once_that_has_settled(records: Database) -> None:
     """The clock was ahead when it was read; set back, it says that the slice's time is not over."""
     now = datetime.now(UTC).replace(microsecond=0)
-    early = OrderSlice(
-        platform=NUMBER, start_at=now, end_at=now + SLICE, track="live", done_at=now - timedelta(hours=1)
-    )
+    early = build_slice_of(now, now + SLICE, done_at=now - timedelta(hours=1))
     await add(records, early)
 
     async def list_due(skew: timedelta) -> list[TimeWindow]:

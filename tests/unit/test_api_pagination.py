@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import assume, example, given
@@ -57,7 +58,8 @@ def test_a_page_names_the_next_only_when_one_follows() -> None:
 def test_a_cursor_leads_back_to_any_order(order_id: str, shop: str) -> None:
     """However long its id and the name of its shop are, and whatever they hold."""
     assume(len(order_id.encode()) <= answers.ORDER_ID_MAX_BYTES)
-    row = Order(platform="p" * 40, shop=shop, order_id=order_id)
+    key: dict[str, Any] = {"platform": "p" * 40, "shop": shop, "order_id": order_id}
+    row = Order(**key)
     moment = datetime(2026, 1, 1, 1, 1, 1, 1, tzinfo=UTC)
     cursor = pagination.encode_cursor((moment, orders._encode_cursor_key(row)))
 
