@@ -13,9 +13,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
-from temporalio.client import WorkflowUpdateFailedError
 from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as UpdateLost
-from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from api.batching import AbstractBatcher, BatchItem, GrowingPausesUntilRetryTimeout
@@ -25,6 +23,7 @@ from domain.transfers import joining, names
 from domain.transfers.joining import (
     BATCH_TARGETS_MAX,
     BATCHES_MAX,
+    JOIN_BYTES_MAX,
     PROJECT_SPECS_MAX,
     SPECS_MAX,
     TARGETS_MAX,
@@ -40,6 +39,7 @@ from infra import log, metrics, outages
 from infra.temporal import POLLED_WITHIN, WORKFLOW_QUEUE, describe_queue, list_polling_workers
 from services.services import Services
 from workflows.transfers import handle as transfers_handle
+from workflows.transfers.handle import JobFull, JobOver
 
 ANSWER_TIMEOUT = timedelta(seconds=5)
 WINDOWS_MAX = 40
@@ -220,13 +220,17 @@ class JobJoiner:
         batch_id: str,
         retry_window: GrowingPausesUntilRetryTimeout,
     ) -> JoinResult | None:
-        """Send a batch to a job until the job answers; return None if the job has ended."""
+        """Send a batch to a job until the job answers; return None if the job ended without it."""
+        is_first = True
         while True:
             try:
-                return await self._join_or_return_none_if_job_is_over(batcher, window_number, batch, batch_id)
+                return await self._join_or_return_none_if_job_is_over(
+                    batcher, window_number, batch, batch_id, is_first=is_first
+                )
             except (RPCError, UpdateLost) as error:
                 if not outages.is_outage(error):
                     raise
+                is_first = False
                 if isinstance(error, UpdateLost) and not await self._has_polling_workers_or_unknown():
                     raise _build_no_workers_error() from error
                 _log.warning("transfer_join_repeated", error=str(error))
@@ -240,7 +244,7 @@ class JobJoiner:
             return True
 
     async def _join_or_return_none_if_job_is_over(
-        self, batcher: _JoinBatcher, window_number: int, batch: JoinBatch, batch_id: str
+        self, batcher: _JoinBatcher, window_number: int, batch: JoinBatch, batch_id: str, *, is_first: bool
     ) -> JoinResult | None:
         job = TransferJobKey(batcher.file, window_number)
         try:
@@ -248,12 +252,13 @@ class JobJoiner:
                 return await transfers_handle.join_job(self._engine, str(job), batch, batch_id, ANSWER_TIMEOUT)
             job_input = self._build_job_input(job)
             return await transfers_handle.start_and_join_job(self._engine, job_input, batch, batch_id, ANSWER_TIMEOUT)
-        except (WorkflowAlreadyStartedError, WorkflowUpdateFailedError):
-            return None
-        except RPCError as error:
-            if outages.is_workflow_or_schedule_missing(error):
+        except JobFull:
+            return JoinResult(refused=list(range(len(batch.groups))), batches=BATCHES_MAX, targets=0)
+        except JobOver:
+            if is_first:
                 return None
-            raise
+            # The job may have taken the batch before its answer was lost: in another job it would be sent twice.
+            return await transfers_handle.find_join_result(self._engine, str(job), batch_id, ANSWER_TIMEOUT)
 
     def _build_job_input(self, job: TransferJobKey) -> TransferJobInput:
         settings = self._settings
@@ -286,7 +291,8 @@ def _build_no_workers_error() -> RequestRejected:
 def _build_window_full_fault(window_seconds: int) -> QuotaExhausted:
     return QuotaExhausted(
         WINDOW_FULL,
-        f"The next {FULL_WINDOWS_MAX} windows of this file are full: a window takes {TARGETS_MAX:,} targets, and "
+        f"The next {FULL_WINDOWS_MAX} windows of this file are full: a window takes {TARGETS_MAX:,} targets in "
+        f"{JOIN_BYTES_MAX / 1e6:g} MB of requests, and "
         f"{SPECS_MAX} different combinations of project, signature, target_user and target_file_dir, "
         f"{PROJECT_SPECS_MAX} of them of one project.",
         f"Ask again in {window_seconds} s, or use fewer users and folders for one file.",

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from pydantic import BaseModel
+from pydantic_core import to_json
 
 from domain.transfers.models import FailureReason, FileByBizAppAndPath, Target, TransferSpec
 
@@ -19,6 +20,9 @@ PROJECT_SPECS_MAX: Final = 100
 """Those of one project in a window: whatever it sends, the specs of others find room."""
 BATCH_TARGETS_MAX: Final = 1_000
 """With about 200 bytes a target, a batch stays well below 1 MB."""
+JOIN_BYTES_MAX: Final = 16_000_000
+"""Of all batches of a window. Targets are in the job's history twice, as they join and as they are saved, and Temporal
+terminates a workflow whose history has 50 MB."""
 SHARD_TARGETS: Final = 1_000
 
 PAUSE_MIN_SECONDS: Final = 0.004
@@ -40,6 +44,10 @@ class JoinBatch(BaseModel):
     """Requests that join a job together."""
 
     groups: list[TargetsWithSameSpec]
+
+    def count_bytes(self) -> int:
+        """Return how much it adds to the history of a job."""
+        return len(to_json(self))
 
 
 class JoinResult(BaseModel):
@@ -107,7 +115,12 @@ class JobTargetRegistry:
         self._joined_at: dict[int, float] = {}
         self._excluded_projects: set[str] = set()
         self.batches = 0
+        self.bytes = 0
         self.targets = 0
+
+    def has_room_for_batch(self, batch: JoinBatch) -> bool:
+        """Return whether the job's history takes a further batch, whatever of it is within the other limits."""
+        return self.batches < self._job.batches_max and self.bytes + batch.count_bytes() <= JOIN_BYTES_MAX
 
     def register_groups_within_limits(self, batch: JoinBatch, now: datetime) -> JoinResult:
         """Register each group that is within the limits of the job, as a whole."""
@@ -115,6 +128,7 @@ class JobTargetRegistry:
         if self.batches < self._job.batches_max:
             refused = [place for place, group in enumerate(batch.groups) if not self._add_group_if_it_fits(group, now)]
             self.batches += 1
+            self.bytes += batch.count_bytes()
         return JoinResult(refused=refused, batches=self.batches, targets=self.targets)
 
     def _add_group_if_it_fits(self, group: TargetsWithSameSpec, now: datetime) -> bool:

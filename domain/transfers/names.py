@@ -27,6 +27,8 @@ PURGE = "transfer_purge"
 HOUSEKEEPING = (PURGE,)
 SYSTEM = "transfers"
 JOIN = "join"
+JOB_FULL = "TransferJobFull"
+"""The type of the error by which a job refuses a batch."""
 
 
 TASK, JOB = "AsyncDownloadTask", "AsyncDownloadJob"

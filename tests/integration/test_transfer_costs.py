@@ -11,9 +11,10 @@ from typing import Any
 import asyncpg
 import pytest
 from sqlalchemy import event
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 
-from domain.transfers import names
+from domain.transfers import joining, names
 from domain.transfers.activity_models import TransferJobStatus
 from domain.transfers.joining import JoinBatch, ShardOfTargets, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import FileByBizAppAndPath, TransferSpec
@@ -21,7 +22,7 @@ from infra.database import Database
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseCall, GseRule
 from stores.transfers import shards, targets
-from tests.support.transfers import CONTENT, QUICK, job_of, running_transfers, sha256
+from tests.support.transfers import CONTENT, QUICK, job_of, running_transfers, sha256, window_begins
 from workflows.transfers.job import TransferJob
 
 pytestmark = pytest.mark.stack
@@ -75,6 +76,27 @@ async def test_a_join_costs_the_same_whoever_has_joined_before(settings: Setting
 
     # A thousand that came between would be some 40 kB, each time that they were written again.
     assert later < 2 * at_first < 40_000
+
+
+async def test_a_window_takes_what_its_history_has_room_for(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request that comes then joins the next window, and leaves nothing in the history of the full one."""
+    monkeypatch.setattr(joining, "JOIN_BYTES_MAX", 350)
+    async with running_transfers(settings, window_seconds=4) as transfers:
+        await window_begins(4)
+        task_ids = [await transfers.join(f"agent-{number}") for number in range(2)]
+        ends = [await transfers.wait_for_end(task_id) for task_id in task_ids]
+        handle = transfers.worker.services.engine.get_workflow_handle(job_of(ends[0]))
+        accepted = [
+            each
+            async for each in handle.fetch_history_events()
+            if each.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED
+        ]
+
+    assert [end["status"] for end in ends] == ["Success", "Success"]
+    assert len({job_of(end) for end in ends}) == 2
+    assert len(accepted) == 1
 
 
 async def _history_bytes(handle: WorkflowHandle[TransferJob, TransferJobStatus]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
 
 from api.transfers.joins import JobJoiner
 from domain.transfers import names
-from domain.transfers.joining import TargetsWithSameSpec, TransferJobInput
+from domain.transfers.joining import JoinBatch, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import FileByBizAppAndPath, TransferSpec
 from domain.transfers.names import TransferJobKey, compute_target_key
 from infra.settings import Settings
@@ -21,6 +22,8 @@ from sims.gse.scenario import GseAction, GseCall, GseRule, Shape
 from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_transfers, sha256
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
+from workflows.transfers import handle
+from workflows.transfers.handle import JobOver
 from workflows.transfers.job import TransferJob
 
 pytestmark = pytest.mark.stack
@@ -97,6 +100,24 @@ async def test_a_job_that_nobody_joined_asks_nobody(settings: Settings) -> None:
         assert (status.targets, status.shards) == (0, 0)
         assert reply.status == 404
         assert transfers.world.calls == {}
+
+
+async def test_what_a_job_answered_is_found_after_its_end(settings: Settings) -> None:
+    """So that a batch whose answer was lost does not join a second window as well."""
+    timeout, batch = timedelta(seconds=10), JoinBatch(groups=[])
+    async with running_transfers(settings) as transfers:
+        engine, soon = transfers.worker.services.engine, datetime.now(UTC) + timedelta(seconds=2)
+        file = FileByBizAppAndPath(biz_id=2, app_id=7, path="/f")
+        order = TransferJobInput(job_id="AsyncDownloadJob:2:7:/f:1", file=file, closes_at=soon, deadline_at=soon)
+        answered = await handle.start_and_join_job(engine, order, batch, "joined", timeout)
+        await engine.get_workflow_handle(order.job_id).result()
+        for id_ in ("joined", "late"):
+            with suppress(JobOver):
+                assert await handle.start_and_join_job(engine, order, batch, id_, timeout) == answered
+        found = [await handle.find_join_result(engine, order.job_id, id_, timeout) for id_ in ("joined", "late")]
+
+    assert answered.batches == 1
+    assert found == [answered, None]
 
 
 async def test_the_same_target_asked_for_thrice_is_one_target(settings: Settings) -> None:

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from temporalio.exceptions import ApplicationError
 
-from domain.transfers import joining
+from domain.transfers import joining, names
 from domain.transfers.joining import JobTargetRegistry, JoinBatch, ShardOfTargets, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import (
     FileByBizAppAndPath,
@@ -21,6 +22,7 @@ from domain.transfers.models import (
     validate_file_name,
     validate_path,
 )
+from workflows.transfers.job import TransferJob
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -100,6 +102,31 @@ def test_a_full_job_sends_lots_on(limits: dict[str, int], refused: JoinBatch) ->
     reply = registry.register_groups_within_limits(refused, NOW)
 
     assert (reply.is_open, reply.refused, registry.targets) == (True, [0], 2)
+
+
+def test_requests_that_history_has_no_room_for_are_refused_before_they_are_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also those that repeat targets, which add none; Temporal terminates a job whose history is too large."""
+    monkeypatch.setattr(joining, "JOIN_BYTES_MAX", 2 * batch(1, 2).count_bytes())
+    job = TransferJob(order(targets_max=3))
+    for _ in range(2):
+        job._refuse_batch_that_history_cannot_take(batch(1, 2))
+        job._registry.register_groups_within_limits(batch(1, 2), NOW)
+    with pytest.raises(ApplicationError) as refused:
+        job._refuse_batch_that_history_cannot_take(batch(1, 2))
+
+    assert (refused.value.type, job._registry.targets) == (names.JOB_FULL, 2)
+
+
+def test_a_full_window_of_the_longest_ids_fits_into_a_history() -> None:
+    """Each target is there as it joins and as it is saved, beside at most 10 MB of other events."""
+    targets = [(2**60 - 1, "a" * 64, "c" * 128)] * 1_000
+    group = TargetsWithSameSpec(spec=make_spec("/" + "\N{GRINNING FACE}" * 1_023), file_name="f", targets=targets)
+    shard = ShardOfTargets(number=1, **group.model_dump(), joined_at=[NOW.timestamp() + 0.123_456] * 1_000)
+
+    joined, saved = JoinBatch(groups=[group]).count_bytes(), len(shard.model_dump_json())
+    assert joining.JOIN_BYTES_MAX * (1 + saved / joined) < 40_000_000
 
 
 def test_a_target_joined_when_it_came_first() -> None:

@@ -1,4 +1,4 @@
-"""Joining the jobs of a file from an API process: which windows a batch tries."""
+"""Joining the jobs of a file from an API process: which windows a batch tries, and what their answers mean."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
 
+from api.transfers import joins
 from api.transfers.joins import JobJoiner
 from domain.transfers import names
 from domain.transfers.joining import JoinBatch, JoinResult, TargetsWithSameSpec, TransferJobInput
@@ -15,6 +19,7 @@ from domain.transfers.models import FileByBizAppAndPath, TransferSpec
 from infra.settings import Settings
 from services.services import Services
 from workflows.transfers import handle
+from workflows.transfers.handle import JobFull, JobOver
 
 WINDOW_SECONDS = 2
 GROUP = TargetsWithSameSpec(
@@ -24,22 +29,105 @@ GROUP = TargetsWithSameSpec(
 )
 
 
+FILE = FileByBizAppAndPath(biz_id=2, app_id=7, path="/etc/app.conf")
+
+
+def build_joiner(monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace) -> JobJoiner:
+    """A joiner that goes by this clock."""
+    monkeypatch.setattr(time, "time", lambda: clock.now)
+    settings = SimpleNamespace(transfers=Settings().transfers.model_copy(update={"window_seconds": WINDOW_SECONDS}))
+    return JobJoiner(cast("Services", SimpleNamespace(engine=None, settings=settings)))
+
+
+def get_window_number(job_id: str) -> int:
+    """The window of a job."""
+    job = names.parse_job_id(job_id)
+    assert job
+    return job.window_number
+
+
 async def test_a_batch_that_comes_late_goes_to_the_window_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that took ten windows, as while the engine is down, is not followed by nine windows that are over."""
     clock = SimpleNamespace(now=1_000.0, tried=[])
 
     async def start_and_join_job(_engine: Any, job: TransferJobInput, _batch: JoinBatch, *_: Any) -> JoinResult:
-        job_id = names.parse_job_id(job.job_id)
-        assert job_id
-        clock.tried.append(job_id.window_number)
+        clock.tried.append(get_window_number(job.job_id))
         if len(clock.tried) == 1:
             clock.now += 10 * WINDOW_SECONDS
         return JoinResult(is_open=clock.now < job.closes_at.timestamp(), batches=1, targets=1)
 
     monkeypatch.setattr(handle, "start_and_join_job", start_and_join_job)
-    monkeypatch.setattr(time, "time", lambda: clock.now)
-    settings = SimpleNamespace(transfers=Settings().transfers.model_copy(update={"window_seconds": WINDOW_SECONDS}))
-    joiner = JobJoiner(cast("Services", SimpleNamespace(engine=None, settings=settings)))
-    file = FileByBizAppAndPath(biz_id=2, app_id=7, path="/etc/app.conf")
-    assert await joiner.join_job(file, GROUP) == 510
+    assert await build_joiner(monkeypatch, clock).join_job(FILE, GROUP) == 510
     assert clock.tried == [500, 510]
+
+
+async def test_what_a_full_job_refuses_joins_the_next_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no error of the caller's, and later batches do not try the full window again."""
+    tried: list[int] = []
+
+    async def start_and_join_job(_engine: Any, job: TransferJobInput, _batch: JoinBatch, *_: Any) -> JoinResult:
+        tried.append(get_window_number(job.job_id))
+        if tried[-1] == 500:
+            raise JobFull
+        return JoinResult(batches=1, targets=1)
+
+    monkeypatch.setattr(handle, "start_and_join_job", start_and_join_job)
+    joiner = build_joiner(monkeypatch, SimpleNamespace(now=1_000.0))
+    first = await joiner.join_job(FILE, GROUP)
+
+    assert (first, tried) == (501, [500, 501])
+
+
+@pytest.mark.parametrize(("has_joined", "window"), [(True, 500), (False, 501)])
+async def test_a_job_that_ended_before_it_was_asked_again_is_asked_what_it_answered(
+    monkeypatch: pytest.MonkeyPatch, has_joined: bool, window: int
+) -> None:
+    """A batch whose answer was lost joins a second window only if the first did not take it."""
+    asked: list[int] = []
+
+    async def start_and_join_job(_engine: Any, job: TransferJobInput, _batch: JoinBatch, *_: Any) -> JoinResult:
+        asked.append(get_window_number(job.job_id))
+        if asked == [500]:
+            raise WorkflowUpdateRPCTimeoutOrCancelledError
+        if asked[-1] == 500:
+            raise JobOver
+        return JoinResult(batches=1, targets=1)
+
+    async def find_join_result(_engine: Any, job_id: str, *_: Any) -> JoinResult | None:
+        assert get_window_number(job_id) == 500
+        return JoinResult(batches=1, targets=1) if has_joined else None
+
+    async def has_workers(*_: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(handle, "start_and_join_job", start_and_join_job)
+    monkeypatch.setattr(handle, "find_join_result", find_join_result)
+    monkeypatch.setattr(JobJoiner, "_has_polling_workers_or_unknown", has_workers)
+    joiner = build_joiner(monkeypatch, SimpleNamespace(now=1_000.0))
+
+    assert await joiner.join_job(FILE, GROUP) == window
+    assert asked[:2] == [500, 500]
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (WorkflowUpdateFailedError(ApplicationError("", type=names.JOB_FULL)), JobFull),
+        (RPCError("The limit on the total number of updates", RPCStatusCode.FAILED_PRECONDITION, b""), JobFull),
+        (WorkflowUpdateFailedError(ApplicationError("")), JobOver),
+        (WorkflowAlreadyStartedError("job", "TransferJob"), JobOver),
+        (RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b""), JobOver),
+        (RPCError("", RPCStatusCode.UNAVAILABLE, b""), RPCError),
+    ],
+)
+async def test_what_an_answer_of_the_engine_means_for_a_batch(raised: Exception, expected: type[Exception]) -> None:
+    """A run that has had all its updates is full; an outage says nothing."""
+
+    class Job:
+        async def execute_update(self, *_: Any, **_options: Any) -> JoinResult:
+            raise raised
+
+    engine = SimpleNamespace(get_workflow_handle=lambda _job_id: Job())
+    with pytest.raises(expected) as caught:
+        await handle.join_job(cast("Any", engine), "job", JoinBatch(groups=[]), "batch", joins.ANSWER_TIMEOUT)
+    assert type(caught.value) is expected

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.common import Priority
-from temporalio.exceptions import ActivityError, TimeoutType, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, is_cancelled_exception
 from temporalio.exceptions import TimeoutError as StepTimeout
 
 with workflow.unsafe.imports_passed_through():
@@ -98,6 +98,12 @@ class TransferJob:
         if self._is_closed or workflow.now() >= self._job.closes_at:
             return JoinResult(is_open=False, batches=self._registry.batches, targets=self._registry.targets)
         return self._registry.register_groups_within_limits(batch, workflow.now())
+
+    @join.validator
+    def _refuse_batch_that_history_cannot_take(self, batch: JoinBatch) -> None:
+        """Refuse a batch of a full job here: what the handler answers is in the history together with the batch."""
+        if not self._registry.has_room_for_batch(batch):
+            raise ApplicationError("The job takes no further batch.", type=names.JOB_FULL)
 
     @workflow.signal(name=names.EXCLUDE_PROJECT)
     def refuse_further_targets(self, project_id: str) -> None:
