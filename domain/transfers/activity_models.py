@@ -20,12 +20,16 @@ class ShardNumberAndTargetCount(BaseModel):
 
     number: int
     signature: str
+    project_id: str = ""
     targets: int = 0
 
     @classmethod
     def from_shard(cls, shard: ShardOfTargets) -> ShardNumberAndTargetCount:
         """Return what the workflow keeps of a shard."""
-        return cls(number=shard.number, signature=shard.spec.signature, targets=len(shard.targets))
+        spec = shard.spec
+        return cls(
+            number=shard.number, signature=spec.signature, project_id=spec.project_id, targets=len(shard.targets)
+        )
 
 
 class CheckAgentsOfShardsInput(BaseModel):

@@ -35,9 +35,9 @@ _COLUMNS: Final = (
 )
 
 _SELECT_SHARDS: Final = """
-    SELECT s.number, s.signature, count(t.key) AS targets
+    SELECT s.number, s.signature, s.project_id, count(t.key) AS targets
     FROM transfer_shards s LEFT JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
-    WHERE s.job = $1 GROUP BY s.number, s.signature ORDER BY s.number
+    WHERE s.job = $1 GROUP BY s.number, s.signature, s.project_id ORDER BY s.number
 """
 _SELECT_FAILED: Final = """
     SELECT t.key, t.agent_id, t.container_id, s.project_id, s.signature, s.target_user, s.folder, s.file_name

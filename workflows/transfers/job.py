@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -193,29 +194,43 @@ class TransferJob:
         """Send a shard from the host that has the file, or from another host if that one is lost."""
         # Several shards wait for one check: cancelling one of them cancels the check, and with it all of them.
         await check
+        waits: Counter[str] = Counter()
         try:
-            while not await self._send_from_host(shard.signature, shard.number):
+            while not await self._send_from_host(shard, waits):
                 pass
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            await self._end_unfinished_targets([shard.number], _build_outcome_of_unfetched_file(error))
+            outcome = _NO_WORKER if _is_host_lost(error) else _build_outcome_of_unfetched_file(error)
+            await self._end_unfinished_targets([shard.number], outcome)
         self._status.sent += 1
 
-    async def _send_from_host(self, signature: str, number: int) -> bool:
-        """Send a shard from one host; return False if that host is lost."""
+    async def _send_from_host(self, shard: ShardNumberAndTargetCount, waits: Counter[str]) -> bool:
+        """Send a shard from one host; return False if that host is lost.
+
+        Args:
+            waits: By the queue of a host, how often no worker there started this shard in time.
+        """
+        signature = shard.signature
         host = await asyncio.shield(self._hosts.get_or_start_fetch(signature, self._find_first_project(signature)))
+        # A host that has fetched the file once more is no lost one: all its slots are taken. A wait for each would
+        # fill the history of a large job.
+        left = (self._job.deadline_at - workflow.now()).total_seconds()
+        wait_seconds = min(self._job.host_wait_seconds * 2 ** waits[host.queue], max(left, self._job.host_wait_seconds))
         try:
             await workflow.execute_activity_method(
                 TransferActivities.send_shard,
-                SendShardInput(job=self._job, signature=signature, number=number, fetched_at=host.fetched_at),
+                SendShardInput(job=self._job, signature=signature, number=shard.number, fetched_at=host.fetched_at),
                 task_queue=host.queue,
-                schedule_to_start_timeout=timedelta(seconds=self._job.host_wait_seconds),
+                schedule_to_start_timeout=timedelta(seconds=wait_seconds),
                 **SHIPPING,
-                summary=f"shard {number}",
+                # The shards of one project hold slots until its targets end: they wait behind each other alone.
+                priority=Priority(fairness_key=shard.project_id),
+                summary=f"shard {shard.number}",
             )
         except ActivityError as error:
             if _is_host_lost(error) and workflow.now() < self._job.deadline_at:
+                waits[host.queue] += 1
                 self._hosts.forget_host_unless_replaced(signature, host)
                 return False
             raise
