@@ -15,7 +15,13 @@ from api.http.auth import build_missing_to_caller_fault
 from api.http.routes import Call, RouteAccess
 from api.pauses import SYSTEM_PAUSED
 from api.projects import ProjectPath
-from api.transfers.context import build_missing_job_fault, get_transfer_context, is_expired, routes
+from api.transfers.context import (
+    TransferContext,
+    build_missing_job_fault,
+    get_transfer_context,
+    is_expired,
+    routes,
+)
 from api.transfers.joins import WINDOW_FULL
 from api.transfers.queries import EXPIRED, build_expired_fault, build_task_response, read_job, read_task_target
 from api.transfers.quotas import (
@@ -53,9 +59,10 @@ from domain.transfers.models import JOB_ID_MAX_BYTES, FailureReason, FileByBizAp
 from domain.transfers.names import TransferJobKey
 from domain.transfers.openings import NOT_OPENED, SendPermission
 from infra import log
-from infra.database import Session
+from infra.database import Database, Session
+from infra.outages import EngineUnresponsive
 from stores import projects
-from stores.transfers import openings, targets
+from stores.transfers import jobs, openings, targets
 
 NOTHING_FAILED = "nothing_failed"
 RETRIES_MAX = 100
@@ -132,8 +139,8 @@ async def cancel_job(call: Call, path: TransferJobPath) -> TransferJobResponse:
     window ends; until then they and the job are `cancelling`. Later requests for the file join the next job.
     """
     response = await read_job(call, path, JobTargetsQuery())
-    if response.status.is_final:
-        return response
+    if response.status.is_final or response.cancelling:
+        return response  # each signal is in the job's history, which has a limit
     # In this order: targets that join after the exclusion are not cancelled with those before.
     await get_transfer_context(call).lookup.refuse_further_targets(path.job_id, call.project_id)
     await targets.save_cancellation(call.services.database, path.job_id, [call.project_id])
@@ -193,7 +200,7 @@ async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobReq
     await count_targets_within_quotas(call, admitted_id, count, time.time() + EARLIER_RETRY_SECONDS)
     try:
         response = await _start_retry_under_free_number(call, job, saved.row.id, retry)
-    except Conflict:
+    except (Conflict, EngineUnresponsive):
         uncount_targets_that_no_job_took(call, admitted_id, count)
         raise
     call.request.app[OPEN_TRANSFERS].move_targets_to_joined_job(
@@ -255,17 +262,35 @@ async def _start_retry_under_free_number(
     call: Call, job: TransferJobKey, row_id: int, retry: FailedTargetsRetry
 ) -> RetryTransferJobResponse:
     """Start a job under the first free retry number."""
-    context = get_transfer_context(call)
+    context, database = get_transfer_context(call), call.services.database
     until = time.monotonic() + EARLIER_RETRY_SECONDS
-    for number in range(1, RETRIES_MAX + 1):
-        retry_job = replace(job, retry=number)
+    retry_jobs = [replace(job, retry=number) for number in range(1, RETRIES_MAX + 1)]
+    # Also what the engine may have forgotten, which keeps ids for some days only.
+    saved = await jobs.filter_saved_job_ids(database, [str(each) for each in retry_jobs])
+    # Those that were saved just now may have taken the targets.
+    await _count_failed_or_raise_if_none(call, retry.job_id, row_id, retry.reason)
+    for retry_job in retry_jobs:
+        if str(retry_job) in saved:
+            continue
         if await context.joiner.start_retry(retry_job, retry):
             return RetryTransferJobResponse(job_id=str(retry_job), retry_of=retry.job_id, targets=retry.targets)
-        # The earlier retry of this number may not have saved its targets yet.
-        while await context.lookup.find_job(str(retry_job), call.project_id) is None and time.monotonic() < until:  # noqa: ASYNC110
-            await asyncio.sleep(EARLIER_RETRY_POLL_SECONDS)
+        await _wait_until_earlier_retry_has_its_targets(context, database, str(retry_job), until)
         await _count_failed_or_raise_if_none(call, retry.job_id, row_id, retry.reason)
     raise Conflict(NOTHING_FAILED, f"{retry.job_id} was retried {RETRIES_MAX} times.", "Ask for the file anew.")
+
+
+async def _wait_until_earlier_retry_has_its_targets(
+    context: TransferContext, database: Database, job_id: str, until: float
+) -> None:
+    """Wait until a retry, which may be of another project, has saved its targets, or has ended without.
+
+    Raises:
+        EngineUnresponsive: It does neither in time: a further retry might be left without targets.
+    """
+    while not await jobs.filter_saved_job_ids(database, [job_id]) and await context.lookup.is_running(job_id):
+        if time.monotonic() >= until:
+            raise EngineUnresponsive(f"{job_id} has not saved its targets in {EARLIER_RETRY_SECONDS:g} s.")
+        await asyncio.sleep(EARLIER_RETRY_POLL_SECONDS)
 
 
 async def _count_failed_or_raise_if_none(call: Call, job_id: str, row_id: int, reason: FailureReason | None) -> int:

@@ -29,7 +29,7 @@ from api.transfers.quotas import OPEN_TRANSFERS, OpenTransferCounter
 from domain.faults import Missing
 from domain.transfers import names
 from domain.transfers import openings as rules
-from domain.transfers.models import FileByBizAppAndPath, TransferState
+from domain.transfers.models import JOB_ID_MAX_BYTES, FileByBizAppAndPath, TransferState
 from domain.transfers.names import TransferJobKey, TransferTaskKey
 from domain.transfers.openings import SendPermission
 from infra import outages
@@ -48,6 +48,8 @@ RUNNING_CACHE_SECONDS = 0.5
 COLLECTING_CACHE_SECONDS = 2.0
 """How long the list of collecting jobs is remembered: the engine's lists are slow, and throttled."""
 ANSWER_TIMEOUT = timedelta(seconds=2)
+RETRY_MAX_BYTES = len(".9999")
+"""What the id of a retry has beyond that of its window's job."""
 CACHE_MAX_ITEMS = 5_000
 
 _PURPOSE = b"haulage transfer task 1"
@@ -231,6 +233,8 @@ class BatchedTransferLookup:
 
     async def count_joined_targets(self, job_id: str, project_id: str | None) -> int:
         """Ask a running job for the number of targets of a project, or of all; return 0 if no such job runs."""
+        if len(job_id.encode()) > JOB_ID_MAX_BYTES + RETRY_MAX_BYTES:
+            return 0  # the engine refuses ids that are longer than any job's
         try:
             return await transfers_handle.count_project_targets(self._engine, job_id, project_id)
         except WorkflowQueryRejectedError:
