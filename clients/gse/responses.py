@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 
 from clients.http import ServiceFailure
+from domain.faults import sanitize_and_shorten_text
+from domain.transfers.gse import CODE_BOUND, UNKNOWN_CODE
 
 
 class GseFailure(ServiceFailure):
@@ -109,7 +111,8 @@ class GseResponse:
     @property
     def _call_description(self) -> str:
         request_id = self.headers.get("X-Bkapi-Request-Id", self.request_id)
-        return f"GSE's {self.call} (request {request_id[:64]})"
+        # The bytes of a header that are no UTF-8 are in it as surrogates, which no database and no JSON takes.
+        return f"GSE's {self.call} (request {sanitize_and_shorten_text(request_id[:64])})"
 
     def _parse_envelope(self) -> Mapping[str, Any]:
         try:
@@ -141,6 +144,8 @@ class GseResponse:
         status = (code - 1_600_000) // 100 if code and code in _GATEWAY_CODES else self.status
         words = f" and says {str(message)[:MESSAGE_MAX_CHARACTERS]!r}" if message else ""
         answered = f"{self._call_description} answered {self.status}, code {'none' if code is None else code}{words}."
+        if code is not None and abs(code) >= CODE_BOUND:
+            code = UNKNOWN_CODE
         if status in _RETRYABLE_STATUSES:
             return GseUnavailable(f"{answered} {_LATER}", code=code, retry_after_seconds=self._parse_wait_seconds())
         if status in _FORBIDDEN_STATUSES:

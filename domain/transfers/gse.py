@@ -14,8 +14,10 @@ from pydantic import BaseModel
 from domain.faults import sanitize_and_shorten_text
 
 NUMBER_MAX = 2**53
+CODE_BOUND = 2**31
+"""The database has no room for larger codes."""
 UNKNOWN_CODE = -1
-"""The code of a record whose code is a text that is no number."""
+"""The code instead of a text that is no number, and of a number beyond the bound."""
 _NUMERAL = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 AGENT_RUNNING = 2
 """The only state in which an agent transfers files."""
@@ -340,7 +342,7 @@ def _parse_error_code_or_unknown_code(value: object) -> int | None:
     if isinstance(value, str):
         return int(value) if _NUMERAL.fullmatch(value.strip()) else UNKNOWN_CODE
     number = _parse_integer(value)
-    return number if number is None or abs(number) < 2**31 else UNKNOWN_CODE
+    return number if number is None or abs(number) < CODE_BOUND else UNKNOWN_CODE
 
 
 def _parse_error_message(entry: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clients.gse import GseClient, GseFailure, GseForbidden, GseOutcomeUnknown, GseRefused, GseUnavailable
-from domain.transfers.gse import AGENT_RUNNING, FolderAndFileName, GseAgentWithUser, GseVerdict
+from domain.transfers.gse import AGENT_RUNNING, UNKNOWN_CODE, FolderAndFileName, GseAgentWithUser, GseVerdict
 from infra.settings import GseSettings
 from sims.gse.scenario import GseAction, GseCall
 from tests.support.gse import QUICK, call_fault, gse_settings, make_hosts, make_order, running_gse_client
@@ -288,6 +288,19 @@ async def test_a_refusal_is_not_repeated() -> None:
             await client.get_results("GSE:of another life")
         assert world.calls[GseCall.RESULTS] == 1
     assert failure.value.code == 1000003
+
+
+async def test_a_refusal_can_be_stored_whatever_is_in_it() -> None:
+    """A code beyond 32 bits, or an id of the request that is no UTF-8, must not hold up the targets of a shard."""
+    refusal = answer(json.dumps({"code": 2**40, "message": "no"}).encode(), "X-Bkapi-Request-Id: ??")
+    script = says(refusal.replace(b"??", b"\xff\xfe"))
+    async with running_peer(script) as server, GseClient(gse_settings(server.url)) as client:
+        with pytest.raises(GseRefused) as refused:
+            await client.begin_transfer(make_order(make_hosts(1)))
+
+    assert refused.value.code == UNKNOWN_CODE
+    assert str(2**40) in str(refused.value)
+    assert str(refused.value).encode()
 
 
 async def test_the_gateways_wish_to_wait_is_told() -> None:
