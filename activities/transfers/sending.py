@@ -99,8 +99,7 @@ class ShardSender:
         """Continue GSE tasks whose ids a process of this host received but could not save before it died."""
         unconfirmed = self._progress.unconfirmed_tasks
         for task in unconfirmed:
-            left = max(0.0, self._context.deadline - time.time())
-            wait = min(left, self._context.journal_wait_seconds)
+            wait = min(self._seconds_left, self._context.journal_wait_seconds)
             if found := await self._journal.read_task_or_wait_while_locked(task.journal_key, wait):
                 _log.warning("gse_task_recovered", task_id=found.task_id)
                 self._progress.set_id_of_recovered_task_and_unschedule(task, found.task_id, found.answered_at)
@@ -135,9 +134,11 @@ class ShardSender:
                 # A worker that takes over must not read `terminated` as GSE's own decision.
                 await self._save_changed_targets_and_tasks(tasks=True)
                 if await self._try_request_termination(targets):
-                    await self._context.check_file()
-                    await self._poll_task(task)
-                    self._terminated_tasks.add(task.number)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self._seconds_left):
+                            await self._context.check_file()
+                            await self._poll_task(task)
+                            self._terminated_tasks.add(task.number)
 
     async def _save_and_begin_task_for_due_targets(self) -> int:
         """Begin a GSE task for the targets that are due, and save it before GSE is asked; return its number, or 0."""
@@ -147,7 +148,7 @@ class ShardSender:
             if task.broken and task.number not in self._terminated_tasks
         }
         due = [target for target in self._progress.list_due_targets(time.time()) if target.task_number not in held_back]
-        if not due:
+        if not due or not self._seconds_left:
             return 0
         task = self._progress.assign_new_task(due, self._gse.source_agent, uuid.uuid4().hex, self._context.fetched_at)
         # The entry exists, and is locked, before another process can read of the task.
@@ -172,7 +173,7 @@ class ShardSender:
             self._progress.remove_unaccepted_task_and_reschedule(task, time.time() + pause, str(error))
         except GseFailure as error:
             # GSE may have begun the task: each further request may send the file once more.
-            pause = min(BEGIN_PAUSE_MAX_SECONDS, BEGIN_PAUSE_SECONDS * 2**self._unsure_begins)
+            pause = min(BEGIN_PAUSE_MAX_SECONDS, BEGIN_PAUSE_SECONDS * 2 ** min(30, self._unsure_begins))
             self._unsure_begins += 1
             self._progress.remove_unaccepted_task_and_reschedule(task, time.time() + pause, str(error))
         else:
@@ -183,7 +184,7 @@ class ShardSender:
     async def _poll_active_tasks(self, *, except_task: int) -> None:
         """Poll every active GSE task except the one that has just begun, until the deadline at the latest."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, self._context.deadline - time.time())):
+            async with asyncio.timeout(self._seconds_left):
                 for task in self._progress.active_tasks:
                     if task.number != except_task:
                         await self._poll_task(task)
@@ -223,7 +224,7 @@ class ShardSender:
 
     async def _terminate_until_answered(self, targets: Sequence[ShardTarget]) -> None:
         while True:
-            if await self._try_request_termination(targets):
+            if await self._try_request_termination(targets, is_before_deadline=False):
                 return
             await asyncio.sleep(TERMINATE_POLL_SECONDS)
 
@@ -234,23 +235,29 @@ class ShardSender:
         for task in self._progress.active_tasks:
             await self._poll_task(task)
 
-    async def _try_request_termination(self, targets: Sequence[ShardTarget]) -> bool:
+    async def _try_request_termination(
+        self, targets: Sequence[ShardTarget], *, is_before_deadline: bool = True
+    ) -> bool:
         """Ask GSE to terminate targets; return whether it answered. A refused target is one that GSE does not have."""
         try:
-            for task, group in group_by_task_with_known_id(targets, self._progress.tasks):
-                await self._terminate_task_on_agents(
-                    task, [_build_agent(target, self._target_user) for target in group]
-                )
-        except GseFailure:
+            async with asyncio.timeout(self._seconds_left if is_before_deadline else None):
+                for task, group in group_by_task_with_known_id(targets, self._progress.tasks):
+                    await self._terminate_task_on_agents(
+                        task, [_build_agent(target, self._target_user) for target in group]
+                    )
+        except (GseFailure, TimeoutError):
             return False
         return True
 
     async def _terminate_task_on_agents(self, task: GseTask, agents: Sequence[GseAgentWithUser]) -> None:
-        """Terminate agents of one task; split a refused call in halves, because one unknown agent fails it for all."""
+        """Terminate agents of one task; split a refused call in halves, because one unknown agent fails it for all.
+
+        Where GSE refuses the keys, or does not know the task, the cause is no agent, and each half would be refused.
+        """
         try:
             await self._gse.request_termination(task.task_id or "", agents)
         except GseRefused as error:
-            if len(agents) == 1:
+            if len(agents) == 1 or isinstance(error, GseForbidden) or self._progress.is_unknown_to_gse(task):
                 _log.warning("gse_terminate_refused", task_id=task.task_id, error=str(error))
                 return
             middle = len(agents) // 2
@@ -295,6 +302,10 @@ class ShardSender:
         )
 
     @property
+    def _seconds_left(self) -> float:
+        return max(0.0, self._context.deadline - time.time())
+
+    @property
     def _target_file(self) -> FolderAndFileName:
         return FolderAndFileName(self._context.spec.folder, self._context.spec.signature)
 
@@ -317,13 +328,17 @@ class PollSchedule:
 
 
 async def finish_despite_cancellation(step: Coroutine[Any, Any, None]) -> None:
-    """Finish a coroutine before a cancellation of the caller takes effect."""
+    """Finish a coroutine before a cancellation of the caller, or several, take effect."""
     task = asyncio.ensure_future(step)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancellation = error
+    task.result()
+    if cancellation is not None:
+        raise cancellation
 
 
 def _iterate_poll_pauses() -> Iterator[float]:

@@ -244,6 +244,10 @@ class ShardProgress:
         if is_lost and not task.broken:
             self._fail_targets_of_task(task, FailureReason.GSE_REFUSED, f"{LOST_TASK} {message}", now, code=code)
 
+    def is_unknown_to_gse(self, task: GseTask) -> bool:
+        """Return whether GSE did not know a task the last times that it was asked."""
+        return self._refusals.get(task.number, (0, 0.0))[0] >= REFUSALS_MIN
+
     def record_query_error(self, task: GseTask, error: str, again_at: float = 0.0) -> None:
         """Note why GSE could not be asked about a task, and by when it is asked again; no target changes."""
         self._query_errors[task.number] = error
@@ -280,7 +284,7 @@ class ShardProgress:
 
     def make_targets_due_of_task_without_source(self, task: GseTask, now: float) -> None:
         """Give up a task whose source is gone; its targets are sent again, without counting a failure."""
-        self._mark_task_broken(task)
+        self.tasks[task.number] = task.model_copy(update={"broken": True})
         for target in self.list_unfinished_of_task(task):
             target.due_at = now
 
@@ -342,7 +346,7 @@ class ShardProgress:
         elif target.failures > self.limits.retries:
             self._end_target(target, TransferState.FAILED, reason, code, message)
         elif target.due_at is None:
-            pause = self.limits.retry_pause_seconds * 2 ** (target.failures - 1)
+            pause = self.limits.retry_pause_seconds * 2 ** min(30, target.failures - 1)
             target.due_at = now + min(RETRY_PAUSE_MAX_SECONDS, pause)
             target.code, target.message = code, message
             self._mark_changed(target)
@@ -357,7 +361,7 @@ class ShardProgress:
         code: int | None = None,
         upload: GseProgress | None = None,
     ) -> None:
-        self._mark_task_broken(task)
+        self.tasks[task.number] = task.model_copy(update={"broken": True})
         for target in self.list_unfinished_of_task(task):
             if upload is not None and upload.verdict is GseVerdict.FATAL and not target.is_cancelling:
                 self._end_target(target, TransferState.FAILED, reason, code, message)
@@ -372,9 +376,6 @@ class ShardProgress:
     def _clear_trouble_of_task(self, task: GseTask) -> None:
         if self.trouble and self.trouble.task_number == task.number:
             self.trouble, self.has_unsaved_tasks = None, True
-
-    def _mark_task_broken(self, task: GseTask) -> None:
-        self.tasks[task.number] = task.model_copy(update={"broken": True})
 
     def _end_target(
         self, target: ShardTarget, state: TransferState, reason: FailureReason | None, code: int | None, message: str

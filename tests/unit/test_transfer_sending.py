@@ -1,0 +1,125 @@
+"""Sending a shard: what is asked of GSE where it refuses, forgets or hangs, and what a cancellation interrupts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from activities.transfers.journal import GseTaskJournal
+from activities.transfers.sending import ShardSender, ShardSpecFileAndDeadlines, finish_despite_cancellation
+from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused
+from domain.transfers.gse import GseAgentWithUser
+from domain.transfers.models import TransferSpec, TransferState
+from domain.transfers.shards import REFUSALS_MIN, RetryAndSilenceLimits, ShardProgress, ShardTarget
+from stores.transfers.shards import ShardLease
+
+SOURCE = GseAgentWithUser("source")
+RULES = RetryAndSilenceLimits(retries=2, retry_pause_seconds=5)
+
+
+class RefusingGse:
+    """A GSE that refuses or hangs."""
+
+    source_agent = SOURCE
+
+    def __init__(self, refusal: GseFailure | None = None) -> None:
+        self.refusal = refusal
+        self.terminations: list[int] = []
+
+    async def request_termination(self, _task_id: str, agents: Sequence[GseAgentWithUser]) -> None:
+        """Refuse, or never answer."""
+        self.terminations.append(len(agents))
+        if self.refusal:
+            raise self.refusal
+        await asyncio.Event().wait()
+
+    async def get_results(self, *_: Any) -> None:
+        """Never answer."""
+        await asyncio.Event().wait()
+
+
+class CancelledLease:
+    """A shard all of whose targets are cancelled."""
+
+    def __init__(self, targets: Sequence[ShardTarget]) -> None:
+        self.targets = targets
+
+    async def list_cancelled_keys(self) -> set[int]:
+        """All of them."""
+        return {target.key for target in self.targets}
+
+    async def write_changes_or_raise_if_lost(self, *_: Any) -> None:
+        """Take them."""
+
+
+def start_shard(gse: RefusingGse, tmp_path: Path, seconds: float = 60) -> tuple[ShardProgress, ShardSender]:
+    """A shard of eight targets that GSE sends to, and this many seconds until its deadline."""
+    progress = ShardProgress([ShardTarget(key, f"0:{key}", "") for key in range(8)], RULES)
+    progress.set_id_of_accepted_task(progress.assign_new_task(progress.targets, SOURCE), "gse-1")
+
+    async def check_file() -> None:
+        pass
+
+    context = ShardSpecFileAndDeadlines(
+        spec=TransferSpec(project_id="p", signature="a" * 64, user="root", folder="/data"),
+        path=tmp_path,
+        fetched_at=0,
+        deadline=time.time() + seconds,
+        terminate_wait_seconds=0.1,
+        journal_wait_seconds=0,
+        check_file=check_file,
+    )
+    lease = cast("ShardLease", CancelledLease(progress.targets))
+    return progress, ShardSender(cast("GseClient", gse), lease, GseTaskJournal(tmp_path), progress, context)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "refused_results", "calls"),
+    [(GseRefused("no such agent"), 0, 15), (GseForbidden("who?"), 0, 1), (GseRefused("no such task"), REFUSALS_MIN, 1)],
+    ids=["agents", "keys", "task"],
+)
+async def test_a_refused_termination_is_split_where_an_agent_may_be_the_cause(
+    tmp_path: Path, refusal: GseFailure, refused_results: int, calls: int
+) -> None:
+    """Keys and tasks that GSE does not know are refused for every agent: hundreds of calls would say nothing new."""
+    gse = RefusingGse(refusal)
+    progress, sender = start_shard(gse, tmp_path)
+    for at in range(refused_results):
+        progress.fail_task_if_unknown_for_long(progress.tasks[1], "", at)
+    await sender._end_or_terminate_cancelled()
+
+    assert len(gse.terminations) == calls
+
+
+async def test_a_gse_that_hangs_does_not_delay_the_end(tmp_path: Path) -> None:
+    """Whether it is asked for results, or to terminate what is cancelled."""
+    progress, sender = start_shard(RefusingGse(), tmp_path, seconds=0.2)
+    async with asyncio.timeout(10):
+        await sender.send_until_all_ended_or_deadline()
+
+    assert {target.state for target in progress.targets} == {TransferState.FAILED}
+
+
+async def test_a_step_is_finished_however_often_it_is_cancelled() -> None:
+    """A heartbeat that is late and a worker that stops each cancel an activity; the id of a GSE task is saved first."""
+    go_on, steps = asyncio.Event(), list[str]()
+
+    async def ask_and_save() -> None:
+        await go_on.wait()
+        steps.append("saved")
+
+    asking = asyncio.create_task(finish_despite_cancellation(ask_and_save()))
+    for _ in range(3):
+        await asyncio.sleep(0)
+        asking.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+    assert steps == ["saved"]
