@@ -127,10 +127,10 @@ class TransferActivities:
         job, file = input_.job, input_.job.file
         lease = ShardLease(self._database, job.job_id, input_.number, uuid.uuid4().hex)
         async with send_heartbeats_during_block(pause_seconds=SEND_HEARTBEAT_SECONDS):
-            spec, shard_targets, tasks = await lease.acquire_and_load_shard()
+            shard = await lease.acquire_and_load_shard()
             settings = self._settings
             rules = RetryAndSilenceLimits(settings.retries, settings.retry_pause_seconds, settings.silence_seconds)
-            progress = ShardProgress(shard_targets, rules, tasks)
+            progress = ShardProgress(shard.targets, rules, shard.tasks, trouble=shard.trouble)
             fetch = self._repository.build_file_writer(file, input_.signature)
 
             async def check_file() -> None:
@@ -140,7 +140,7 @@ class TransferActivities:
 
             async with self._files.provide_pinned(file.biz_id, input_.signature, fetch) as path:
                 context = ShardSpecFileAndDeadlines(
-                    spec=spec,
+                    spec=shard.spec,
                     path=path,
                     fetched_at=input_.fetched_at or time.time(),
                     deadline=job.deadline_at.timestamp(),
@@ -151,7 +151,7 @@ class TransferActivities:
                 sent_before = progress.count_succeeded()
                 await ShardSender(self._gse, lease, self._journal, progress, context).send_until_all_ended_or_deadline()
                 await self._count_bytes_in_metric_and_daily_quota(
-                    spec.project_id, (progress.count_succeeded() - sent_before) * path.stat().st_size
+                    shard.spec.project_id, (progress.count_succeeded() - sent_before) * path.stat().st_size
                 )
 
     async def _count_bytes_in_metric_and_daily_quota(self, project_id: str, amount: int) -> None:

@@ -118,4 +118,10 @@ class GseTaskJournal:
             line = (self._folder / key).read_bytes()
         except FileNotFoundError:
             return None
-        return msgspec.json.decode(line, type=JournaledTask) if line.endswith(b"\n") else None
+        if not line.endswith(b"\n"):
+            return None
+        try:
+            return msgspec.json.decode(line, type=JournaledTask)
+        except msgspec.DecodeError as error:
+            log.get(__name__).error("gse_task_journal_unreadable", key=key, error=str(error))
+            return None

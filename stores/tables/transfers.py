@@ -89,9 +89,10 @@ class TransferTarget(TableRow, table=True):
     agent_id: str = Field(sa_type=Text)
     container_id: str = Field(sa_type=Text)
     state: str = Field(sa_type=Text)
-    sending: int = Field(default=0, sa_type=SmallInteger)
+    # A GSE that is away for a day is asked for more tasks than a smallint counts.
+    sending: int = 0
     failures: int = Field(default=0, sa_type=SmallInteger)
-    failed_in: int = Field(default=0, sa_type=SmallInteger)
+    failed_in: int = 0
     code: int | None = None
     reason: str | None = Field(default=None, sa_type=Text)
     message: str = Field(default="", sa_type=Text)

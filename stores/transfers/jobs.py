@@ -220,7 +220,8 @@ async def mark_job_ended_and_count_outcomes(
         )
         seconds: float | None = await connection.fetchval(
             """
-            UPDATE transfer_jobs SET finished_at = now(), expires_at = now() + $2
+            UPDATE transfer_jobs SET finished_at = now(),
+                expires_at = CASE WHEN purged_at IS NULL THEN now() + $2 ELSE expires_at END
             WHERE job_id = $1 AND finished_at IS NULL
             RETURNING extract(epoch FROM now() - closes_at)::float8
             """,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
 from typing import Any, Final, TypeAlias
@@ -62,7 +63,7 @@ _UPDATE_TARGETS: Final = f"""
         reason = n.reason, message = n.message, progress = n.progress, speed = n.speed,
         failed_code = n.failed_code, failed_message = n.failed_message,
         ended_at = CASE WHEN n.state IN {FINAL_STATES} THEN now() END
-    FROM unnest($3::bigint[], $4::text[], $5::smallint[], $6::smallint[], $7::smallint[], $8::int[], $9::text[],
+    FROM unnest($3::bigint[], $4::text[], $5::int[], $6::smallint[], $7::int[], $8::int[], $9::text[],
         $10::text[], $11::smallint[], $12::bigint[], $13::int[], $14::text[])
         AS n (key, state, sending, failures, failed_in, code, reason, message, progress, speed, failed_code,
             failed_message)
@@ -113,6 +114,17 @@ class ShardLeaseLost(Exception):
     """Another worker has acquired the shard; this one must stop without writing anything."""
 
 
+@dataclass(frozen=True, slots=True)
+class SavedShard:
+    """A shard as its last holder saved it."""
+
+    spec: TransferSpec
+    targets: list[ShardTarget]
+    tasks: dict[int, GseTask]
+    """By number."""
+    trouble: FailedGseCalls | None
+
+
 class ShardLease:
     """The exclusive right to write one shard; acquiring it takes it from the previous holder.
 
@@ -127,14 +139,15 @@ class ShardLease:
         self._holder = holder
         self._job = 0
 
-    async def acquire_and_load_shard(self) -> tuple[TransferSpec, list[ShardTarget], dict[int, GseTask]]:
-        """Acquire the lease; return the spec, the targets, and the GSE tasks by number."""
+    async def acquire_and_load_shard(self) -> SavedShard:
+        """Acquire the lease, and return what was saved of the shard."""
         async with self._database.connection() as connection, connection.transaction():
             shard = await connection.fetchrow(
                 """
                 UPDATE transfer_shards SET holder = $3 FROM transfer_jobs
                 WHERE transfer_jobs.id = job AND job_id = $1 AND number = $2
-                RETURNING job, project_id, signature, target_user, folder, sendings::text AS sendings
+                RETURNING job, project_id, signature, target_user, folder, sendings::text AS sendings,
+                    gse_trouble::text AS trouble
                 """,
                 self._job_id,
                 self._number,
@@ -147,7 +160,10 @@ class ShardLease:
                 "SELECT * FROM transfer_targets WHERE job = $1 AND shard = $2", self._job, self._number
             )
         tasks = [GseTask.model_validate(each) for each in json.loads(shard["sendings"])]
-        return _build_spec(shard), [_build_target(row) for row in rows], {task.number: task for task in tasks}
+        trouble = FailedGseCalls.model_validate_json(shard["trouble"]) if shard["trouble"] else None
+        return SavedShard(
+            _build_spec(shard), [_build_target(row) for row in rows], {task.number: task for task in tasks}, trouble
+        )
 
     async def list_cancelled_keys(self) -> set[int]:
         """Return the keys of targets that are cancelled and have not ended."""

@@ -295,7 +295,7 @@ async def list_pending_agents(database: Database, job_id: str, numbers: Sequence
 async def fail_pending_targets_of_absent_agents(
     database: Database, job_id: str, numbers: Sequence[int], absent: Mapping[str, str]
 ) -> None:
-    """Fail the pending targets in these shards whose agents are absent, unless they are cancelled.
+    """Fail the pending targets in these shards whose agents are absent, unless they are cancelled or being sent.
 
     Args:
         database: The database of the job.
@@ -314,7 +314,7 @@ _FAIL_ABSENT = f"""
     FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id,
         unnest($3::text[], $4::text[]) AS a (agent_id, why)
     WHERE j.job_id = $1 AND s.number = ANY($2::int[]) AND t.job = j.id AND t.shard = s.number
-        AND t.state = '{TransferState.PENDING}' AND t.agent_id = a.agent_id
+        AND t.state = '{TransferState.PENDING}' AND t.agent_id = a.agent_id AND s.holder IS NULL
         AND NOT EXISTS (
             SELECT FROM transfer_cancels c
             WHERE c.job_id = j.job_id AND c.project_id = s.project_id AND c.key IN (t.key, {ALL_TARGETS})

@@ -101,6 +101,13 @@ async def test_a_full_disk_does_not_lose_the_id(journal: GseTaskJournal, monkeyp
     assert await journal.read_task_or_wait_while_locked("key", 0) is None
 
 
+async def test_a_damaged_entry_is_no_answer(journal: GseTaskJournal, tmp_path: Path) -> None:
+    """Its shard is sent all the same."""
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "journal" / "key").write_bytes(b"\0\0\0\n")
+    assert await journal.read_task_or_wait_while_locked("key", 0) is None
+
+
 async def test_an_id_is_written_whole(journal: GseTaskJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though the disk takes a part at a time; a part alone would read as not answered."""
     write = os.write

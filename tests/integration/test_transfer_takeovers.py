@@ -1,0 +1,71 @@
+"""A worker that takes a shard over goes on from all that the last one saved."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from domain.transfers.gse import GseAgentWithUser
+from domain.transfers.joining import ShardOfTargets, TransferJobInput
+from domain.transfers.models import FileByBizAppAndPath, TransferSpec, TransferState
+from domain.transfers.shards import RetryAndSilenceLimits, ShardProgress
+from infra.database import Database
+from stores.transfers import jobs, shards, targets
+from stores.transfers.shards import ShardLease
+
+pytestmark = pytest.mark.stack
+
+RULES = RetryAndSilenceLimits(retries=2, retry_pause_seconds=5)
+SPEC = TransferSpec(project_id="p", signature="a" * 64, user="root", folder="/data")
+
+
+async def save_shard(database: Database) -> TransferJobInput:
+    """Save a shard of one target; its job."""
+    soon = datetime.now(UTC) + timedelta(seconds=60)
+    file = FileByBizAppAndPath(biz_id=2, app_id=7, path="/f")
+    job = TransferJobInput(job_id="AsyncDownloadJob:2:7:/f:1", file=file, closes_at=soon, deadline_at=soon)
+    shard = ShardOfTargets(number=1, spec=SPEC, file_name="f", targets=[(1, "agent-1", "")])
+    await shards.insert_missing_shards(database, job, [shard])
+    return job
+
+
+async def test_what_gse_answers_outlives_a_worker(database: Database) -> None:
+    """Otherwise nothing would clear it once GSE does what was asked; numbers of GSE tasks may be large by then."""
+    job = await save_shard(database)
+    first, second = (ShardLease(database, job.job_id, 1, name) for name in ("first", "second"))
+    saved = await first.acquire_and_load_shard()
+    progress = ShardProgress(saved.targets, RULES, saved.tasks, trouble=saved.trouble)
+    progress.targets[0].task_number = 2**15
+    task = progress.assign_new_task(progress.targets, GseAgentWithUser("source"))
+    progress.remove_unaccepted_task_and_reschedule(task, 5.0, "GSE answered 503.")
+    await first.write_changes_or_raise_if_lost(progress.targets, list(progress.tasks.values()), progress.trouble)
+    taken_over = await second.acquire_and_load_shard()
+
+    assert saved.trouble is None
+    assert taken_over.trouble == progress.trouble is not None
+    assert taken_over.targets[0].task_number == 2**15 + 1
+
+
+async def test_a_late_check_of_agents_leaves_a_shard_that_is_sent(database: Database) -> None:
+    """An attempt of the check that was held up must not say that nothing was sent."""
+    job = await save_shard(database)
+    absent = {"agent-1": "GSE does not know this agent"}
+    lease = ShardLease(database, job.job_id, 1, "first")
+    await lease.acquire_and_load_shard()
+    await targets.fail_pending_targets_of_absent_agents(database, job.job_id, [1], absent)
+    [sent] = (await lease.acquire_and_load_shard()).targets
+    assert sent.state is TransferState.PENDING
+
+
+async def test_a_job_that_ends_after_it_was_purged_stays_expired(database: Database) -> None:
+    """Its targets are gone: nothing can be said of them any more."""
+    job = await save_shard(database)
+    async with database.connection() as connection:
+        await connection.execute("UPDATE transfer_jobs SET expires_at = now() - interval '1 s'")
+    assert await jobs.purge_targets_of_expired_jobs(database, 10) == 1
+    await jobs.mark_job_ended_and_count_outcomes(database, job.job_id, timedelta(hours=1))
+    row = await jobs.find_job(database, job.job_id, "p")
+    assert row
+    assert row.finished_at
+    assert row.expires_at < datetime.now(UTC)
