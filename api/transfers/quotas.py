@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from api.batching import SharedReadByKey
+from api.batching import COST_FACTOR, KEPT_MAX_SECONDS, SharedReadByKey
 from api.daily_quotas import DAILY_QUOTAS
 from api.http.routes import Call
 from domain.faults import Invalid
@@ -22,8 +22,6 @@ OpenJobsAndTargets: TypeAlias = tuple[int, int]
 
 FRESH_SECONDS = 1.0
 """A count that is older is read again before it is used."""
-COST_FACTOR = 20
-"""A count is used for so many times as long as its read took, so that reads take little of the time."""
 SAVE_SECONDS = 15.0
 """By then after its window a job is saved."""
 PROJECTS_MAX = 1_000
@@ -169,12 +167,13 @@ class OpenTransferCounter:
     async def _load_open_transfers(self, project_id: str) -> _ProjectOpenTransfers:
         began = self._clock()
         known = self._known.setdefault(project_id, _ProjectOpenTransfers())
+        self._known.move_to_end(project_id)
         # In this order: a job that is saved in between is counted among the stored ones.
         saved = await jobs.filter_saved_job_ids(self._database, list(known.admitted)) if known.admitted else set()
         stored = await jobs.count_unfinished_targets_by_open_job(self._database, project_id)
         now = self._clock()
         known.replace_stored_counts_and_drop_saved_jobs(
-            stored, saved, now, now + max(FRESH_SECONDS, COST_FACTOR * (now - began))
+            stored, saved, now, now + min(KEPT_MAX_SECONDS, max(FRESH_SECONDS, COST_FACTOR * (now - began)))
         )
         if len(self._known) > PROJECTS_MAX:
             self._known.popitem(last=False)

@@ -22,9 +22,11 @@ class Tables:
     def __init__(self) -> None:
         self.open: dict[str, int] = {}
         self.now = 100.0
+        self.read_seconds = 0.0
 
     async def count_open(self, _database: Any, _project_id: str) -> dict[str, int]:
         """Stand in for the store."""
+        self.now += self.read_seconds
         return dict(self.open)
 
     async def filter_saved_job_ids(self, _database: Any, job_ids: list[str]) -> set[str]:
@@ -89,3 +91,15 @@ async def test_a_job_that_is_saved_before_its_request_is_answered_counts_once(
         await transfers.count_targets_within_quota(PROJECT, "job:3", 7, 120.0, LIMITS)
     await transfers.count_targets_within_quota(PROJECT, "job:3", 6, 120.0, LIMITS)
     assert await transfers.count_open_jobs_and_targets(PROJECT) == (2, 10)
+
+
+async def test_a_count_that_took_long_to_read_is_read_again_within_a_minute(
+    transfers: OpenTransferCounter, tables: Tables
+) -> None:
+    """It waited for a database that hung: targets that have ended since make room."""
+    tables.open, tables.read_seconds = {"job:1": 10}, 30.0
+    with pytest.raises(QuotaExhausted):
+        await transfers.count_targets_within_quota(PROJECT, "job:2", 1, 900.0, LIMITS)
+    tables.open, tables.read_seconds = {}, 0.0
+    tables.now += 61
+    await transfers.count_targets_within_quota(PROJECT, "job:2", 1, 900.0, LIMITS)
