@@ -120,9 +120,13 @@ def normalize_folder(folder: str) -> str:
     is_windows = re.match(r"[A-Za-z]:[\\/]", folder)
     if not (folder.startswith("/") or is_windows):
         raise ValueError("it is not absolute; send one such as /data/config or C:\\config.")
-    if any(step in (".", "..") for step in re.split(r"[/\\]", folder)):
+    steps = re.split(r"[/\\]", folder)
+    if any(step in (".", "..") for step in steps):
         raise ValueError("it holds a step `.` or `..`; send the folder without them.")
     if is_windows:
+        # Windows leaves such ends out: what is written as `.. ` or `...` would be the folder above.
+        if any(step.endswith((".", " ")) for step in steps):
+            raise ValueError("a step of it ends with a dot or a blank; send the folder without them.")
         return folder[:3] + folder[3:].rstrip("\\/")
     return re.sub(r"/{2,}", "/", folder).rstrip("/") or "/"
 

@@ -212,14 +212,20 @@ def test_paths_that_could_mean_another_file_are_refused(path: str) -> None:
         validate_path(path)
 
 
-@pytest.mark.parametrize("folder", ["data", "", "/data/../etc", "C:data", "/a\x00b", "C:\\a\\..\\b"])
+@pytest.mark.parametrize(
+    "folder",
+    [
+        *("data", "", "/data/../etc", "C:data", "/a\x00b", "C:\\a\\..\\b"),
+        *("C:\\a\\.. \\b", "C:\\a\\...\\b", "C:\\a \\b", "c:/a/b."),
+    ],
+)
 def test_folders_that_could_mean_another_are_refused(folder: str) -> None:
     """GSE writes there as the named user."""
     with pytest.raises(ValueError, match="it "):
         normalize_folder(folder)
 
 
-@pytest.mark.parametrize("folder", ["/", "/data/配置", "C:\\data", "d:/data"])
+@pytest.mark.parametrize("folder", ["/", "/data/配置", "/data/a.", "/data/a ", "C:\\data.d", "d:/data"])
 def test_plain_folders_are_taken(folder: str) -> None:
     """Also those of Windows."""
     assert normalize_folder(folder) == folder
