@@ -232,7 +232,9 @@ class TransferSettings(BaseModel):
         default=600.0, gt=0, le=86_400, description="time from the window to the deadline of its targets"
     )
     kept_seconds: float = Field(default=1800.0, ge=0, description="how long a finished job is kept")
-    shard_targets: int = Field(default=1_000, ge=1, le=5_000, description="targets of one GSE task")
+    shard_targets: int = Field(
+        default=1_000, ge=4, le=5_000, description="targets of one GSE task; a window takes 1,500 times as many at most"
+    )
     terminate_wait_seconds: float = Field(
         default=10.0, ge=0, le=3600, description="how long GSE may take to terminate targets at the end"
     )

@@ -25,6 +25,7 @@ from domain.transfers.joining import (
     BATCHES_MAX,
     JOIN_BYTES_MAX,
     PROJECT_SPECS_MAX,
+    SHARDS_MAX,
     SPECS_MAX,
     TARGETS_MAX,
     FailedTargetsRetry,
@@ -271,6 +272,7 @@ class JobJoiner:
             terminate_wait_seconds=settings.terminate_wait_seconds,
             host_wait_seconds=settings.host_wait_seconds,
             shard_targets=settings.shard_targets,
+            targets_max=min(TARGETS_MAX, settings.shard_targets * SHARDS_MAX),
             project_specs_max=PROJECT_SPECS_MAX,
         )
 
@@ -283,8 +285,9 @@ def _build_no_workers_error() -> RequestRejected:
     return RequestRejected(
         HTTPStatus.SERVICE_UNAVAILABLE,
         NO_WORKERS,
-        f"This was not accepted: no worker has asked for transfers in the last {minutes} minutes.",
-        f"Have one started (`haulage worker --queues {names.QUEUE}`), then ask again.",
+        f"This was not answered: no worker has asked for transfers in the last {minutes} minutes.",
+        f"Have one started (`haulage worker --queues {names.QUEUE}`), then ask again. "
+        "One that starts within the window may still take this request.",
     )
 
 

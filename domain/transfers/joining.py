@@ -24,6 +24,8 @@ JOIN_BYTES_MAX: Final = 16_000_000
 """Of all batches of a window. Targets are in the job's history twice, as they join and as they are saved, and Temporal
 terminates a workflow whose history has 50 MB."""
 SHARD_TARGETS: Final = 1_000
+SHARDS_MAX: Final = 1_500
+"""Of full shards; with one more for each spec, all are activities at the same time, of which Temporal takes 2,000."""
 
 PAUSE_MIN_SECONDS: Final = 0.004
 PAUSE_MAX_SECONDS: Final = 0.25

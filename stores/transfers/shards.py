@@ -27,8 +27,9 @@ from infra.database import Database
 from stores.tables.transfers import ALL_TARGETS
 from stores.transfers.targets import FINAL_STATES, MESSAGE_MAX_CHARACTERS
 
-UNFINISHED_RETENTION: Final = timedelta(hours=1)
-"""How long after its deadline a job is kept whose workflow was terminated."""
+UNFINISHED_RETENTION: Final = timedelta(hours=2)
+"""How long after its deadline a job is kept whose workflow was terminated; one that waits for GSE to terminate its
+targets may run for an hour after it."""
 
 _COLUMNS: Final = (
     *("job", "key", "shard", "agent_id", "container_id"),

@@ -10,9 +10,15 @@ import pytest
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, TimeoutError, TimeoutType  # noqa: A004
 
-from domain.transfers.activity_models import FetchedFileHostResult, ShardNumberAndTargetCount
-from domain.transfers.joining import TransferJobInput
-from domain.transfers.models import FailureReason, FileByBizAppAndPath, TargetEndAndReason, TransferState
+from domain.transfers.activity_models import FetchedFileHostResult, SaveShardsInput, ShardNumberAndTargetCount
+from domain.transfers.joining import JoinBatch, TargetsWithSameSpec, TransferJobInput
+from domain.transfers.models import (
+    FailureReason,
+    FileByBizAppAndPath,
+    TargetEndAndReason,
+    TransferSpec,
+    TransferState,
+)
 from workflows.transfers.job import TransferJob
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -99,3 +105,25 @@ async def test_what_a_busy_host_has_not_started_in_time_is_no_fault_of_the_file(
     await job._send_shard(SHARD, asyncio.create_task(asyncio.sleep(0)))
 
     assert [(end.state, end.reason) for end in ends] == [(TransferState.TIMEOUT, FailureReason.DEADLINE)]
+
+
+async def test_shards_of_long_specs_are_saved_by_payloads_that_temporal_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends a workflow that passes on more than 2 MiB at once."""
+    job = TransferJob(JOB.model_copy(update={"shard_targets": 4}))
+    sizes: list[int] = []
+
+    async def note_size(_method: Any, argument: SaveShardsInput) -> None:
+        sizes.append(len(argument.model_dump_json().encode()))
+
+    for number in range(300):
+        folder = f"/{number}" + "\N{GRINNING FACE}" * 1_000
+        spec = TransferSpec(project_id="p", signature="a" * 64, user="root", folder=folder)
+        targets = [(2**59 + 100 * number + key, "a" * 64, "c" * 128) for key in range(8)]
+        group = TargetsWithSameSpec(spec=spec, file_name="f", targets=targets)
+        job._registry.register_groups_within_limits(JoinBatch(groups=[group]), NOW)
+    monkeypatch.setattr(job, "_run_activity", note_size)
+    monkeypatch.setattr(job, "_publish_phase", lambda *_: None)
+    saved = [shard async for group in job._save_shards_and_yield_batches() for shard in group]
+
+    assert len(saved) == 600
+    assert max(sizes) < 1024 * 1024

@@ -13,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api.transfers import joins
 from api.transfers.joins import JobJoiner
+from api.transfers.requests import BATCH_TARGETS_MAX
 from domain.transfers import names
 from domain.transfers.joining import JoinBatch, JoinResult, TargetsWithSameSpec, TransferJobInput
 from domain.transfers.models import FileByBizAppAndPath, TransferSpec
@@ -107,6 +108,16 @@ async def test_a_job_that_ended_before_it_was_asked_again_is_asked_what_it_answe
 
     assert await joiner.join_job(FILE, GROUP) == window
     assert asked[:2] == [500, 500]
+
+
+@pytest.mark.parametrize(("shard_targets", "targets_max"), [(4, 6_000), (50, 75_000), (500, 100_000)])
+def test_a_window_takes_no_more_shards_than_run_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch, shard_targets: int, targets_max: int
+) -> None:
+    """Each is an activity, of which a workflow has 2,000 at most; a whole request always fits."""
+    joiner = build_joiner(monkeypatch, SimpleNamespace(now=1_000.0))
+    joiner._settings.shard_targets = shard_targets
+    assert joiner._build_job_input(names.TransferJobKey(FILE, 500)).targets_max == targets_max >= BATCH_TARGETS_MAX
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from infra import temporal
     from infra.interceptors import FAULT_TYPE
     from workflows.activity_calls import (
+        ALL_TARGETS,
         HEARTBEAT,
         PROMPT_ACTIVITY,
         SHIPPING,
@@ -53,6 +54,8 @@ Result = TypeVar("Result")
 
 SAVE_TARGETS_MAX = 2_000
 """Half a megabyte; and the first shards are sent before the last are saved."""
+SPEC_AS_TARGETS = 25
+"""A spec with a long folder has the size of so many targets."""
 CHECK_TARGETS_MAX = 1_000
 """The hosts that GSE is asked about in one call."""
 SLACK_SECONDS = 30.0
@@ -171,14 +174,18 @@ class TransferJob:
     async def _save_shards_and_yield_batches(self) -> AsyncIterator[list[ShardNumberAndTargetCount]]:
         if self._job.retry:
             self._publish_phase("sending", TransferState.RUNNING)
-            saved = await self._run_activity(TransferActivities.save_retried_targets, self._job)
+            saved = await workflow.execute_activity_method(
+                TransferActivities.save_retried_targets, self._job, **ALL_TARGETS
+            )
             self._status.shards = len(saved)
             yield saved
             return
         shards = self._registry.build_shards()
         self._status.shards = len(shards)
         self._publish_phase("sending", TransferState.RUNNING)
-        for group in group_shards_by_targets(shards, SAVE_TARGETS_MAX, lambda shard: len(shard.targets)):
+        for group in group_shards_by_targets(
+            shards, SAVE_TARGETS_MAX, lambda shard: max(SPEC_AS_TARGETS, len(shard.targets))
+        ):
             await self._run_activity(
                 TransferActivities.insert_missing_shards, SaveShardsInput(job=self._job, shards=group)
             )
@@ -237,9 +244,10 @@ class TransferJob:
         return True
 
     async def _end_unfinished_targets(self, numbers: list[int], outcome: TargetEndAndReason) -> None:
-        await self._run_activity(
+        await workflow.execute_activity_method(
             TransferActivities.end_unfinished_targets_of_shards,
             EndUnfinishedTargetsOfShardsInput(job=self._job, numbers=numbers, outcome=outcome),
+            **ALL_TARGETS,
         )
 
     async def _cancel_targets_if_cancelled(self, waiting: Awaitable[None]) -> None:
