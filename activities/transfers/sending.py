@@ -27,6 +27,8 @@ GSE_MARGIN_SECONDS = 60
 """GSE's own timeout of a task comes after the job's deadline, so that the deadline decides."""
 TERMINATE_POLL_SECONDS = 0.5
 SAVE_PAUSE_SECONDS = 0.5
+LEASE_CHECK_SECONDS = 2.0
+"""A task that GSE is asked for later than this after it was saved needs another look at the lease."""
 
 _FIRST_POLL_PAUSES = (1.0, 1.0)
 _POLL_PAUSES = ((2.0, 9), (5.0, 56))
@@ -161,8 +163,17 @@ class ShardSender:
         self, task: GseTask, due: Sequence[ShardTarget], entry: LockedJournalEntry
     ) -> None:
         """Ask GSE to begin a task, and save the result."""
+        saved_at = time.monotonic()
+
+        async def require_lease_after_wait() -> None:
+            # A worker that waits for its turn, or hangs, may be replaced meanwhile by one that sends to these targets.
+            if time.monotonic() - saved_at > LEASE_CHECK_SECONDS:
+                await self._lease.write_changes_or_raise_if_lost([])
+
         try:
-            task_id = await self._gse.begin_transfer(self._build_request(due), entry.write_task_id)
+            task_id = await self._gse.begin_transfer(
+                self._build_request(due), entry.write_task_id, require_lease_after_wait
+            )
             self._progress.set_id_of_accepted_task(task, task_id, time.time())
         except GseRefused as error:
             reason = FailureReason.GSE_REFUSED

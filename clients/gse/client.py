@@ -6,7 +6,7 @@ Its connection adds keys, headers and time-outs, and repeats the calls that may 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -53,6 +53,10 @@ def _ignore_task_id(_: str) -> None:
     """Do nothing."""
 
 
+async def _begin_at_once() -> None:
+    """Do nothing."""
+
+
 class GseClient:
     """Calls GSE. A success is a 2xx response with code 0, and for a transfer a task id; all else raises GseFailure."""
 
@@ -84,13 +88,17 @@ class GseClient:
         return FolderAndFileName(str(folder), cached.name)
 
     async def begin_transfer(
-        self, request: GseTransferRequest, on_task_id: Callable[[str], None] = _ignore_task_id
+        self,
+        request: GseTransferRequest,
+        on_task_id: Callable[[str], None] = _ignore_task_id,
+        before_sending: Callable[[], Awaitable[None]] = _begin_at_once,
     ) -> str:
         """Begin a transfer and return GSE's task id. The call is not retried: a retry may send everything twice.
 
         Args:
             request: The file and its targets.
             on_task_id: Called with the id in the same turn of the event loop in which the response is read.
+            before_sending: Called when the call's turn has come; if it raises, nothing is sent.
 
         Raises:
             GseRefused: Nothing began, and the same call will be refused again.
@@ -103,7 +111,7 @@ class GseClient:
             on_task_id(task_id)
             return task_id
 
-        return await self._connection.call_once(TRANSFER, request.to_body(), parse_and_report_task_id)
+        return await self._connection.call_once(TRANSFER, request.to_body(), parse_and_report_task_id, before_sending)
 
     async def get_results(
         self, task_id: str, agents: Collection[GseAgentWithUser] = (), file: FolderAndFileName | None = None
@@ -203,15 +211,23 @@ class GseConnection:
         await self._kept.__aexit__(kind, error, traceback)
         await self._single.__aexit__(kind, error, traceback)
 
-    async def call_once(self, path: str, body: dict[str, Any], parse: Callable[[GseResponse], T]) -> T:
-        """Make a call that must not happen twice; raises GseFailure.
+    async def call_once(
+        self,
+        path: str,
+        body: dict[str, Any],
+        parse: Callable[[GseResponse], T],
+        before_sending: Callable[[], Awaitable[None]],
+    ) -> T:
+        """Make a call that must not happen twice; raises GseFailure, and what `before_sending` raises.
 
         `parse` is called before the connection is released, which takes turns of the event loop.
         """
-        name = _get_call_name(path)
-        return await self._caller.call_with_retries(
-            name, lambda: self._attempt(self._single, path, body, parse), repeats=False
-        )
+
+        async def attempt() -> T:
+            await before_sending()
+            return await self._attempt(self._single, path, body, parse)
+
+        return await self._caller.call_with_retries(_get_call_name(path), attempt, repeats=False)
 
     async def call_with_retries(self, path: str, body: dict[str, Any], parse: Callable[[GseResponse], T]) -> T:
         """Make a call that may be repeated; raises GseRefused, or GseUnavailable after the last transient failure."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from activities.transfers import sending
 from activities.transfers.journal import GseTaskJournal
 from activities.transfers.sending import ShardSender, ShardSpecFileAndDeadlines, finish_despite_cancellation
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused
-from domain.transfers.gse import GseAgentWithUser
+from domain.transfers.gse import FolderAndFileName, GseAgentWithUser, GseTransferRequest
 from domain.transfers.models import TransferSpec, TransferState
 from domain.transfers.shards import REFUSALS_MIN, RetryAndSilenceLimits, ShardProgress, ShardTarget
-from stores.transfers.shards import ShardLease
+from stores.transfers.shards import ShardLease, ShardLeaseLost
 
 SOURCE = GseAgentWithUser("source")
 RULES = RetryAndSilenceLimits(retries=2, retry_pause_seconds=5)
@@ -30,6 +32,21 @@ class RefusingGse:
     def __init__(self, refusal: GseFailure | None = None) -> None:
         self.refusal = refusal
         self.terminations: list[int] = []
+        self.on_begin: Callable[[], None] = lambda: None
+        self.begun = 0
+
+    def get_cached_file_location_for_agent(self, cached: Path) -> FolderAndFileName:
+        """As it is."""
+        return FolderAndFileName(str(cached.parent), cached.name)
+
+    async def begin_transfer(
+        self, request: GseTransferRequest, _on_task_id: Any, before_sending: Callable[[], Awaitable[None]]
+    ) -> str:
+        """Begin, after a wait for the turn of this call."""
+        self.on_begin()
+        await before_sending()
+        self.begun += len(request.targets)
+        return "gse-2"
 
     async def request_termination(self, _task_id: str, agents: Sequence[GseAgentWithUser]) -> None:
         """Refuse, or never answer."""
@@ -48,13 +65,16 @@ class CancelledLease:
 
     def __init__(self, targets: Sequence[ShardTarget]) -> None:
         self.targets = targets
+        self.is_lost = False
 
     async def list_cancelled_keys(self) -> set[int]:
         """All of them."""
         return {target.key for target in self.targets}
 
     async def write_changes_or_raise_if_lost(self, *_: Any) -> None:
-        """Take them."""
+        """Take them, unless the lease is lost."""
+        if self.is_lost:
+            raise ShardLeaseLost
 
 
 def start_shard(gse: RefusingGse, tmp_path: Path, seconds: float = 60) -> tuple[ShardProgress, ShardSender]:
@@ -103,6 +123,24 @@ async def test_a_gse_that_hangs_does_not_delay_the_end(tmp_path: Path) -> None:
         await sender.send_until_all_ended_or_deadline()
 
     assert {target.state for target in progress.targets} == {TransferState.FAILED}
+
+
+@pytest.mark.parametrize(("is_lost", "begun"), [(True, 0), (False, 8)])
+async def test_a_worker_that_was_replaced_while_it_waited_for_its_turn_sends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_lost: bool, begun: int
+) -> None:
+    """The other worker may have waited for it in vain, and sends to the same targets."""
+    monkeypatch.setattr(sending, "LEASE_CHECK_SECONDS", -1.0)
+    gse = RefusingGse()
+    progress, sender = start_shard(gse, tmp_path)
+    progress.make_targets_due_of_task_without_source(progress.tasks[1], 0)
+    sender._terminated_tasks.add(1)
+    lease = cast("CancelledLease", sender._lease)
+    gse.on_begin = lambda: setattr(lease, "is_lost", is_lost)
+    with pytest.raises(ShardLeaseLost) if is_lost else nullcontext():
+        await sender._save_and_begin_task_for_due_targets()
+
+    assert gse.begun == begun
 
 
 async def test_a_step_is_finished_however_often_it_is_cancelled() -> None:
