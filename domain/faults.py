@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 MESSAGE_MAX_CHARACTERS = 8_000
 # Messages quote what other programs sent. PostgreSQL stores neither NUL nor half a surrogate pair.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
+def sanitize_and_shorten_text(text: str) -> str:
+    """Return text shortened to the longest message, with unprintable characters replaced."""
+    text = _UNPRINTABLE.sub("\ufffd", text)
+    if len(text) <= MESSAGE_MAX_CHARACTERS:
+        return text
+    return text[: MESSAGE_MAX_CHARACTERS - 1] + "…"
+
+
+StorableText: TypeAlias = Annotated[str, AfterValidator(sanitize_and_shorten_text)]
+"""Text that may quote what other programs sent, as every table, payload and log can hold it."""
+
+
 class FaultRecord(BaseModel):
     """A fault as workflow histories, tables and the API hold it."""
 
     code: str
-    message: str
-    hint: str = ""
+    message: StorableText
+    hint: StorableText = ""
     retryable: bool = False
     """Whether the same work may succeed later."""
 
@@ -41,9 +54,7 @@ class Fault(Exception):
         self.field = field
         self.notes: list[BaseModel] = []
         """Further facts for the workflow that handles the fault."""
-        self.record = FaultRecord(
-            code=code, message=sanitize_and_shorten_text(message), hint=sanitize_and_shorten_text(hint)
-        )
+        self.record = FaultRecord(code=code, message=message, hint=hint)
         super().__init__(self.record.sentence)
 
     def replace_message(self, message: str) -> None:
@@ -139,11 +150,3 @@ class SourceFault(Fault):
     @transient.setter
     def transient(self, value: bool) -> None:
         self.record = self.record.model_copy(update={"retryable": value})
-
-
-def sanitize_and_shorten_text(text: str) -> str:
-    """Return text shortened to the longest message, with unprintable characters replaced."""
-    text = _UNPRINTABLE.sub("\ufffd", text)
-    if len(text) <= MESSAGE_MAX_CHARACTERS:
-        return text
-    return text[: MESSAGE_MAX_CHARACTERS - 1] + "…"

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, JsonValue
 
-from domain.faults import FaultRecord
+from domain.faults import FaultRecord, StorableText
 from domain.secrets import SealedText
 from excel.template.models import WorkbookLayout
 
@@ -274,9 +274,9 @@ class StoredFile(BaseModel):
     """Empty in rows that were written before this field existed."""
     files: int = 1
     """Number of workbooks in the archive; 1 for a single file."""
-    left_out: list[str] = []
+    left_out: list[StorableText] = []
     """Keys of the data that the template does not use."""
-    warnings: list[str] = []
+    warnings: list[StorableText] = []
 
 
 class DownloadResult(BaseModel):

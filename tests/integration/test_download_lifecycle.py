@@ -22,6 +22,7 @@ from domain.downloads.models import (
 )
 from sims import rows as sample
 from sims.source import is_gap
+from stores.downloads import catalogue
 from tests.support.downloads import Downloads, expected_rows, parse_csv, to_csv_text
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from workflows.downloads.download import DownloadWorkflow
@@ -142,6 +143,22 @@ async def test_inline_rows_that_are_gone_are_said_to_be(exports: Downloads) -> N
 
     assert outcome.fault is not None
     assert outcome.fault.code == "inline_rows_gone"
+
+
+async def test_a_key_with_a_zero_character_is_named_without_it(exports: Downloads) -> None:
+    """No table stores such a text; the row of the download has its warning all the same."""
+    page = b'{"total": 1, "data": [{"a\\u0000": 1, "a\\u0000": 2}]}'
+    rows = await exports.services.objects.put(f"inline/{exports.project_id}/zero.json", page)
+    spec, handle = await start(exports, "http://unused.example", inline_key=rows.key)
+
+    async with asyncio.timeout(30):
+        outcome = await handle.result()
+    row = await catalogue.find_download(exports.services.database, spec.project_id, spec.task_id)
+
+    assert row is not None
+    assert row.file is not None
+    assert (outcome.state, row.state) == (DownloadState.SUCCEEDED, DownloadState.SUCCEEDED)
+    assert any("`a\ufffd` twice" in warning for warning in row.file["warnings"])
 
 
 @pytest.mark.parametrize("delay_ms", [0, 30, 60, 90, 120, 150])
