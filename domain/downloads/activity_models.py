@@ -80,6 +80,10 @@ class DownloadStateCarriedToNextRun(BaseModel):
     """Numbers of the ranges that are completely staged."""
     done_rows: int = 0
 
+    def begin_again(self, now: datetime) -> None:
+        """Begin the time limit anew, with a probe, also where fetchers were stopped in their midst."""
+        self.began, self.reruns, self.is_fetching = now, 0, False
+
 
 class DownloadInput(BaseModel):
     """The input of the workflow."""
@@ -128,9 +132,9 @@ class FetchRangeInput(BaseModel):
     tries: list[PageAttempts] = []
     """Failed attempts of each request since rows last arrived."""
     checks_staging_age: bool = True
+    """Whether rows staged longer ago than the resume window are refused."""
     leaves_slow_pages: bool = False
     """Whether it gives its place back instead of waiting for a slow page."""
-    """Whether rows staged longer ago than the resume window are refused."""
 
 
 class FetchRangeResult(BaseModel):

@@ -6,9 +6,9 @@ A user's fault is a result. A failed download waits for a retry as long as its s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -48,12 +48,9 @@ with workflow.unsafe.imports_passed_through():
     from domain.secrets import SealedText
     from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from infra import temporal
-    from workflows.activity_calls import SHORT_ACTIVITY, SOURCE_READING, build_fault, has_error_type, read_fault_note
+    from workflows import activity_calls
     from workflows.downloads.processing import FileMaker, RangeFetchers, cancel_and_wait
     from workflows.webhooks import delivery
-
-Argument = TypeVar("Argument")
-
 
 WIDENINGS_MAX = 3
 RESETS_MAX = 2
@@ -92,14 +89,17 @@ class DownloadWorkflow:
         """Process until the download succeeds, is cancelled, or fails without being retried in time."""
         while True:
             outcome = await self._process_within_deadline()
+            self._is_retry_wanted = False  # what came while it ran was of the failure before
             is_cancelled = await _finish_despite_cancellation(self._record_end_and_notify(outcome))
             if outcome.state is not DownloadState.FAILED:
                 return outcome
             if is_cancelled or not await self._wait_for_user_retry():
                 await _finish_despite_cancellation(self._delete_unfinished_data())
+                if self._is_retry_wanted:
+                    # Accepted meanwhile. A run that was cancelled once could not be cancelled again.
+                    workflow.continue_as_new(DownloadInput(spec=self._spec))
                 return outcome
-            self._is_retry_wanted = False
-            self._progress.began, self._progress.reruns = workflow.now(), 0
+            self._progress.begin_again(workflow.now())
 
     @workflow.query
     def status(self) -> DownloadStatus:
@@ -121,7 +121,8 @@ class DownloadWorkflow:
             if processing.done():
                 return processing.result()
             trouble = self._status.trouble
-            await cancel_and_wait(processing)
+            if await cancel_and_wait(processing):
+                raise asyncio.CancelledError
             if _has_succeeded(processing):
                 return processing.result()
             return self._set_fault_and_build_result(build_time_limit_fault(self._spec.max_exec_seconds, trouble))
@@ -138,7 +139,7 @@ class DownloadWorkflow:
                     state=DownloadState.SUCCEEDED, file=await self._probe_and_make_file(), total=self._status.total
                 )
             except ActivityError as error:
-                fault = build_fault(error)
+                fault = activity_calls.build_fault(error)
             except WorkflowFault as error:
                 fault = error.fault
             self._progress.is_fetching = False
@@ -233,7 +234,7 @@ class DownloadWorkflow:
             looked = await workflow.execute_activity_method(
                 DownloadActivities.probe_and_begin_uploads_or_make_small_file,
                 ask,
-                **SOURCE_READING,
+                **activity_calls.SOURCE_READING,
                 # The activity begins an upload: nothing may be deleted before it has ended.
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary="ask the source for its total and columns",
@@ -271,18 +272,18 @@ class DownloadWorkflow:
 
     def _note_changes_for_restart_if_it_may_help(self, error: ActivityError) -> bool:
         """Return whether starting over from nothing may mend the error, and note what to do differently."""
-        if has_error_type(error, StagedPartsInvalid.__name__) and not self._progress.single_fetcher:
+        if activity_calls.has_error_type(error, StagedPartsInvalid.__name__) and not self._progress.single_fetcher:
             self._progress.single_fetcher = True
             return True
-        if has_error_type(error, StagedRowsTooOld.__name__):
+        if activity_calls.has_error_type(error, StagedRowsTooOld.__name__):
             self._progress.expirations += 1
             return True
-        progress = read_fault_note(error, RangeFetcherProgress)
+        progress = activity_calls.read_fault_note(error, RangeFetcherProgress)
         # At most once, since starting over reads all rows again.
         if progress is not None and progress.smaller_page_size is not None and self._progress.page_size_max is None:
             self._progress.page_size_max = progress.smaller_page_size
             return True
-        if build_fault(error).code == "source_total_changed" and self._progress.resets < RESETS_MAX:
+        if activity_calls.build_fault(error).code == "source_total_changed" and self._progress.resets < RESETS_MAX:
             self._progress.resets += 1
             return True
         return False
@@ -296,13 +297,19 @@ class DownloadWorkflow:
             rows=self._status.rows,
         )
         if self._probed.file is None:
-            await self._run_activity(DownloadActivities.record_end_release_slots_and_delete_inline_rows, end)
+            await workflow.execute_activity_method(
+                DownloadActivities.record_end_release_slots_and_delete_inline_rows,
+                end,
+                **activity_calls.SHORT_ACTIVITY,
+                # Nothing may be written about a cancelled download after it has ended.
+                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            )
         else:
             # A local activity costs the engine one task less.
             await workflow.execute_local_activity_method(
                 DownloadActivities.record_end_release_slots_and_delete_inline_rows,
                 end,
-                **SHORT_ACTIVITY,
+                **activity_calls.SHORT_ACTIVITY,
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             )
         self._publish_status(outcome.state, DownloadPhase.DONE)
@@ -325,13 +332,15 @@ class DownloadWorkflow:
         )
 
     async def _wait_for_user_retry(self) -> bool:
-        """Wait for a retry signal within the resume window; return whether one came."""
+        """Wait for a retry signal within the resume window; return whether one came, and no cancellation behind it."""
         window = timedelta(seconds=self._spec.resume_window_seconds)
         try:
             await workflow.wait_condition(lambda: self._is_retry_wanted, timeout=window)
-        except (TimeoutError, asyncio.CancelledError):
-            return False
-        return True
+        except asyncio.CancelledError:
+            self._is_retry_wanted = False
+        except TimeoutError:
+            pass
+        return self._is_retry_wanted
 
     def _set_fault_and_build_result(self, fault: FaultRecord) -> DownloadResult:
         self._status.fault, self._status.trouble = fault, None
@@ -340,16 +349,10 @@ class DownloadWorkflow:
     async def _delete_unfinished_data(self) -> None:
         if not self._status.state.is_final:
             self._publish_status(DownloadState.RUNNING, DownloadPhase.CLEANING)
-        await self._run_activity(DownloadActivities.delete_unfinished, self._spec)
-
-    async def _run_activity(
-        self, method: Callable[[DownloadActivities, Argument], Awaitable[None]], argument: Argument
-    ) -> None:
         await workflow.execute_activity_method(
-            method,
-            argument,
-            **SHORT_ACTIVITY,
-            # Nothing may be written about a cancelled download after it has ended.
+            DownloadActivities.delete_unfinished,
+            self._spec,
+            **activity_calls.FILE_MAKING,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
 

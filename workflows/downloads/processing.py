@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import timedelta
 from itertools import chain
 from typing import Any, TypeVar
@@ -206,18 +205,22 @@ class RangeFetchers:
         self._on_rows(self._progress.done_rows + sum(self._under_way.values()), dict(self._under_way))
 
 
-async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until their activities have ended.
+async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> bool:
+    """Cancel tasks and wait until their activities have ended; return whether the caller was cancelled meanwhile.
 
     A cancellation is lost on a task whose activity completes at that moment, so it is repeated. If the caller is
-    cancelled again meanwhile, this goes on waiting: the caller deletes the staged rows next, and no activity may be
-    writing then.
+    cancelled meanwhile, this goes on waiting: the caller deletes the staged rows next, and no activity may be writing
+    then.
     """
+    is_cancelled = False
     while running := [task for task in tasks if not task.done()]:
         for task in running:
             task.cancel()
-        with suppress(asyncio.CancelledError):
+        try:
             await workflow.wait(running, timeout=CANCEL_AGAIN_SECONDS)
+        except asyncio.CancelledError:
+            is_cancelled = True
+    return is_cancelled
 
 
 def _is_task_cancelled() -> bool:
