@@ -285,11 +285,13 @@ class FileMaker:
         self, sources: SourcesProbe, segments: list[RowSegment], archive: str
     ) -> list[RenderedSegment]:
         """Render the books of all segments and return them in order; the first failure cancels the others."""
+        # All are scheduled at once: with the drawing, which is stored, many would be too large a message.
+        spec = self._spec.model_copy(update={"drawing": None})
         rendering = [
             asyncio.create_task(
                 self._run_activity(
                     DownloadActivities.render_segment,
-                    RenderSegmentInput(spec=self._spec, sources=sources, segment=segment, archive=archive),
+                    RenderSegmentInput(spec=spec, sources=sources, segment=segment, archive=archive),
                     task_queue=names.RENDER_QUEUE,
                     priority=Priority(fairness_key=self._spec.project_id),
                     summary=f"rows {segment.first_row:,} to {segment.first_row + segment.rows:,} into a book",
