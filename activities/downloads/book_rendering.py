@@ -74,7 +74,7 @@ class BookRenderer:
         count = await self._rows.count_rows(0)
         for first in first_rows:
             await self._add_rows(body, 0, first, min(SAMPLE_ROWS, count - first))
-        return body.flush_and_count_bytes() / body.rows
+        return await asyncio.to_thread(body.flush_and_count_bytes) / body.rows
 
     async def render_single_book(self) -> AsyncGenerator[TemporaryBookFile]:
         """Render all tables to a single book.
@@ -101,18 +101,19 @@ class BookRenderer:
 
     async def render_books(self, segment: RowSegment) -> AsyncGenerator[TemporaryBookFile]:
         """Render the rows of a segment; begin a new book before one grows too large."""
-        book, largest = self._create_book(), 0
+        book, packed, largest = self._create_book(), 0, 0
         body = await self._begin_table(book, 0)
         async with aclosing(self._read_batches(0, segment.first_row, segment.rows)) as batches:
             async for batch in batches:
-                full = body.flush_and_count_bytes() + largest > self._max_bytes
-                if body.rows and (full or body.rows + batch.num_rows > self._spec.file_max_rows):
+                if body.rows and (
+                    packed + largest > self._max_bytes or body.rows + batch.num_rows > self._spec.file_max_rows
+                ):
                     yield await _write_book_to_temporary_file(book, footer=False)
-                    book = self._create_book()
+                    book, packed = self._create_book(), 0
                     body = await self._begin_table(book, 0)
-                before = body.flush_and_count_bytes()
-                await asyncio.to_thread(body.add, batch)
-                largest = max(largest, body.flush_and_count_bytes() - before)
+                before = packed
+                packed = await asyncio.to_thread(_add_rows_and_count_bytes, body, batch)
+                largest = max(largest, packed - before)
         yield await _write_book_to_temporary_file(book, footer=segment.is_last)
 
     def _require_size_within_limit(self, size: int) -> None:
@@ -135,6 +136,12 @@ class BookRenderer:
 
     def _read_batches(self, table: int, first_row: int, rows: int) -> AsyncGenerator[pa.RecordBatch]:
         return read_batches(self._rows, table, first_row, rows, self._batch_bytes)
+
+
+def _add_rows_and_count_bytes(body: TableBodyWriter, batch: pa.RecordBatch) -> int:
+    """Encode and pack rows; return the size of all rows so far."""
+    body.add(batch)
+    return body.flush_and_count_bytes()
 
 
 async def _write_book_to_temporary_file(book: Workbook, *, footer: bool) -> TemporaryBookFile:

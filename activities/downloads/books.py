@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import TypeAlias
 
 from activities.downloads.book_rendering import (
     BOOK_OVERHEAD_BYTES,
@@ -45,8 +44,6 @@ from excel.template.reading import read_template
 from infra.objects import ObjectMissing, ObjectStore, UploadPart
 
 # Up to this many rows fit one book whatever they contain, so no sample is needed.
-SizeAndEtag: TypeAlias = tuple[int, str]
-
 ROWS_OF_ONE_BOOK = 20_000
 # Books become parts of an upload if their planned size exceeds the minimum of a part by this factor.
 PART_MARGIN = 1.4
@@ -79,9 +76,12 @@ async def count_books_rendered_by_fetchers(
     total = probe.extent.total
     if not probe.extent.is_exact or total is None or spec.inline_key is not None or _must_be_single_book(drawing):
         return 0
-    if plan.choose_fetcher_count(total, probe.extent.page_size) == 1:
+    if plan.choose_fetcher_count(total, probe.extent.page_size) == 1 or not await sample.count_rows(0):
         return 0
     row_bytes = await BookRenderer(spec, drawing, [probe.shape], sample).measure_row_bytes(0)
+    if total * row_bytes > staging.ZIP_MAX_BYTES:
+        # No archive holds that many, and a source that reports any total could have billions of them planned.
+        return 0
     found = _plan_segments(spec, total, row_bytes)
     gathered_bytes = found[0].rows * probe.row_bytes
     return len(found) if _can_be_archive_parts(spec, found, row_bytes) and gathered_bytes <= GATHERED_MAX_BYTES else 0
@@ -334,7 +334,7 @@ async def _complete_archive(
     params: CombineBooksInput,
     members: Sequence[ZipMemberSizeAndChecksum],
     placed: Sequence[UploadedPartRecord],
-) -> SizeAndEtag:
+) -> tuple[int, str]:
     """Complete the archive, whose parts are the books and, at last, its directory."""
     key = names.build_archive_key(params.spec)
     directory = encode_central_directory(members, params.spec.archive_timestamp)
@@ -350,7 +350,7 @@ async def _complete_archive(
 
 async def _copy_into_archive(
     objects: ObjectStore, params: CombineBooksInput, members: Sequence[ZipMemberSizeAndChecksum]
-) -> SizeAndEtag:
+) -> tuple[int, str]:
     """Write the archive from the books, which are objects."""
     stored = await objects.put_stream(
         names.build_archive_key(params.spec),

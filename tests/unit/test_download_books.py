@@ -1,0 +1,84 @@
+"""Books of an Excel download: what is planned of them, whatever a source reports, and where their rows are encoded."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from temporalio import workflow
+
+from activities.downloads import books
+from activities.downloads.book_rendering import BookRenderer, BufferedRowReader
+from domain.downloads import sinks
+from domain.downloads.activity_models import FileOrSegments, SourcesProbe, TableProbe
+from domain.downloads.models import DownloadSpec, FileType, StoredFile
+from domain.downloads.plan import RowSegment, SourceExtent
+from domain.downloads.shape import PageEncoder, TableShape
+from domain.downloads.staging import RenderedSegment
+from excel.table_body import TableBodyWriter
+from excel.template.models import TableTextsAndTemplate, WorkbookLayout
+from workflows.downloads.processing import FileMaker
+
+DRAWING = WorkbookLayout(tables=[TableTextsAndTemplate(title="t" * 10_000)])
+SPEC = DownloadSpec(task_id="t", project_id="p", file_name="f.xlsx", type=FileType.EXCEL, drawing=DRAWING)
+SHAPE = TableShape(columns=["a"])
+SAMPLE = PageEncoder(SHAPE, sinks.build_sink(SPEC)).encode(b'{"data": [{"a": 1}, {"a": 2}]}').data
+
+
+def build_probe(total: int) -> TableProbe:
+    return TableProbe(extent=SourceExtent(total=total, page_size=500), shape=SHAPE, row_bytes=5)
+
+
+@pytest.mark.parametrize(
+    ("total", "sample"),
+    [(300_000, BufferedRowReader(b"", 0, SHAPE)), (2_000_000_000, BufferedRowReader(SAMPLE, 2, SHAPE))],
+    ids=["no rows on the first page", "more than an archive holds"],
+)
+async def test_no_books_are_planned_by_what_a_source_only_reports(total: int, sample: BufferedRowReader) -> None:
+    """Rows are staged first, and what is there is planned."""
+    assert await books.count_books_rendered_by_fetchers(SPEC, DRAWING, build_probe(total), sample) == 0
+
+
+async def test_rows_are_encoded_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker answers and sends heartbeats while it renders."""
+    threads, flush = set[threading.Thread](), TableBodyWriter.flush_and_count_bytes
+
+    def flush_and_note_thread(body: TableBodyWriter) -> int:
+        threads.add(threading.current_thread())
+        return flush(body)
+
+    monkeypatch.setattr(TableBodyWriter, "flush_and_count_bytes", flush_and_note_thread)
+    renderer = BookRenderer(SPEC, DRAWING, [SHAPE], BufferedRowReader(SAMPLE, 2, SHAPE))
+    segment = RowSegment(number=0, count=1, first_row=0, rows=2)
+
+    assert await renderer.measure_row_bytes(0) > 0
+    made = [file async for file in renderer.render_books(segment)]
+    for file in made:
+        file.close()
+
+    assert [file.report.rows for file in made] == [2]
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+async def test_no_book_is_asked_for_with_its_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are asked for at once: a hundred drawings would be more than one message may hold."""
+    asked: list[Any] = []
+    segments = [RowSegment(number=number, count=3, first_row=number, rows=1) for number in range(3)]
+    file = StoredFile(key="k", name="n", rows=3, bytes=1, etag="e")
+
+    async def answer(method: Any, argument: Any, **_: Any) -> Any:
+        asked.append(argument)
+        return {
+            "join_ranges_or_plan_books": FileOrSegments(segments=segments),
+            "render_segment": RenderedSegment(books=[]),
+            "combine_books": file,
+        }[method.__name__]
+
+    monkeypatch.setattr(workflow, "execute_activity_method", answer)
+    maker = FileMaker(SPEC, None, lambda _: None)  # type: ignore[arg-type]
+    monkeypatch.setattr(maker, "_progress", type("Progress", (), {"warnings": [], "left_out": []})())
+
+    assert await maker.make_file(SourcesProbe(tables=[build_probe(3)]), [[]]) == file
+    assert [len(each.model_dump_json()) < 5_000 for each in asked[1:4]] == [True] * 3
