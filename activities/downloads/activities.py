@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from pydantic import ValidationError
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
@@ -42,7 +43,7 @@ from infra import log, metrics, outages
 from infra.heartbeats import send_heartbeats_during_block
 from infra.housekeeping import remove_in_batches_within_time
 from infra.limits import DatabaseLimiter
-from infra.objects import ListedObject, ObjectMissing, UploadMissing
+from infra.objects import ListedObject, ObjectMissing, StoreFailure, UploadMissing
 from services.services import Services
 from stores.downloads import catalogue, quotas
 
@@ -87,20 +88,21 @@ class DownloadActivities:
     @activity.defn(name="download_fetch_range")
     async def fetch_range(self, fetch: FetchRangeInput) -> FetchRangeResult:
         """Stage pages of a range, resuming where an earlier attempt ended, until its end or the end of the slice."""
-        spec = fetch.spec
-        # After the window old rows must not be mixed with new ones, whether the worker was killed or stopped.
-        if (
-            activity.info().attempt > 1 or fetch.checks_staging_age
-        ) and await self._was_staged_within_resume_window_or_none(spec) is False:
-            raise StagedRowsTooOld(f"nothing was staged for {spec.resume_window_seconds} s")
-        with _convert_missing_to_staging_error():
-            stager, source = (
-                await self._load_ledger_and_build_stager(fetch),
-                self._build_page_reader_of_source_or_inline_rows(spec),
-            )
-            async with send_heartbeats_during_block(
-                lambda: [RangeFetcherProgress(range=fetch.pages.number_among_all_tables, rows=stager.rows)]
-            ):
+        spec, number = fetch.spec, fetch.pages.number_among_all_tables
+        stagers: list[RangeStager] = []
+        # They begin before the first look at the store, which may be slow.
+        async with send_heartbeats_during_block(
+            lambda: [RangeFetcherProgress(range=number, rows=stager.rows) for stager in stagers]
+        ):
+            # After the window old rows must not be mixed with new ones, whether the worker was killed or stopped.
+            if (
+                activity.info().attempt > 1 or fetch.checks_staging_age
+            ) and await self._was_staged_within_resume_window_or_none(spec) is False:
+                raise StagedRowsTooOld(f"nothing was staged for {spec.resume_window_seconds} s")
+            with _convert_missing_to_staging_error():
+                stager = await self._load_ledger_and_build_stager(fetch)
+                stagers.append(stager)
+                source = self._build_page_reader_of_source_or_inline_rows(spec)
                 with source.redact_faults_and_release_slot():
                     report = await RangeFetcher(source, stager, fetch).fetch_and_stage_until(
                         deadline=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
@@ -136,7 +138,8 @@ class DownloadActivities:
     @activity.defn(name="download_discard")
     async def delete_unfinished(self, spec: DownloadSpec) -> None:
         """Delete everything of an unfinished download from the object store."""
-        await self._delete_objects_and_uploads(spec)
+        async with send_heartbeats_during_block():
+            await self._delete_objects_and_uploads(spec)
 
     @activity.defn(name="download_finish")
     async def record_end_release_slots_and_delete_inline_rows(self, finish: RecordEndInput) -> None:
@@ -278,61 +281,66 @@ class DownloadHousekeeping:
     @activity.defn(name=names.EXPIRE)
     async def remove_expired_files(self) -> int:
         """Remove expired files and mark them in the catalogue, in batches; return how many."""
-        return await remove_in_batches_within_time(self._delete_batch_of_expired_files, EXPIRED_BATCH)
-
-    async def _delete_batch_of_expired_files(self, limit: int) -> int:
-        rows = await catalogue.list_expired_downloads(self._database, limit)
-        for row in rows:
-            await catalogue.delete_file_and_mark_expired(
-                self._database, self._objects, DownloadSpec.model_validate(row.request)
+        kept = set[str]()
+        async with send_heartbeats_during_block():
+            removed = await remove_in_batches_within_time(
+                partial(self._delete_batch_of_expired_files, kept), EXPIRED_BATCH
             )
-            activity.heartbeat()
+        return removed - len(kept)
+
+    async def _delete_batch_of_expired_files(self, kept: set[str], limit: int) -> int:
+        """Remove some expired files; add those that cannot be removed to `kept`, so that others are not held up."""
+        rows = await catalogue.list_expired_downloads(self._database, limit, excluded=kept)
+        for row in rows:
+            try:
+                spec = DownloadSpec.model_validate(row.request)
+                await catalogue.delete_file_and_mark_expired(self._database, self._objects, spec)
+            except (StoreFailure, ValidationError) as error:
+                await self._objects.check_health()  # raises where not this file is the reason
+                log.get(__name__).error("expired_file_not_removed", task_id=row.task_id, error=str(error))
+                kept.add(row.task_id)
         return len(rows)
 
     @activity.defn(name=names.SWEEP)
     async def remove_abandoned_staging_and_old_rows(self) -> RemovedStagingCounts:
         """Remove staging and uploads that are a day old and whose workflow has ended, and rows past their retention."""
+        async with send_heartbeats_during_block():
+            return await self._remove_abandoned_staging_and_old_rows()
+
+    async def _remove_abandoned_staging_and_old_rows(self) -> RemovedStagingCounts:
         await DatabaseLimiter(self._database).delete_expired_rows()
         ended = datetime.now(UTC) - self._retention
         rows = await remove_in_batches_within_time(
             partial(catalogue.purge_rows_of_ended_downloads, self._database, ended), PURGE_BATCH
         )
         before = datetime.now(UTC) - ABANDONED_AFTER
-        uploads = await self._objects.list_open_uploads(names.FILES) + await self._objects.list_open_uploads(
-            names.STAGING
-        )
-        stale = [
-            upload
-            for upload in uploads
-            if upload.started < before and not await self._is_workflow_of_key_running(upload.key)
-        ]
-        for upload in stale:
-            await self._objects.abort_upload(upload.key, upload.upload_id)
-        swept = 0
+        aborted = swept = 0
+        for prefix in (names.FILES, names.STAGING):
+            for upload in await self._objects.list_open_uploads(prefix):
+                if upload.started < before and await self._is_of_ended_download(upload.key):
+                    await self._objects.abort_upload(upload.key, upload.upload_id)
+                    aborted += 1
         for prefix in _TEMPORARY:
             for task, newest in _find_newest_object_time_by_download(await self._objects.list(prefix)).items():
-                activity.heartbeat()
-                if newest < before and not await self._is_workflow_of_key_running(task):
+                if newest < before and await self._is_of_ended_download(task):
                     swept += await self._objects.delete_prefix(task)
-        if stale or swept:
-            log.get(__name__).info("abandoned_staging_removed", uploads=len(stale), objects=swept)
+        if aborted or swept:
+            log.get(__name__).info("abandoned_staging_removed", uploads=aborted, objects=swept)
         if rows:
             log.get(__name__).info("download_rows_purged", rows=rows)
-        return RemovedStagingCounts(uploads=len(stale), objects=swept, rows=rows)
+        return RemovedStagingCounts(uploads=aborted, objects=swept, rows=rows)
 
-    async def _is_workflow_of_key_running(self, key: str) -> bool:
-        """Return whether the workflow of the download that a key belongs to is running."""
-        _, project_id, rest = key.split("/", 2)
-        task_id = rest.partition("/")[0].removesuffix(".json")
+    async def _is_of_ended_download(self, key: str) -> bool:
+        """Return whether a key belongs to a download whose workflow does not run."""
+        if (found := names.parse_download_of_key(key)) is None:
+            return False
         try:
-            description = await self._engine.get_workflow_handle(
-                names.build_download_workflow_id(project_id, task_id)
-            ).describe()
+            description = await self._engine.get_workflow_handle(names.build_download_workflow_id(*found)).describe()
         except RPCError as error:
             if outages.is_workflow_or_schedule_missing(error):
-                return False
+                return True
             raise
-        return description.status is WorkflowExecutionStatus.RUNNING
+        return description.status is not WorkflowExecutionStatus.RUNNING
 
 
 def _count_and_log_end(finish: RecordEndInput) -> None:

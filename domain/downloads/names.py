@@ -42,6 +42,17 @@ def build_inline_rows_key(project_id: str, task_id: str, table: int = 0) -> str:
     return f"{INLINE}{project_id}/{task_id}{f'-{table}' if table else ''}.json"
 
 
+def parse_download_of_key(key: str) -> tuple[str, str] | None:
+    """Return project and download of an object's key; None for one that no download has."""
+    area, _, rest = key.partition("/")
+    project_id, _, rest = rest.partition("/")
+    task_id = rest.partition("/")[0]
+    if f"{area}/" == INLINE:
+        # The rows of further tables have their number behind the id.
+        task_id = task_id.removesuffix(".json").partition("-")[0]
+    return (project_id, task_id) if project_id and task_id else None
+
+
 def build_staging_prefix(spec: DownloadSpec) -> str:
     """Prefix of everything that is deleted once the file is finished."""
     return f"{STAGING}{spec.project_id}/{spec.task_id}/"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -109,10 +109,12 @@ async def record_result_and_notify(database: Database, finish: RecordEndInput) -
         await notify_api_processes_on_commit(database, session, spec, outcome.state)
 
 
-async def list_expired_downloads(database: Database, limit: int) -> list[Download]:
-    """Return finished downloads whose files have expired, the oldest first."""
+async def list_expired_downloads(database: Database, limit: int, *, excluded: Collection[str] = ()) -> list[Download]:
+    """Return finished downloads whose files have expired, the oldest first, without some by their ids."""
     due = select(Download).where(
-        col(Download.state) == DownloadState.SUCCEEDED, col(Download.expires_at) < datetime.now(UTC)
+        col(Download.state) == DownloadState.SUCCEEDED,
+        col(Download.expires_at) < datetime.now(UTC),
+        col(Download.task_id).not_in(excluded),
     )
     async with database.session() as session:
         return list(await session.exec(due.order_by(col(Download.expires_at)).limit(limit)))

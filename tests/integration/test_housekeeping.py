@@ -57,6 +57,20 @@ async def test_more_files_than_a_batch_expire(exports: Downloads, monkeypatch: p
     assert await exports.leftovers() == []
 
 
+async def test_a_file_that_cannot_be_removed_holds_up_no_other(exports: Downloads) -> None:
+    """It is left and logged; those behind it go."""
+    broken, _ = [await exports.run(exports.source.url(rows=10)) for _ in range(2)]
+    async with exports.services.database.session() as session:
+        await session.exec(update(Download).values(expires_at=datetime.now(UTC) - timedelta(seconds=1)))
+        unreadable = {"request": {}, "expires_at": datetime.now(UTC) - timedelta(seconds=2)}
+        await session.exec(update(Download).where(col(Download.task_id) == broken["task_id"]).values(unreadable))
+
+    removed = await keep_house(exports.services.engine, downloads_names)
+
+    assert removed.removed[downloads_names.EXPIRE] == 1
+    assert {key.split("/")[2] for key in await exports.leftovers()} == {broken["task_id"]}
+
+
 async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatch: pytest.MonkeyPatch) -> None:
     """Staging and uploads of downloads that are over go after a day; those of a running one stay."""
     monkeypatch.setattr(activities, "ABANDONED_AFTER", timedelta(seconds=-1))
@@ -67,13 +81,16 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
     task_id = await exports.start(exports.source.url(rows=50_000, delay_ms=100), page_size=100)
     await eventually(lambda: objects.list_open_uploads(f"files/{exports.project_id}/{task_id}/"))
     staged = f"staging/{exports.project_id}/{task_id}/of-this-test"
-    await objects.put(staged, b"x")
+    sent = f"inline/{exports.project_id}/{task_id}-1.json"
+    foreign = "staging/of-another-program"
+    for key in (staged, sent, foreign):
+        await objects.put(key, b"x")
 
     await keep_house(exports.services.engine, downloads_names)
 
     left = await exports.leftovers()
     assert [key for key in left if "gone" in key] == []
-    assert staged in left
+    assert {staged, sent, foreign} <= set(left)
     assert await objects.list_open_uploads(f"files/{exports.project_id}/{task_id}/")
     await exports.services.engine.get_workflow_handle(
         downloads_names.build_download_workflow_id(exports.project_id, task_id)

@@ -138,7 +138,7 @@ DEFECTS = (
         "what-still-runs-is-swept",
         "downloads",
         "activities/downloads/activities.py",
-        "                if newest < before and not await self._is_workflow_of_key_running(task):\n",
+        "                if newest < before and await self._is_of_ended_download(task):\n",
         "                if newest < before:\n",
         ("tests/integration/test_housekeeping.py", "-k", "swept"),
     ),
