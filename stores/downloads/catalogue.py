@@ -64,8 +64,11 @@ async def record_processing_start(database: Database, spec: DownloadSpec, proces
     # The API inserts the row after it has started the workflow: it may not have come to that yet, or have failed to.
     statement = insert(Download).values(**_build_pending_row_values(spec), started_at=now, **begun)
     begun_again = {**begun, "started_at": func.coalesce(col(Download.started_at), now)}
+    # A late attempt of a probe must not make what has ended run for ever; only a failed download may begin again.
+    may_begin = col(Download.state).in_([DownloadState.PENDING, DownloadState.RUNNING, DownloadState.FAILED])
+    upsert = statement.on_conflict_do_update(index_elements=["task_id"], set_=begun_again, where=may_begin)
     async with database.session() as session:
-        await session.exec(statement.on_conflict_do_update(index_elements=["task_id"], set_=begun_again))
+        await session.exec(upsert)
         await notify_api_processes_on_commit(database, session, spec, DownloadState.RUNNING)
 
 

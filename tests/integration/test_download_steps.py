@@ -20,15 +20,18 @@ from domain.downloads.activity_models import (
     FetchRangeResult,
     ProbedSourcesOrWaitOrFile,
     ProbeInput,
+    RecordEndInput,
 )
-from domain.downloads.models import DownloadSpec
+from domain.downloads.models import DownloadResult, DownloadSpec, DownloadState
 from domain.downloads.plan import PageRange
 from domain.downloads.staging import RangeLedger, StagedPartsInvalid, StagedRowsTooOld
+from domain.faults import FaultRecord
 from infra.objects import ObjectMissing
 from infra.settings import DownloadSettings, Settings
 from services import services
 from services.services import Services
 from sims.source import Source, running_source
+from stores.downloads import catalogue
 from tests.support.download_steps import (
     PAGE_SIZE,
     Crash,
@@ -365,3 +368,19 @@ async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source, mon
     assert [(part.bytes, part.sha256, part.rows) for part in ledger.parts] == [
         (part.bytes, part.sha256, part.rows) for part in at_once.parts
     ]
+
+
+async def test_a_late_attempt_of_a_probe_leaves_what_has_ended(held: Services) -> None:
+    """Its worker was frozen while another one finished: the row stays as that wrote it."""
+    spec, fault = build_spec(held, "http://unused.example"), FaultRecord(code="c", message="m")
+    await catalogue.record_processing_start(held.database, spec, 1)
+    for outcome, after in (
+        (DownloadResult(state=DownloadState.FAILED, fault=fault), DownloadState.RUNNING),
+        (DownloadResult(state=DownloadState.SUCCEEDED), DownloadState.SUCCEEDED),
+    ):
+        end = RecordEndInput(spec=spec, outcome=outcome, processings=1, fetchers=1)
+        await catalogue.record_result_and_notify(held.database, end)
+        await catalogue.record_processing_start(held.database, spec, 1)
+        row = await catalogue.find_download(held.database, spec.project_id, spec.task_id)
+        assert row is not None
+        assert row.state == after
