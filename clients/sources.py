@@ -242,6 +242,12 @@ class RetryingPageReader:
 
 
 class RequestRowsAsSinglePage:
+            except RecursionError:
+                raise SourceFault(
+                    "source_bad_data",
+                    f"The source's answer for page {number} has arrays or objects nested in each other too deeply.",
+                    "Answer values that are nested at most some hundred levels deep.",
+                ) from None
     """Rows that were sent with the request: one page in the object store."""
 
     def __init__(self, objects: ObjectStore, key: str) -> None:

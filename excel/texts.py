@@ -171,6 +171,7 @@ def _has_control_characters(seen: CellBytesWithOffsets) -> bool:
 
 DIGITS_MAX: Final = 15
 _EXPONENT_MAX: Final = 307
+_EXPONENT_DIGITS_MAX: Final = 6
 _MINUS = ord("-")
 _PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
 
@@ -226,6 +227,8 @@ def _count_significant_digits(numerals: pa.Array) -> np.ndarray[tuple[int], np.d
 
 def _is_exact_scientific(text: str) -> bool:
     """Return whether Excel can hold a number with an exponent."""
+    if not _has_short_exponent(text):
+        return False
     digits = len(text.lower().partition("e")[0].lstrip("-").replace(".", "").strip("0"))
     number = Decimal(text)
     return digits <= DIGITS_MAX and (not number or abs(number.adjusted()) <= _EXPONENT_MAX)
@@ -233,5 +236,13 @@ def _is_exact_scientific(text: str) -> bool:
 
 def mask_fractions_equal_to_float_repr(numerals: pa.Array) -> Mask:
     """Return a mask of the fractions that a float of 64 bits is written as, so that no digits are lost."""
-    found = ["." in text and Decimal(repr(float(text))) == Decimal(text) for text in numerals.to_pylist()]
+    found = [
+        "." in text and _has_short_exponent(text) and Decimal(repr(float(text))) == Decimal(text)
+        for text in numerals.to_pylist()
+    ]
     return np.array(found, np.bool_)
+
+
+def _has_short_exponent(text: str) -> bool:
+    """Return whether a number has no exponent, or one that a decimal of Python can hold."""
+    return len(text.lower().partition("e")[2].lstrip("+-0")) <= _EXPONENT_DIGITS_MAX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import blake2b
@@ -25,6 +25,7 @@ from domain.downloads.pages import (
 )
 from domain.downloads.repeats import ROWS_REMEMBERED, SeenPageMarks
 from domain.downloads.retries import RetryWait, is_timeout
+from domain.downloads.shape import require_column_limits
 from domain.faults import SourceFault
 
 if TYPE_CHECKING:
@@ -255,7 +256,11 @@ class RangeFetcher:
         if self._fetch.spec.columns is not NewColumnPolicy.OPEN:
             source_page = self._extent.to_source_page_number(self._stager.next_page)
             raise build_new_column_fault(found, self._fetch.probe.shape.columns, source_page)
-        self._stager.add_new_columns(found.names)
+        self._add_new_columns_within_limits(found.names)
+
+    def _add_new_columns_within_limits(self, names: Iterable[str]) -> None:
+        self._stager.add_new_columns(names)
+        require_column_limits([*self._fetch.probe.shape.columns, *self._stager.new_columns])
 
     async def _collect_new_columns(self, deadline: float) -> bool:
         """Read on for all new columns of the range, so that it is read again only once; return whether it ended.
@@ -274,7 +279,7 @@ class RangeFetcher:
                 repeats.require_no_endless_page(
                     self._extent.to_source_page_number(position), [*self._stager.marks[-repeats.SAME_PAGES_MAX :], mark]
                 )
-            self._stager.add_new_columns(name for name in page.columns if name not in known)
+            self._add_new_columns_within_limits(name for name in page.columns if name not in known)
             await self._stager.skip_page(mark)
             if time.monotonic() >= deadline:
                 break

@@ -173,10 +173,21 @@ def read_first_page(body: bytes) -> FirstPage:
         body,
         is_true_or_one(inner.force_continue),
         grouped,
-        template=msgspec.json.decode(inner.template),
-        header=msgspec.json.decode(inner.header),
-        footer=msgspec.json.decode(inner.footer),
+        template=_decode_region(inner.template),
+        header=_decode_region(inner.header),
+        footer=_decode_region(inner.footer),
     )
+
+
+def _decode_region(region: msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(region)
+    except msgspec.ValidationError as error:
+        raise SourceFault(
+            "source_bad_drawing",
+            f"The template, header or footer that the source answers cannot be read: {error}.",
+            "Answer numbers that a computer can hold, or texts.",
+        ) from None
 
 
 def _collect_keys_and_count_rows(data: msgspec.Raw) -> tuple[list[str], int]:

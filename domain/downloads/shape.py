@@ -86,8 +86,7 @@ class ShapedPageReader:
                 if not self._leaves_keys_out:
                     raise
                 self._left_out += found.names
-                if len(self._left_out) > LEFT_OUT_MAX:
-                    raise _build_too_many_keys_fault(len(self._left_out)) from None
+                _require_left_out_limits(self._left_out)
                 self._reader = self._build_reader()
             else:
                 break
@@ -113,12 +112,14 @@ class ShapedPageReader:
         return page
 
 
-def _build_too_many_keys_fault(count: int) -> SourceFault:
-    return SourceFault(
-        "source_too_many_columns",
-        f"The source's rows have {count:,} keys that the template does not show; at most {LEFT_OUT_MAX:,} are allowed.",
-        "Answer only the fields that the file needs.",
-    )
+def _require_left_out_limits(names: list[str]) -> None:
+    if len(names) > LEFT_OUT_MAX or sum(map(len, names)) > COLUMN_NAMES_MAX_CHARACTERS:
+        raise SourceFault(
+            "source_too_many_columns",
+            f"The source's rows have {len(names):,} keys that the template does not show; at most {LEFT_OUT_MAX:,} are "
+            f"allowed, {COLUMN_NAMES_MAX_CHARACTERS:,} characters in all.",
+            "Answer only the fields that the file needs.",
+        )
 
 
 def choose_table_shape(kind: FileType, first: FirstPage, drawing: TableTextsAndTemplate | None) -> TableShape:
@@ -153,10 +154,12 @@ def choose_table_shape(kind: FileType, first: FirstPage, drawing: TableTextsAndT
         row_head_key = row_head_key or ROW_HEAD_NAMES[-1]
         columns = [*(name for name in columns if name != row_head_key), row_head_key]
     left_out = [name for name in first.columns if name not in columns]
+    _require_left_out_limits(left_out)
     return TableShape(columns=columns, left_out=left_out, keys=first.columns, row_head=row_head)
 
 
 def require_column_limits(columns: list[str]) -> None:
+    """Raise a fault for more names than the messages of a workflow can carry from step to step."""
     if len(columns) > COLUMNS_MAX or sum(map(len, columns)) > COLUMN_NAMES_MAX_CHARACTERS:
         raise SourceFault(
             "source_too_many_columns",

@@ -17,6 +17,7 @@ from activities.downloads import stager
 from activities.downloads.fetching import RangeFetcher
 from activities.downloads.stager import RangeStager, load_ledger_and_tail
 from clients.sources import RetryLater
+from domain.downloads import shape
 from domain.downloads.activity_models import FetchRangeInput, FetchRangeResult, TableProbe
 from domain.downloads.models import DownloadSpec, NewColumnPolicy
 from domain.downloads.plan import PageRange, SourceExtent
@@ -130,6 +131,14 @@ async def test_a_pause_of_the_source_keeps_the_new_columns() -> None:
     assert (waiting.done, waiting.new_columns, waiting.wait) == (False, [], WAIT)
     assert (result.done, result.new_columns) == (True, ["b", "c"])
     assert min(source.requests) == 10
+
+
+async def test_new_columns_have_the_bounds_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They travel in the result of a slice: without a bound no engine would take that, and the slice be read again."""
+    monkeypatch.setattr(shape, "COLUMNS_MAX", 2)
+
+    with pytest.raises(SourceFault, match="have 3 keys; at most 2 are allowed"):
+        await fetch_slice(Objects(), Pages(), build_fetch(), seconds=60)
 
 
 async def test_a_source_without_end_is_named_by_its_own_page() -> None:

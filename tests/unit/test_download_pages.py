@@ -211,3 +211,12 @@ def test_nothing_may_be_written_in_several_ways(data: bytes) -> None:
     look = read_first_page(b'{"total": 0, "data": %b}' % data)
 
     assert (look.total, look.columns, look.rows) == (0, [], 0)
+
+
+@pytest.mark.parametrize(
+    ("region", "words"), [(b'"template": {"width": 1e999}', "Number"), (b'"footer": 1%b' % (b"0" * 5_000), "Integer")]
+)
+def test_a_template_with_a_number_that_no_program_holds_is_a_fault(region: bytes, words: str) -> None:
+    """It cannot be drawn, however often the source is asked for it."""
+    with pytest.raises(SourceFault, match=rf"cannot be read: {words}.* out of range"):
+        read_first_page(b'{"data": [{"a": 1}], %b}' % region)

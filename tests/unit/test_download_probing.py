@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from itertools import chain, count, takewhile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -49,3 +52,15 @@ async def test_a_cap_is_found_with_fewer_rows_where_large_pages_take_too_long(na
     size = look.probe.extent.page_size
     pages = takewhile(bool, (paging.read_page(world, page, size) for page in count()))
     assert list(chain.from_iterable(page for page in pages if isinstance(page, list))) == list(range(world.rows))
+
+
+async def test_an_answer_that_is_nested_too_deeply_is_a_fault() -> None:
+    """No reader of JSON takes it; the step would be repeated for hours."""
+    deep = b'{"total": 1, "data": [{"a": %b}]}' % (b"[" * 3_000 + b"]" * 3_000)
+    pages: Any = SimpleNamespace(fetch_page=AsyncMock(return_value=deep), release_large_page_slot_if_held=lambda: None)
+    source = RetryingPageReader(DownloadSettings(), pages)
+
+    with pytest.raises(SourceFault, match="nested in each other too deeply"):
+        await probing.probe_table(
+            source, DownloadSpec(task_id="t", project_id="p", file_name="f.csv"), drawing=None, more_columns=[]
+        )

@@ -52,6 +52,14 @@ def test_an_endless_supply_of_keys_is_a_fault() -> None:
         reader.read(b'{"data": [{%b}]}' % row.encode())
 
 
+def test_keys_of_the_first_page_have_bounds_too() -> None:
+    """They travel with every step, and a step with megabytes of them is never taken."""
+    row = ",".join(f'"{n}{"k" * 1_000}":1' for n in range(101))
+
+    with pytest.raises(SourceFault, match=r"101 keys that the template does not show; .* 100,000 characters in all"):
+        shape(b'{"total": 1, "data": [{"a": 1, %b}]}' % row.encode(), {"a": "A"})
+
+
 @pytest.mark.parametrize(
     "body",
     [

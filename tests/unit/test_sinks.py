@@ -123,6 +123,8 @@ async def test_a_cut_frame_is_noticed() -> None:
         ("1e3 2.5E-2 -1.5e+1", pa.decimal128(7, 3), [Decimal(1000), Decimal("0.025"), Decimal(-15)]),
         ("1e5", pa.decimal128(6, 0), [Decimal(100_000)]),
         ("1e300 2.5", pa.string(), ["1e300", "2.5"]),
+        (f"1e{'9' * 5_000} 2.5", pa.string(), [f"1e{'9' * 5_000}", "2.5"]),
+        (f"1e{'0' * 5_000}3", pa.string(), [f"1e{'0' * 5_000}3"]),
         ("12345678901234567890.1 0.1234567890123456789", pa.string(), None),
         ('"a" 1 1.50 true null', pa.string(), ["a", "1", "1.50", "true", None]),
         ("1 true", pa.string(), ["1", "true"]),
