@@ -90,8 +90,8 @@ async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
             "Wait for its end, or start a new download.",
         )
     spec = DownloadSpec.model_validate(row.request)
-    await quotas.consume_quotas_and_set_headers(call, spec)
-    await _signal_waiting_run_or_start_new_run(call, row, spec)
+    async with quotas.consume_quotas_for_start(call, spec):
+        await _signal_waiting_run_or_start_new_run(call, row, spec)
     return await _wait_until_retry_starts(call, row)
 
 

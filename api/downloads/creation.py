@@ -34,7 +34,6 @@ from infra.database import DATABASE_ERRORS, Database
 from services.services import Services
 from stores import projects
 from stores.downloads import catalogue
-from stores.downloads.quotas import release_slots_and_count_file_size
 from stores.projects import IdempotencyClaim
 from workflows.downloads import handle
 
@@ -153,17 +152,14 @@ async def _consume_quotas_and_start(
 ) -> DownloadResponse:
     sources = [_seal_source(call, table, task_id, index) for index, table in enumerate(requested)]
     spec = _build_spec(call, body, requested, sources, task_id)
-    await quotas.consume_quotas_and_set_headers(call, spec)
-    try:
+    async with quotas.consume_quotas_for_start(call, spec):
         if any(source.inline_key for source in sources):
             await tables.store_inline_rows_as_source_pages(
                 call, body, requested, [source.inline_key for source in sources]
             )
-        if not await start_download(call.services, spec):
-            return await _answer_with_existing_download(call, task_id)
-    except Exception:
-        await release_slots_and_count_file_size(call.services.database, spec.project_id, spec.operator_id, task_id)
-        raise
+        is_new = await start_download(call.services, spec)
+    if not is_new:
+        return await _answer_with_existing_download(call, task_id)
     await _insert_pending_row_or_log_warning(call.services.database, spec)
     metrics.DOWNLOADS_ACCEPTED.labels(spec.type).inc()
     return responses.build_response_from_run(

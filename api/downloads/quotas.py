@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from math import ceil
 
 from pydantic import Field
@@ -21,9 +23,12 @@ from domain.quotas import (
     build_quota_exceeded_fault,
 )
 from infra import log
+from infra.database import DATABASE_ERRORS
 from stores.downloads import quotas
 from stores.downloads.quotas import ProjectAndOperatorLimits, QuotaKind, QuotaScope, QuotaWithDecision
 
+RELEASE_SECONDS = 2.0
+"""How long a request that failed tries to release its slots; a lease that is not released expires."""
 _SIZES = ("bytes", "kB", "MB", "GB", "TB")
 _WINDOW_SECONDS = {
     QuotaKind.SUBMISSIONS: MINUTE_SECONDS,
@@ -31,6 +36,24 @@ _WINDOW_SECONDS = {
     QuotaKind.ROWS: DAY_SECONDS,
 }
 _UNITS = {QuotaKind.ACTIVE: "concurrent-requests", QuotaKind.BYTES: "content-bytes", QuotaKind.ROWS: "rows"}
+
+
+@asynccontextmanager
+async def consume_quotas_for_start(call: Call, spec: DownloadSpec) -> AsyncIterator[None]:
+    """Consume the quotas of a download that the block starts, and release its slots if the block does not end well.
+
+    The time limit of a request, too, ends a block: while the engine hangs, each attempt would cost a slot for hours.
+    """
+    await consume_quotas_and_set_headers(call, spec)
+    try:
+        yield
+    except BaseException:
+        with suppress(*DATABASE_ERRORS, TimeoutError):
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await quotas.release_slots_and_count_file_size(
+                    call.services.database, spec.project_id, spec.operator_id, spec.task_id
+                )
+        raise
 
 
 async def consume_quotas_and_set_headers(call: Call, spec: DownloadSpec) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 from pydantic import Field
@@ -59,6 +60,16 @@ async def submit(call: Call, body: Submission) -> Admitted:
         file_name="x.csv",
     )
     await quotas.consume_quotas_and_set_headers(call, order)
+    return Admitted()
+
+
+@toys.post("/toys/late", access=RouteAccess.PROJECT)
+async def submit_late(call: Call, body: Submission) -> Admitted:
+    """Take up a download whose start hangs, until the request's time is over."""
+    order = DownloadSpec(task_id=body.task_id, project_id=call.project_id, file_name="x.csv")
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.05), quotas.consume_quotas_for_start(call, order):
+            await asyncio.Event().wait()
     return Admitted()
 
 
@@ -149,6 +160,15 @@ async def test_an_operator_has_so_many_active_downloads(caller: QuotaCaller) -> 
     assert (await caller.submit("c", "other")).status == 200
     await caller.finish("a", "op")
     assert (await caller.submit("d", "op")).status == 200
+
+
+async def test_a_start_that_is_cut_off_leaves_its_slot_free(caller: QuotaCaller) -> None:
+    """Else a hanging engine would use up the slots of callers that try again."""
+    for task_id in "abcde":
+        reply = await caller.api_client.ask("POST", "/toys/late", key=caller.key, json={"task_id": task_id})
+        assert reply.status == 200, reply.body
+    left = parse_quota_header(await caller.submit("f"), "RateLimit")["downloads_active"]["r"]
+    assert left == PROJECT.downloads_active - 1
 
 
 async def test_a_project_submits_so_often_a_minute(caller: QuotaCaller) -> None:
