@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ class DownloadFile:
     "/v1/downloads/{task_id}/file", access=RouteAccess.PROJECT, status=HTTPStatus.FOUND, problems=NO_FILE_PROBLEMS
 )
 async def redirect_to_file(call: Call, path: DownloadPath) -> web.StreamResponse:
-    """Download the file: a redirect to an address that is valid for five minutes.
+    """Download the file: a redirect to an address that is valid for five minutes, or until the file expires.
 
     It supports ranges, so that an interrupted download can be resumed. If `If-Range` is not the `ETag` of the file, the
     whole file is sent, as its ranges would not fit what was received before.
@@ -124,7 +125,7 @@ async def create_link(call: Call, path: DownloadPath, query: LinkQuery) -> LinkR
     problems={**NO_FILE_PROBLEMS, "link_expired": Gone},
 )
 async def follow_link(call: Call, path: LinkPath) -> web.StreamResponse:
-    """Follow a link: a redirect to an address that is valid for five minutes."""
+    """Follow a link: a redirect to an address that is valid for five minutes, or until the file expires."""
     return await _redirect_unless_range_is_outdated(call, await _require_linked_file(call, path.token))
 
 
@@ -242,9 +243,11 @@ def _quote_etag(file: DownloadFile) -> str:
 
 
 async def _redirect_to_store(call: Call, file: DownloadFile) -> web.Response:
+    left = math.ceil((file.expires_at - datetime.now(UTC)).total_seconds())
     address = await call.services.objects.presign_download(
         file.stored.key,
-        expires_seconds=PRESIGNED_SECONDS,
+        # Housekeeping removes an expired file only when it comes to it.
+        expires_seconds=max(1, min(PRESIGNED_SECONDS, left)),
         file_name=file.stored.name,
         content_type=file.content_type,
     )

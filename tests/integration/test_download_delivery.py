@@ -107,6 +107,16 @@ async def test_a_link_does_not_outlive_its_file(exports: Downloads) -> None:
     assert (reply.status, reply.code) == (410, "download_expired")
 
 
+async def test_an_address_in_the_store_does_not_outlive_its_file(exports: Downloads) -> None:
+    """It ends with the file, though housekeeping may come to that only later."""
+    status = await exports.run(exports.source.url(rows=10))
+    await update_row(exports, status["task_id"], expires_at=datetime.now(UTC) + timedelta(seconds=40))
+    made = await link(exports, status["task_id"])
+    async with aiohttp.ClientSession() as session, session.get(made.body["url"], allow_redirects=False) as answer:
+        seconds = int(URL(answer.headers["Location"], encoded=True).query["X-Amz-Expires"])
+    assert 0 < seconds <= 40
+
+
 async def test_an_expired_link_is_gone(exports: Downloads) -> None:
     """A link that we signed and whose time is over says so."""
     status = await exports.run(exports.source.url(rows=10))
