@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Protocol, TypeVar
 
@@ -64,7 +65,7 @@ class SourceClient:
         Raises:
             SourceFault: There was no answer, or one without a page.
         """
-        async with self._gate.permit(self._host):
+        async with self._gate.permit(self._host) as permit:
             answer = await self._http.get(
                 f"{self._stem}page={page}&page_size={page_size}",
                 headers=self._headers,
@@ -72,7 +73,9 @@ class SourceClient:
                 timeout_seconds=self._settings.page_timeout_seconds,
                 wait_beyond=None
                 if self._has_slot
-                else WaitBeforeReadingBeyondSize(LARGE_BYTES, self._take_large_page_slot),
+                else WaitBeforeReadingBeyondSize(
+                    LARGE_BYTES, partial(permit.give_back_during, self._take_large_page_slot)
+                ),
             )
         if answer.status == HTTPStatus.NO_CONTENT:
             return b""
@@ -239,15 +242,15 @@ class RetryingPageReader:
             except SourceFault as fault:
                 fault.doubtful = not fault.transient
                 raise
-
-
-class RequestRowsAsSinglePage:
             except RecursionError:
                 raise SourceFault(
                     "source_bad_data",
                     f"The source's answer for page {number} has arrays or objects nested in each other too deeply.",
                     "Answer values that are nested at most some hundred levels deep.",
                 ) from None
+
+
+class RequestRowsAsSinglePage:
     """Rows that were sent with the request: one page in the object store."""
 
     def __init__(self, objects: ObjectStore, key: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 from domain.limits import PermitShare
 from infra import log
@@ -79,13 +79,27 @@ class HostRequestPermit:
     def __init__(self, gate: HostRequestLimiter, host: str) -> None:
         self._gate = gate
         self._host = host
+        self._permits: ProcessShareOfHostPermits | None = None
 
-    async def __aenter__(self) -> None:
-        self._permits = self._gate.get_or_create_pool(self._host)
-        await self._permits.wait_for_permit()
+    async def __aenter__(self) -> Self:
+        permits = self._gate.get_or_create_pool(self._host)
+        await permits.wait_for_permit()
+        self._permits = permits
+        return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._permits.return_permit()
+        self._return()
+
+    async def give_back_during(self, wait: Callable[[], Awaitable[None]]) -> None:
+        """Wait without the permit, and take one again: what is waited for may need one to come to its end."""
+        self._return()
+        await wait()
+        await self.__aenter__()
+
+    def _return(self) -> None:
+        permits, self._permits = self._permits, None
+        if permits is not None:
+            permits.return_permit()
 
 
 class ProcessShareOfHostPermits:

@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from domain.limits import PermitShare
-from infra.limits.host_gate import ProcessShareOfHostPermits
+from infra.limits.host_gate import HostRequestPermit, ProcessShareOfHostPermits
 from infra.limits.limiter import PermitSharingRules
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -115,3 +116,37 @@ async def test_an_empty_pool_ends(books: Books, pool: ProcessShareOfHostPermits)
     books.share = PermitShare(usable=0, permits=0)
     await eventually(lambda: pool.has_ended)
     assert books.declared[-1] == (0, 0)
+
+
+async def test_a_permit_is_free_while_its_request_waits_for_something_else(pool: ProcessShareOfHostPermits) -> None:
+    """What it waits for may be held by a request that needs a permit itself."""
+    free, waiting = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        waiting.set()
+        await free.wait()
+
+    async def request() -> None:
+        async with HostRequestPermit(SimpleNamespace(get_or_create_pool=lambda _: pool), "h") as permit:  # type: ignore[arg-type]
+            await permit.give_back_during(wait)
+
+    requests = [asyncio.create_task(request()) for _ in range(LIMIT)]
+    await asyncio.wait_for(waiting.wait(), PATIENCE_SECONDS)
+    for _ in range(LIMIT):
+        await asyncio.wait_for(pool.wait_for_permit(), 1)
+    requests[0].cancel()
+    free.set()
+    await asyncio.wait([requests[0]])
+    assert not any(each.done() for each in requests[1:])
+    for _ in range(LIMIT):
+        pool.return_permit()
+    await asyncio.wait_for(asyncio.gather(*requests[1:]), PATIENCE_SECONDS)
+    # None was returned twice.
+    for _ in range(LIMIT):
+        await asyncio.wait_for(pool.wait_for_permit(), 1)
+    another = asyncio.create_task(pool.wait_for_permit())
+    await asyncio.sleep(0.05)
+    assert not another.done()
+    another.cancel()
+    for _ in range(LIMIT):
+        pool.return_permit()
