@@ -105,6 +105,8 @@ class FileCache:
         async with turn, _hold_exclusive_lock_then_delete(entry.fetch_lock_path):
             if self._is_verified(entry) or await asyncio.to_thread(self._has_expected_digest_and_remember_it, entry):
                 return
+            # Before the fetch, too: what killed processes left may fill the disk, and then no fetch would succeed.
+            await asyncio.to_thread(self._delete_leftovers_and_evict_to_limit)
             try:
                 await self._fetch_then_verify_into_cache(entry, fetch)
             except SourceFault:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 import sys
@@ -281,6 +282,21 @@ async def test_what_a_killed_process_left_of_another_file_is_removed(tmp_path: P
 
     assert rest(tmp_path, "partials") == []
     assert {path.name for path in rest(tmp_path, "pins")} == {f"{BIZ}.{name(each)}" for each in (b"one", b"two")}
+
+
+async def test_what_a_killed_process_left_is_removed_before_the_next_fetch(tmp_path: Path) -> None:
+    """It may fill the disk, and then no fetch would succeed behind which it is removed."""
+    left = tmp_path / ".cache" / "partials" / f"{BIZ}.{name(b'other')}.0"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+
+    async def fetch(path: Path) -> None:
+        if left.exists():
+            raise OSError(errno.ENOSPC, "no space left")
+        path.write_bytes(b"one")
+
+    async with FileCache(tmp_path, LARGE).provide_pinned(BIZ, name(b"one"), fetch) as path:
+        assert path.read_bytes() == b"one"
 
 
 async def test_pins_of_other_processes_hold_and_die_with_them(tmp_path: Path, repository: Repository) -> None:
